@@ -1,4 +1,4 @@
-//! What a scan pays for each row: the evaluation of a filter, and what parsing and planning one costs.
+//! The cost of a filter: its evaluation for each row of a scan, its parsing and its planning.
 //!
 //! `cargo bench -p conformance --bench filter`
 
@@ -8,7 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use table_core::model::Entity;
 use table_core::query::{Filter, Query};
 
-/// A flight with 19 properties, of which the filter reads the sixth and the ninth.
+/// A flight with 19 properties. The filter reads the sixth and the ninth property.
 fn flight() -> Entity {
     let entity = Entity::new("2013-01", "UA_1545_0101").expect("a key");
     let numbers = ["Year", "Month", "Day", "DepTime", "DepDelay"];

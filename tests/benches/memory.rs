@@ -1,5 +1,5 @@
-//! The memory of a scan against the number of rows: each size is loaded and scanned in processes of their
-//! own, and the scan's peak (`VmHWM`, Linux) is printed.
+//! The memory of a scan by number of rows. Each size is loaded and scanned in separate processes. The benchmark
+//! prints the peak memory of the scan (`VmHWM`, Linux).
 //!
 //! `cargo bench -p conformance --bench memory`; `-- 10000 100000` scans other sizes.
 
@@ -12,7 +12,7 @@ use table_core::typed::{Table, TableEntity};
 use table_embedded::{Durability, EmbeddedStore};
 
 const SIZES: [&str; 3] = ["10000", "100000", "1000000"];
-/// Of pages of the file: small beside the largest file.
+/// The page cache: small compared with the largest file.
 const CACHE_BYTES: usize = 32 << 20;
 
 #[derive(Debug, TableEntity)]

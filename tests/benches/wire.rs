@@ -1,8 +1,8 @@
-//! JSON of the wire to and from derived structs and entities, against `serde_json` and a struct of plain
-//! fields.
+//! Conversion of wire JSON to and from derived structs and entities, compared with `serde_json` and a struct of
+//! plain fields.
 //!
-//! `cargo bench -p conformance --bench wire -- ratios` prints medians of alternating rounds and their
-//! ratios; without `ratios`, criterion measures each side by itself.
+//! `cargo bench -p conformance --bench wire -- ratios` prints medians of alternating rounds and their ratios.
+//! Without `ratios`, criterion measures each side.
 
 #[path = "shared/rounds.rs"]
 mod rounds;
@@ -19,10 +19,10 @@ use table_core::model::Ticks;
 use table_core::typed::{FromEntity, TableEntity};
 use uuid::Uuid;
 
-/// Codings in a round.
+/// Conversions per round.
 const CODINGS: usize = 20_000;
 
-/// Eleven properties of all eight types, with the keys and the etag, as `serde_json` would have it.
+/// Keys, ETag and eleven properties of all eight types, as `serde_json` reads them.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Plain {
@@ -69,7 +69,7 @@ fn plain() -> Plain {
     }
 }
 
-/// The same, as the library would have it.
+/// The same entity as this library reads it.
 #[derive(TableEntity)]
 #[entity(rename_all = "PascalCase")]
 struct Employee {

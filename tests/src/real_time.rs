@@ -1,4 +1,4 @@
-//! Real stores under virtual time.
+//! Runs real stores in tests with virtual time.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,17 +11,17 @@ use table_core::store::{
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
 
-/// Where the requests of every [`RealTimeStore`] run. It ends with the process.
+/// The runtime that runs the requests of every [`RealTimeStore`]. It ends with the process.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
 
-/// A store whose requests run in another runtime, in real time. A test whose time is paused waits for them
-/// without its time moving on: a blocking task keeps it from doing so.
+/// A store whose requests run in another runtime, in real time. A blocking task stops the clock of a test with
+/// paused time while the request runs.
 #[derive(Debug)]
 pub struct RealTimeStore(Arc<dyn TableStore>);
 
 impl RealTimeStore {
-    /// Around a store.
+    /// Wraps a store.
     pub fn around(store: impl TableStore) -> Arc<Self> {
         Arc::new(Self(Arc::new(store)))
     }

@@ -1,17 +1,18 @@
-//! For test files that call every public async function of a crate, to show at compile time that its future is `Send`.
+//! Support for test files that call every public async function of a crate. Compiling such a file proves that
+//! the futures are `Send`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Takes a future that is `Send`.
+/// Takes a future that must be `Send`.
 pub(crate) fn send<F: Future + Send>(_: F) {}
 
-/// A value of any type, for calls that are compiled and never run.
+/// A value of any type, for calls that are compiled but never run.
 pub(crate) fn any<T>() -> T {
     std::process::abort()
 }
 
-/// Fails if the sources below a folder define a public async function more often than `calls` calls it.
+/// Panics if the sources below a folder define a public async function more often than `calls` calls it.
 pub(crate) fn check_calls(sources: &str, calls: &str) {
     let missing = missing(sources, calls);
     assert!(missing.is_empty(), "add calls of {missing:?}");

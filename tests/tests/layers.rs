@@ -1,11 +1,11 @@
-//! The layers that ARCHITECTURE.md draws are those of the code: a module uses modules of lower layers alone.
+//! Checks the layers that ARCHITECTURE.md draws against the code: a module uses only modules of lower layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What starts the drawing of a crate's layers in ARCHITECTURE.md: a line `layers of CRATE, from the bottom:`, then one line
-/// for each layer with its modules.
+/// The first words of a layer drawing in ARCHITECTURE.md: a line `layers of CRATE, from the bottom:`, then one
+/// line for each layer with its modules.
 const START: &str = "layers of ";
 
 #[test]
@@ -27,7 +27,7 @@ fn modules_use_lower_layers_alone() {
     }
 }
 
-/// The checker sees every way to name a module of the crate.
+/// The checker finds every way to name a module of the crate.
 #[test]
 fn every_form_of_a_path_is_found() {
     let modules = ["model", "query", "store", "typed"].map(str::to_owned).into_iter().collect();
@@ -42,7 +42,7 @@ fn every_form_of_a_path_is_found() {
     assert_eq!(of("use other_crate::store;", 1), "");
 }
 
-/// The layer of each module, by crate.
+/// Returns the layer of each module, by crate.
 fn layers(document: &str) -> BTreeMap<String, BTreeMap<String, usize>> {
     let mut crates = BTreeMap::new();
     let mut lines = document.lines();
@@ -59,7 +59,7 @@ fn layers(document: &str) -> BTreeMap<String, BTreeMap<String, usize>> {
     crates
 }
 
-/// The other modules that each module of a crate names, tests left out.
+/// Returns the other modules that each module of a crate uses, without tests.
 fn uses(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     collect(src, &mut files);
@@ -76,7 +76,7 @@ fn uses(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let Some(used) = uses.get_mut(&module) else { continue };
         let text = fs::read_to_string(file).expect("a source file");
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        // How many `super` lead from here to the root of the crate.
+        // The number of `super` steps from this file to the root of the crate.
         let depth = path.len() - usize::from(path.last().is_some_and(|name| name == "mod"));
         used.extend(named(code, depth, &modules));
         used.remove(&module);
@@ -96,7 +96,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The modules of the crate that code names by `crate::` or by as many `super::` as lead to the root.
+/// Returns the modules of the crate that the code names by `crate::` or by enough `super::` steps.
 fn named(code: &str, depth: usize, modules: &BTreeSet<String>) -> BTreeSet<String> {
     let code: String = code
         .lines()
@@ -118,7 +118,7 @@ fn named(code: &str, depth: usize, modules: &BTreeSet<String>) -> BTreeSet<Strin
     found.into_iter().map(str::to_owned).collect()
 }
 
-/// The first names of the paths that begin here: one, or those of a group in braces.
+/// Returns the first names of the paths that start here: one name, or those of a group in braces.
 fn heads(code: &str) -> Vec<&str> {
     let name = |text: &'_ str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     let Some(group) = code.strip_prefix('{') else { return vec![&code[..name(code)]] };

@@ -1,4 +1,4 @@
-//! Blobs of Azure and of the emulator, through `object_store`.
+//! Opens blob containers of Azure and of the emulator through `object_store`.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use object_store::azure::{
 use object_store::client::{HttpConnector as _, HttpRequestBody, ReqwestConnector};
 use object_store::{ClientOptions, ObjectStore, StaticCredentialProvider};
 
-/// A container at a connection string with an account's key or a shared access signature; it is created
-/// unless it is there. One request.
+/// Opens a container by a connection string with an account key or a shared access signature, and creates it if
+/// it is missing. One request.
 ///
 /// # Errors
-/// The connection string lacks something; the container cannot be created. The text holds no secret.
+///
+/// The connection string is incomplete, or the container cannot be created. The error contains no secret.
 pub async fn azure_container(
     connection_string: &str,
     container: &str,
@@ -30,11 +31,11 @@ pub async fn azure_container(
     Ok(Arc::new(store))
 }
 
-/// The emulator at its own port, with its public account.
+/// The emulator at its default port, with its public account.
 const DEVELOPMENT: &str = "AccountName=devstoreaccount1;AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6\
     IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1";
 
-/// What a connection string says of blobs.
+/// The blob settings of a connection string.
 struct Account {
     name: String,
     endpoint: String,

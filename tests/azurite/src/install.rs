@@ -6,12 +6,12 @@ const NODE_MISSING: &str = "the tests on Azurite need Node.js 20 or later with n
     https://nodejs.org or with the system's package manager (for example `apt install nodejs npm`), \
     so that `node` and `npm` are on the PATH";
 
-/// The directory of the installed emulator; installs it if it is not there yet.
+/// Returns the directory of the installed emulator; installs it if it is missing.
 pub(super) fn installed() -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = target().join("azurite");
     fs::create_dir_all(&directory).map_err(|e| failed("create", &directory, &e))?;
-    // Other test processes may come here at the same time; the lock goes with the file.
+    // Other test processes can install at the same time. The lock ends with the file handle.
     let lock =
         File::create(directory.join("lock")).map_err(|e| failed("create a lock in", &directory, &e))?;
     lock.lock().map_err(|e| failed("lock", &directory, &e))?;
@@ -26,7 +26,7 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(beside, PathBuf::from)
 }
 
-/// The lock file is copied last: if it is the repository's, the install of it was complete.
+/// The lock file is copied last. An equal lock file therefore proves a complete installation.
 const MARK: &str = "installed.json";
 
 fn is_current(source: &Path, directory: &Path) -> bool {

@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 
 use crate::install::{installed, node_missing};
 
-/// A running emulator: tables, queues and blobs on free ports of this machine, nothing on disk.
+/// A running emulator with tables, queues and blobs on free ports of this machine, and without files on disk.
 ///
-/// It holds the other end of a pipe and ends when that closes, with this value or with the process.
+/// The emulator holds the other end of a pipe. It ends when the pipe closes: when this value is dropped, or
+/// with the process.
 #[derive(Debug)]
 pub struct Azurite {
     tables: String,
@@ -23,16 +24,17 @@ const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 impl Azurite {
-    /// This process's emulator, started by the first who asks.
+    /// Returns the emulator of this process. The first call starts it.
     ///
     /// # Panics
-    /// It cannot be installed or started; the message says what is missing.
+    ///
+    /// The emulator cannot be installed or started; the message says what is missing.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Azurite> = OnceLock::new();
         SHARED.get_or_init(|| Self::start().unwrap_or_else(|reason| panic!("{reason}")))
     }
 
-    /// The connection string for its tables, queues and blobs.
+    /// Returns the connection string of its tables, queues and blobs.
     pub fn connection_string(&self) -> String {
         let Self { tables, queues, blobs, .. } = self;
         format!(
@@ -41,25 +43,27 @@ impl Azurite {
         )
     }
 
-    /// The endpoint of its tables.
+    /// Returns the endpoint of its tables.
     pub fn tables(&self) -> &str {
         &self.tables
     }
 
-    /// The endpoint of its queues.
+    /// Returns the endpoint of its queues.
     pub fn queues(&self) -> &str {
         &self.queues
     }
 
-    /// The account's name and key.
+    /// Returns name and key of the account.
     pub const fn account(&self) -> (&'static str, &'static str) {
         (ACCOUNT, KEY)
     }
 
-    /// One of its own, which ends when it is dropped; installs it the first time. Blocks until it listens.
+    /// Starts a separate emulator, which ends when it is dropped. The first call installs the emulator. Blocks
+    /// until the emulator listens.
     ///
     /// # Errors
-    /// It cannot be installed or started; the message says what is missing.
+    ///
+    /// The emulator cannot be installed or started; the message says what is missing.
     pub fn start() -> Result<Self, String> {
         let directory = installed()?;
         let mut process = command(&directory).spawn().map_err(|e| node_missing(&e))?;
@@ -74,7 +78,7 @@ impl Azurite {
     }
 }
 
-/// Waits until a service says where it listens.
+/// Waits until a service prints its address.
 fn address(out: &mut BufReader<ChildStdout>, service: &str) -> Result<String, String> {
     let mut said = String::new();
     for line in out.lines().map_while(Result::ok) {
@@ -103,7 +107,7 @@ fn command(directory: &Path) -> Command {
     command
 }
 
-/// The address in the line by which a service says that it is ready.
+/// Returns the address in the line that a service prints when it is ready.
 fn listening<'a>(line: &'a str, service: &str) -> Option<&'a str> {
     line.strip_prefix("Azurite ")?
         .strip_prefix(service)?

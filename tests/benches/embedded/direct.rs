@@ -8,7 +8,7 @@ use crate::flight::{Flight, flight};
 
 const FLIGHTS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("flights");
 
-/// redb used directly, with postcard into the struct: what a program would do without this library.
+/// redb used directly, with postcard into the same struct: a program without this library.
 pub(crate) struct Direct {
     database: Database,
 }
@@ -23,7 +23,7 @@ impl Direct {
         Self { database }
     }
 
-    /// Writes so many flights of a carrier, 100 in a durable transaction.
+    /// Writes `rows` flights of a carrier, 100 per durable transaction.
     pub(crate) fn load(&self, carrier: &str, rows: u32) {
         let all: Vec<_> = (0..rows).map(|n| flight(carrier, n)).collect();
         all.chunks(100).for_each(|chunk| self.insert(chunk));
@@ -41,12 +41,12 @@ impl Direct {
         transaction.commit().unwrap();
     }
 
-    /// A table to read many flights from, in one transaction.
+    /// Returns a table that reads many flights in one transaction.
     pub(crate) fn table(&self) -> ReadOnlyTable<&'static [u8], &'static [u8]> {
         self.database.begin_read().unwrap().open_table(FLIGHTS).unwrap()
     }
 
-    /// Reads a flight in a transaction of its own.
+    /// Reads a flight in its own transaction.
     pub(crate) fn get(&self, key: &[u8]) -> Flight {
         get(&self.table(), key)
     }
@@ -63,7 +63,7 @@ pub(crate) fn get(table: &ReadOnlyTable<&'static [u8], &'static [u8]>, key: &[u8
     postcard::from_bytes(table.get(key).unwrap().unwrap().value()).unwrap()
 }
 
-/// The key that the library uses, without the id of the table.
+/// The key of the library without the id of the table.
 pub(crate) fn key(flight: &Flight) -> Vec<u8> {
     flight.entity_key().unwrap().key().to_sortable()
 }

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use table_core::model::Ticks;
 use table_core::typed::TableEntity;
 
-/// A flight of nineteen fields, as both sides store it.
+/// A flight with nineteen fields, as both sides store it.
 #[derive(Clone, Debug, PartialEq, TableEntity, Serialize, Deserialize)]
 #[entity(partition_key = "{carrier}", row_key = "{year:04}{month:02}{day:02}_{flight:06}")]
 pub(crate) struct Flight {
@@ -28,7 +28,7 @@ pub(crate) struct Flight {
     pub(crate) time_hour: Ticks,
 }
 
-/// Ticks as their number: the leanest form.
+/// Stores ticks as a number, the smallest form.
 mod ticks {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
     use table_core::model::Ticks;
@@ -45,7 +45,7 @@ mod ticks {
 /// Carriers, each a partition.
 pub(crate) const CARRIERS: [&str; 10] = ["9E", "AA", "B6", "DL", "EV", "F9", "MQ", "UA", "US", "WN"];
 
-/// The flight number `n` of a carrier; every one has its own key.
+/// Returns flight number `n` of a carrier; every flight has its own key.
 pub(crate) fn flight(carrier: &str, n: u32) -> Flight {
     let (day, minute) = (n % 28, (n * 7 % 1440) as i32);
     let flew = !n.is_multiple_of(40);

@@ -1,9 +1,9 @@
-//! The embedded store against redb used directly, with postcard into the same struct and the same
+//! Compares the embedded store with redb used directly, with postcard into the same struct and the same
 //! durability.
 //!
-//! `cargo bench -p conformance --bench embedded -- ratios` prints medians of alternating rounds and
-//! their ratios; `-- scans ours 20` and `-- scans direct 20` do nothing but scan a partition so often, for tools that
-//! count instructions; without either, criterion measures each side by itself.
+//! `cargo bench -p conformance --bench embedded -- ratios` prints medians of alternating rounds and their
+//! ratios. `-- scans ours 20` and `-- scans direct 20` only scan a partition 20 times, for tools that count
+//! instructions. Without these arguments, criterion measures each side.
 
 mod direct;
 mod flight;
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// Scans a partition so often, by one side.
+/// Scans a partition `times` times with one side.
 fn scan(directory: &Path, runtime: &Runtime, side: &str, times: u32) {
     let carrier = CARRIERS[3];
     if side == "direct" {

@@ -56,13 +56,13 @@ impl Ours {
         Flight::from_entity(entity).unwrap()
     }
 
-    /// The way a program reads a partition.
+    /// Reads a partition as a program does.
     pub(crate) async fn scan(&self, carrier: &str) -> Vec<Flight> {
         let flights = Table::<Flight>::new(self.store.clone(), self.table.clone()).unwrap();
         flights.query().partition(Flight::partition(carrier).unwrap()).all().await.unwrap()
     }
 
-    /// The same, one page after another.
+    /// Reads a partition page by page.
     pub(crate) async fn scan_pages(&self, carrier: &str) -> Vec<Flight> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, carrier));
         let (mut flights, mut from) = (Vec::new(), None);

@@ -32,13 +32,13 @@ pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
     row("point get, a blocking thread each", "per s", "", point_gets(runtime, direct, &blocking, &keys));
 }
 
-/// Medians of operations per second of `count` operations each.
+/// Returns the medians of both sides, in operations per second.
 fn compare(count: u32, theirs: impl FnMut(usize), mine: impl FnMut(usize)) -> (f64, f64) {
     let (theirs, mine) = rounds::medians(theirs, mine);
     (f64::from(count) / theirs.as_secs_f64(), f64::from(count) / mine.as_secs_f64())
 }
 
-/// Keys all over the tables, in the forms that both sides take.
+/// Keys of random rows of all partitions, in the forms of both sides.
 pub(crate) fn keys() -> Vec<(Key, Vec<u8>)> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut key = || {

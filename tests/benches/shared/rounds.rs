@@ -1,10 +1,10 @@
-//! Two sides in alternating rounds, so that what else the machine does meets both.
+//! Runs two sides in alternating rounds, so that other load of the machine affects both.
 
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 9;
 
-/// The median times of both sides; each is told the number of its round.
+/// Returns the median times of both sides. Each side gets the number of its round.
 pub(crate) fn medians(mut theirs: impl FnMut(usize), mut ours: impl FnMut(usize)) -> (Duration, Duration) {
     let mut times = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! The other clients: programs that do one thing and say what came of it.
+//! The other clients: programs that do one task and report the result.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Failure;
 
-/// What came of one behaviour: `None` if all is well.
+/// The result of one behaviour: `None` if it passed.
 #[derive(Deserialize)]
 pub(crate) struct Check {
     pub(crate) check: String,
@@ -16,14 +16,14 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// A check, failed if there are problems.
+    /// Returns a check, which failed if there are problems.
     pub(crate) fn of(check: impl Into<String>, problems: &[String]) -> Self {
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
         Self { check: check.into(), problem }
     }
 }
 
-/// The service that all talk to.
+/// The service of all clients.
 pub(crate) struct Service {
     pub(crate) endpoint: String,
     pub(crate) connection_string: String,
@@ -36,14 +36,14 @@ pub(crate) struct Client<'a> {
     pub(crate) name: &'static str,
     program: &'static str,
     script: PathBuf,
-    /// Where its packages are, if not where those of the others are.
+    /// The directory of its packages, if it differs from that of the other clients.
     packages: Option<&'static str>,
     service: &'a Service,
     sample: &'a Path,
 }
 
 impl<'a> Client<'a> {
-    /// Python's and Node's, for what only this library's server does.
+    /// The Python and Node clients, for behaviours that only this library's server supports.
     pub(crate) fn of_server(service: &'a Service, sample: &'a Path) -> [Self; 2] {
         Self::both(service, sample).map(|client| {
             let name = client.script.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -52,7 +52,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Python's and Node's.
+    /// The Python and Node clients.
     pub(crate) fn both(service: &'a Service, sample: &'a Path) -> [Self; 2] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop");
         [("Python", "python3", "client.py"), ("Node", "node", "client.mjs")].map(|(name, program, script)| {
@@ -60,19 +60,19 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// The last Python client that encrypts.
+    /// The last Python client with client-side encryption.
     pub(crate) fn legacy(service: &'a Service, sample: &'a Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/legacy.py");
         let packages = Some("INTEROP_LEGACY_PACKAGES");
         Self { name: "Legacy", program: "python3", script, packages, service, sample }
     }
 
-    /// The service it talks to.
+    /// The service of the client.
     pub(crate) const fn service(&self) -> &'a Service {
         self.service
     }
 
-    /// Runs it; what it says is JSON.
+    /// Runs the program and parses its output, which is JSON.
     pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T, Failure> {
         let mut command = Command::new(self.program);
         if let Some(packages) = self.packages {

@@ -1,4 +1,5 @@
-//! The legacy encryption format, beside the last client that wrote it: each decrypts what the other encrypted.
+//! The legacy encryption format, compared with the last client that wrote it: each side decrypts the entities
+//! of the other.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +17,10 @@ use crate::report::Report;
 
 const KINDS: [&str; 2] = ["Aes", "Rsa"];
 
-/// Names and values that are encrypted.
+/// Encrypted names and values.
 type Values = Vec<(&'static str, String)>;
 
-/// What `legacy.py` writes and expects: partition, row, and what is encrypted there.
+/// The entities that `legacy.py` writes and expects: partition, row, encrypted values.
 fn rows() -> Vec<(&'static str, &'static str, Values)> {
     let text = str::to_owned;
     vec![
@@ -29,7 +30,7 @@ fn rows() -> Vec<(&'static str, &'static str, Values)> {
     ]
 }
 
-/// Both directions, under both kinds of keys.
+/// Runs both directions with both kinds of keys.
 pub(crate) async fn run(
     store: &Arc<AzureTableStore>,
     client: &Client<'_>,

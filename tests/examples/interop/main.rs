@@ -1,7 +1,9 @@
-//! The Azure store beside the current Python and Node clients, on the emulator: each reads what the others wrote and
-//! uses what the others signed; and the legacy Python client, for what it encrypted. With `server` all of it on this
-//! library's server, and what the others' clients do with the rest of it. Started by `interop/run`;
-//! `interop/README.md` says what it shows.
+//! Interoperability of the Azure store with the current Python and Node clients on the emulator: each client
+//! reads the entities of the others and uses their signatures. The legacy Python client checks the legacy
+//! encryption. With `server`, the same on this library's server, and all further operations of the other
+//! clients.
+//!
+//! `interop/run` starts this program; `interop/README.md` describes it.
 
 mod client;
 mod legacy;

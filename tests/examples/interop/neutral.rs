@@ -1,4 +1,4 @@
-//! The sample in a form that every language reads: `[type, value]`, with text where JSON has no such number.
+//! The sample in a form for every language: `[type, value]`, with text for numbers that JSON does not have.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,7 +11,7 @@ pub(crate) fn entities(entities: &[Entity]) -> Value {
     entities.iter().map(one).collect()
 }
 
-/// An entity's properties by name, equal if and only if types and values are.
+/// The properties of an entity by name. They are equal exactly if types and values are equal.
 pub(crate) fn properties(entity: &Entity) -> Map<String, Value> {
     let one = |name: &str, v: ValueRef<'_>| (name.to_owned(), json!([v.edm_type().name(), value(v)]));
     entity.properties().iter().map(|p| one(p.name(), p.value())).collect()

@@ -1,4 +1,4 @@
-//! Our half: writes the sample in every way, reads what others wrote.
+//! The part of this library: writes the sample with every operation, and reads the samples of other clients.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::client::{Check, Client};
 use crate::neutral::properties;
 use crate::sample::{self, TYPES, entity};
 
-/// Entities with equal keys are written one by one, the others in groups.
+/// Writes entities with equal keys one by one, all others in groups.
 pub(crate) async fn write(store: &AzureTableStore, table: &TableName) -> Result<()> {
     store.create_table(table).await?;
     let (single, grouped): (Vec<_>, Vec<_>) =
@@ -49,7 +49,7 @@ fn version(etag: Option<ETag>) -> IfMatch {
     etag.expect("the version of what was written").into()
 }
 
-/// One group inserts, a second changes in every way.
+/// One group inserts, a second group uses every other operation.
 async fn write_group(
     store: &AzureTableStore,
     table: &TableName,
@@ -85,7 +85,7 @@ fn group(
     Ok(group)
 }
 
-/// Reads the sample that another client wrote: by key, by filter, and the whole table.
+/// Reads the sample of another client: by key, by filter, and by a table scan.
 pub(crate) async fn read(store: &AzureTableStore, table: &TableName) -> Vec<Check> {
     let (mut checks, mut points, mut filters) = (Vec::new(), Vec::new(), Vec::new());
     for expected in sample::entities() {
@@ -139,7 +139,8 @@ async fn whole(store: &AzureTableStore, table: &TableName) -> Vec<String> {
     }
 }
 
-/// The other client writes by the version that we were given, and we by the one it was given.
+/// The other client writes under the ETag that this library got, and this library writes under the ETag of the
+/// other client.
 pub(crate) async fn versions(
     store: &AzureTableStore,
     table: &TableName,

@@ -2,22 +2,22 @@ use std::io::{self, Write};
 
 use crate::client::Check;
 
-/// Characters of what is said of a failure.
+/// The maximum length of a failure message, in characters.
 const LONGEST: usize = 300;
 
-/// Every check's outcome.
+/// The results of all checks.
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<(&'static str, &'static str, Check)>,
 }
 
 impl Report {
-    /// Adds what a client did.
+    /// Adds the checks of a client.
     pub(crate) fn add(&mut self, client: &'static str, part: &'static str, checks: Vec<Check>) {
         self.lines.extend(checks.into_iter().map(|check| (client, part, check)));
     }
 
-    /// Whether no check failed.
+    /// Whether every check passed.
     pub(crate) fn passed(&self) -> bool {
         !self.lines.is_empty() && self.failed() == 0
     }
@@ -26,7 +26,7 @@ impl Report {
         self.lines.iter().filter(|(_, _, c)| c.problem.is_some()).count()
     }
 
-    /// A line for each check, and how many failed.
+    /// Prints a line for each check, and the number of failed checks.
     pub(crate) fn print(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         for (client, part, Check { check, problem }) in &self.lines {

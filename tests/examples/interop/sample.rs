@@ -1,14 +1,15 @@
-//! What everybody writes and expects to read.
+//! The entities that every client writes and expects.
 
 use conformance::DIFFICULT_KEYS;
 use table_core::model::{EdmType, EdmValue, Entity, Ticks};
 use table_core::store::limits;
 use uuid::Uuid;
 
-/// The partition with an entity for each type.
+/// The partition with one entity for each type.
 pub(crate) const TYPES: &str = "types";
 
-/// The types' boundaries, and every difficult key as partition of every difficult key.
+/// The boundary values of each type, and every difficult key as PartitionKey with every difficult key as
+/// RowKey.
 pub(crate) fn entities() -> Vec<Entity> {
     let types = EdmType::ALL.into_iter().map(of_type);
     let pairs = DIFFICULT_KEYS.into_iter().flat_map(|p| DIFFICULT_KEYS.map(|r| of_key(p, r)));
@@ -19,7 +20,7 @@ fn of_key(partition: &str, row: &str) -> Entity {
     entity(partition, row).with("Key", format!("{partition}|{row}"))
 }
 
-/// A legal key's entity.
+/// Returns the entity of a legal key.
 pub(crate) fn entity(partition: &str, row: &str) -> Entity {
     Entity::new(partition, row).expect("a legal key")
 }
@@ -41,7 +42,7 @@ fn boundaries(edm_type: EdmType) -> Vec<EdmValue> {
                 .into_iter()
                 .chain([Ticks::MAX]))
         }
-        // The emulator drops the sign of zero.
+        // The emulator loses the sign of zero.
         EdmType::Double => all([0.0, 1.0, -1.0, 1e15, 9_007_199_254_740_993.0, 1e300, 0.1, -2.5, 1.0 / 3.0]
             .into_iter()
             .chain([f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, f64::EPSILON])
@@ -60,7 +61,7 @@ fn texts() -> Vec<EdmValue> {
     let coded = ["\u{0}", "\u{1}\t\r\n\u{1F}\u{7F}", "\u{2028}"];
     let wide = ["straße", "日本語", "\u{1F600}\u{10FFFF}", "\u{FFFD}\u{FFFF}", "e\u{301}"];
     let mut texts = all(plain.into_iter().chain(like_others).chain(coded).chain(wide));
-    // The emulator breaks wider characters where a request's body is cut in two.
+    // The emulator damages wider characters at the boundary of two packets of a request.
     texts.push("x".repeat(limits::STRING_UNITS).into());
     texts
 }

@@ -1,4 +1,4 @@
-//! Signatures, both ways: of a table, of a range of keys, of the account.
+//! Signatures in both directions: of a table, of a range of keys, of the account.
 
 use chrono::{TimeDelta, Utc};
 use serde::Deserialize;
@@ -15,12 +15,12 @@ use crate::Failure;
 use crate::client::{Check, Client};
 use crate::sample::entity;
 
-/// The ends of the signed range: characters that text and address must both get right. The entity that is read lies
-/// between them.
+/// The bounds of the signed range, with characters that both the signed text and the URL must encode correctly.
+/// The entity is between the bounds.
 const FIRST: &str = "it & b's +\u{e9}";
 const LAST: &str = "q\u{1F600}";
 
-/// The other client uses what we sign.
+/// The other client uses our signatures.
 pub(crate) fn given(
     store: &AzureTableStore,
     table: &TableName,
@@ -41,7 +41,7 @@ fn ours(store: &AzureTableStore, table: &TableName) -> Result<[SasToken; 3]> {
     Ok([store.sign(&whole)?, store.sign(&whole.within(range))?, store.sign_account(&account)?])
 }
 
-/// What the other client signs for reading.
+/// The read signatures of the other client.
 #[derive(Deserialize)]
 struct Theirs {
     table: String,
@@ -49,7 +49,7 @@ struct Theirs {
     account: String,
 }
 
-/// We use what the other client signs.
+/// We use the signatures of the other client.
 pub(crate) async fn taken(
     table: &TableName,
     client: &Client<'_>,

@@ -1,4 +1,4 @@
-//! Cancellation: a dropped operation is either undone or done, never half.
+//! Cancellation: a dropped operation takes effect as a whole or not at all.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,8 +12,8 @@ use super::Harness;
 use super::sample::random;
 use super::table::{entity, key};
 
-/// A write that is dropped after any number of polls leaves the old entity or the new one.
-pub(crate) async fn of_a_write(h: &Harness) {
+/// A write that is dropped after any number of polls leaves the old or the new entity.
+pub(crate) async fn a_dropped_write_is_complete_or_absent(h: &Harness) {
     let table = h.table().await;
     table.insert(with_both(0)).await;
     let mut rng = random(1);
@@ -35,8 +35,8 @@ pub(crate) async fn of_a_write(h: &Harness) {
     }
 }
 
-/// A group that is dropped leaves all of it or none.
-pub(crate) async fn of_a_group(h: &Harness) {
+/// A group that is dropped leaves all of its rows or none.
+pub(crate) async fn a_dropped_group_is_complete_or_absent(h: &Harness) {
     let table = h.table().await;
     let mut rng = random(2);
     for n in 0..rounds(h) {
@@ -51,8 +51,8 @@ pub(crate) async fn of_a_group(h: &Harness) {
     }
 }
 
-/// The store goes on as if nothing had happened: dropped writes hold no lock and lose no other write.
-pub(crate) async fn leaves_the_store_usable(h: &Harness) {
+/// The store works after dropped writes: they hold no lock and lose no other write.
+pub(crate) async fn the_store_works_after_dropped_writes(h: &Harness) {
     let table = h.table().await;
     let mut rng = random(3);
     for n in 0..rounds(h) {
@@ -72,7 +72,8 @@ fn rounds(h: &Harness) -> i32 {
     (h.scale().steps / 30) as i32
 }
 
-/// Polls a future at most so many times, yielding in between, then drops it; its result if it ended.
+/// Polls a future at most `polls` times, yields between polls, then drops the future. Returns the result if the
+/// future completed.
 async fn dropped_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..polls {

@@ -1,4 +1,4 @@
-//! Concurrency: no lost update, one winner of every race, no half of a group.
+//! Concurrency: no update is lost, every race has one winner, no group is half applied.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::table::{entity, key};
 use super::{Harness, TestTable};
 
-/// Tasks that each add one to a counter by read and conditional replace, until it succeeds.
+/// Concurrent tasks add one to a counter by read and conditional replace, and try again after a conflict.
 pub(crate) async fn no_update_is_lost(h: &Harness) {
     let table = h.table().await;
     table.insert(counter(0)).await;
@@ -29,7 +29,7 @@ pub(crate) async fn no_update_is_lost(h: &Harness) {
     assert_eq!(count(&table.existing(&key("p", "counter")).await), (tasks * rounds) as i64);
 }
 
-/// Of all that insert one key at once, one succeeds, and its entity is the one that stays.
+/// Of several concurrent inserts of one key, exactly one succeeds, and its entity is stored.
 pub(crate) async fn one_insert_wins(h: &Harness) {
     let table = h.table().await;
     for round in 0..5 {
@@ -41,7 +41,7 @@ pub(crate) async fn one_insert_wins(h: &Harness) {
     }
 }
 
-/// Of all that replace one version at once, one succeeds.
+/// Of several concurrent replaces of one version, exactly one succeeds.
 pub(crate) async fn one_conditional_replace_wins(h: &Harness) {
     let table = h.table().await;
     let mut etag = table.insert(entity("p", "r")).await;
@@ -55,7 +55,7 @@ pub(crate) async fn one_conditional_replace_wins(h: &Harness) {
     }
 }
 
-/// Of all that delete one entity at once, one succeeds.
+/// Of several concurrent deletes of one entity, exactly one succeeds.
 pub(crate) async fn one_delete_wins(h: &Harness) {
     let table = h.table().await;
     for _ in 0..5 {
@@ -65,8 +65,8 @@ pub(crate) async fn one_delete_wins(h: &Harness) {
     }
 }
 
-/// Merges of different properties at once all take effect.
-pub(crate) async fn merges_of_different_properties_all_stay(h: &Harness) {
+/// Concurrent merges of different properties all take effect.
+pub(crate) async fn merges_of_different_properties_all_take_effect(h: &Harness) {
     let table = h.table().await;
     let outcomes =
         race(h, &table, |n| Operation::InsertOrMerge(entity("p", "r").with(&format!("P{n}"), n))).await;
@@ -74,7 +74,7 @@ pub(crate) async fn merges_of_different_properties_all_stay(h: &Harness) {
     assert_eq!(table.existing(&key("p", "r")).await.properties().len(), h.scale().tasks);
 }
 
-/// Groups that move amounts between accounts of one partition keep the sum, and none is half applied.
+/// Groups that move amounts between accounts of one partition keep the sum, and no reader sees half a group.
 pub(crate) async fn groups_keep_the_sum(h: &Harness) {
     let table = h.table().await;
     table.load("p", (0..ACCOUNTS).map(|n| account(n, 100))).await;
@@ -95,7 +95,7 @@ pub(crate) async fn groups_keep_the_sum(h: &Harness) {
     assert_eq!(sum, i64::from(ACCOUNTS) * 100);
 }
 
-/// Of groups that claim overlapping rows at once, those that succeed overlap nowhere.
+/// Of several concurrent groups that insert overlapping rows, those that succeed have no row in common.
 pub(crate) async fn overlapping_groups_exclude_each_other(h: &Harness) {
     let table = h.table().await;
     let tasks = h.scale().tasks;
@@ -166,7 +166,8 @@ async fn move_one(table: &TestTable, from: u32, to: u32) {
     }
 }
 
-/// Starts one operation from every task at once; each task's number, and whether it succeeded.
+/// Runs one operation per task concurrently. Returns the number of each task and whether its operation
+/// succeeded.
 async fn race(h: &Harness, table: &TestTable, operation: impl Fn(i32) -> Operation) -> Vec<(i32, bool)> {
     let tasks = h.scale().tasks;
     let barrier = Arc::new(Barrier::new(tasks));

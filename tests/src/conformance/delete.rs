@@ -1,4 +1,4 @@
-//! Delete: removes an entity that must exist in the wanted version.
+//! Delete: removes an existing entity, under a version condition.
 
 use table_core::model::{ETag, IfMatch};
 use table_core::query::Query;
@@ -7,7 +7,7 @@ use table_core::store::{ErrorKind, Operation};
 use super::Harness;
 use super::table::{entity, key, refused};
 
-/// The entity is gone from gets and queries; its neighbours stay; the answer has no version.
+/// Gets and queries no longer find the entity. Its neighbours stay. The answer has no ETag.
 pub(crate) async fn removes_the_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "b")).await;
@@ -19,8 +19,8 @@ pub(crate) async fn removes_the_entity(h: &Harness) {
     assert_eq!(table.keys(&Query::new()).await, [key("p", "a"), key("p", "bb")]);
 }
 
-/// A version that is no longer the entity's is refused, and the entity stays.
-pub(crate) async fn refuses_another_version(h: &Harness) {
+/// A delete with an outdated version is refused, and the entity stays.
+pub(crate) async fn refuses_an_outdated_version(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r").with("A", 1)).await;
     let fresh = table.put(Operation::Replace(entity("p", "r").with("A", 2), (&stale).into())).await;
@@ -31,15 +31,15 @@ pub(crate) async fn refuses_another_version(h: &Harness) {
     assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&fresh));
 }
 
-/// "Any version" removes whatever there is.
-pub(crate) async fn removes_any_version_when_asked(h: &Harness) {
+/// A delete of any version removes the entity.
+pub(crate) async fn removes_any_version_on_request(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     table.write(Operation::Delete(key("p", "r"), IfMatch::Any)).await.expect("a delete");
     assert!(table.get(&key("p", "r")).await.is_none());
 }
 
-/// What is not there cannot be removed, nor twice.
+/// A missing entity cannot be deleted, and an entity cannot be deleted twice.
 pub(crate) async fn refuses_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r")).await;

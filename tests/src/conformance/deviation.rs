@@ -1,15 +1,15 @@
 use std::fmt;
 
-/// A behaviour in which a service is known to differ from the documented one, so that the suite can
-/// leave out the assertion that cannot hold there, and say so.
+/// A known difference between a service and its documentation. The suite leaves out the assertion that the
+/// difference breaks, and reports that.
 ///
-/// The engine of the local stores has none of them.
+/// The local stores have no deviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Deviation {
     /// A merge may leave an entity above the limits of properties and bytes.
     MergesBeyondLimits,
-    /// An Int32 property compared with an `L` literal is an internal error.
+    /// A comparison of an Int32 property with an `L` literal is an internal error.
     Int64LiteralOnInt32,
     /// Exponents, NaN and infinities in a filter's literals are misread.
     DoubleLiterals,
@@ -19,18 +19,18 @@ pub enum Deviation {
     Int64AsText,
     /// A Double loses the sign of its zero.
     NegativeZero,
-    /// The bytes of an entity are counted in the JSON of the request.
+    /// The size of an entity is counted in the JSON of the request.
     EntitySize,
-    /// A character of several bytes is damaged where two packets of a long request meet.
+    /// A character of several bytes is damaged at the boundary between two packets of a long request.
     SplitCharacters,
-    /// A table is found under the case of its creation only, although its name is taken in every case.
+    /// A table is found only under the case of its creation, although its name is taken in every case.
     TableNameCase,
-    /// Entities that one group writes share a version.
+    /// Entities that one group writes can share an ETag.
     GroupVersions,
 }
 
 impl Deviation {
-    /// What is different.
+    /// Describes the difference.
     pub const fn description(self) -> &'static str {
         match self {
             Self::MergesBeyondLimits => "a merge may exceed 252 properties and 1 MiB; documented: refused",
@@ -63,7 +63,7 @@ impl Deviation {
         }
     }
 
-    /// Where the documented behaviour is described.
+    /// Returns the address of the documented behaviour.
     pub const fn reference(self) -> &'static str {
         match self {
             Self::MergesBeyondLimits | Self::NegativeZero | Self::EntitySize | Self::TableNameCase => {

@@ -1,4 +1,4 @@
-//! Errors: what they name, and that nothing happened.
+//! Errors: what they contain, and that a failed operation changes nothing.
 
 use table_core::model::IfMatch;
 use table_core::query::{Filter, Query};
@@ -7,8 +7,8 @@ use table_core::store::{Error, Operation, TableStore};
 use super::table::{entity, key, refused};
 use super::{Harness, TestTable};
 
-/// A missing table is told from a missing entity, by every operation.
-pub(crate) async fn tell_a_missing_table_from_a_missing_entity(h: &Harness) {
+/// Every operation distinguishes a missing table from a missing entity.
+pub(crate) async fn distinguish_a_missing_table_from_a_missing_entity(h: &Harness) {
     let table = h.missing_table();
     for operation in every_operation() {
         let label = operation.kind();
@@ -23,7 +23,7 @@ pub(crate) async fn tell_a_missing_table_from_a_missing_entity(h: &Harness) {
     names_the_table(&refused(store.delete_table(table.name()).await), &table, "delete_table");
 }
 
-/// A missing entity's error names the table and the key.
+/// The error of a missing entity contains the table and the key.
 pub(crate) async fn name_the_missing_entity(h: &Harness) {
     let table = h.table().await;
     let (key, made) = (key("p", "it's"), entity("p", "it's"));
@@ -41,8 +41,8 @@ pub(crate) async fn name_the_missing_entity(h: &Harness) {
     }
 }
 
-/// The errors of an existing entity and of a failed condition name the table and the key.
-pub(crate) async fn name_the_entity_in_the_way(h: &Harness) {
+/// The errors of an existing entity and of a failed condition contain the table and the key.
+pub(crate) async fn name_the_existing_entity(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r")).await;
     table.put(Operation::InsertOrMerge(entity("p", "r").with("A", 1))).await;
@@ -57,8 +57,8 @@ pub(crate) async fn name_the_entity_in_the_way(h: &Harness) {
     }
 }
 
-/// Nothing that an operation refuses is worth repeating as it is.
-pub(crate) async fn are_not_transient_when_refused(h: &Harness) {
+/// An error of a refused operation is not transient: an identical attempt would fail, too.
+pub(crate) async fn of_refused_operations_are_not_transient(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r")).await;
     table.write(Operation::Delete(key("p", "r"), (&etag).into())).await.expect("a delete");

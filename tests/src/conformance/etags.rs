@@ -1,4 +1,4 @@
-//! ETags: the version of an entity, opaque, exact, never used twice.
+//! ETags: opaque versions of an entity, compared exactly, never used twice.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use table_core::store::Operation;
 use super::Harness;
 use super::table::{entity, key, refused};
 
-/// Every write makes another version, however fast one follows the other.
+/// Every write makes a new ETag, also in rapid succession.
 pub(crate) async fn differ_under_rapid_updates(h: &Harness) {
     let table = h.table().await;
     let mut seen = HashSet::from([table.insert(entity("p", "r").with("A", 0)).await]);
@@ -19,7 +19,7 @@ pub(crate) async fn differ_under_rapid_updates(h: &Harness) {
     }
 }
 
-/// Concurrent writers of one entity get a version each.
+/// Concurrent writers of one entity get different ETags.
 pub(crate) async fn differ_under_concurrent_updates(h: &Harness) {
     let table = h.table().await;
     let writers = (0..h.scale().tasks as i32).map(|n| {
@@ -36,8 +36,8 @@ pub(crate) async fn differ_under_concurrent_updates(h: &Harness) {
     assert!(seen.contains(table.existing(&key("p", "r")).await.etag().expect("a version")));
 }
 
-/// An entity that is removed and inserted again does not get an old version back, so that a writer that
-/// slept through both is refused.
+/// An entity that is deleted and inserted again gets no earlier ETag. A writer that read the deleted entity is
+/// refused.
 pub(crate) async fn are_not_reused_after_a_delete(h: &Harness) {
     let table = h.table().await;
     let mut seen = Vec::new();
@@ -54,8 +54,8 @@ pub(crate) async fn are_not_reused_after_a_delete(h: &Harness) {
     }
 }
 
-/// Reads and refused writes leave the version as it is.
-pub(crate) async fn stay_without_a_write(h: &Harness) {
+/// Reads and refused writes do not change the ETag.
+pub(crate) async fn do_not_change_without_a_write(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
     refused(table.write(Operation::Insert(entity("p", "r"))).await);
@@ -64,7 +64,7 @@ pub(crate) async fn stay_without_a_write(h: &Harness) {
     assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&etag));
 }
 
-/// The version is compared exactly: a text that is almost the same is another one.
+/// ETags are compared exactly: a text with a small difference is another ETag.
 pub(crate) async fn are_compared_exactly(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r")).await.to_string();
@@ -82,8 +82,8 @@ pub(crate) async fn are_compared_exactly(h: &Harness) {
     }
 }
 
-/// `*` as the text of a version is not "any version": that must be asked for by name.
-pub(crate) async fn do_not_mean_any_version(h: &Harness) {
+/// `*` as the text of an ETag does not mean "any version": only `IfMatch::Any` does.
+pub(crate) async fn an_asterisk_is_not_any_version(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     let star = IfMatch::Exactly(ETag::from("*"));
@@ -93,16 +93,16 @@ pub(crate) async fn do_not_mean_any_version(h: &Harness) {
     assert_eq!(table.existing(&key("p", "r")).await.get("A").map(|v| v.to_owned()), Some(1.into()));
 }
 
-/// A version survives being printed and read back: a web client can hold it.
-pub(crate) async fn survive_as_text(h: &Harness) {
+/// An ETag can be printed and parsed: a web client can keep it.
+pub(crate) async fn can_be_printed_and_parsed(h: &Harness) {
     let table = h.table().await;
     let text = table.insert(entity("p", "r")).await.to_string();
     let etag = ETag::from(text.as_str());
     table.put(Operation::Replace(entity("p", "r").with("A", 1), etag.into())).await;
 }
 
-/// A write, a get, a point query and a scan tell the same version.
-pub(crate) async fn are_the_same_wherever_they_are_read(h: &Harness) {
+/// A write, a get, a point query and a scan return the same ETag.
+pub(crate) async fn are_equal_in_every_answer(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
     assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&etag));

@@ -1,4 +1,4 @@
-//! Filters: every literal and operator, against local evaluation and against fixed answers.
+//! Filters: every literal and operator, compared with local evaluation and with fixed answers.
 
 use table_core::model::{EdmType, EdmValue, Entity, Ticks};
 use table_core::query::{Comparison, Filter, Query};
@@ -12,7 +12,7 @@ use super::sample::{
 use super::table::{entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
-/// Three values of every type, in their order, found by every operator.
+/// Three values of each type, in their order; every operator finds the right ones.
 pub(crate) async fn compare_every_type(h: &Harness) {
     let table = h.table().await;
     for row in 0..3 {
@@ -31,8 +31,8 @@ pub(crate) async fn compare_every_type(h: &Harness) {
     }
 }
 
-/// Times differ in a filter from one 100 ns to the next.
-pub(crate) async fn compare_times_by_the_tick(h: &Harness) {
+/// Filters distinguish times that differ by 100 ns.
+pub(crate) async fn compare_times_by_100_ns(h: &Harness) {
     if h.deviates(Deviation::DateTimesByMillisecond) {
         return;
     }
@@ -45,9 +45,9 @@ pub(crate) async fn compare_times_by_the_tick(h: &Harness) {
     finds(&table, Filter::gt("At", moment(1)), &[2]).await;
 }
 
-/// No comparison holds for a missing property, `ne` included; `not` turns that around. *Assumed*: see
-/// the table in [`table_core::query`] and <https://github.com/Azure/azure-storage-net/issues/696>.
-pub(crate) async fn skip_missing_properties(h: &Harness) {
+/// No comparison matches a missing property, `ne` included; `not` inverts that. *Assumed*: see the table in
+/// [`table_core::query`] and <https://github.com/Azure/azure-storage-net/issues/696>.
+pub(crate) async fn do_not_match_missing_properties(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 1)).await;
     table.insert(entity("p", "1")).await;
@@ -60,8 +60,8 @@ pub(crate) async fn skip_missing_properties(h: &Harness) {
     finds(&table, !Filter::ne("A", 2), &[1]).await;
 }
 
-/// `and`, `or`, `not` and their nesting.
-pub(crate) async fn combine(h: &Harness) {
+/// `and`, `or`, `not`, and nested filters.
+pub(crate) async fn combine_with_and_or_not(h: &Harness) {
     let table = h.table().await;
     for n in 0..8 {
         let row = entity("p", &n.to_string());
@@ -77,8 +77,8 @@ pub(crate) async fn combine(h: &Harness) {
     finds(&table, !(!is("A")).or(!is("B")), &[3, 7]).await;
 }
 
-/// Text literals with quotes, percent signs and letters of every length.
-pub(crate) async fn quote_text(h: &Harness) {
+/// Text literals with quotes, percent signs and characters of every length.
+pub(crate) async fn text_literals_are_quoted(h: &Harness) {
     let table = h.table().await;
     let texts = ["it's", "''", "%27", "a+b&c=d", "x/y?z#w\\", "日本", "\u{1F600}", "", "tab\tnewline\n"];
     for (n, text) in texts.iter().enumerate() {
@@ -89,7 +89,7 @@ pub(crate) async fn quote_text(h: &Harness) {
     }
 }
 
-/// Numbers at the ends of their ranges.
+/// Numbers at the limits of their ranges.
 pub(crate) async fn compare_extreme_numbers(h: &Harness) {
     let table = h.table().await;
     let small = entity("p", "0").with("I", i32::MIN).with("L", i64::MIN).with("D", -1.5);
@@ -108,7 +108,7 @@ pub(crate) async fn compare_extreme_numbers(h: &Harness) {
     }
 }
 
-/// Doubles that only an exponent or a name can write.
+/// Doubles that only an exponent or a name can express.
 pub(crate) async fn compare_extreme_doubles(h: &Harness) {
     if h.deviates(Deviation::DoubleLiterals) {
         return;
@@ -125,9 +125,9 @@ pub(crate) async fn compare_extreme_doubles(h: &Harness) {
     finds(&table, Filter::eq("D", f64::NAN), &[]).await;
 }
 
-/// A literal of another type does not match, except that an integer literal finds a wider number.
-/// *Assumed*: see the table in [`table_core::query`].
-pub(crate) async fn tell_types_apart(h: &Harness) {
+/// A literal of another type does not match; an integer literal also matches a wider number. *Assumed*: see the
+/// table in [`table_core::query`].
+pub(crate) async fn a_literal_of_another_type_does_not_match(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 1)).await;
     table.insert(entity("p", "1").with("A", 1i64)).await;
@@ -144,8 +144,9 @@ pub(crate) async fn tell_types_apart(h: &Harness) {
     }
 }
 
-/// Int32s and Int64s of one property, as several clients write it, are found together unless a query asks for one width.
-pub(crate) async fn find_both_widths_of_a_typed_integer(h: &Harness) {
+/// Several clients write one property as Int32 or as Int64. A filter finds both, unless the query asks for one
+/// width.
+pub(crate) async fn find_both_integer_widths(h: &Harness) {
     if h.deviates(Deviation::Int64LiteralOnInt32) {
         return;
     }
@@ -169,8 +170,9 @@ pub(crate) async fn find_both_widths_of_a_typed_integer(h: &Harness) {
     }
 }
 
-/// Whole numbers that other clients write for a Double are found and read with it. *Assumed*: see [`Field`].
-pub(crate) async fn find_whole_numbers_of_a_typed_double(h: &Harness) {
+/// Other clients write whole numbers into a Double property. A typed filter finds and reads them. *Assumed*:
+/// see [`Field`].
+pub(crate) async fn find_whole_numbers_in_a_double_property(h: &Harness) {
     const A: Field<(), f64> = Field::new("A");
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 119.5)).await;
@@ -201,7 +203,7 @@ pub(crate) async fn find_whole_numbers_of_a_typed_double(h: &Harness) {
     }
 }
 
-/// The time of the last write can be compared like any other DateTime.
+/// A filter can compare the time of the last write.
 pub(crate) async fn compare_the_time_of_the_last_write(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0")).await;
@@ -211,8 +213,8 @@ pub(crate) async fn compare_the_time_of_the_last_write(h: &Harness) {
     finds(&table, Filter::lt("Timestamp", moment(0)), &[]).await;
 }
 
-/// Random filters find what local evaluation finds among all rows.
-pub(crate) async fn agree_with_local_evaluation(h: &Harness) {
+/// Random filters find the same rows as local evaluation.
+pub(crate) async fn random_filters_agree_with_local_evaluation(h: &Harness) {
     let mut rng = random(0xF117);
     let table = h.table().await;
     for partition in ORDERED_KEYS {
@@ -230,8 +232,8 @@ pub(crate) async fn agree_with_local_evaluation(h: &Harness) {
     }
 }
 
-/// As many comparisons as the service takes, and not one more.
-pub(crate) async fn are_bounded_in_comparisons(h: &Harness) {
+/// A filter with the maximum number of comparisons is accepted; one more comparison is refused.
+pub(crate) async fn have_a_maximum_number_of_comparisons(h: &Harness) {
     let Some(allowed) = h.profile().filter_comparisons else { return };
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 1)).await;
@@ -241,8 +243,8 @@ pub(crate) async fn are_bounded_in_comparisons(h: &Harness) {
     assert!(refused(h.store().query(table.name(), &query, None).await).is_limit_exceeded());
 }
 
-/// A filter is data: text that looks like one changes nothing.
-pub(crate) async fn are_not_injected(h: &Harness) {
+/// Text with the syntax of a filter stays a value.
+pub(crate) async fn text_with_filter_syntax_is_a_value(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", "x")).await;
     for text in ["x' or A ne '", "x' or 'a' eq 'a", "'", "') or (A eq 'x"] {
@@ -267,12 +269,13 @@ fn holds(comparison: Comparison, order: std::cmp::Ordering) -> bool {
     }
 }
 
-/// Of false, true, true against true: *assumed*, false is less than true.
+/// The rows that match among `false`, `true`, `true` compared with `true`. *Assumed*: `false` is less than
+/// `true`.
 fn boolean_rows(comparison: Comparison) -> Vec<usize> {
     (0..3).filter(|row| holds(comparison, (*row > 0).cmp(&true))).collect()
 }
 
-/// Three values of a type in their order; a Boolean has only two.
+/// Three values of a type in ascending order. Boolean has only two values.
 fn ordered(edm_type: EdmType) -> [EdmValue; 3] {
     match edm_type {
         EdmType::Binary => [vec![1u8].into(), vec![1u8, 0].into(), vec![2u8].into()],

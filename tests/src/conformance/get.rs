@@ -6,8 +6,8 @@ use table_core::store::TableStore;
 use super::Harness;
 use super::table::{assert_same, entity, key};
 
-/// A missing entity is no error.
-pub(crate) async fn answers_none_for_a_missing_entity(h: &Harness) {
+/// A missing entity is not an error.
+pub(crate) async fn returns_none_for_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     for missing in [key("p", "s"), key("q", "r"), key("p", ""), key("pr", "")] {
@@ -15,9 +15,9 @@ pub(crate) async fn answers_none_for_a_missing_entity(h: &Harness) {
     }
 }
 
-/// A projection returns the properties it names and the key, version and time; a property that the
-/// entity does not have is absent.
-pub(crate) async fn returns_what_is_selected(h: &Harness) {
+/// A projection returns the named properties and the key, ETag and time. A property that the entity does not
+/// have is absent.
+pub(crate) async fn returns_the_selected_properties(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1).with("B", "two").with("C", 3)).await;
     let select = Select::new(["B", "Missing"]);
@@ -29,7 +29,7 @@ pub(crate) async fn returns_what_is_selected(h: &Harness) {
     assert!(read.timestamp().is_some());
 }
 
-/// Key, version and time come whether they are named or not, and never as properties.
+/// A projection returns key, ETag and time, named or not, and never as properties.
 pub(crate) async fn always_returns_the_key(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
@@ -44,7 +44,7 @@ pub(crate) async fn always_returns_the_key(h: &Harness) {
 }
 
 /// Names of properties are case-sensitive.
-pub(crate) async fn tells_property_names_by_case(h: &Harness) {
+pub(crate) async fn property_names_are_case_sensitive(h: &Harness) {
     let table = h.table().await;
     let sent = entity("p", "r").with("Name", 1).with("name", 2);
     table.insert(sent.clone()).await;
@@ -54,8 +54,8 @@ pub(crate) async fn tells_property_names_by_case(h: &Harness) {
     assert_same(read.properties(), entity("p", "r").with("name", 2).properties());
 }
 
-/// The time of the last write moves on with writes, never back.
-pub(crate) async fn tells_the_time_of_the_last_write(h: &Harness) {
+/// The time of the last write increases with each write and never decreases.
+pub(crate) async fn returns_the_time_of_the_last_write(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 0)).await;
     let mut last = table.existing(&key("p", "r")).await.timestamp().expect("a time");

@@ -13,54 +13,54 @@ use uuid::Uuid;
 
 use super::{Deviation, TestTable};
 
-/// What is tested: how to get at a store, and what is known of it.
+/// A backend under test: opens its store, and states its known properties.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// A store to test. Asked for once per behaviour; the stores may share a server, as every behaviour
-    /// makes tables of its own.
+    /// Opens a store for one behaviour. Stores can share a server, because every behaviour creates its own
+    /// tables.
     async fn store(&self) -> Arc<dyn TableStore>;
 
-    /// Opens a blob store beside it, for what keeps content in blobs: in memory unless told otherwise. Asked for
-    /// once per behaviour, and opened if the behaviour needs it.
+    /// Opens a blob store for patterns with blobs; by default a store in memory. Called once per behaviour; the
+    /// future runs only if the behaviour needs blobs.
     fn blobs(&self) -> BoxFuture<'static, Arc<dyn ObjectStore>> {
         async { Arc::new(InMemory::new()) as Arc<dyn ObjectStore> }.boxed()
     }
 
-    /// Where the store is known to differ from the documented service.
+    /// The known differences from the documented service.
     fn deviations(&self) -> &[Deviation] {
         &[]
     }
 
-    /// How much work a behaviour may make of it.
+    /// The amount of work in one behaviour.
     fn scale(&self) -> Scale {
         Scale::FULL
     }
 }
 
-/// How many of everything the costly behaviours use.
+/// The amount of work in costly behaviours.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Rows of a large table, written in groups.
+    /// Rows of a large table, inserted in groups.
     pub rows: usize,
-    /// Steps of a random run.
+    /// Operations of a random run.
     pub steps: usize,
-    /// Tasks that write at once.
+    /// Concurrent tasks.
     pub tasks: usize,
     /// Tables of a long listing.
     pub tables: usize,
-    /// How often each path of several requests gets into each kind of trouble, at requests that a seed
-    /// draws; `None`: once at every request.
+    /// How often each path of several requests meets each kind of fault, at requests that a seed draws. `None`:
+    /// once at every request.
     pub troubles: Option<usize>,
 }
 
 impl Scale {
-    /// For stores without a network: several full pages of everything.
+    /// For stores without a network: several full pages.
     pub const FULL: Self = Self { rows: 2500, steps: 3000, tasks: 64, tables: 1100, troubles: None };
     /// For stores that take milliseconds to answer.
     pub const MODERATE: Self = Self { rows: 1100, steps: 200, tasks: 16, tables: 5, troubles: Some(1) };
 }
 
-/// One behaviour's view of the backend: its store, and tables of its own.
+/// The backend as one behaviour sees it: a store, and tables of its own.
 #[derive(Debug)]
 pub struct Harness {
     store: Arc<dyn TableStore>,
@@ -71,7 +71,7 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// The backend's store for one behaviour.
+    /// Opens the backend for one behaviour.
     pub(crate) fn start(store: Arc<dyn TableStore>, backend: &dyn Backend) -> Self {
         Self {
             store,
@@ -82,7 +82,7 @@ impl Harness {
         }
     }
 
-    /// Deletes the tables that the behaviour made.
+    /// Deletes the tables of the behaviour.
     pub async fn finish(self) {
         for table in self.made.into_inner().unwrap_or_else(PoisonError::into_inner) {
             self.store.delete_table_if_exists(&table).await.expect("the behaviour's table can be deleted");
@@ -94,24 +94,24 @@ impl Harness {
         &self.store
     }
 
-    /// An empty directory of the blob store, as a store of its own.
+    /// Returns an empty directory of the blob store.
     pub async fn blobs(&self) -> Arc<dyn ObjectStore> {
         let directory = Path::from(Uuid::new_v4().to_string());
         Arc::new(PrefixStore::new(self.blobs.clone().await, directory))
     }
 
-    /// What the store allows and promises.
+    /// The limits and guarantees of the store.
     pub fn profile(&self) -> &ServiceProfile {
         self.store.profile()
     }
 
-    /// How much work to make.
+    /// The amount of work.
     pub const fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// Whether the store is known to differ here. If so, the deviation is reported and the caller
-    /// leaves out the assertion that cannot hold.
+    /// Whether the store has this deviation. A known deviation is reported, and the caller leaves out the
+    /// assertion that cannot hold.
     pub fn deviates(&self, deviation: Deviation) -> bool {
         let known = self.deviations.contains(&deviation);
         if known {
@@ -120,26 +120,26 @@ impl Harness {
         known
     }
 
-    /// A name that no other table has; the table, if it is made, is deleted at the end.
+    /// Returns an unused table name. A table of this name is deleted at the end.
     pub fn unused_name(&self) -> TableName {
         let name = TableName::new(format!("T{}", Uuid::new_v4().simple())).expect("a legal name");
         self.clean_up(&name);
         name
     }
 
-    /// Has a table deleted at the end.
+    /// Deletes this table at the end, if it exists.
     pub fn clean_up(&self, table: &TableName) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(table.clone());
     }
 
-    /// A new, empty table.
+    /// Creates an empty table.
     pub async fn table(&self) -> TestTable {
         let table = self.missing_table();
         self.store.create_table(table.name()).await.expect("an unused name can be created");
         table
     }
 
-    /// A table that was not created.
+    /// Returns a table that does not exist.
     pub fn missing_table(&self) -> TestTable {
         TestTable::new(Arc::clone(&self.store), self.unused_name())
     }

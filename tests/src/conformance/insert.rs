@@ -1,4 +1,4 @@
-//! Insert: adds an entity that must not exist.
+//! Insert: adds an entity, and refuses an existing entity.
 
 use table_core::model::{ETag, Entity, Ticks};
 use table_core::store::{ErrorKind, Operation};
@@ -6,7 +6,7 @@ use table_core::store::{ErrorKind, Operation};
 use super::Harness;
 use super::table::{assert_same, entity, key, refused};
 
-/// What is inserted is read back, with a version and a time.
+/// A get returns the inserted entity with an ETag and a time.
 pub(crate) async fn stores_the_entity(h: &Harness) {
     let table = h.table().await;
     let sent = entity("Sales", "1").with("FirstName", "Ken").with("Age", 41);
@@ -18,14 +18,14 @@ pub(crate) async fn stores_the_entity(h: &Harness) {
     assert!(read.timestamp().is_some());
 }
 
-/// An entity may have nothing but its key.
+/// An entity can consist of its key alone.
 pub(crate) async fn stores_an_entity_without_properties(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     assert!(table.existing(&key("p", "r")).await.properties().is_empty());
 }
 
-/// An insert of an existing entity is refused and changes nothing, its version included.
+/// An insert of an existing entity is refused and changes neither the entity nor its ETag.
 pub(crate) async fn refuses_an_existing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
@@ -36,8 +36,8 @@ pub(crate) async fn refuses_an_existing_entity(h: &Harness) {
     assert_eq!(read.etag(), Some(&etag));
 }
 
-/// The store alone sets version and time: those of the entity that is sent are ignored.
-pub(crate) async fn ignores_the_version_and_time_it_is_given(h: &Harness) {
+/// The store sets ETag and time, and ignores those of the sent entity.
+pub(crate) async fn ignores_the_etag_and_time_of_the_sent_entity(h: &Harness) {
     let table = h.table().await;
     let forged = ETag::from("W/\"forged\"");
     let sent = entity("p", "r").with_system(Some(forged.clone()), Some(Ticks::MAX));
@@ -47,8 +47,8 @@ pub(crate) async fn ignores_the_version_and_time_it_is_given(h: &Harness) {
     assert_ne!(read.timestamp(), Some(Ticks::MAX));
 }
 
-/// The same row key in another partition, and the same key in another table, are other entities.
-pub(crate) async fn keeps_partitions_and_tables_apart(h: &Harness) {
+/// Equal row keys in two partitions, and equal keys in two tables, are different entities.
+pub(crate) async fn separates_partitions_and_tables(h: &Harness) {
     let (one, two) = (h.table().await, h.table().await);
     for (table, partition, value) in [(&one, "p", 1), (&one, "q", 2), (&two, "p", 3)] {
         table.insert(entity(partition, "r").with("A", value)).await;
@@ -59,7 +59,7 @@ pub(crate) async fn keeps_partitions_and_tables_apart(h: &Harness) {
     }
 }
 
-/// Keys differ by case: only table names may ignore it.
+/// Keys are case-sensitive; only table names can be case-insensitive.
 pub(crate) async fn keys_are_case_sensitive(h: &Harness) {
     let table = h.table().await;
     for (partition, row) in [("p", "r"), ("P", "r"), ("p", "R")] {
@@ -69,8 +69,8 @@ pub(crate) async fn keys_are_case_sensitive(h: &Harness) {
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
-/// An entity may be inserted again after its removal.
-pub(crate) async fn works_again_after_a_delete(h: &Harness) {
+/// An entity can be inserted again after its deletion.
+pub(crate) async fn succeeds_after_a_delete(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
     table.write(Operation::Delete(key("p", "r"), etag.into())).await.expect("a delete");

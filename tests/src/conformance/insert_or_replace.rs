@@ -1,4 +1,4 @@
-//! Insert-or-replace: writes the entity, whatever was there.
+//! InsertOrReplace: inserts the entity, or replaces the existing entity.
 
 use table_core::model::ETag;
 use table_core::store::Operation;
@@ -6,7 +6,7 @@ use table_core::store::Operation;
 use super::Harness;
 use super::table::{assert_same, entity, key};
 
-/// A missing entity is made.
+/// A missing entity is inserted.
 pub(crate) async fn inserts_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let sent = entity("p", "r").with("A", 1);
@@ -16,7 +16,7 @@ pub(crate) async fn inserts_a_missing_entity(h: &Harness) {
     assert_eq!(read.etag(), Some(&etag));
 }
 
-/// An existing entity loses every property that is not sent.
+/// An existing entity loses every property that the request does not name.
 pub(crate) async fn replaces_an_existing_entity(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1).with("B", 2)).await;
@@ -28,8 +28,8 @@ pub(crate) async fn replaces_an_existing_entity(h: &Harness) {
     assert_ne!(etag, old);
 }
 
-/// It has no condition: the version that the entity was read in does not matter.
-pub(crate) async fn ignores_the_version_it_is_given(h: &Harness) {
+/// The request has no condition: the ETag of the sent entity is ignored.
+pub(crate) async fn ignores_the_etag_of_the_sent_entity(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     let sent = entity("p", "r").with("A", 2).with_system(Some(ETag::from("W/\"stale\"")), None);

@@ -1,4 +1,4 @@
-//! Keys: every legal character on every verb.
+//! Keys: every legal character in every operation.
 
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::query::{Filter, Query};
@@ -24,7 +24,7 @@ pub(crate) async fn insert_and_get(h: &Harness) {
     }
 }
 
-/// Replace, by version and any.
+/// Replace, with the ETag and with any version.
 pub(crate) async fn replace(h: &Harness) {
     on_each(
         h,
@@ -39,7 +39,7 @@ pub(crate) async fn replace(h: &Harness) {
     .await;
 }
 
-/// Merge, by version and any.
+/// Merge, with the ETag and with any version.
 pub(crate) async fn merge(h: &Harness) {
     on_each(
         h,
@@ -54,8 +54,8 @@ pub(crate) async fn merge(h: &Harness) {
     .await;
 }
 
-/// Both upserts.
-pub(crate) async fn upsert(h: &Harness) {
+/// InsertOrReplace and InsertOrMerge.
+pub(crate) async fn both_upserts(h: &Harness) {
     on_each(
         h,
         |entity, _| {
@@ -69,12 +69,12 @@ pub(crate) async fn upsert(h: &Harness) {
     .await;
 }
 
-/// Delete, by version.
+/// Delete, with the ETag.
 pub(crate) async fn delete(h: &Harness) {
     on_each(h, |entity, etag| vec![Operation::Delete(entity.key().clone(), etag)], None).await;
 }
 
-/// Group transactions, with every kind of operation.
+/// Group transactions with every kind of operation.
 pub(crate) async fn transact(h: &Harness) {
     let table = h.table().await;
     for text in DIFFICULT_KEYS {
@@ -90,7 +90,7 @@ pub(crate) async fn transact(h: &Harness) {
     assert!(left.iter().all(|e| e.get("B").is_some()));
 }
 
-/// Point queries, and pages that stop at each key.
+/// Point queries, and pages that end at each key.
 pub(crate) async fn query(h: &Harness) {
     let table = h.table().await;
     for key in difficult() {
@@ -114,8 +114,8 @@ pub(crate) async fn query(h: &Harness) {
     assert_eq!(seen, expected);
 }
 
-/// A failed operation names the key readably, whatever is in it.
-pub(crate) async fn errors(h: &Harness) {
+/// The error of a failed operation contains the key, whatever its characters.
+pub(crate) async fn errors_contain_the_key(h: &Harness) {
     let table = h.table().await;
     for key in difficult() {
         let error = refused(table.write(Operation::Delete(key.clone(), IfMatch::Any)).await);
@@ -124,8 +124,8 @@ pub(crate) async fn errors(h: &Harness) {
     }
 }
 
-/// The longest keys, in ASCII and in characters of two and of four bytes.
-pub(crate) async fn longest(h: &Harness) {
+/// Keys of the maximum length: in ASCII, and in characters of two and of four bytes.
+pub(crate) async fn keys_of_the_maximum_length(h: &Harness) {
     let table = h.table().await;
     let units = h.profile().key_units;
     let bytes = h.profile().row_key_bytes.unwrap_or(usize::MAX);
@@ -141,8 +141,8 @@ pub(crate) async fn longest(h: &Harness) {
     }
 }
 
-/// One more unit than the service allows is refused, before anything is sent.
-pub(crate) async fn too_long(h: &Harness) {
+/// A key with one more UTF-16 unit than the service allows is refused before a request is sent.
+pub(crate) async fn longer_keys_are_refused(h: &Harness) {
     let units = h.profile().key_units;
     for (text, width) in [("k", 1), ("\u{1F600}", 2)] {
         let long = text.repeat(units / width + 1);
@@ -155,8 +155,8 @@ pub(crate) async fn too_long(h: &Harness) {
     assert!(error.is_limit_exceeded(), "{error}");
 }
 
-/// What the service forbids in keys cannot be made a key.
-pub(crate) async fn forbidden(_: &Harness) {
+/// Keys cannot contain the characters that the service forbids.
+pub(crate) async fn forbidden_characters_are_refused(_: &Harness) {
     let controls = (0..=0x1Fu8).chain(0x7F..=0x9F).map(char::from);
     for c in "/\\#?".chars().chain(controls) {
         let text = format!("a{c}b");
@@ -167,7 +167,7 @@ pub(crate) async fn forbidden(_: &Harness) {
     }
 }
 
-/// Every text as a partition key and as a row key.
+/// Each difficult text as a partition key and as a row key.
 fn difficult() -> impl Iterator<Item = Key> {
     let (texts, turned) = (DIFFICULT_KEYS.iter(), DIFFICULT_KEYS.iter().rev());
     texts.zip(turned).map(|(partition, row)| super::table::key(partition, row))
@@ -183,7 +183,8 @@ fn change(n: usize, entity: Entity) -> Operation {
     }
 }
 
-/// Inserts each key with a neighbour, runs the operations on it, and checks what it became.
+/// For each difficult key: inserts the entity and a neighbour, runs the operations on the entity, and asserts
+/// the result.
 async fn on_each(h: &Harness, operations: impl Fn(Entity, IfMatch) -> Vec<Operation>, expected: Option<i32>) {
     let table: TestTable = h.table().await;
     table.insert(entity("neighbour", "neighbour").with("A", 1)).await;

@@ -1,4 +1,4 @@
-//! Limits: the most that is allowed is taken, one more is refused and changes nothing.
+//! Limits: the maximum is accepted; one more is refused and changes nothing.
 
 use table_core::engine::entity_size;
 use table_core::model::{Entity, IfMatch, Ticks};
@@ -9,16 +9,16 @@ use table_core::store::{ErrorKind, Operation};
 use super::table::{assert_same, entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
-/// Properties beside the system's.
-pub(crate) async fn properties(h: &Harness) {
+/// The number of properties without the system properties.
+pub(crate) async fn number_of_properties(h: &Harness) {
     let table = h.table().await;
     let most = h.profile().custom_properties;
     takes(&table, many(most)).await;
     assert!(refuses(&table, many(most + 1)).await.is_limit_exceeded());
 }
 
-/// A merge counts the properties that it leaves, not those that it sends.
-pub(crate) async fn properties_after_a_merge(h: &Harness) {
+/// A merge is limited by the properties of the resulting entity, not by those of the request.
+pub(crate) async fn number_of_properties_after_a_merge(h: &Harness) {
     let table = h.table().await;
     let full = many(h.profile().custom_properties);
     let etag = table.insert(full.clone()).await;
@@ -35,7 +35,7 @@ pub(crate) async fn properties_after_a_merge(h: &Harness) {
     table.put(Operation::Merge(entity("p", "r").with("P1", 2), IfMatch::Any)).await;
 }
 
-/// Names are identifiers of at most 255 characters.
+/// Property names are identifiers of at most 255 characters.
 pub(crate) async fn property_names(h: &Harness) {
     let table = h.table().await;
     let longest = "n".repeat(255);
@@ -51,14 +51,14 @@ pub(crate) async fn property_names(h: &Harness) {
     assert!(error.is_limit_exceeded(), "{error}");
 }
 
-/// A name too long to be stored anywhere does not hide what stands behind it.
-pub(crate) async fn absurd_property_names(h: &Harness) {
+/// A property name that exceeds the storage format does not hide the properties after it.
+pub(crate) async fn very_long_property_names(h: &Harness) {
     let table = h.table().await;
     let absurd = entity("p", "r").with("A", 1).with(&"é".repeat(70_000), 1).with("B", 2);
     assert!(refuses(&table, absurd).await.is_limit_exceeded());
 }
 
-/// Text: 32 Ki UTF-16 units, of which an emoji takes two.
+/// String values: 32 Ki UTF-16 units; an emoji counts as two.
 pub(crate) async fn string_values(h: &Harness) {
     let table = h.table().await;
     let units = 32 * 1024;
@@ -72,7 +72,7 @@ pub(crate) async fn string_values(h: &Harness) {
     }
 }
 
-/// Bytes: 64 KiB.
+/// Binary values: 64 KiB.
 pub(crate) async fn binary_values(h: &Harness) {
     let table = h.table().await;
     takes(&table, entity("p", "r").with("A", vec![7u8; 64 * 1024])).await;
@@ -80,7 +80,7 @@ pub(crate) async fn binary_values(h: &Harness) {
     assert!(error.is_limit_exceeded() && error.to_string().contains("Named"), "{error}");
 }
 
-/// Moments before 1601 are refused.
+/// Times before 1601 are refused.
 pub(crate) async fn datetime_values(h: &Harness) {
     let table = h.table().await;
     let earliest = h.profile().datetime_min;
@@ -92,7 +92,7 @@ pub(crate) async fn datetime_values(h: &Harness) {
     }
 }
 
-/// The bytes of an entity, by the documented formula, to the byte.
+/// The size of an entity, by the documented formula, exact to the byte.
 pub(crate) async fn entity_bytes(h: &Harness) {
     let table = h.table().await;
     let full = of_size(h.profile().entity_bytes);
@@ -103,8 +103,8 @@ pub(crate) async fn entity_bytes(h: &Harness) {
     assert!(refuses(&table, of_size(h.profile().entity_bytes + 1)).await.is_limit_exceeded());
 }
 
-/// Rows of Binary near the entity's limit.
-pub(crate) async fn rows_of_binary(h: &Harness) {
+/// Entities of Binary properties near the size limit.
+pub(crate) async fn entities_of_binary(h: &Harness) {
     let table = h.table().await;
     takes(&table, of_binary(700 << 10)).await;
     if !h.deviates(Deviation::EntitySize) {
@@ -114,14 +114,14 @@ pub(crate) async fn rows_of_binary(h: &Harness) {
     assert!(error.to_string().contains("EntityTooLarge"), "{error}");
 }
 
-/// A row with so many bytes of Binary, in properties as large as they may be.
+/// Returns an entity with `bytes` bytes of Binary, in properties of the maximum size.
 fn of_binary(bytes: usize) -> Entity {
     let whole = (0..bytes / BINARY_BYTES).map(|_| BINARY_BYTES);
     let lengths = whole.chain([bytes % BINARY_BYTES]).enumerate();
     lengths.fold(entity("p", "r"), |row, (n, length)| row.with(&format!("B{n:02}"), vec![7u8; length]))
 }
 
-/// A merge counts the bytes that it leaves, not those that it sends.
+/// A merge is limited by the bytes of the resulting entity, not by those of the request.
 pub(crate) async fn entity_bytes_after_a_merge(h: &Harness) {
     if h.deviates(Deviation::MergesBeyondLimits) {
         return;
@@ -135,9 +135,9 @@ pub(crate) async fn entity_bytes_after_a_merge(h: &Harness) {
     assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&etag));
 }
 
-/// A property that is marked to be encrypted never leaves in the clear: without encryption, every write
-/// refuses it, and no error shows its value.
-pub(crate) async fn encrypted_properties(h: &Harness) {
+/// A marked property is never sent in plaintext: a store without encryption refuses every write of it, and no
+/// error contains the value.
+pub(crate) async fn marked_properties_are_refused_without_encryption(h: &Harness) {
     let table = h.table().await;
     let marked = entity("p", "r").with("Plain", 1).with_encrypted("Secret", "hunter2");
     if h.profile().encrypts {
@@ -175,7 +175,7 @@ fn merges(patch: Entity) -> [Operation; 2] {
     [Operation::Merge(patch.clone(), IfMatch::Any), Operation::InsertOrMerge(patch)]
 }
 
-/// An entity of exactly so many bytes: full binary values, and one that fills up.
+/// Returns an entity of exactly `bytes` bytes: Binary values of the maximum size, and one smaller value.
 fn of_size(bytes: usize) -> Entity {
     let mut full = entity("p", "r");
     for n in 0.. {
@@ -191,8 +191,8 @@ fn of_size(bytes: usize) -> Entity {
     full
 }
 
-/// Every way to write the entity is taken, and it is read back; a group only where its payload can hold
-/// the entity at all.
+/// Asserts that every write operation accepts the entity, and that a get returns it. A group is sent only if
+/// its payload can hold the entity.
 async fn takes(table: &TestTable, sent: Entity) {
     table.put(Operation::InsertOrReplace(sent.clone())).await;
     assert_same(table.existing(sent.key()).await.properties(), sent.properties());
@@ -204,13 +204,13 @@ async fn takes(table: &TestTable, sent: Entity) {
     assert_same(table.existing(sent.key()).await.properties(), sent.properties());
 }
 
-/// No way to write the entity is taken; the error of the first.
+/// Asserts that every write operation refuses the entity. Returns the first error.
 async fn refuses(table: &TestTable, sent: Entity) -> table_core::Error {
     let before = table.all(&Query::new()).await;
     refused(table.write(Operation::InsertOrReplace(sent.clone())).await);
     refused(table.write(Operation::InsertOrMerge(sent.clone())).await);
     refused(table.write(Operation::Replace(sent.clone(), IfMatch::Any)).await);
     let error = refused(table.write(Operation::Insert(sent.with_key(key("p", "new")))).await);
-    assert!(table.all(&Query::new()).await == before, "{error}: but something changed");
+    assert!(table.all(&Query::new()).await == before, "{error}: but the entity changed");
     error
 }

@@ -1,4 +1,4 @@
-//! Merge: some properties of an entity that must exist in the wanted version.
+//! Merge: changes some properties of an existing entity, under a version condition.
 
 use table_core::model::{ETag, IfMatch};
 use table_core::store::{ErrorKind, Operation};
@@ -6,8 +6,8 @@ use table_core::store::{ErrorKind, Operation};
 use super::Harness;
 use super::table::{assert_same, entity, key, refused};
 
-/// Named properties are overwritten or added, whatever their type was; the others stay.
-pub(crate) async fn keeps_what_it_does_not_name(h: &Harness) {
+/// Named properties are overwritten or added, whatever their former type. All other properties stay.
+pub(crate) async fn keeps_properties_that_are_not_named(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1).with("B", 2).with("C", 3)).await;
     let patch = entity("p", "r").with("B", "text").with("D", 4i64);
@@ -19,9 +19,9 @@ pub(crate) async fn keeps_what_it_does_not_name(h: &Harness) {
     assert_ne!(etag, old);
 }
 
-/// A merge of nothing changes no property, and still makes a new version (*assumed* from "a successful
-/// operation updates the ETag": <https://learn.microsoft.com/rest/api/storageservices/merge-entity>).
-pub(crate) async fn of_nothing_makes_a_new_version(h: &Harness) {
+/// A merge without properties changes no property and makes a new ETag (*assumed* from "a successful operation
+/// updates the ETag": <https://learn.microsoft.com/rest/api/storageservices/merge-entity>).
+pub(crate) async fn without_properties_makes_a_new_etag(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1)).await;
     let etag = table.put(Operation::Merge(entity("p", "r"), (&old).into())).await;
@@ -31,8 +31,8 @@ pub(crate) async fn of_nothing_makes_a_new_version(h: &Harness) {
     assert_eq!(read.etag(), Some(&etag));
 }
 
-/// A version that is no longer the entity's is refused and changes nothing.
-pub(crate) async fn refuses_another_version(h: &Harness) {
+/// A merge with an outdated version is refused and changes nothing.
+pub(crate) async fn refuses_an_outdated_version(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r").with("A", 1)).await;
     let fresh = table.put(Operation::Merge(entity("p", "r").with("B", 2), (&stale).into())).await;
@@ -45,8 +45,8 @@ pub(crate) async fn refuses_another_version(h: &Harness) {
     assert_eq!(read.etag(), Some(&fresh));
 }
 
-/// "Any version" merges into whatever there is.
-pub(crate) async fn merges_into_any_version_when_asked(h: &Harness) {
+/// A merge of any version changes the entity.
+pub(crate) async fn merges_into_any_version_on_request(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     table.put(Operation::Merge(entity("p", "r").with("B", 2), IfMatch::Any)).await;
@@ -54,7 +54,7 @@ pub(crate) async fn merges_into_any_version_when_asked(h: &Harness) {
     assert_same(read.properties(), entity("p", "r").with("A", 1).with("B", 2).properties());
 }
 
-/// A missing entity is not made, whatever the condition.
+/// A merge never creates a missing entity, whatever its condition.
 pub(crate) async fn refuses_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "other")).await;

@@ -1,4 +1,4 @@
-//! The behaviours, a module for each operation or subject.
+//! The behaviours of stores: one module for each operation or subject.
 
 mod cancellation;
 mod concurrency;

@@ -1,4 +1,4 @@
-//! Random operations against a trivial model: an ordered map.
+//! Random operations compared with a model: an ordered map.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::sample::{pick, property, random, some_entity, some_filter, some_key};
 use super::table::{assert_same, refused};
 use super::{Harness, TestTable};
 
-/// Thousands of random writes, groups and reads, each compared with the model.
+/// Thousands of random writes, groups and reads; each result is compared with the model.
 pub(crate) async fn agrees_with_random_operations(h: &Harness) {
     let runs = 3;
     for seed in 0..runs {
@@ -30,7 +30,7 @@ struct Run {
     rng: fastrand::Rng,
 }
 
-/// What the table must hold.
+/// The expected content of the table.
 #[derive(Clone, Default)]
 struct Model {
     rows: BTreeMap<Key, (ETag, Properties)>,
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// Mostly the current version; sometimes an old one, or any.
+    /// Mostly the current version, sometimes an earlier version or any version.
     fn condition(&mut self, key: &Key) -> IfMatch {
         let current = self.model.rows.get(key).map(|(etag, _)| etag.clone());
         match (self.rng.u8(..4), current) {
@@ -186,7 +186,7 @@ impl Model {
         Ok(self)
     }
 
-    /// Takes the version that the store answered, which must be new.
+    /// Stores the ETag of the answer in the model, and asserts that it is new.
     fn note(&mut self, key: &Key, written: &Written) {
         let Some((etag, _)) = self.rows.get_mut(key) else { return assert_eq!(written.etag, None) };
         let new = written.etag.clone().expect("a version");

@@ -1,4 +1,4 @@
-//! Pages: every row once, whatever the size of the pages and whatever is written meanwhile.
+//! Pages: every row once, whatever the page size and the concurrent writes.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use table_core::store::{ErrorKind, KeyOrder, Operation, TableStore};
 use super::table::{entity, key, refused};
 use super::{Harness, TestTable};
 
-/// Walking with pages of any size sees each row once, in order, over several partitions.
-pub(crate) async fn see_each_row_once(h: &Harness) {
+/// Pages of any size return each row once, in order, across several partitions.
+pub(crate) async fn pages_of_any_size_return_each_row_once(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let expected = table.keys(&Query::new()).await;
     assert_eq!(expected.len(), 21);
@@ -23,8 +23,8 @@ pub(crate) async fn see_each_row_once(h: &Harness) {
     }
 }
 
-/// A large table comes in pages of at most the service's size.
-pub(crate) async fn are_bounded_by_the_service(h: &Harness) {
+/// A large table is returned in pages of at most the size that the service allows.
+pub(crate) async fn pages_have_at_most_the_size_of_the_service(h: &Harness) {
     let table = h.table().await;
     let count = h.scale().rows;
     table.load("p", (0..count).map(|n| entity("p", &format!("{n:06}")))).await;
@@ -36,8 +36,8 @@ pub(crate) async fn are_bounded_by_the_service(h: &Harness) {
     assert_eq!(seen.len(), count);
 }
 
-/// A filter that matches little still finds it, however many pages in between are empty.
-pub(crate) async fn find_the_needle(h: &Harness) {
+/// A filter with few matches finds them across empty pages.
+pub(crate) async fn a_filter_finds_its_match_across_empty_pages(h: &Harness) {
     let table = h.table().await;
     let count = h.scale().rows;
     let rows = (0..count).map(|n| entity("p", &format!("{n:06}")).with("Last", n + 1 == count));
@@ -46,8 +46,8 @@ pub(crate) async fn find_the_needle(h: &Harness) {
     assert_eq!(found, [key("p", &format!("{:06}", count - 1))]);
 }
 
-/// Filters, projections and ranges go on where they stopped.
-pub(crate) async fn keep_filter_and_projection(h: &Harness) {
+/// The next page keeps the filter, the projection and the range.
+pub(crate) async fn the_next_page_keeps_filter_and_projection(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let filter = Filter::ge("PartitionKey", "b").and(Filter::gt("RowKey", "2")).and(Filter::ne("N", 4));
     let query = Query::new().with_filter(filter).with_select(Select::new(["N"]));
@@ -58,8 +58,8 @@ pub(crate) async fn keep_filter_and_projection(h: &Harness) {
     assert_eq!(seen, expected);
 }
 
-/// A continuation belongs to its table, filter and projection; the size of the page may change.
-pub(crate) async fn are_bound_to_their_query(h: &Harness) {
+/// A continuation token belongs to its table, filter and projection. The page size can change.
+pub(crate) async fn a_continuation_belongs_to_its_query(h: &Harness) {
     let table = three_partitions(h, 3).await;
     let other = three_partitions(h, 3).await;
     let query = Query::new().with_filter(Filter::ge("N", 0));
@@ -77,8 +77,8 @@ pub(crate) async fn are_bound_to_their_query(h: &Harness) {
     assert_eq!(rest.len(), 9 - first.items.len());
 }
 
-/// A continuation holds everything: it can be used again, with the same answer.
-pub(crate) async fn can_be_asked_for_again(h: &Harness) {
+/// A continuation token holds the whole state: a second use returns the same page.
+pub(crate) async fn a_page_can_be_read_twice(h: &Harness) {
     let table = three_partitions(h, 3).await;
     let query = Query::new().with_top(2);
     let from = table.page(&query, None).await.continuation;
@@ -86,8 +86,8 @@ pub(crate) async fn can_be_asked_for_again(h: &Harness) {
     assert_eq!(rest(&table, &query, from).await, first);
 }
 
-/// Rows that are written or removed between pages do not repeat or hide the others.
-pub(crate) async fn survive_concurrent_writes(h: &Harness) {
+/// Concurrent inserts and deletes do not repeat or hide other rows.
+pub(crate) async fn concurrent_writes_do_not_hide_or_repeat_rows(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let stable: BTreeSet<Key> = table.keys(&Query::new()).await.into_iter().collect();
     let query = Query::new().with_top(2);
@@ -110,8 +110,8 @@ pub(crate) async fn survive_concurrent_writes(h: &Harness) {
     assert_eq!(distinct, stable);
 }
 
-/// The row at which the next page starts may be gone when it is asked for.
-pub(crate) async fn survive_the_removal_of_their_start(h: &Harness) {
+/// The first row of the next page can be deleted before the page is read.
+pub(crate) async fn the_first_row_of_the_next_page_can_be_deleted(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let all = table.keys(&Query::new()).await;
     let query = Query::new().with_top(10);
@@ -134,7 +134,7 @@ async fn come_and_go(table: &TestTable, entity: Entity, round: usize) {
     }
 }
 
-/// Partitions a, b, c of rows 1, 2, …, numbered N from 0.
+/// Partitions a, b, c with rows 1, 2, …, and `N` counted from 0.
 async fn three_partitions(h: &Harness, rows: i32) -> TestTable {
     let table = h.table().await;
     for partition in ["a", "b", "c"] {
@@ -147,7 +147,7 @@ async fn walk(table: &TestTable, query: &Query) -> Vec<Key> {
     rest(table, query, None).await
 }
 
-/// The keys from a continuation on; each continuation is stored as text on the way.
+/// Reads the keys from a continuation token on. Each token is converted to text and back.
 async fn rest(table: &TestTable, query: &Query, mut from: Option<Continuation>) -> Vec<Key> {
     let mut seen = Vec::new();
     loop {

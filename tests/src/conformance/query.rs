@@ -8,8 +8,8 @@ use super::sample::ORDERED_KEYS;
 use super::table::{assert_same, entity, key, refused};
 use super::{Harness, TestTable};
 
-/// One key: one entity, or none.
-pub(crate) async fn point(h: &Harness) {
+/// A point query returns one entity or none.
+pub(crate) async fn point_query(h: &Harness) {
     let table = grid(h).await;
     let point = |partition: &str, row: &str| partition_is(partition).and(Filter::eq("RowKey", row));
     finds(&table, AccessPath::Point, point("b", "2"), &["b2"]).await;
@@ -20,7 +20,7 @@ pub(crate) async fn point(h: &Harness) {
 }
 
 /// A range of rows in a partition, with every kind of bound.
-pub(crate) async fn row_range(h: &Harness) {
+pub(crate) async fn range_of_rows(h: &Harness) {
     let table = grid(h).await;
     let rows = |filter: Filter| partition_is("b").and(filter);
     let path = AccessPath::RowRange;
@@ -36,7 +36,7 @@ pub(crate) async fn row_range(h: &Harness) {
     assert_eq!(table.keys(&Query::new().with_filter(rows(nothing))).await, []);
 }
 
-/// A whole partition, not its neighbours.
+/// A whole partition without its neighbours.
 pub(crate) async fn partition_scan(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::PartitionScan;
@@ -49,7 +49,7 @@ pub(crate) async fn partition_scan(h: &Harness) {
 }
 
 /// A range of partitions, with every kind of bound.
-pub(crate) async fn partition_range(h: &Harness) {
+pub(crate) async fn range_of_partitions(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::PartitionRange;
     let last = ["c1", "c10", "c2", "c3"];
@@ -64,7 +64,7 @@ pub(crate) async fn partition_range(h: &Harness) {
     finds(&table, path, prefix, &["b2", "ba2"]).await;
 }
 
-/// A whole table, filtered or not.
+/// A whole table, with and without a filter.
 pub(crate) async fn table_scan(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::TableScan;
@@ -76,7 +76,7 @@ pub(crate) async fn table_scan(h: &Harness) {
     assert_eq!(table.keys(&Query::new()).await.len(), 16);
 }
 
-/// An `or` of two points is answered right, whatever it costs.
+/// An `or` of two points returns both entities, whatever its access path.
 pub(crate) async fn either_of_two_points(h: &Harness) {
     let table = grid(h).await;
     let point = |partition: &str, row: &str| partition_is(partition).and(Filter::eq("RowKey", row));
@@ -84,7 +84,7 @@ pub(crate) async fn either_of_two_points(h: &Harness) {
     assert_eq!(table.keys(&query).await, [key("a", "1"), key("c", "3")]);
 }
 
-/// Keys come in the order of UTF-16 code units, where the service sorts: an emoji before U+E000.
+/// On a sorted service keys are ordered by UTF-16 code unit: an emoji precedes U+E000.
 pub(crate) async fn order_of_keys(h: &Harness) {
     let table = h.table().await;
     let mut expected = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) async fn order_of_keys(h: &Harness) {
     assert_eq!(found, expected);
 }
 
-/// Ranges follow the same order, wherever they start and end.
+/// Ranges follow the order of keys at every bound.
 pub(crate) async fn ranges_in_the_order_of_keys(h: &Harness) {
     let table = h.table().await;
     table.load("p", ORDERED_KEYS.iter().map(|row| entity("p", row))).await;
@@ -114,7 +114,7 @@ pub(crate) async fn ranges_in_the_order_of_keys(h: &Harness) {
     }
 }
 
-/// A prefix finds what starts with it, at every edge of the order of keys.
+/// A prefix finds the keys that start with it, at every boundary of the order of keys.
 pub(crate) async fn prefixes_in_the_order_of_keys(h: &Harness) {
     let table = h.table().await;
     let rows = [
@@ -141,7 +141,7 @@ pub(crate) async fn prefixes_in_the_order_of_keys(h: &Harness) {
     }
 }
 
-/// The prefix of a text property is not bounded by what only keys forbid.
+/// A prefix of a string property can contain characters that keys forbid.
 pub(crate) async fn prefixes_of_any_text(h: &Harness) {
     let table = h.table().await;
     let texts = ["a.b", "a/b", "a0", "x~", "x\u{7f}", "x\u{a0}"];
@@ -154,8 +154,8 @@ pub(crate) async fn prefixes_of_any_text(h: &Harness) {
     }
 }
 
-/// `top` bounds a page, and the stream over the pages as a whole.
-pub(crate) async fn top(h: &Harness) {
+/// `top` bounds a page, and a stream over all pages.
+pub(crate) async fn top_limits_pages_and_streams(h: &Harness) {
     let table = grid(h).await;
     for top in [1, 3, 15, 16, 17] {
         let query = Query::new().with_top(top);
@@ -168,8 +168,8 @@ pub(crate) async fn top(h: &Harness) {
     refused(h.store().query(table.name(), &Query::new().with_top(0), None).await);
 }
 
-/// The first of a sorted partition are the first in order: what a log tail needs.
-pub(crate) async fn top_takes_the_first(h: &Harness) {
+/// In a sorted partition `top` returns the first entities: a log tail depends on that.
+pub(crate) async fn top_returns_the_first_entities_of_a_partition(h: &Harness) {
     let table = grid(h).await;
     let query = Query::new().with_filter(partition_is("b")).with_top(2);
     let found = table.keys(&query).await;
@@ -179,8 +179,8 @@ pub(crate) async fn top_takes_the_first(h: &Harness) {
     }
 }
 
-/// A projection returns what it names, of every entity; the filter may use other properties.
-pub(crate) async fn select(h: &Harness) {
+/// A projection returns the named properties of every entity. The filter can use other properties.
+pub(crate) async fn projections(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "1").with("A", 1).with("B", "x")).await;
     table.insert(entity("p", "2").with("A", 2)).await;
@@ -195,15 +195,15 @@ pub(crate) async fn select(h: &Harness) {
     assert!(found.iter().all(|e| e.etag().is_some() && e.timestamp().is_some()));
 }
 
-/// A query returns whole entities as a get does.
-pub(crate) async fn returns_what_a_get_returns(h: &Harness) {
+/// A query returns the same entities as a get.
+pub(crate) async fn returns_the_same_entities_as_a_get(h: &Harness) {
     let table = grid(h).await;
     for found in table.all(&Query::new()).await {
         assert_eq!(table.existing(found.key()).await, found);
     }
 }
 
-/// Nothing matches, nothing comes, and the query ends.
+/// A query without matches returns no entity and ends.
 pub(crate) async fn empty_result(h: &Harness) {
     let table = h.table().await;
     assert!(table.all(&Query::new()).await.is_empty());
@@ -215,7 +215,7 @@ fn partition_is(partition: &str) -> Filter {
     Filter::eq("PartitionKey", partition)
 }
 
-/// Partitions a, b, ba, c with rows 1, 10, 2, 3; only those of b have the property N, 10 to 13.
+/// Partitions a, b, ba, c with rows 1, 10, 2, 3. Only the entities of b have the property N, 10 to 13.
 async fn grid(h: &Harness) -> TestTable {
     let table = h.table().await;
     for partition in ["a", "b", "ba", "c"] {
@@ -230,7 +230,7 @@ fn numbered(partition: &str, row: &str, n: i32) -> table_core::model::Entity {
     if partition == "b" { plain.with("N", n) } else { plain }
 }
 
-/// The query finds these keys (partition and row in one text), by this access path.
+/// Asserts the access path of the filter, and the keys that the query finds, as partition and row in one text.
 async fn finds(table: &TestTable, path: AccessPath, filter: Filter, expected: &[&str]) {
     let query = Query::new().with_filter(filter);
     assert_eq!(query.access_path(), path, "{query:?}");

@@ -1,4 +1,4 @@
-//! Replace: all properties of an entity that must exist in the wanted version.
+//! Replace: replaces all properties of an existing entity, under a version condition.
 
 use table_core::model::{ETag, IfMatch};
 use table_core::store::{ErrorKind, Operation};
@@ -6,8 +6,8 @@ use table_core::store::{ErrorKind, Operation};
 use super::Harness;
 use super::table::{assert_same, entity, key, refused};
 
-/// The new properties take the place of all the old ones.
-pub(crate) async fn removes_what_it_does_not_name(h: &Harness) {
+/// The new properties replace all old properties.
+pub(crate) async fn removes_properties_that_are_not_named(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1).with("B", 2)).await;
     let new = entity("p", "r").with("B", "another type").with("C", 3);
@@ -18,8 +18,8 @@ pub(crate) async fn removes_what_it_does_not_name(h: &Harness) {
     assert_ne!(etag, old);
 }
 
-/// A version that is no longer the entity's is refused and changes nothing.
-pub(crate) async fn refuses_another_version(h: &Harness) {
+/// A replace with an outdated version is refused and changes nothing.
+pub(crate) async fn refuses_an_outdated_version(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r").with("A", 1)).await;
     let fresh = table.put(Operation::Replace(entity("p", "r").with("A", 2), (&stale).into())).await;
@@ -33,8 +33,8 @@ pub(crate) async fn refuses_another_version(h: &Harness) {
     assert_eq!(read.etag(), Some(&fresh));
 }
 
-/// "Any version" replaces whatever there is.
-pub(crate) async fn replaces_any_version_when_asked(h: &Harness) {
+/// A replace of any version changes the entity.
+pub(crate) async fn replaces_any_version_on_request(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     table.put(Operation::Replace(entity("p", "r").with("A", 2), IfMatch::Any)).await;
@@ -42,7 +42,7 @@ pub(crate) async fn replaces_any_version_when_asked(h: &Harness) {
     assert_same(read.properties(), entity("p", "r").with("A", 2).properties());
 }
 
-/// A missing entity is neither replaced nor made, whatever the condition.
+/// A missing entity is neither replaced nor created, whatever the condition.
 pub(crate) async fn refuses_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "other")).await;

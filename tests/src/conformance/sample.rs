@@ -1,4 +1,4 @@
-//! Data that several subjects use.
+//! Data for several modules.
 
 use table_core::model::{EdmType, EdmValue, Entity, Key, Ticks};
 use table_core::query::{Comparison, Filter};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::table::key;
 
-/// Legal keys that wires, filters, file formats and sort orders get wrong.
+/// Legal keys that wire formats, filters, file formats and sort orders often handle wrongly.
 pub const DIFFICULT_KEYS: [&str; 24] = [
     "",
     " ",
@@ -34,7 +34,7 @@ pub const DIFFICULT_KEYS: [&str; 24] = [
     "null",
 ];
 
-/// Keys around every rule of the order of keys, in that order: by UTF-16 code unit.
+/// Keys at every boundary of the order of keys, sorted by UTF-16 code unit.
 pub(super) const ORDERED_KEYS: [&str; 16] = [
     "",
     " ",
@@ -54,7 +54,7 @@ pub(super) const ORDERED_KEYS: [&str; 16] = [
     "\u{FFFD}",
 ];
 
-/// A reproducible source of everything random.
+/// A reproducible source of random numbers.
 pub(super) fn random(seed: u64) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
@@ -63,7 +63,7 @@ pub(super) fn pick<T: Clone>(rng: &mut fastrand::Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())].clone()
 }
 
-/// A value of a type, from a few that are close together, so that comparisons of all outcomes occur.
+/// Returns a random value of the type, one of a few close values, so that comparisons have every result.
 pub(super) fn some_value(rng: &mut fastrand::Rng, edm_type: EdmType) -> EdmValue {
     let small = rng.u8(..4);
     match edm_type {
@@ -78,10 +78,10 @@ pub(super) fn some_value(rng: &mut fastrand::Rng, edm_type: EdmType) -> EdmValue
     }
 }
 
-/// The ticks of a millisecond.
+/// Ticks per millisecond.
 pub(super) const MILLISECOND: i64 = 10_000;
 
-/// 2013-01-01 and some ticks: the resolution of the service.
+/// 2013-01-01 plus some ticks, the resolution of the service.
 pub(super) fn moment(ticks: i64) -> Ticks {
     Ticks::new(634_925_952_000_000_000 + ticks).expect("a moment of 2013")
 }
@@ -91,7 +91,7 @@ pub(super) fn property(edm_type: EdmType) -> &'static str {
     edm_type.name().strip_prefix("Edm.").expect("a wire name")
 }
 
-/// An entity with some of the eight types' properties.
+/// Returns an entity with random properties of some of the eight types.
 pub(super) fn some_entity(rng: &mut fastrand::Rng, key: Key) -> Entity {
     EdmType::ALL.into_iter().fold(Entity::from(key), |entity, edm_type| {
         if rng.u8(..4) == 0 { entity } else { entity.with(property(edm_type), some_value(rng, edm_type)) }
@@ -107,7 +107,8 @@ pub(super) const COMPARISONS: [Comparison; 6] = [
     Comparison::LessThanOrEqual,
 ];
 
-/// A filter over keys and the properties of [`some_entity`]; every literal has its property's type.
+/// Returns a random filter over keys and the properties of [`some_entity`]. Every literal has the type of its
+/// property.
 pub(super) fn some_filter(rng: &mut fastrand::Rng, keys: &[&str], depth: u32) -> Filter {
     if depth == 0 || rng.u8(..3) == 0 {
         return some_comparison(rng, keys);
@@ -133,7 +134,7 @@ fn some_comparison(rng: &mut fastrand::Rng, keys: &[&str]) -> Filter {
     }
 }
 
-/// One of the keys that two of these texts make.
+/// Returns a random key of two of these texts.
 pub(super) fn some_key(rng: &mut fastrand::Rng, keys: &[&str]) -> Key {
     key(pick(rng, keys), pick(rng, keys))
 }

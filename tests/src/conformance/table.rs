@@ -7,7 +7,7 @@ use table_core::store::{
     Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, TableStore, TableStoreExt, Written,
 };
 
-/// A table of one behaviour, with shorthands that expect success.
+/// A table of one behaviour, with methods that expect success.
 #[derive(Clone, Debug)]
 pub struct TestTable {
     store: Arc<dyn TableStore>,
@@ -24,17 +24,17 @@ impl TestTable {
         &self.name
     }
 
-    /// The store it is in.
+    /// The store of the table.
     pub const fn store(&self) -> &Arc<dyn TableStore> {
         &self.store
     }
 
-    /// One write.
+    /// Sends one write.
     pub async fn write(&self, operation: Operation) -> Result<Written> {
         self.store.write(&self.name, operation).await
     }
 
-    /// A write that must succeed and leave a version.
+    /// Sends a write that must succeed, and returns the ETag.
     pub async fn put(&self, operation: Operation) -> ETag {
         let label = format!("{} of {}", operation.kind(), operation.key());
         match self.write(operation).await {
@@ -43,12 +43,12 @@ impl TestTable {
         }
     }
 
-    /// An insert that must succeed.
+    /// Inserts an entity, which must succeed.
     pub async fn insert(&self, entity: Entity) -> ETag {
         self.put(Operation::Insert(entity)).await
     }
 
-    /// Inserts that must succeed, in groups as large as the profile allows.
+    /// Inserts entities in groups of the maximum size, which must succeed.
     pub async fn load(&self, partition: &str, entities: impl IntoIterator<Item = Entity>) {
         let mut group = self.group(partition);
         for entity in entities {
@@ -62,37 +62,37 @@ impl TestTable {
         self.store.transact(&self.name, group).await.expect("a group of inserts");
     }
 
-    /// The entity, if there is one.
+    /// Returns the entity, if it exists.
     pub async fn get(&self, key: &Key) -> Option<Entity> {
         let read = self.store.get(&self.name, key, None).await;
         read.unwrap_or_else(|e| panic!("get of {key}: {e}"))
     }
 
-    /// The entity, which must be there.
+    /// Returns the entity, which must exist.
     pub async fn existing(&self, key: &Key) -> Entity {
         self.get(key).await.unwrap_or_else(|| panic!("{key} is missing"))
     }
 
-    /// An empty group on a partition.
+    /// Returns an empty group.
     pub fn group(&self, partition: &str) -> GroupTransaction {
         let partition = PartitionKey::new(partition).expect("a legal key");
         GroupTransaction::new(partition, self.store.profile())
     }
 
-    /// A group transaction of these operations, which all fit.
+    /// Sends a group transaction of these operations, which must fit into one group.
     pub async fn transact(&self, partition: &str, operations: Vec<Operation>) -> Result<Vec<Written>> {
         let mut group = self.group(partition);
         operations.into_iter().for_each(|op| group.push(op).expect("an operation that fits the group"));
         self.store.transact(&self.name, group).await
     }
 
-    /// One page.
+    /// Reads one page.
     pub async fn page(&self, query: &Query, from: Option<&Continuation>) -> Page<Entity> {
         let page = self.store.query(&self.name, query, from).await;
         page.unwrap_or_else(|e| panic!("page of {query:?}: {e}"))
     }
 
-    /// All entities that match, in the order of keys.
+    /// Returns all matching entities in the order of keys.
     pub async fn all(&self, query: &Query) -> Vec<Entity> {
         let found = self.store.query_all(&self.name, query).await;
         let mut found = found.unwrap_or_else(|e| panic!("{query:?}: {e}"));
@@ -102,16 +102,16 @@ impl TestTable {
         found
     }
 
-    /// The keys of all entities that match, in their order.
+    /// Returns the keys of all matching entities in the order of the query.
     pub async fn keys(&self, query: &Query) -> Vec<Key> {
         self.all(query).await.iter().map(|e| e.key().clone()).collect()
     }
 }
 
-/// The error of an operation that must have changed nothing.
+/// Returns the error of an operation, and asserts that it says "not applied".
 #[track_caller]
 pub(super) fn refused<T: Debug>(result: Result<T>) -> Error {
-    let error = result.expect_err("it must be refused");
+    let error = result.expect_err("the operation must be refused");
     assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
     error
 }
@@ -124,7 +124,7 @@ pub(super) fn entity(partition: &str, row: &str) -> Entity {
     Entity::from(key(partition, row))
 }
 
-/// Asserts that two bags hold the same values, in whatever order; doubles are compared by their bits.
+/// Asserts that two property lists hold the same values, in any order. Doubles are compared by their bits.
 #[track_caller]
 pub(crate) fn assert_same(found: &Properties, expected: &Properties) {
     assert_eq!(comparable(found), comparable(expected));

@@ -11,14 +11,14 @@ use super::table::{entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
 /// A created table is empty and can be written.
-pub(crate) async fn are_empty_when_created(h: &Harness) {
+pub(crate) async fn a_new_table_is_empty(h: &Harness) {
     let table = h.table().await;
     assert!(table.all(&Query::new()).await.is_empty());
     table.insert(entity("p", "r")).await;
 }
 
-/// A second table of the same name is refused, and the first keeps its entities.
-pub(crate) async fn are_created_once(h: &Harness) {
+/// A second table of the same name is refused, and the first table keeps its entities.
+pub(crate) async fn a_second_table_of_the_same_name_is_refused(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     let error = refused(h.store().create_table(table.name()).await);
@@ -28,8 +28,8 @@ pub(crate) async fn are_created_once(h: &Harness) {
     assert!(!h.store().create_table_if_missing(table.name()).await.expect("an existing table"));
 }
 
-/// Names that differ by case are one table, or two, as the profile says.
-pub(crate) async fn ignore_case_as_the_profile_says(h: &Harness) {
+/// The profile says whether names that differ by case are one table or two.
+pub(crate) async fn names_ignore_case_if_the_profile_says_so(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     let other_case = TableName::new(table.name().to_lowercase()).expect("a legal name");
@@ -47,15 +47,15 @@ pub(crate) async fn ignore_case_as_the_profile_says(h: &Harness) {
     }
 }
 
-/// A listing keeps the case that the table was created with.
-pub(crate) async fn are_listed_as_created(h: &Harness) {
+/// A listing returns the table name in the case of its creation.
+pub(crate) async fn listings_keep_the_case_of_names(h: &Harness) {
     let table = h.table().await;
     let listed = h.store().all_tables(Some(table.name().as_str())).await.expect("a listing");
     assert_eq!(listed, [table.name().clone()]);
 }
 
-/// Deleting a table deletes its entities: the same name starts empty again.
-pub(crate) async fn lose_their_entities_when_deleted(h: &Harness) {
+/// A deleted table loses its entities: a new table of the same name is empty.
+pub(crate) async fn a_deleted_table_loses_its_entities(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     h.store().delete_table(table.name()).await.expect("a delete");
@@ -65,8 +65,8 @@ pub(crate) async fn lose_their_entities_when_deleted(h: &Harness) {
     assert!(table.all(&Query::new()).await.is_empty());
 }
 
-/// Deleting one table leaves the others, whatever their names have in common.
-pub(crate) async fn are_deleted_alone(h: &Harness) {
+/// The deletion of a table leaves all other tables, whatever prefix their names share.
+pub(crate) async fn a_deletion_leaves_other_tables(h: &Harness) {
     let stem = h.unused_name();
     let longer = TableName::new(format!("{stem}x")).expect("a legal name");
     h.clean_up(&longer);
@@ -79,16 +79,16 @@ pub(crate) async fn are_deleted_alone(h: &Harness) {
 }
 
 /// A missing table cannot be deleted.
-pub(crate) async fn must_exist_to_be_deleted(h: &Harness) {
+pub(crate) async fn a_missing_table_cannot_be_deleted(h: &Harness) {
     let missing = h.unused_name();
     let error = refused(h.store().delete_table(&missing).await);
     assert!(error.is_table_not_found(), "{error}");
     assert!(error.to_string().contains(missing.as_str()), "{error}");
-    assert!(!h.store().delete_table_if_exists(&missing).await.expect("nothing to delete"));
+    assert!(!h.store().delete_table_if_exists(&missing).await.expect("the table is missing"));
 }
 
-/// A prefix lists the tables that start with it, sorted, and no others.
-pub(crate) async fn are_listed_by_prefix(h: &Harness) {
+/// A prefix selects the tables whose names start with it, sorted, and no others.
+pub(crate) async fn a_prefix_selects_tables(h: &Harness) {
     let prefix = unique_prefix();
     let names = make_tables(h, &prefix, ["a", "ab", "b", "B1", "c"]).await;
     let wanted = format!("{prefix}a");
@@ -105,9 +105,9 @@ pub(crate) async fn are_listed_by_prefix(h: &Harness) {
     assert!(names.iter().all(|name| everything.contains(name)));
 }
 
-/// A long listing comes in pages, each table once; a page's continuation can be stored, and belongs to
-/// its prefix.
-pub(crate) async fn are_listed_in_pages(h: &Harness) {
+/// A long listing returns each table once in several pages. A continuation token of a listing can be stored,
+/// and belongs to its prefix.
+pub(crate) async fn a_long_listing_has_pages(h: &Harness) {
     let prefix = unique_prefix();
     let count = h.scale().tables;
     let names = make_tables(h, &prefix, (0..count).map(|n| format!("{n:05}"))).await;
@@ -144,7 +144,7 @@ async fn make_tables<S: AsRef<str>>(
     names
 }
 
-/// The service needs a while before the name of a deleted table can be used again.
+/// The service delays the reuse of the name of a deleted table.
 async fn create_again(h: &Harness, name: &TableName) -> Result<()> {
     for _ in 0..120 {
         match h.store().create_table(name).await {

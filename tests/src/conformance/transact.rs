@@ -1,4 +1,4 @@
-//! Group transactions: several writes to one partition, all or none.
+//! Group transactions: several writes to one partition take effect together or not at all.
 
 use table_core::model::{ETag, Entity, IfMatch};
 use table_core::query::Query;
@@ -7,7 +7,7 @@ use table_core::store::{ErrorKind, Operation, TableStore};
 use super::table::{assert_same, entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
-/// Every kind of operation in one group, with a new version for each but the delete.
+/// One group has every kind of operation. Each operation except the delete returns a new ETag.
 pub(crate) async fn applies_every_kind_of_operation(h: &Harness) {
     let table = h.table().await;
     let replaced = table.insert(entity("p", "replaced").with("A", 1).with("B", 1)).await;
@@ -44,8 +44,8 @@ pub(crate) async fn applies_every_kind_of_operation(h: &Harness) {
     }
 }
 
-/// The answers come in the order of the operations, not of the keys, and no version comes twice.
-pub(crate) async fn answers_in_the_order_of_operations(h: &Harness) {
+/// The answers have the order of the operations, not of the keys, and all ETags differ.
+pub(crate) async fn returns_etags_in_the_order_of_operations(h: &Harness) {
     let table = h.table().await;
     let rows = ["m", "z", "a", "q", "b"];
     let inserts = rows.map(|row| Operation::Insert(entity("p", row))).to_vec();
@@ -59,7 +59,7 @@ pub(crate) async fn answers_in_the_order_of_operations(h: &Harness) {
     }
 }
 
-/// Wherever the failing operation stands, its index is told and nothing is applied.
+/// The error names the index of the failing operation, at every index, and no operation is applied.
 pub(crate) async fn applies_nothing_when_one_fails(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "x").with("A", 1)).await;
@@ -75,8 +75,8 @@ pub(crate) async fn applies_nothing_when_one_fails(h: &Harness) {
     }
 }
 
-/// The operations' own errors are told apart inside the group.
-pub(crate) async fn tells_why_an_operation_failed(h: &Harness) {
+/// The error of a group contains the error kind of the failing operation.
+pub(crate) async fn names_the_error_of_the_failed_operation(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "x")).await;
     let stale = IfMatch::Exactly(ETag::from("W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\""));
@@ -95,8 +95,8 @@ pub(crate) async fn tells_why_an_operation_failed(h: &Harness) {
     assert!(table.get(&key("p", "first")).await.is_none());
 }
 
-/// Deletes, replaces and merges before the failing operation are undone with their versions.
-pub(crate) async fn restores_what_came_before_the_failure(h: &Harness) {
+/// Deletes, replaces and merges before the failing operation are undone, with their ETags.
+pub(crate) async fn undoes_the_operations_before_the_failure(h: &Harness) {
     let table = h.table().await;
     for row in ["deleted", "replaced", "merged", "x"] {
         table.insert(entity("p", row).with("A", 1)).await;
@@ -113,8 +113,8 @@ pub(crate) async fn restores_what_came_before_the_failure(h: &Harness) {
     assert_eq!(table.all(&Query::new()).await, before);
 }
 
-/// A group may be as large as the profile says.
-pub(crate) async fn takes_the_most_operations(h: &Harness) {
+/// A group has at most as many operations as the profile says.
+pub(crate) async fn accepts_the_maximum_number_of_operations(h: &Harness) {
     let table = h.table().await;
     let count = h.profile().group_operations;
     let mut group = table.group("p");
@@ -129,8 +129,8 @@ pub(crate) async fn takes_the_most_operations(h: &Harness) {
     assert_eq!(table.all(&Query::new()).await.len(), count);
 }
 
-/// The payload is bounded while the group is built; a group well within the bound is taken.
-pub(crate) async fn bounds_the_payload(h: &Harness) {
+/// The payload is limited while the group is built. A group well below the limit is accepted.
+pub(crate) async fn limits_the_payload(h: &Harness) {
     let table = h.table().await;
     let large = |n: usize| {
         let value = vec![n as u8; 64 * 1024];
@@ -146,8 +146,9 @@ pub(crate) async fn bounds_the_payload(h: &Harness) {
     assert!(group.len() * 128 * 1024 * 4 / 3 <= h.profile().group_bytes);
 }
 
-/// A group with another partition's entity cannot be built, nor sent after a change behind its back.
-pub(crate) async fn stays_in_one_partition(h: &Harness) {
+/// A group refuses an entity of another partition when it is built. The store refuses a group that was changed
+/// afterwards.
+pub(crate) async fn refuses_a_second_partition(h: &Harness) {
     let table = h.table().await;
     let mut group = table.group("p");
     let error = refused(group.push(Operation::Insert(entity("q", "r"))));
@@ -158,8 +159,9 @@ pub(crate) async fn stays_in_one_partition(h: &Harness) {
     assert!(table.all(&Query::new()).await.is_empty());
 }
 
-/// A group with an entity twice cannot be built, nor sent after a change behind its back.
-pub(crate) async fn takes_each_entity_once(h: &Harness) {
+/// A group refuses a second operation on one entity when it is built. The store refuses a group that was
+/// changed afterwards.
+pub(crate) async fn refuses_a_second_operation_on_one_entity(h: &Harness) {
     let table = h.table().await;
     let mut group = table.group("p");
     group.push(Operation::Insert(entity("p", "r"))).expect("the first");
@@ -171,15 +173,15 @@ pub(crate) async fn takes_each_entity_once(h: &Harness) {
     assert!(table.all(&Query::new()).await.is_empty());
 }
 
-/// A group of nothing is refused: the service has no answer to it.
+/// An empty group is refused: the service has no defined answer to it.
 pub(crate) async fn refuses_an_empty_group(h: &Harness) {
     let table = h.table().await;
     let error = refused(h.store().transact(table.name(), table.group("p")).await);
     assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)), "{error}");
 }
 
-/// An operation that breaks a limit fails the whole group, with its index.
-pub(crate) async fn checks_every_operation(h: &Harness) {
+/// An operation that exceeds a limit makes the whole group fail, and the error names its index.
+pub(crate) async fn checks_the_limits_of_every_operation(h: &Harness) {
     let table = h.table().await;
     let bad = entity("p", "bad").with("A", "x".repeat(32 * 1024 + 1));
     let operations = vec![Operation::Insert(entity("p", "good")), Operation::Insert(bad)];
@@ -189,7 +191,7 @@ pub(crate) async fn checks_every_operation(h: &Harness) {
     assert!(table.all(&Query::new()).await.is_empty());
 }
 
-/// The same row keys in another partition are not touched.
+/// Entities with equal row keys in another partition do not change.
 pub(crate) async fn leaves_other_partitions_alone(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("q", "r").with("A", 1)).await;

@@ -1,4 +1,4 @@
-//! The eight types: every boundary value comes back as what it was.
+//! The eight types: every boundary value is read back unchanged.
 
 use table_core::model::{EdmValue, IfMatch, Ticks};
 use table_core::query::Query;
@@ -14,13 +14,13 @@ pub(crate) async fn int32(h: &Harness) {
     round_trip(h, [0, 1, -1, i32::MIN, i32::MAX]).await;
 }
 
-/// Also the values that a double cannot hold.
+/// Including values that a double cannot represent.
 pub(crate) async fn int64(h: &Harness) {
     let exact = (1i64 << 53) + 1;
     round_trip(h, [0, 1, -1, exact, -exact, i64::from(i32::MAX) + 1, i64::MIN, i64::MAX]).await;
 }
 
-/// Whole numbers stay doubles; NaN, the infinities and the sign of zero survive.
+/// Whole numbers stay doubles. NaN, the infinities and the sign of zero survive.
 pub(crate) async fn double(h: &Harness) {
     let whole = [0.0, 1.0, -1.0, 1e15, 123_456_789.0];
     let broken = [0.1, -2.5, 1.0 / 3.0, 9_007_199_254_740_993.0, 1e300, -1e-300];
@@ -32,12 +32,12 @@ pub(crate) async fn double(h: &Harness) {
     }
 }
 
-/// Both of them.
+/// Both values.
 pub(crate) async fn boolean(h: &Harness) {
     round_trip(h, [true, false]).await;
 }
 
-/// The earliest and latest moments, whole seconds, and every 100 ns.
+/// The earliest and latest times, whole seconds, and times that differ by 100 ns.
 pub(crate) async fn datetime(h: &Harness) {
     let earliest = Ticks::new(h.profile().datetime_min).expect("a moment");
     let unix_epoch = Ticks::from(chrono::DateTime::UNIX_EPOCH);
@@ -46,19 +46,19 @@ pub(crate) async fn datetime(h: &Harness) {
     round_trip(h, moments).await;
 }
 
-/// Also the nil and the greatest.
+/// Including the nil Guid and the maximum Guid.
 pub(crate) async fn guid(h: &Harness) {
     let mixed = Uuid::from_u128(0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210);
     round_trip(h, [Uuid::nil(), Uuid::max(), mixed]).await;
 }
 
-/// No byte, one, each of them, and every padding of base64.
+/// No byte, one byte, every byte, and every padding of base64.
 pub(crate) async fn binary(h: &Harness) {
     let every: Vec<u8> = (0..=255).collect();
     round_trip(h, [vec![], vec![0], vec![255, 254], vec![1, 2, 3], every]).await;
 }
 
-/// Nothing, quotes, control characters, and characters outside the first plane.
+/// Empty text, quotes, control characters, and characters outside the first Unicode plane.
 pub(crate) async fn string(h: &Harness) {
     let plain =
         ["", " ", " a ", "it's", "\"quoted\"", "back\\slash", "a/b?c#d", "<x>&amp;</x>", "null", "{}"];
@@ -68,8 +68,8 @@ pub(crate) async fn string(h: &Harness) {
     round_trip(h, plain.into_iter().chain(coded).chain(wide)).await;
 }
 
-/// All eight in one entity, through every way to write and to read it.
-pub(crate) async fn together(h: &Harness) {
+/// One entity with all eight types, in every write and read operation.
+pub(crate) async fn all_types_in_one_entity(h: &Harness) {
     let table = h.table().await;
     let all = entity("p", "r")
         .with("Binary", vec![1u8, 2, 3])
@@ -96,7 +96,7 @@ pub(crate) async fn together(h: &Harness) {
     }
 }
 
-/// Writes values as properties of one entity; a get and a query return them, bit by bit.
+/// Writes values as properties of one entity, and asserts that a get and a query return them bit by bit.
 async fn round_trip<V: Into<EdmValue>>(h: &Harness, values: impl IntoIterator<Item = V>) {
     let table = h.table().await;
     let mut sent = entity("p", "r");

@@ -1,4 +1,4 @@
-//! Merges read and write: nobody's is lost.
+//! Merges of encrypted properties read and write: no concurrent update is lost.
 
 use table_core::model::{Entity, IfMatch, ValueRef};
 use table_core::store::Operation;
@@ -11,8 +11,8 @@ fn counter() -> Entity {
     Entity::from(key("p", "counter"))
 }
 
-/// Each merge encrypts what the others wrote again: none may take it from an older state.
-pub(crate) async fn merges_of_different_properties_all_stay(harness: &Harness) {
+/// A merge encrypts the stored properties again. It must not write values of an outdated read.
+pub(crate) async fn merges_of_different_properties_all_take_effect(harness: &Harness) {
     let tasks = harness.scale().tasks.min(16);
     let table = TableViews::with(harness, |b, _| b.with_attempts(1000)).await;
     let mut all = JoinSet::new();
@@ -29,7 +29,7 @@ pub(crate) async fn merges_of_different_properties_all_stay(harness: &Harness) {
     assert!(read.properties().iter().all(|p| p.is_encrypted()));
 }
 
-/// Under the ETag that was read, one of two merges is refused.
+/// Of two merges under the same ETag, the second is refused.
 pub(crate) async fn counters_lose_no_update(harness: &Harness) {
     let tasks = harness.scale().tasks.min(8);
     let table = TableViews::new(harness).await;

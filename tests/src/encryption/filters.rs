@@ -1,4 +1,4 @@
-//! Filters by name in a process that has not met what is encrypted.
+//! Filters by name in a process that does not know yet which names are encrypted.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn id(n: usize) -> String {
     format!("id{n}")
 }
 
-/// Entities that another process has encrypted, and a store that knows nothing of them.
+/// Entities that another process encrypted, and a store without knowledge of them.
 async fn filled(harness: &Harness) -> TableViews {
     let table = TableViews::new(harness).await;
     for n in 0..PEOPLE {
@@ -57,7 +57,7 @@ fn entities(table: &TableViews) -> Table<Entity> {
     Table::new(store(table), table.raw.name().clone()).expect("a table")
 }
 
-/// What every way of asking says: how many it found, or the refusal.
+/// Runs every kind of query with the filter. Returns the number of entities that each found, or its error.
 async fn ask(table: impl Fn() -> TableViews, filter: &Filter) -> Vec<table_core::Result<usize>> {
     let mut answers = Vec::new();
     for select in [None, Some(Select::new(["Age"])), Some(Select::new([Filter::ROW_KEY]))] {
@@ -76,7 +76,7 @@ async fn ask(table: impl Fn() -> TableViews, filter: &Filter) -> Vec<table_core:
         BulkOptions::default(),
     );
     answers.push(deleted.await.map(|summary| summary.written as usize));
-    assert_eq!(this.raw.all(&Query::new()).await.len(), PEOPLE, "nothing is deleted");
+    assert_eq!(this.raw.all(&Query::new()).await.len(), PEOPLE, "the deletion is refused");
     answers
 }
 
@@ -88,8 +88,8 @@ fn assert_refused(answers: Vec<table_core::Result<usize>>) {
     }
 }
 
-/// A filter that finds encrypted entities is refused for what they say, whatever is asked for: a deletion of all but one
-/// person deletes nobody.
+/// A filter that finds encrypted entities is refused by their headers, in every kind of query. A deletion of
+/// all but one person deletes no person.
 pub(crate) async fn filters_that_find_ciphertext_are_refused(harness: &Harness) {
     let table = filled(harness).await;
     let all_but = Filter::ne("NationalId", id(1));
@@ -98,8 +98,8 @@ pub(crate) async fn filters_that_find_ciphertext_are_refused(harness: &Harness) 
     assert_refused(ask(|| fresh(&table), &!Filter::eq("NationalId", id(1))).await);
 }
 
-/// A filter that does not find them is refused where somebody has said what is encrypted; where nobody has, it looks as if
-/// there were nothing, as the documentation says.
+/// A filter that finds no entity is refused if a rule, a write or a read has made the names known. Otherwise
+/// its result is empty, as documented.
 pub(crate) async fn filters_that_find_nothing_are_refused_where_names_are_known(harness: &Harness) {
     let table = filled(harness).await;
     let one = Filter::eq("NationalId", id(1));
@@ -116,11 +116,12 @@ pub(crate) async fn filters_that_find_nothing_are_refused_where_names_are_known(
     };
     assert_refused(ask(opened, &one).await);
     for answer in ask(|| fresh(&table), &one).await {
-        assert_eq!(answer.expect("nobody knows"), 0);
+        assert_eq!(answer.expect("the encrypted names are unknown"), 0);
     }
 }
 
-/// What a type encrypts is not compared by name either, whether the type is the table's or the result's.
+/// A filter cannot name a property that a type encrypts: neither the type of the table nor the type of the
+/// result.
 pub(crate) async fn typed_filters_by_name_are_refused(harness: &Harness) {
     let table = filled(harness).await;
     let employees = Table::<Employee>::new(store(&table), table.raw.name().clone()).expect("a table");
@@ -148,8 +149,9 @@ pub(crate) async fn typed_filters_by_name_are_refused(harness: &Harness) {
     assert_eq!(older.all().await.expect("employees")[0].national_id, id(1));
 }
 
-/// Where the names that filters may compare are listed, these work, others do not, and none of them is encrypted.
-pub(crate) async fn filters_compare_what_is_listed_and_nothing_else(harness: &Harness) {
+/// With a list of plaintext names, filters can use exactly the listed names, and no listed name can be
+/// encrypted.
+pub(crate) async fn filters_can_use_only_listed_names(harness: &Harness) {
     let table = filled(harness).await;
     let table = TableViews::over(table.raw, keys(), |b, t| b.filter_only_by(t, ["Age"]));
     let by = |filter: Filter| Query::new().with_filter(filter.and(Filter::eq("PartitionKey", "Sales")));

@@ -1,4 +1,4 @@
-//! Rows that one with write access plants: plaintext in the place of ciphertext, and headers of garbage.
+//! Rows that an attacker with write access plants: plaintext in place of ciphertext, and invalid headers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::Harness;
 
 const PLANTED: &str = "830303-9999";
 
-/// Ken and Rob, of whom Rob's row was stripped of its header, with plaintext in the place of the ciphertext.
+/// Ken and Rob. Rob's row has no header, and plaintext in place of the ciphertext.
 async fn stripped(harness: &Harness) -> (TableViews, Entity) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
@@ -29,13 +29,13 @@ fn refused<T: std::fmt::Debug>(result: table_core::Result<T>) {
     assert!(error.to_string().contains("'NationalId'") && !error.to_string().contains(PLANTED), "{error}");
 }
 
-/// A reader of dynamic entities that has met the name: in an earlier read, in a write, in the same page whichever comes first,
-/// or from a typed table.
+/// A reader of dynamic entities refuses planted plaintext once it knows the encrypted name: from an earlier
+/// read, from a write, from the same page in any order, or from a typed table.
 pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
     let (table, planted) = stripped(harness).await;
     let name = table.raw.name();
     let fresh = || TableViews::over(table.raw.clone(), keys(), |b, _| b);
-    // Not met yet: it looks like an entity that never had the name encrypted.
+    // The name is not known yet: the row looks like an entity that was never encrypted.
     assert_eq!(fresh().clear.existing(planted.key()).await.get("NationalId"), text(PLANTED));
 
     let by_read = fresh();
@@ -53,7 +53,7 @@ pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
         refused(met.store.query_all(name, &Query::new().with_filter(Filter::eq("Age", 41))).await);
         let people = Table::<Entity>::new(Arc::clone(&met.store) as Arc<dyn TableStore>, name.clone());
         refused(people.expect("a table").query().all().await);
-        // What is not asked for is not looked at.
+        // A projection without the property does not check it.
         let age = met.store.get(name, planted.key(), Some(&Select::new(["Age"]))).await.expect("an answer");
         assert_eq!(age.expect("an entity").get("Age"), Some(ValueRef::Int32(41)));
         let page = met.store.query_readable(name, &Query::new(), None).await.expect("a page");
@@ -67,8 +67,9 @@ pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
     }
 }
 
-/// In an entity with properties that are still encrypted, and as the ciphertext that was left without its header.
-pub(crate) async fn what_is_left_of_an_entity_is_refused(harness: &Harness) {
+/// Planted plaintext is refused in an entity with other encrypted properties. Ciphertext without a header is
+/// refused, too.
+pub(crate) async fn planted_plaintext_beside_ciphertext_is_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     table.clear.insert(Entity::from(key("Sales", "300")).with_encrypted("Salary", 1.5)).await;
@@ -82,8 +83,9 @@ pub(crate) async fn what_is_left_of_an_entity_is_refused(harness: &Harness) {
     refused(table.store.get(name, half.key(), None).await);
 }
 
-/// A merge of something encrypted reads the entity first: what was planted does not become the entity's under a sound header.
-pub(crate) async fn planted_plaintext_is_not_laundered(harness: &Harness) {
+/// A merge of an encrypted property reads the entity first. It refuses planted plaintext and does not put it
+/// under a valid header.
+pub(crate) async fn merges_refuse_planted_plaintext(harness: &Harness) {
     let (table, planted) = stripped(harness).await;
     table.clear.existing(ken().key()).await;
     let patch = Entity::from(planted.key().clone()).with_encrypted("Salary", 2.5);
@@ -91,13 +93,13 @@ pub(crate) async fn planted_plaintext_is_not_laundered(harness: &Harness) {
         refused(table.store.write(table.raw.name(), operation).await);
     }
     assert_eq!(table.raw.existing(planted.key()).await.properties(), planted.properties());
-    // A whole new value is nobody's plaintext.
+    // A replacement of the whole entity removes planted plaintext.
     table.clear.put(Operation::InsertOrReplace(ken().with_key(planted.key().clone()))).await;
     assert_hidden(&table, &[PLANTED]).await;
 }
 
-/// Where a rule says which rows have the name in plaintext, where a migration is declared, and where the legacy format is read, which
-/// encrypts row by row.
+/// Plaintext is read if a rule names the rows with plaintext, if a migration is declared, or if the store reads
+/// the legacy format, which encrypts row by row.
 pub(crate) async fn declared_plaintext_is_read(harness: &Harness) {
     let (table, planted) = stripped(harness).await;
     let by_row = |b: super::Builder, t: &_| b.encrypt_where(t, ["NationalId"], |_, row, _| row == "223");
@@ -114,7 +116,7 @@ pub(crate) async fn declared_plaintext_is_read(harness: &Harness) {
     }
 }
 
-/// Headers of garbage between the others.
+/// Plants rows with invalid headers among the others.
 async fn with_garbage(table: &TableViews) {
     for (n, header) in [vec![], vec![2, 1], vec![1; 200]].into_iter().enumerate() {
         table.store_raw(Entity::from(key("Sales", &format!("0{n}"))).with(HEADER, header)).await;
@@ -126,8 +128,8 @@ async fn with_garbage(table: &TableViews) {
 
 const GARBAGE: [&str; 5] = ["00", "01", "02", "03", "04"];
 
-/// Rotation, migration and pages on request go past what cannot be read, and name it.
-pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
+/// Rotation, migration and lenient pages skip unreadable rows and report their keys.
+pub(crate) async fn invalid_headers_do_not_stop_sweeps(harness: &Harness) {
     let raw = harness.table().await;
     let old = TableViews::over(raw, Keys::new(kek(1)), |b, _| b);
     let person =
@@ -158,8 +160,8 @@ pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
     assert_eq!(counted.changed, 0);
 }
 
-/// A key of the same id that is another key: what it does not open is neither counted as its own, nor taken for done.
-pub(crate) async fn keys_are_verified_and_counted(harness: &Harness) {
+/// Another key with the same id: rows that it cannot decrypt are not counted as rows of the new key.
+pub(crate) async fn rows_of_another_key_with_the_same_id_are_not_counted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let namesake = table_encryption::AesKeyWrap::new("kek1", &vec![99; 32].into()).expect("32 bytes");

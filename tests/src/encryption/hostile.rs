@@ -1,4 +1,4 @@
-//! A store that answers with what was not asked for: every answer in it is whole and sound, and somebody else's.
+//! A store that returns valid rows of another key, another range or another table.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn account(owner: &str, iban: &str) -> Entity {
     Entity::from(key("Bank", owner)).with_encrypted("Iban", iban).with("Limit", 10)
 }
 
-/// Alice and Bob, and the store between them and the reader.
+/// The accounts of Alice and Bob, and the hostile store between them and the reader.
 struct Scene {
     table: TableViews,
     hostile: Arc<TamperingStore>,
@@ -50,7 +50,7 @@ impl Scene {
         self.table.raw.name()
     }
 
-    /// Both accounts are as they were.
+    /// Asserts that both accounts are unchanged.
     async fn assert_untouched(&self) {
         for (owner, iban) in [("alice", "CH-alice"), ("bob", "CH-bob")] {
             let read = self.table.clear.existing(&key("Bank", owner)).await;
@@ -60,7 +60,7 @@ impl Scene {
     }
 }
 
-/// The error that says what was asked for and what came.
+/// Asserts the error that names the requested and the returned key.
 fn refused<T: Debug>(result: Result<T>) {
     let error = result.expect_err("another entity");
     let root = error.root();
@@ -68,8 +68,9 @@ fn refused<T: Debug>(result: Result<T>) {
     assert!(error.to_string().contains("'alice'") && error.to_string().contains("'bob'"), "{error}");
 }
 
-/// Bob's row, whole and sound, for Alice's key: neither read nor merged into hers, by whatever reads.
-pub(crate) async fn another_entity_is_refused(harness: &Harness) {
+/// The store returns Bob's valid row for Alice's key. Every read refuses it, and no write merges it into
+/// Alice's row.
+pub(crate) async fn a_row_of_another_key_is_refused(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let (alice, bob) = (key("Bank", "alice"), key("Bank", "bob"));
     scene.hostile.answer_with(WrongAnswer::OtherEntity(bob));
@@ -103,8 +104,8 @@ pub(crate) async fn another_entity_is_refused(harness: &Harness) {
     scene.assert_untouched().await;
 }
 
-/// Rows that the query cannot match: of another partition, of another range of rows, and of another table.
-pub(crate) async fn pages_of_others_are_refused(harness: &Harness) {
+/// Rows that the query cannot match are refused: rows of another partition, of another range, of another table.
+pub(crate) async fn rows_that_the_query_cannot_match_are_refused(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let other = TableViews::new(harness).await;
     other.clear.insert(account("bob", "CH-elsewhere")).await;
@@ -132,13 +133,14 @@ pub(crate) async fn pages_of_others_are_refused(harness: &Harness) {
             }
         }
     }
-    // Within the bounds: the keys of a write are bound to their table, so what is encrypted is refused.
+    // A query without bounds on keys: the ciphertext is bound to its table, so a row of another table is
+    // refused.
     let error = scene.store.query(scene.name(), &Query::new(), None).await.expect_err("another table's");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
 }
 
-/// A sweep reads an entity again where another writer came between: the answer must be that entity.
-pub(crate) async fn sweeps_are_not_misled(harness: &Harness) {
+/// A sweep reads an entity again after a conflict. It refuses the row of another key.
+pub(crate) async fn sweeps_refuse_a_row_of_another_key(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let bob = key("Bank", "bob");
     let stale = scene.table.raw.existing(&key("Bank", "alice")).await.etag().cloned().expect("a version");

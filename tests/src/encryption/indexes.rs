@@ -24,7 +24,8 @@ fn person(row: &str, email: &str) -> Entity {
     Entity::from(key("Sales", row)).with_encrypted("Email", email).with("City", "Bern")
 }
 
-/// A full copy in another row of the partition, and in another partition: readable, under ciphertext of its own.
+/// A full copy in another row of the partition or in another partition can be decrypted, and has its own
+/// ciphertext.
 pub(crate) async fn copies_are_encrypted_for_their_rows(harness: &Harness) {
     for placement in [Placement::SamePartition, Placement::OtherPartition] {
         let table = TableViews::new(harness).await;
@@ -58,7 +59,8 @@ fn blind() -> BlindIndex {
     BlindIndex::new("email", &vec![7; 32].into()).expect("32 bytes")
 }
 
-/// A whole token in the key of an entry: found by value, refused twice, and the value is nowhere.
+/// An entry key with the whole token: a lookup by value finds the entity, a second entity with the value is
+/// refused, and no row contains the value.
 pub(crate) async fn unique_blind_indexes_find_by_value(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let by_email = |e: &Entity| e.get("Email").map(|email| blind().unique_key("Sales", email)).transpose();
@@ -83,7 +85,7 @@ pub(crate) async fn unique_blind_indexes_find_by_value(harness: &Harness) {
     }
 }
 
-/// Tokens of 4 bits: what shares one is read and left out.
+/// Tokens of 4 bits: a lookup reads entities with an equal token and leaves out those with another value.
 pub(crate) async fn truncated_blind_indexes_check_again(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let short = || blind().truncated(4).expect("4 bits");

@@ -1,4 +1,4 @@
-//! Fields that outgrow their row, in blobs.
+//! Encrypted large fields in blobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn stored(blobs: &InMemory) -> Vec<(object_store::path::Path, Vec<u8>)> {
     all
 }
 
-/// The text is read back, and is neither in the row nor in the blob.
+/// An encrypted large field is read back. Neither its row nor its blob contains the text.
 pub(crate) async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness) {
     let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     let letters = open(&table, &blobs);
@@ -60,8 +60,8 @@ pub(crate) async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness
     assert!(!blobs[0].1.windows(6).any(|w| w == b"secret"));
 }
 
-/// The key is rotated in the rows, then the blobs are written anew, page by page, stopped and resumed: afterwards the new key
-/// reads everything, alone.
+/// After a rotation of the rows, a sweep rewrites the blobs page by page, stops and resumes. Afterwards the new
+/// key alone reads every letter.
 pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
     const LETTERS: u32 = 5;
     let (old, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
@@ -111,8 +111,8 @@ pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
     assert_eq!(again.expect("nothing to do"), (5, 0));
 }
 
-/// A blob that was damaged stays, is told, and keeps none of the others back.
-pub(crate) async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
+/// A damaged blob is reported and left. The sweep rewrites all other blobs.
+pub(crate) async fn a_damaged_blob_is_reported_and_left(harness: &Harness) {
     let (old, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     for number in 1..=3 {
         open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
@@ -130,8 +130,8 @@ pub(crate) async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
     assert_eq!(stored(&blobs).await.len(), 3, "nothing is left over");
 }
 
-/// A row that cannot be decrypted, between the others: they are done, and it is listed.
-pub(crate) async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
+/// A row that cannot be decrypted is reported. The sweep rewrites the blobs of all other rows.
+pub(crate) async fn an_unreadable_row_does_not_stop_the_sweep(harness: &Harness) {
     let (old, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     for number in 1..=3 {
         open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
@@ -149,7 +149,8 @@ pub(crate) async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
     assert_eq!(found.unreadable_rows[0].key.row(), "2x");
 }
 
-/// Each in the other's place: not even the reference's hash could tell one who can write the row.
+/// Two exchanged blobs are refused, although an attacker who can write rows can also change the hash in a
+/// reference.
 pub(crate) async fn exchanged_blobs_are_refused(harness: &Harness) {
     let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     let letters = open(&table, &blobs);
@@ -161,11 +162,14 @@ pub(crate) async fn exchanged_blobs_are_refused(harness: &Harness) {
     blobs.put(&first, two.into()).await.expect("an exchange");
     blobs.put(&second, one.into()).await.expect("an exchange");
     for number in 1..=2_u32 {
-        letters.get(Letter::key("Ken", number).expect("a key")).await.expect_err("another's blob");
+        letters
+            .get(Letter::key("Ken", number).expect("a key"))
+            .await
+            .expect_err("the blob of another letter");
     }
 }
 
-/// The same type in the times before encryption.
+/// The same type before encryption was introduced.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(rename_all = "PascalCase")]
 struct OpenLetter {
@@ -177,8 +181,8 @@ struct OpenLetter {
     body: String,
 }
 
-/// Blobs in plaintext are read and encrypted where a migration is declared; otherwise they are refused, and listed.
-pub(crate) async fn plaintext_blobs_are_rewritten_where_they_are_expected(harness: &Harness) {
+/// A sweep encrypts plaintext blobs if a migration is declared. Otherwise it refuses and reports them.
+pub(crate) async fn plaintext_blobs_are_rewritten_in_a_declared_migration(harness: &Harness) {
     let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     let before =
         LargeTable::<OpenLetter>::new(table.raw.store().clone(), table.raw.name().clone(), blobs.clone());
@@ -215,7 +219,7 @@ pub(crate) async fn plaintext_blobs_are_rewritten_where_they_are_expected(harnes
     assert_eq!(strict.get_existing(&key).await.expect("a letter"), letter(1, "secret text "));
 }
 
-/// What a row in ciphertext refers to cannot be seen by a type without keys: its blobs stay.
+/// A type without keys cannot read the references of encrypted rows: a collection keeps their blobs.
 pub(crate) async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harness) {
     let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     open(&table, &blobs).insert(&letter(1, "secret text ")).await.expect("an insert");

@@ -17,45 +17,45 @@ macro_rules! encryption_behaviours {
     ($macro:ident $($backend:expr)?) => {
         $crate::$macro! { encryption $($backend)?;
             operations {
-                every_type_returns_marked
-                plaintext_is_nowhere
+                every_type_is_read_back_with_its_mark
+                stored_rows_contain_no_plaintext
                 every_write_encrypts
-                merges_keep_what_they_do_not_name
-                merges_encrypt_what_was_plaintext
+                merges_keep_properties_that_are_not_named
+                merges_encrypt_former_plaintext
                 groups_mix_all_operations
-                groups_refuse_as_a_whole
+                groups_fail_as_a_whole
                 growth_is_refused_before_it_is_sent
-                the_same_value_never_looks_the_same
+                equal_values_have_different_ciphertexts
             }
             reads {
-                projections_bring_what_they_need
+                projections_are_decrypted
                 pages_are_decrypted
                 filters_on_encrypted_properties_are_refused
-                filters_on_others_work
+                filters_on_other_properties_work
                 keys_are_found_by_their_id
-                retries_and_lost_answers_are_survived
+                retries_and_lost_answers_show_no_write_id
             }
             filters {
                 filters_that_find_ciphertext_are_refused
                 filters_that_find_nothing_are_refused_where_names_are_known
                 typed_filters_by_name_are_refused
-                filters_compare_what_is_listed_and_nothing_else
+                filters_can_use_only_listed_names
             }
             marks {
                 changed_entities_stay_encrypted
                 merges_into_legacy_data_stay_encrypted
-                plaintext_of_what_is_encrypted_is_refused
+                plaintext_of_an_encrypted_name_is_refused
             }
             tamper {
                 exchanged_ciphertexts_are_refused
                 moved_entities_are_refused
                 stripped_properties_are_refused
                 stripped_entities_are_refused_where_required
-                older_properties_are_refused
+                earlier_properties_are_refused
                 plaintext_in_place_of_ciphertext_is_refused
                 a_downgrade_is_refused
-                every_refusal_reads_the_same
-                an_older_whole_entity_is_not_noticed
+                every_refusal_has_the_same_text
+                an_earlier_whole_entity_is_not_detected
             }
             typed {
                 entities_are_read_and_written
@@ -72,57 +72,57 @@ macro_rules! encryption_behaviours {
             wide {
                 wide_entities_stay_encrypted
                 wide_tables_stay_encrypted
-                wide_entities_built_anew_in_plaintext_are_refused
+                wide_entities_replaced_without_marks_are_refused
             }
             large {
                 marked_fields_are_encrypted_in_their_blobs
                 exchanged_blobs_are_refused
                 blobs_are_rewritten_under_the_new_key
-                plaintext_blobs_are_rewritten_where_they_are_expected
+                plaintext_blobs_are_rewritten_in_a_declared_migration
                 blobs_of_rows_in_ciphertext_are_not_collected
-                a_damaged_blob_is_told_and_left
-                a_garbage_row_keeps_no_blob_back
+                a_damaged_blob_is_reported_and_left
+                an_unreadable_row_does_not_stop_the_sweep
             }
             hostile {
-                another_entity_is_refused
-                pages_of_others_are_refused
-                sweeps_are_not_misled
+                a_row_of_another_key_is_refused
+                rows_that_the_query_cannot_match_are_refused
+                sweeps_refuse_a_row_of_another_key
             }
             garbage {
                 planted_plaintext_is_refused
-                what_is_left_of_an_entity_is_refused
-                planted_plaintext_is_not_laundered
+                planted_plaintext_beside_ciphertext_is_refused
+                merges_refuse_planted_plaintext
                 declared_plaintext_is_read
-                garbage_blocks_nothing
-                keys_are_verified_and_counted
+                invalid_headers_do_not_stop_sweeps
+                rows_of_another_key_with_the_same_id_are_not_counted
             }
             rules {
-                payloads_are_encrypted_wherever_entries_go (virtual_time)
-                reservations_show_nothing
+                payloads_are_encrypted_in_every_placement (virtual_time)
+                reservations_contain_no_plaintext
                 copies_are_encrypted_under_their_names
                 keys_and_sums_over_rules_are_refused
                 keys_and_sums_over_marks_are_refused
-                rules_by_row_go_with_the_entity
-                rules_by_row_need_one_for_the_entries
+                local_entries_have_the_rules_of_their_entity
+                rules_by_row_need_a_rule_for_remote_entries
                 types_without_the_mark_are_refused
-                entries_of_plaintext_times_are_migrated
-                copies_of_plaintext_times_are_scrubbed
-                indexes_that_would_show_are_dropped (virtual_time)
+                plaintext_entries_are_migrated
+                plaintext_copies_are_scrubbed
+                indexes_that_contain_plaintext_can_be_dropped (virtual_time)
                 planted_entries_are_refused
             }
             patterns {
-                plans_do_not_show_what_rules_encrypt
-                large_values_need_a_codec_that_encrypts
-                rules_by_row_know_the_entity
-                types_of_families_and_rows_need_the_mark
+                plans_with_encrypted_values_are_refused
+                large_values_need_an_encrypting_codec
+                rules_by_row_get_the_key_of_the_entity
+                types_of_families_and_wide_structs_need_the_mark
             }
             moves {
-                plaintext_is_migrated_while_writers_go_on
-                keys_are_rotated_while_writers_go_on
-                legacy_data_becomes_v2
+                plaintext_is_migrated_while_writers_continue
+                keys_are_rotated_while_writers_continue
+                legacy_data_is_migrated
             }
             concurrency {
-                merges_of_different_properties_all_stay
+                merges_of_different_properties_all_take_effect
                 counters_lose_no_update
                 groups_with_merges_lose_no_update
             }

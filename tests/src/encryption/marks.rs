@@ -1,4 +1,4 @@
-//! What is encrypted stays so, whoever changes it.
+//! Encrypted properties stay encrypted, whichever program changes them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::Harness;
 
 const NEW: &str = "790122-4321";
 
-/// An entity that was read and changed, by name and without a thought of marks.
+/// An entity is read and changed by name, by a program that sets no marks.
 pub(crate) async fn changed_entities_stay_encrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
@@ -34,7 +34,7 @@ pub(crate) async fn changed_entities_stay_encrypted(harness: &Harness) {
     assert_hidden(&table, &["830303"]).await;
 }
 
-/// Legacy metadata tells nobody in the clear what is encrypted; a merge finds out.
+/// The legacy format does not list its encrypted names in plaintext; a merge decrypts the list.
 pub(crate) async fn merges_into_legacy_data_stay_encrypted(harness: &Harness) {
     let legacy = || LegacyV1::new(Keys::new(kek(9)));
     let old =
@@ -48,8 +48,9 @@ pub(crate) async fn merges_into_legacy_data_stay_encrypted(harness: &Harness) {
     assert_eq!(fresh.clear.existing(&key("Sales", "1")).await.get("NationalId"), text(NEW));
 }
 
-/// A name that is encrypted in one entity of the table is not written in the clear to another, by any operation.
-pub(crate) async fn plaintext_of_what_is_encrypted_is_refused(harness: &Harness) {
+/// A name that is encrypted in one entity of the table cannot be written in plaintext to another entity, by any
+/// operation.
+pub(crate) async fn plaintext_of_an_encrypted_name_is_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let other = Entity::from(key("Sales", "9")).with("NationalId", NEW).with("Age", 1);

@@ -1,6 +1,6 @@
-//! The suite of encrypted properties: what [`EncryptedStore`] must do on every store, a module for each subject
-//! and a function for each behaviour. Give [`encryption_tests!`](crate::encryption_tests) a
-//! [`Backend`](crate::Backend), and it makes a test of each.
+//! The suite of encrypted properties: what [`EncryptedStore`] must do on every store. It has one module for
+//! each subject and one function for each behaviour. Pass a [`Backend`](crate::Backend) to
+//! [`encryption_tests!`](crate::encryption_tests), which makes a test of each behaviour.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ mod wide;
 
 use crate::{Harness, TestTable};
 
-/// What is tested, over any store.
+/// The store under test, around any store.
 type Encrypted = EncryptedStore<Arc<dyn TableStore>>;
 type Builder = EncryptedStoreBuilder<Arc<dyn TableStore>>;
 
-/// The property that holds what decryption needs.
+/// The header property.
 const HEADER: &str = "_EncryptionHeader";
 
 fn kek(n: u8) -> Arc<AesKeyWrap> {
@@ -45,7 +45,7 @@ fn keys() -> Keys {
     Keys::new(kek(1))
 }
 
-/// A table seen twice: as it is stored, and in the clear.
+/// Two views of one table: the stored rows, and the decrypted entities.
 struct TableViews {
     raw: TestTable,
     clear: TestTable,
@@ -62,7 +62,7 @@ impl TableViews {
         Self::over(raw, keys(), configure)
     }
 
-    /// The same table by other keys and rules.
+    /// The same table with other keys and rules.
     fn over(raw: TestTable, keys: Keys, configure: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
         let builder = EncryptedStore::builder(Arc::clone(raw.store()), keys);
         let store = Arc::new(configure(builder, raw.name()).build().expect("sound keys"));
@@ -70,20 +70,20 @@ impl TableViews {
         Self { raw, clear, store }
     }
 
-    /// Stores the entity as it is, whatever was there.
+    /// Writes the entity without encryption, over any stored row.
     async fn store_raw(&self, entity: Entity) {
         self.raw.put(Operation::InsertOrReplace(entity)).await;
     }
 }
 
-/// Nothing that is stored has one of the texts in it.
+/// Asserts that no stored row contains one of the texts.
 async fn assert_hidden(table: &TableViews, texts: &[&str]) {
     for row in table.raw.all(&Query::new()).await {
         assert_eq!(shows(&row, texts), None, "{}", row.key());
     }
 }
 
-/// The first of the texts that a row shows, in its key, or in a value as it is stored.
+/// Returns the first of the texts that the row contains, in its key or in a stored value.
 fn shows<'a>(row: &Entity, texts: &[&'a str]) -> Option<&'a str> {
     let has = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     let values = row.properties().iter().map(|property| match property.value() {

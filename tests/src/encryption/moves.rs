@@ -1,4 +1,4 @@
-//! Migrations and rotations while writers go on.
+//! Migrations and rotations while writers continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -22,7 +22,7 @@ async fn fill(table: &TestTable, people: impl Iterator<Item = i32>) {
     table.load("Sales", people.map(person)).await;
 }
 
-/// Counts visits of random people until told to stop; how many it counted.
+/// Counts visits of random people until `stop` is set. Returns the number of counted visits.
 fn visitors(table: &TestTable, stop: &Arc<AtomicBool>) -> JoinHandle<i32> {
     let (table, stop) = (table.clone(), Arc::clone(stop));
     tokio::spawn(async move {
@@ -41,7 +41,7 @@ fn visitors(table: &TestTable, stop: &Arc<AtomicBool>) -> JoinHandle<i32> {
     })
 }
 
-/// Every value is read, and every visit was counted.
+/// Asserts that every value is readable and that every visit was counted.
 async fn assert_whole(table: &TableViews, visits: i32) {
     let mut counted = 0;
     for (n, entity) in table.clear.all(&Query::new()).await.into_iter().enumerate() {
@@ -53,8 +53,8 @@ async fn assert_whole(table: &TableViews, visits: i32) {
     assert_eq!(counted, visits);
 }
 
-/// Every value ends encrypted, and no write is lost.
-pub(crate) async fn plaintext_is_migrated_while_writers_go_on(harness: &Harness) {
+/// At the end every value is encrypted, and no write is lost.
+pub(crate) async fn plaintext_is_migrated_while_writers_continue(harness: &Harness) {
     let raw = harness.table().await;
     fill(&raw, 0..PEOPLE).await;
     let table = TableViews::over(raw, keys(), |b, t| b.encrypt(t, ["NationalId"]).accept_plaintext(t));
@@ -70,8 +70,8 @@ pub(crate) async fn plaintext_is_migrated_while_writers_go_on(harness: &Harness)
     assert_whole(&strict, visits).await;
 }
 
-/// Every header ends under the new key, and no write is lost.
-pub(crate) async fn keys_are_rotated_while_writers_go_on(harness: &Harness) {
+/// At the end every header is under the new key, and no write is lost.
+pub(crate) async fn keys_are_rotated_while_writers_continue(harness: &Harness) {
     let raw = harness.table().await;
     let old = TableViews::over(raw, Keys::new(kek(1)), |b, t| b.encrypt(t, ["NationalId"]));
     fill(&old.clear, 0..PEOPLE).await;
@@ -88,8 +88,8 @@ pub(crate) async fn keys_are_rotated_while_writers_go_on(harness: &Harness) {
     assert_whole(&new, visits).await;
 }
 
-/// Afterwards the legacy key is not needed, and its metadata is gone.
-pub(crate) async fn legacy_data_becomes_v2(harness: &Harness) {
+/// At the end the legacy key is not needed, and its metadata is gone.
+pub(crate) async fn legacy_data_is_migrated(harness: &Harness) {
     let raw = harness.table().await;
     let legacy = || LegacyV1::new(Keys::new(kek(9)));
     let old = TableViews::over(raw, keys(), |b, t| {

@@ -1,4 +1,4 @@
-//! Writes.
+//! Writes of encrypted properties.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ fn every_type() -> Vec<(&'static str, EdmValue)> {
     ]
 }
 
-/// What was written comes back: the same types, the same values, marked.
-pub(crate) async fn every_type_returns_marked(harness: &Harness) {
+/// Encrypted properties are read back with the same types and values, and with their marks.
+pub(crate) async fn every_type_is_read_back_with_its_mark(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let mut entity = Entity::from(key("p", "r"));
     for (name, value) in every_type() {
@@ -43,8 +43,8 @@ pub(crate) async fn every_type_returns_marked(harness: &Harness) {
     assert!(stored.properties().iter().all(|p| matches!(p.value(), ValueRef::Binary(_))));
 }
 
-/// Neither the values nor their encodings are in what is stored.
-pub(crate) async fn plaintext_is_nowhere(harness: &Harness) {
+/// Stored rows contain neither the values nor their encodings.
+pub(crate) async fn stored_rows_contain_no_plaintext(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let secret = "a text that is long enough not to occur by chance";
     table.clear.insert(ken().with_encrypted("Text", secret)).await;
@@ -59,7 +59,8 @@ pub(crate) async fn plaintext_is_nowhere(harness: &Harness) {
     }
 }
 
-/// Insert, both upserts and replace encrypt; what is read and written back is encrypted again.
+/// Insert, InsertOrReplace, InsertOrMerge and replace encrypt. An entity that is read and written back is
+/// encrypted again.
 pub(crate) async fn every_write_encrypts(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let mut seen = Vec::new();
@@ -82,8 +83,8 @@ pub(crate) async fn every_write_encrypts(harness: &Harness) {
     assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
-/// Encrypted or not; plaintext over an encrypted property is refused.
-pub(crate) async fn merges_keep_what_they_do_not_name(harness: &Harness) {
+/// A merge keeps other properties, encrypted or not. Plaintext over an encrypted property is refused.
+pub(crate) async fn merges_keep_properties_that_are_not_named(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let patch = |e: Entity| Operation::Merge(e, IfMatch::Any);
@@ -105,8 +106,8 @@ pub(crate) async fn merges_keep_what_they_do_not_name(harness: &Harness) {
     assert!(missing.await.expect_err("no entity").is_entity_not_found());
 }
 
-/// A merge that marks a property gives the entity a header.
-pub(crate) async fn merges_encrypt_what_was_plaintext(harness: &Harness) {
+/// A merge that marks a property adds a header to the entity.
+pub(crate) async fn merges_encrypt_former_plaintext(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(Entity::from(key("p", "r")).with("Name", "Ken").with("Age", 41)).await;
     assert!(table.raw.existing(&key("p", "r")).await.get(HEADER).is_none());
@@ -117,7 +118,7 @@ pub(crate) async fn merges_encrypt_what_was_plaintext(harness: &Harness) {
     assert!(matches!(table.raw.existing(&key("p", "r")).await.get("Name"), Some(ValueRef::Binary(_))));
 }
 
-/// Merges of what exists and of what does not, beside the others.
+/// One group has merges of existing and of missing entities, and all other operations.
 pub(crate) async fn groups_mix_all_operations(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let at = |row: &str| Entity::from(key("Sales", row)).with_encrypted("Secret", row);
@@ -147,8 +148,8 @@ pub(crate) async fn groups_mix_all_operations(harness: &Harness) {
     assert_eq!(rows, expected);
 }
 
-/// One operation that cannot be done, and none is.
-pub(crate) async fn groups_refuse_as_a_whole(harness: &Harness) {
+/// One impossible operation makes the whole group fail.
+pub(crate) async fn groups_fail_as_a_whole(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let other = Entity::from(key("Sales", "224")).with_encrypted("Secret", 1);
@@ -160,12 +161,12 @@ pub(crate) async fn groups_refuse_as_a_whole(harness: &Harness) {
         .expect_err("stale");
     assert!(error.is_precondition_failed() && error.failed_index() == Some(1), "{error}");
     let again = vec![Operation::Insert(other.clone()), Operation::Insert(ken())];
-    let error = table.clear.transact("Sales", again).await.expect_err("it exists");
+    let error = table.clear.transact("Sales", again).await.expect_err("the entity exists");
     assert!(error.is_already_exists(), "{error}");
     assert!(table.clear.get(other.key()).await.is_none());
 }
 
-/// Text of three-byte characters grows beyond what a Binary can hold.
+/// Text of three-byte characters grows by encryption beyond the limit of a Binary value.
 pub(crate) async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
@@ -186,8 +187,8 @@ pub(crate) async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
         .expect("63,000 bytes");
 }
 
-/// Not in two properties, and not in two entities.
-pub(crate) async fn the_same_value_never_looks_the_same(harness: &Harness) {
+/// Equal values have different ciphertexts in two properties and in two entities.
+pub(crate) async fn equal_values_have_different_ciphertexts(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let twins = Entity::from(key("p", "r")).with_encrypted("A", "same text").with_encrypted("B", "same text");
     table.clear.insert(twins.clone()).await;

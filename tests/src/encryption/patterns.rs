@@ -1,4 +1,5 @@
-//! Rules of the store and what other patterns derive: messages, blobs, rows under other keys, tables under other names.
+//! Rules of the store and the data that other patterns derive: messages, blobs, rows with other keys, tables
+//! with other names.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -27,14 +28,16 @@ fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
     assert!(!error.is_ambiguous());
 }
 
-/// Whose entities carry no mark: employees by a rule, everybody's `Iban` by another.
+/// A table whose entities have no marks. One rule encrypts a property of employees, another rule encrypts
+/// `Iban` everywhere.
 async fn ruled(harness: &Harness) -> TableViews {
     let employees = |_: &str, row: &str, _: &str| row.starts_with("emp");
     TableViews::with(harness, |b, t| b.encrypt(t, ["Iban"]).encrypt_where(t, ["Secret"], employees)).await
 }
 
-/// A plan is plain text in a message or in rows of the coordinator: refused before either is written.
-pub(crate) async fn plans_do_not_show_what_rules_encrypt(harness: &Harness) {
+/// A plan is plaintext in a message or in rows of the coordinator. A plan with values that a rule encrypts is
+/// refused before it is written.
+pub(crate) async fn plans_with_encrypted_values_are_refused(harness: &Harness) {
     let people = ruled(harness).await;
     let (transactions, messages) = (harness.table().await, harness.table().await);
     let queue = TableQueue::open(Arc::clone(messages.store()), messages.name().as_str(), "work").await;
@@ -65,7 +68,7 @@ pub(crate) async fn plans_do_not_show_what_rules_encrypt(harness: &Harness) {
     }
     assert_eq!(transactions.all(&Query::new()).await, vec![]);
     assert_eq!(messages.all(&Query::new()).await, vec![]);
-    // What no rule encrypts, and a move, whose plan has the keys alone.
+    // A plan without encrypted values is accepted, and so is a move, whose plan has only the keys.
     people.clear.insert(at("emp2").with("Secret", "secret")).await;
     let place = |row: &str| table_patterns::eventual::Place::new("people", name.clone(), key("Sales", row));
     let transaction = EventualTransaction::new()
@@ -88,8 +91,9 @@ struct Letter {
     secret: String,
 }
 
-/// The row would have a reference that is encrypted, to a blob that is not.
-pub(crate) async fn large_values_need_a_codec_that_encrypts(harness: &Harness) {
+/// Without an encrypting codec the row would refer, under encryption, to a plaintext blob: such a table is
+/// refused.
+pub(crate) async fn large_values_need_an_encrypting_codec(harness: &Harness) {
     let letter = |number: &str| {
         let (sender, title) = ("Ken".to_owned(), "none".to_owned());
         Letter { sender, number: number.to_owned(), title, secret: "secret ".repeat(100) }
@@ -134,8 +138,8 @@ struct Event {
     note: String,
 }
 
-/// The rows of wide entities and of buckets have keys of their own: a rule by row is asked about the entity's.
-pub(crate) async fn rules_by_row_know_the_entity(harness: &Harness) {
+/// Rows of wide entities and of buckets have keys of their own. A rule by row gets the key of the entity.
+pub(crate) async fn rules_by_row_get_the_key_of_the_entity(harness: &Harness) {
     let by_partition = |partition: &str, _: &str, _: &str| partition == "Sales";
     let table = TableViews::with(harness, |b, t| {
         b.encrypt_where(t, ["Diagnosis"], |_, row, _| row == "emp7").encrypt_where(t, ["Note"], by_partition)
@@ -163,7 +167,7 @@ pub(crate) async fn rules_by_row_know_the_entity(harness: &Harness) {
     }
     let news = events.get(Event::key("News", "1").expect("a key")).await.expect("an answer");
     assert_eq!(news.map(|event| event.note), Some("open".to_owned()));
-    // A type without the mark cannot read what a rule encrypts in its row.
+    // A type without the mark cannot read a property that a rule encrypts.
     events.get(Event::key("Sales", "1").expect("a key")).await.expect_err("an encrypted property");
     assert_hidden(&table, &["secret"]).await;
 }
@@ -178,8 +182,8 @@ struct Login {
     secret: String,
 }
 
-/// A rule for the name of a family of tables is meant for all of them; wide structs are types as others are.
-pub(crate) async fn types_of_families_and_rows_need_the_mark(harness: &Harness) {
+/// A rule for the name of a family applies to all tables of the family. Rules apply to wide structs, too.
+pub(crate) async fn types_of_families_and_wide_structs_need_the_mark(harness: &Harness) {
     let family = format!("{}x", harness.unused_name());
     let name = TableName::new(family.clone()).expect("a name");
     let table = TableViews::with(harness, |b, _| b.encrypt(&name, ["Secret"])).await;
@@ -189,6 +193,6 @@ pub(crate) async fn types_of_families_and_rows_need_the_mark(harness: &Harness) 
         "`#[encrypt]`",
     );
     refused(WideTable::<Login>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
-    // A type that does not have the name is nobody's.
+    // A type without the property is not affected by the rule.
     SpreadTable::<Event>::new(store, name).expect("a table");
 }

@@ -1,4 +1,4 @@
-//! Reads.
+//! Reads of encrypted properties.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use table_encryption::{Description, EncryptedStore, Keys};
 use super::{HEADER, TableViews, kek, ken, key, keys, text};
 use crate::Harness;
 
-/// What was asked for, decrypted, and nothing else.
-pub(crate) async fn projections_bring_what_they_need(harness: &Harness) {
+/// A projection returns the named properties, decrypted, and no others.
+pub(crate) async fn projections_are_decrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     for (names, expected) in [
@@ -34,7 +34,7 @@ pub(crate) async fn projections_bring_what_they_need(harness: &Harness) {
     }
 }
 
-/// Page after page.
+/// Every page is decrypted.
 pub(crate) async fn pages_are_decrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let entity = |n: usize| Entity::from(key("p", &format!("{n:03}"))).with_encrypted("N", format!("n{n}"));
@@ -51,7 +51,8 @@ pub(crate) async fn pages_are_decrypted(harness: &Harness) {
     assert_eq!(seen, (0..90).map(|n| Some(format!("n{n}").into())).collect::<Vec<_>>());
 }
 
-/// Refused where a rule names the property, where it was written, and where it has just been read.
+/// A filter on a property is refused if a rule encrypts the property, or if an earlier write or read found it
+/// encrypted.
 pub(crate) async fn filters_on_encrypted_properties_are_refused(harness: &Harness) {
     let table = TableViews::with(harness, |b, t| b.encrypt(t, ["Iban"])).await;
     let by = |name: &str| Query::new().with_filter(Filter::ne(name, "x").and(Filter::gt("Age", 0)));
@@ -67,8 +68,8 @@ pub(crate) async fn filters_on_encrypted_properties_are_refused(harness: &Harnes
     refused(&fresh, "NationalId").await;
 }
 
-/// The rows that match come back in the clear.
-pub(crate) async fn filters_on_others_work(harness: &Harness) {
+/// A filter on other properties works, and its rows are decrypted.
+pub(crate) async fn filters_on_other_properties_work(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     table.clear.insert(ken().with_key(key("Sales", "224")).with("Age", 20)).await;
@@ -78,7 +79,8 @@ pub(crate) async fn filters_on_others_work(harness: &Harness) {
     assert_eq!(found[0].get("NationalId"), text("760519-1234"));
 }
 
-/// Data under a former key is read while it is given; without it the error names no key, and `describe` does.
+/// Data under an earlier key is readable while the store has that key. Without it the error does not name the
+/// key; `describe` does.
 pub(crate) async fn keys_are_found_by_their_id(harness: &Harness) {
     let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
@@ -93,8 +95,9 @@ pub(crate) async fn keys_are_found_by_their_id(harness: &Harness) {
     assert!(matches!(described, Some(Description::V2 { key_id, .. }) if key_id == "kek1"));
 }
 
-/// Over retries with write ids, while answers are lost and requests fail: no id and no header is seen, no write is doubled.
-pub(crate) async fn retries_and_lost_answers_are_survived(harness: &Harness) {
+/// Over retries with write ids, lost answers and failed requests: no reader sees a write id or a header, and no
+/// write is applied twice.
+pub(crate) async fn retries_and_lost_answers_show_no_write_id(harness: &Harness) {
     let table = harness.table().await;
     let faults = FaultInjector::new(5);
     faults.add(FaultRule::new(Fault::LoseAnswer).every(3));

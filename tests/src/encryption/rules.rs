@@ -1,4 +1,5 @@
-//! Rules of the store and what indexes derive: nothing that a rule encrypts is in plaintext in an entry, also where the writer forgets the mark.
+//! Rules of the store and index entries: no entry contains a value in plaintext that a rule encrypts, also if
+//! the writer sets no marks.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::{Harness, TestTable};
 
 const SECRET: &str = "secret";
 
-/// A person without marks.
+/// Returns a person without marks.
 fn person(row: &str) -> Entity {
     Entity::from(key("Sales", row))
         .with("Secret", format!("{SECRET}-{row}"))
@@ -27,7 +28,8 @@ fn person(row: &str) -> Entity {
         .with("Number", 760_519)
 }
 
-/// A table with a rule for `Secret` and `Number`, another for entries, without rules, and what is sent to both.
+/// A table with a rule for `Secret` and `Number`, a table of entries without rules, and the rows that were sent
+/// to both.
 struct Ruled {
     people: TableViews,
     entries: TableViews,
@@ -55,12 +57,12 @@ impl Ruled {
         IndexedEntities::open(store, self.people.raw.name().clone(), vec![index], options).await
     }
 
-    /// Nothing that was ever sent shows a value, in a property or in a key.
+    /// Asserts that no sent row contains a secret value, in a property or in a key.
     fn assert_nothing_shown(&self) {
         self.sent.assert_never_sent(&[SECRET, "760519"]);
     }
 
-    /// Nothing was written but what opening an index writes.
+    /// Asserts that opening an index wrote the only rows.
     async fn assert_nothing_written(&self) {
         for table in [&self.people, &self.entries] {
             let rows = table.raw.keys(&Query::new()).await;
@@ -69,7 +71,7 @@ impl Ruled {
     }
 }
 
-/// An index by city, in a place.
+/// Returns an index by city.
 fn by_city(placement: Placement, payload: Payload) -> Index {
     let partition = if placement == Placement::SamePartition { "" } else { "Cities" };
     let index = Index::keyed("city", placement, partition, "city_{City}_{RowKey}").expect("templates");
@@ -86,9 +88,9 @@ fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
     assert!(!error.is_ambiguous());
 }
 
-/// Full and chosen payloads, in the partition, in another, in another table, unique and not; inserted, changed, in bulk, and
-/// built over entities that are there already.
-pub(crate) async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness) {
+/// Full and partial payloads, in the partition, in another partition, in another table, unique and not unique:
+/// after an insert, a change, a bulk insert, and a build over existing entities.
+pub(crate) async fn payloads_are_encrypted_in_every_placement(harness: &Harness) {
     let fields = Payload::fields(["Secret", "Number"]);
     for payload in [Payload::Full, fields] {
         for (place, unique) in [(0, false), (1, false), (2, false), (1, true), (2, true)] {
@@ -123,8 +125,9 @@ pub(crate) async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness
     }
 }
 
-/// A reservation is written before the store sees the entity: where that is refused then, nothing was shown meanwhile.
-pub(crate) async fn reservations_show_nothing(harness: &Harness) {
+/// The index writes a reservation before the store checks the entity. If the store refuses the entity, the
+/// reservation has shown no value.
+pub(crate) async fn reservations_contain_no_plaintext(harness: &Harness) {
     let table = Ruled::new(harness, |b, _, _| b).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let people = table.open(index.unique_within_table()).await.expect("an index");
@@ -134,7 +137,7 @@ pub(crate) async fn reservations_show_nothing(harness: &Harness) {
     assert_eq!(table.people.raw.get(&key("Sales", "1")).await, None);
 }
 
-/// Copies have names of their own, which no rule has.
+/// Copies have other property names, which no rule contains.
 pub(crate) async fn copies_are_encrypted_under_their_names(harness: &Harness) {
     for other_table in [false, true] {
         let table = Ruled::by_name(harness).await;
@@ -169,7 +172,7 @@ fn summed(name: &str) -> Index {
     index.with_shape(Shape::summary([name.to_owned()]))
 }
 
-/// A key of an index is plain text, and so is a sum: refused when the index is opened where a rule has the name.
+/// Index keys and sums are plaintext. An index over a property of a rule is refused when it is opened.
 pub(crate) async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
     let table = Ruled::by_name(harness).await;
     for row in ["{Secret}_{RowKey}", "{City}_{Secret#16}_{RowKey}", "{Number:08}_{RowKey}"] {
@@ -179,7 +182,7 @@ pub(crate) async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
     assert_eq!(table.people.raw.all(&Query::new()).await, []);
 }
 
-/// And by the first entity that is marked where there is none, before anything is written.
+/// Without a rule, the first marked entity is refused before anything is written.
 pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
     for (index, name) in [
         (keyed("{Secret}_{RowKey}"), "Secret"),
@@ -202,8 +205,9 @@ pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
     }
 }
 
-/// A rule by row: entries in the same table have the marks of their entities, whatever the rule says of the entries' own rows.
-pub(crate) async fn rules_by_row_go_with_the_entity(harness: &Harness) {
+/// A rule by row: entries in the same table have the marks of their entities, whatever the rule says of the
+/// entries' keys.
+pub(crate) async fn local_entries_have_the_rules_of_their_entity(harness: &Harness) {
     let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
     let people = table.open(by_city(Placement::OtherPartition, Payload::Full)).await.expect("an index");
     people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
@@ -213,8 +217,9 @@ pub(crate) async fn rules_by_row_go_with_the_entity(harness: &Harness) {
     assert_eq!(guest.get("Secret"), text("none"));
 }
 
-/// Of another table a rule must say it: some of its entries would be refused after their entities were written.
-pub(crate) async fn rules_by_row_need_one_for_the_entries(harness: &Harness) {
+/// Entries in another table need a rule of their own. Otherwise the store could refuse an entry after the write
+/// of its entity.
+pub(crate) async fn rules_by_row_need_a_rule_for_remote_entries(harness: &Harness) {
     let elsewhere =
         |table: &Ruled| by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
@@ -246,7 +251,7 @@ struct Person {
     secret: String,
 }
 
-/// A type that has the name in plaintext could not read what it wrote: refused when its table is opened.
+/// A type without the mark could not read its own rows: its table is refused when it is opened.
 pub(crate) async fn types_without_the_mark_are_refused(harness: &Harness) {
     let Ruled { people, .. } = Ruled::by_name(harness).await;
     let (store, name) = (Arc::clone(&people.store) as Arc<dyn TableStore>, people.raw.name().clone());
@@ -255,9 +260,9 @@ pub(crate) async fn types_without_the_mark_are_refused(harness: &Harness) {
     assert_eq!(people.raw.all(&Query::new()).await, []);
 }
 
-/// Entries of the time before a rule: the migration of the table names the tables that have them, and `accept_plaintext` reads
-/// them until a scrub has written them anew.
-pub(crate) async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
+/// Plaintext entries from before the rule: the migration of the table names the tables of entries. With
+/// `accept_plaintext` these entries are readable until a scrub rewrites them.
+pub(crate) async fn plaintext_entries_are_migrated(harness: &Harness) {
     let (raw, entries) = (harness.table().await, harness.table().await);
     let index = || by_city(Placement::OtherTable(entries.name().clone()), Payload::Full);
     let open = async |store: Arc<dyn TableStore>| {
@@ -295,8 +300,8 @@ pub(crate) async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
     );
 }
 
-/// The same of copies, which the service calls by names of their own.
-pub(crate) async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
+/// The same for copies, whose properties have other names.
+pub(crate) async fn plaintext_copies_are_scrubbed(harness: &Harness) {
     let raw = harness.table().await;
     let index = || {
         let at = Key::new("Bosses", "boss");
@@ -320,9 +325,9 @@ pub(crate) async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
     assert_hidden(&migrating, &[SECRET, "760519"]).await;
 }
 
-/// An index of the time before a rule that has the value in its keys, and one that sums it: refused, and removed without being
-/// opened, with every row of theirs.
-pub(crate) async fn indexes_that_would_show_are_dropped(harness: &Harness) {
+/// Two indexes from before the rule, one with the value in its keys and one with its sum: they are refused when
+/// opened, and can be dropped with all their rows.
+pub(crate) async fn indexes_that_contain_plaintext_can_be_dropped(harness: &Harness) {
     let raw = harness.table().await;
     let indexes = || vec![keyed("{Secret}_{RowKey}").with_payload(Payload::Full), summed("Number")];
     let before = IndexedEntities::open(
@@ -350,7 +355,7 @@ pub(crate) async fn indexes_that_would_show_are_dropped(harness: &Harness) {
     assert_hidden(&migrating, &[SECRET, "760519"]).await;
 }
 
-/// Names in entries are declared to the store: plaintext that is planted in their table is refused.
+/// The store learns the encrypted names of entries: planted plaintext in their table is refused.
 pub(crate) async fn planted_entries_are_refused(harness: &Harness) {
     let table = Ruled::by_name(harness).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);

@@ -1,4 +1,4 @@
-//! What one with write access to the table does, and readers refuse.
+//! Changes by an attacker with write access to the table, which readers refuse.
 
 use table_core::model::{Entity, ValueRef};
 use table_core::store::{ErrorKind, TableStore};
@@ -7,9 +7,10 @@ use table_encryption::{Keys, LegacyV1};
 use super::{HEADER, TableViews, kek, ken, key, keys, text};
 use crate::Harness;
 
-/// The error of a read that must be refused, as a scan refuses it too.
+/// Returns the error of a get of the row, and asserts that a scan returns the same error.
 async fn refused(table: &TableViews, row: &Entity) -> String {
-    let error = table.store.get(table.raw.name(), row.key(), None).await.expect_err("it must be refused");
+    let error =
+        table.store.get(table.raw.name(), row.key(), None).await.expect_err("the operation must be refused");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
     let scan = table.store.query(table.raw.name(), &Default::default(), None).await.expect_err("a scan too");
     assert_eq!(scan.to_string(), error.to_string());
@@ -21,7 +22,7 @@ fn take(from: &Entity, name: &str) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// Two entities in the clear table, and what is stored of them.
+/// Writes two encrypted entities and returns their stored rows.
 async fn two(table: &TableViews) -> (Entity, Entity) {
     let other = ken().with_key(key("Sales", "224"));
     table.clear.insert(ken()).await;
@@ -29,7 +30,7 @@ async fn two(table: &TableViews) -> (Entity, Entity) {
     (table.raw.existing(ken().key()).await, table.raw.existing(other.key()).await)
 }
 
-/// TamperingStore two properties, and between two entities.
+/// Ciphertexts exchanged between two properties, and between two entities.
 pub(crate) async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (mine, other) = two(&table).await;
@@ -42,7 +43,7 @@ pub(crate) async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
     }
 }
 
-/// To another row, another partition, another table.
+/// A row moved to another RowKey, another partition or another table.
 pub(crate) async fn moved_entities_are_refused(harness: &Harness) {
     let (table, elsewhere) = (TableViews::new(harness).await, TableViews::new(harness).await);
     let (mine, _) = two(&table).await;
@@ -60,7 +61,7 @@ pub(crate) async fn moved_entities_are_refused(harness: &Harness) {
     }
 }
 
-/// One that the header lists must be there.
+/// A property that the header lists is missing.
 pub(crate) async fn stripped_properties_are_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (mine, _) = two(&table).await;
@@ -72,7 +73,7 @@ pub(crate) async fn stripped_properties_are_refused(harness: &Harness) {
     }
 }
 
-/// Without its header an entity looks like one that never had one: rules and requirements know better.
+/// An entity without its header looks unencrypted. Rules and required marks detect it.
 pub(crate) async fn stripped_entities_are_refused_where_required(harness: &Harness) {
     let table = TableViews::with(harness, |b, t| b.require_encryption(t)).await;
     let (mine, _) = two(&table).await;
@@ -90,8 +91,8 @@ pub(crate) async fn stripped_entities_are_refused_where_required(harness: &Harne
     assert!(table.raw.existing(open.key()).await.get(HEADER).is_some());
 }
 
-/// A ciphertext, or the header, of an earlier write of the same entity.
-pub(crate) async fn older_properties_are_refused(harness: &Harness) {
+/// A ciphertext or a header of an earlier write of the same entity.
+pub(crate) async fn earlier_properties_are_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (older, _) = two(&table).await;
     table.clear.put(table_core::store::Operation::InsertOrReplace(ken().with_encrypted("Salary", 1.0))).await;
@@ -103,7 +104,7 @@ pub(crate) async fn older_properties_are_refused(harness: &Harness) {
     }
 }
 
-/// Of a property that the header lists, and of one that a rule names.
+/// Plaintext in a property that the header lists, or that a rule names.
 pub(crate) async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harness) {
     let table = TableViews::with(harness, |b, t| b.encrypt(t, ["Iban"])).await;
     let (mine, _) = two(&table).await;
@@ -115,7 +116,8 @@ pub(crate) async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harnes
     assert!(refused(&table, &planted).await.contains("'Iban'"));
 }
 
-/// v1 metadata in place of the header, and beside it; another version and suite in the header; the v2 data key offered to v1.
+/// Legacy metadata in place of the header or in addition to it; another version or cipher suite in the header;
+/// the data key of the current format in legacy metadata.
 pub(crate) async fn a_downgrade_is_refused(harness: &Harness) {
     let raw = harness.table().await;
     let table =
@@ -155,8 +157,8 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).flat_map(|t| [18, 12, 6, 0].map(|shift| digit(triple(t) >> shift))).collect()
 }
 
-/// Whatever was changed, and also where the key is missing: one text.
-pub(crate) async fn every_refusal_reads_the_same(harness: &Harness) {
+/// Every change, and a missing key, give the same error text.
+pub(crate) async fn every_refusal_has_the_same_text(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (mine, _) = two(&table).await;
     let other_key = TableViews::over(table.raw.clone(), Keys::new(kek(2)), |b, _| b);
@@ -180,8 +182,9 @@ pub(crate) async fn every_refusal_reads_the_same(harness: &Harness) {
     assert_eq!(texts.len(), 1, "{texts:?}");
 }
 
-/// Outside of what cryptography can tell, and said so: header and ciphertexts of one write belong together.
-pub(crate) async fn an_older_whole_entity_is_not_noticed(harness: &Harness) {
+/// An earlier state of the whole entity is not detected, as documented: its header and its ciphertexts belong
+/// together.
+pub(crate) async fn an_earlier_whole_entity_is_not_detected(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (older, _) = two(&table).await;
     table

@@ -1,4 +1,5 @@
-//! A store between a service and its reader: it notes what is written, and answers what a test wants instead of the truth.
+//! A hostile store between the service and its reader: it records the written rows, and gives wrong answers on
+//! request.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,18 +12,18 @@ use table_core::store::{GroupTransaction, Operation, Result, TableStore, Written
 use super::shows;
 use crate::wrappers::{StoreWrapper, impl_table_store};
 
-/// What the store answers instead.
+/// A wrong answer.
 #[derive(Clone, Debug)]
 pub(super) enum WrongAnswer {
-    /// To each point read, the entity with this key.
+    /// A get returns the entity with this key.
     OtherEntity(Key),
-    /// To each query, what that asks of another table, without its filter.
+    /// A query returns the rows of another table, without its filter.
     OtherTable(TableName),
-    /// To each query, its entities in a version that is no more; to each point read, the entity with this key.
+    /// A query returns its entities with this outdated ETag; a get returns the entity with this key.
     Stale(ETag, Key),
 }
 
-/// Such a store.
+/// A store that records all writes and can give wrong answers.
 pub(super) struct TamperingStore {
     store: Arc<dyn TableStore>,
     wrong: Mutex<Option<WrongAnswer>>,
@@ -47,7 +48,7 @@ impl TamperingStore {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 
-    /// What was written so far, and then removed or replaced perhaps, has none of the texts in it, keys included.
+    /// Asserts that no row written so far contains one of the texts, in a key or in a value.
     pub(super) fn assert_never_sent(&self, texts: &[&str]) {
         for row in &*self.written.lock().unwrap_or_else(PoisonError::into_inner) {
             assert_eq!(shows(row, texts), None, "{}", row.key());

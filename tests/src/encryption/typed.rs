@@ -1,4 +1,4 @@
-//! Derived types.
+//! Derived types with marked fields.
 
 use std::sync::Arc;
 
@@ -49,7 +49,8 @@ struct Pulse {
     note: String,
 }
 
-/// Logs and series of marked fields: refused where they are opened, if the store does not encrypt; else ciphertext.
+/// Logs and series with marked fields are refused when opened on a store that does not encrypt. Otherwise they
+/// store ciphertext.
 pub(crate) async fn logs_and_series_are_encrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (name, log) = (table.raw.name().clone(), PartitionKey::new("log").expect("a key"));
@@ -93,7 +94,7 @@ pub(crate) async fn entities_are_read_and_written(harness: &Harness) {
     assert!(matches!(stored[0].get("NationalId"), Some(ValueRef::Binary(_))));
 }
 
-/// When the table is opened, by the name of a property.
+/// The table is refused when it is opened; the error names the property.
 pub(crate) async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) {
     let table = harness.table().await;
     let error =
@@ -104,7 +105,8 @@ pub(crate) async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) 
     );
 }
 
-/// Outside of a declared migration, in which it comes back marked and is encrypted by the next write.
+/// Plaintext in a marked field is refused unless a migration is declared. In a migration the value is read with
+/// its mark, and the next write encrypts it.
 pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let plain = Entity::from(key("Sales", "223")).with("EntityType", "Employee").with("Age", 41);
@@ -129,7 +131,7 @@ pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
     assert_eq!(open(&table).get_existing(&stored).await.expect("Ken").age, 42);
 }
 
-/// Of encrypted fields.
+/// Projections and patches of encrypted fields.
 pub(crate) async fn projections_and_patches_work(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let employees = open(&table);

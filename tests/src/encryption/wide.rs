@@ -1,4 +1,4 @@
-//! Wide entities: every row of one is a row like others, and marks go with their properties.
+//! Wide entities: each of their rows is encrypted like other rows, and marks stay with their properties.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn patient(diagnosis: &str, numbers: usize) -> Entity {
     plain.with_encrypted("Diagnosis", diagnosis)
 }
 
-/// Every write of a bag: what was marked is ciphertext in its row, and comes back marked.
+/// After every kind of write, a marked property is ciphertext in its row and is read back with its mark.
 pub(crate) async fn wide_entities_stay_encrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let wide = open(&table);
@@ -64,7 +64,7 @@ pub(crate) async fn wide_entities_stay_encrypted(harness: &Harness) {
     hidden(SECRETS[0], 6).await;
 }
 
-/// A struct of them, and the same as a bag.
+/// A struct in a wide table, and the same entity as a property list.
 pub(crate) async fn wide_tables_stay_encrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
@@ -84,8 +84,8 @@ pub(crate) async fn wide_tables_stay_encrypted(harness: &Harness) {
     assert_hidden(&table, &SECRETS).await;
 }
 
-/// Who builds the properties anew and forgets the mark is told, and nothing is written.
-pub(crate) async fn wide_entities_built_anew_in_plaintext_are_refused(harness: &Harness) {
+/// A writer that replaces the properties without the mark is refused, and nothing is written.
+pub(crate) async fn wide_entities_replaced_without_marks_are_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     open(&table).insert(&patient(SECRETS[0], 3)).await.expect("a new entity");
     let fresh = TableViews::over(table.raw.clone(), super::keys(), |builder, _| builder);

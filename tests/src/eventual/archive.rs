@@ -1,4 +1,4 @@
-//! The guide's example: employees go from the table *Current* to the table *Archive*, in another store.
+//! The example of the guide: employees move from the table *Current* to the table *Archive* in another store.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use table_patterns::journal::Acknowledge;
 
 use super::{World, employee, finish, properties};
 
-/// Committed by one process, done by another.
-pub(crate) async fn is_filled_by_a_worker(world: World) {
+/// One process commits the move, another process carries it out.
+pub(crate) async fn a_worker_carries_out_the_move(world: World) {
     let (client, worker) = (world.process().await, world.process().await);
     let ken = world.hire("456").await;
     let transaction = world.archiving("456");
@@ -23,8 +23,8 @@ pub(crate) async fn is_filled_by_a_worker(world: World) {
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
 }
 
-/// Done by the process that committed it: the answer says so, and no message is left.
-pub(crate) async fn is_filled_by_the_submitter(world: World) {
+/// The process that commits the move carries it out. The answer says so, and no message is left.
+pub(crate) async fn the_submitter_carries_out_the_move(world: World) {
     let client = world.process().await;
     let ken = world.hire("456").await;
     let submitted = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect("a legal plan");
@@ -36,8 +36,8 @@ pub(crate) async fn is_filled_by_the_submitter(world: World) {
     assert_eq!(client.run_once(9).await.expect("the queue"), 0);
 }
 
-/// Who is not there cannot be archived: the plan is refused, and nothing is written.
-pub(crate) async fn is_left_alone_where_nobody_is(world: World) {
+/// A move of a missing employee is refused, and nothing is written.
+pub(crate) async fn a_move_of_a_missing_entity_is_refused(world: World) {
     let client = world.process().await;
     let refused = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect_err("nobody");
     assert!(refused.is_entity_not_found() && !refused.is_ambiguous(), "{refused}");
@@ -45,8 +45,8 @@ pub(crate) async fn is_left_alone_where_nobody_is(world: World) {
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
 }
 
-/// Changes go on while the employee is moved: every one that was acknowledged is in the archive.
-pub(crate) async fn gets_every_change_made_meanwhile(world: World) {
+/// Other writers change the employee during the move. The archive has every acknowledged change.
+pub(crate) async fn a_move_includes_concurrent_changes(world: World) {
     let worker = world.process().await;
     world.hire("456").await;
     let transaction = world.archiving("456");
@@ -57,7 +57,7 @@ pub(crate) async fn gets_every_change_made_meanwhile(world: World) {
     assert_eq!(archived.get("Age"), Some(ValueRef::Int32(30 + raises)));
 }
 
-/// Adds up to 30 years while the employee is there; how many.
+/// Adds up to 30 years while the employee exists. Returns the number of added years.
 async fn raise(world: &World) -> i32 {
     let mut raises = 0;
     while raises < 30 {

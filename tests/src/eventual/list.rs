@@ -18,34 +18,34 @@ macro_rules! eventual_behaviours {
     ($macro:ident $($backend:expr)?) => {
         $crate::$macro! { eventual $($backend)?;
             archive {
-                is_filled_by_a_worker
-                is_filled_by_the_submitter
-                is_left_alone_where_nobody_is
-                gets_every_change_made_meanwhile
+                a_worker_carries_out_the_move
+                the_submitter_carries_out_the_move
+                a_move_of_a_missing_entity_is_refused
+                a_move_includes_concurrent_changes
             }
             steps {
-                are_done_in_their_order
-                replace_only_what_exists
-                move_under_another_key
+                are_carried_out_in_order
+                replace_only_existing_entities
+                move_to_another_key
                 write_and_remove_blobs
                 call_handlers
             }
             plans {
-                larger_than_a_message_are_stored_until_done
-                larger_than_a_message_are_done_by_the_submitter
+                larger_than_a_message_are_stored_until_finished
+                larger_than_a_message_are_carried_out_by_the_submitter
                 fit_a_message_to_the_byte
-                that_cannot_be_done_are_refused
-                submitted_twice_are_done_once
+                that_cannot_succeed_are_refused
+                submitted_twice_are_carried_out_once
             }
             workers {
                 share_the_transactions
-                go_on_at_the_step_that_failed
-                tell_what_they_do
+                continue_at_the_failed_step
+                report_events_to_listeners
             }
             poison {
-                shows_where_and_why_it_failed
-                goes_on_when_put_back
-                is_never_done_once_discarded
+                shows_its_progress_and_error
+                continues_when_put_back
+                is_never_continued_after_a_discard
             }
         }
     };

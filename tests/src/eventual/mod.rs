@@ -1,6 +1,5 @@
-//! The conformance suite of eventually consistent transactions: what they must do between any two stores,
-//! with any queue. Give [`eventual_tests!`](crate::eventual_tests) an [`EventualBackend`], and it makes a
-//! test of each behaviour.
+//! The conformance suite of eventual transactions: between any two stores, with any queue. Pass an
+//! [`EventualBackend`] to [`eventual_tests!`](crate::eventual_tests), which makes a test of each behaviour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +31,8 @@ mod workers;
 pub use crate::suite::{EventualBehaviour as Behaviour, run_with_world as run};
 use recorder::Recorder;
 
-/// Two stores, a queue and blobs for one behaviour: those of the backend may be shared, tables and
-/// directories are not.
+/// Two stores, a queue and blobs for one behaviour. Behaviours can share the backend's stores, but not tables
+/// or directories.
 #[derive(Debug)]
 pub struct World {
     current: Arc<dyn TableStore>,
@@ -44,20 +43,21 @@ pub struct World {
     tag: String,
 }
 
-/// What is tested: how to get at stores and a queue. It lives as long as the behaviour runs.
+/// A backend under test: opens the stores and the queue. It lives as long as the behaviour.
 #[async_trait]
 pub trait EventualBackend: Send + Sync {
-    /// The store of the entities that are in use and of the transactions; the archive; an empty queue.
+    /// Returns the store of the current entities and of the transactions, the store of the archive, and an
+    /// empty queue.
     async fn places(&self) -> (Arc<dyn TableStore>, Arc<dyn TableStore>, Queue);
 
-    /// The store of blobs: in memory unless told otherwise.
+    /// Opens the blob store; by default a store in memory.
     async fn blobs(&self) -> Arc<dyn ObjectStore> {
         Arc::new(InMemory::new())
     }
 }
 
 impl World {
-    /// A world whose tables no other behaviour has.
+    /// A world with tables that no other behaviour uses.
     pub(crate) async fn new(backend: &dyn EventualBackend) -> Self {
         let (current, archive, queue) = backend.places().await;
         let tag = Uuid::new_v4().simple().to_string();
@@ -69,7 +69,7 @@ impl World {
         world
     }
 
-    /// The table of employees in a store.
+    /// Returns the name of the employees' table in a store.
     fn table(&self, store: &str) -> TableName {
         TableName::new(format!("{store}{}", self.tag)).expect("a legal name")
     }
@@ -78,7 +78,7 @@ impl World {
         Place::new(store, self.table(store), Key::new("Sales", row).expect("a legal key"))
     }
 
-    /// A process that takes part.
+    /// Opens a process of the transactions.
     async fn process(&self) -> Coordinator {
         let resources = Resources::new()
             .with_store("current", self.current.clone())
@@ -108,14 +108,14 @@ impl World {
         self.archive.get(&self.table("archive"), &key, None).await.expect("the table")
     }
 
-    /// How many rows there are of stored plans.
+    /// Counts the rows of stored plans.
     async fn pieces(&self) -> usize {
         let table = self.table("Transactions");
         let query = Query::new().with_filter(Filter::ne(Filter::ROW_KEY, "head"));
         self.current.query_all(&table, &query).await.expect("the table").len()
     }
 
-    /// Moves an employee to the archive.
+    /// Returns a plan that moves an employee to the archive.
     fn archiving(&self, row: &str) -> EventualTransaction {
         EventualTransaction::new().move_entity(self.place("current", row), self.place("archive", row))
     }
@@ -137,7 +137,7 @@ async fn finish(process: &Coordinator, id: TransactionId) -> TransactionStatus {
     }
 }
 
-/// The properties of an entity, which is there.
+/// Returns the properties of an entity that must exist.
 #[track_caller]
 fn properties(entity: Option<Entity>) -> table_core::model::Properties {
     entity.expect("the entity is there").into_parts().1

@@ -1,4 +1,4 @@
-//! Plans: how large they may be, and which are refused.
+//! Plans: their maximum size, and the plans that are refused.
 
 use table_core::model::Key;
 use table_core::queue::MESSAGE_BYTES;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{World, employee, finish};
 
 fn large(world: &World) -> EventualTransaction {
-    // Several pieces of a megabyte, once as base64.
+    // Several pieces of one megabyte, stored as base64.
     let bytes = (0..1_600_000u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect::<Vec<_>>();
     EventualTransaction::new().put_blob("photos", "large", bytes).upsert(
         "archive",
@@ -20,8 +20,8 @@ fn large(world: &World) -> EventualTransaction {
     )
 }
 
-/// A plan that no message can carry is stored, done, and removed.
-pub(crate) async fn larger_than_a_message_are_stored_until_done(world: World) {
+/// A plan that is too large for a message is stored in rows, carried out, and removed.
+pub(crate) async fn larger_than_a_message_are_stored_until_finished(world: World) {
     let process = world.process().await;
     let transaction = large(&world);
     let submitted = process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
@@ -34,8 +34,8 @@ pub(crate) async fn larger_than_a_message_are_stored_until_done(world: World) {
     assert_eq!(world.pieces().await, 0);
 }
 
-/// The same, done by the process that submits it.
-pub(crate) async fn larger_than_a_message_are_done_by_the_submitter(world: World) {
+/// The process that submits a large plan carries it out.
+pub(crate) async fn larger_than_a_message_are_carried_out_by_the_submitter(world: World) {
     let process = world.process().await;
     let submitted = process.submit(&large(&world), Acknowledge::Applied).await.expect("a legal plan");
     assert_eq!(submitted.progress, TransactionProgress::Applied);
@@ -43,12 +43,13 @@ pub(crate) async fn larger_than_a_message_are_done_by_the_submitter(world: World
     assert_eq!(process.run_once(9).await.expect("the queue"), 0);
 }
 
-/// A plan of as many bytes as a message can carry is one; a byte more is stored.
+/// A plan with exactly the size of a message is sent in the message. A plan with one more byte is stored in
+/// rows.
 pub(crate) async fn fit_a_message_to_the_byte(world: World) {
     let process = world.process().await;
     for stored in [false, true] {
         let of = |n: usize| EventualTransaction::new().delete_blob("photos", "b".repeat(n));
-        // The text around the path, by a plan of one character.
+        // The length of the text around the path, from a plan with a path of one character.
         let around = 100 + "photos".len();
         let n = (MESSAGE_BYTES - around..MESSAGE_BYTES)
             .find(|n| text_len(*n) == MESSAGE_BYTES)
@@ -63,8 +64,8 @@ fn text_len(path: usize) -> usize {
     around.len() + path
 }
 
-/// Nothing is sent of what could never be done.
-pub(crate) async fn that_cannot_be_done_are_refused(world: World) {
+/// A plan that cannot succeed is refused, and no part of it is sent.
+pub(crate) async fn that_cannot_succeed_are_refused(world: World) {
     let process = world.process().await;
     let (table, here) = (world.table("current"), world.place("current", "1"));
     let elsewhere = Place::new("elsewhere", table.clone(), Key::new("a", "b").expect("a legal key"));
@@ -88,8 +89,8 @@ pub(crate) async fn that_cannot_be_done_are_refused(world: World) {
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
 }
 
-/// Submitted again, a transaction is done once; another plan under its id is refused.
-pub(crate) async fn submitted_twice_are_done_once(world: World) {
+/// A transaction that is submitted twice is carried out once. Another plan under the same id is refused.
+pub(crate) async fn submitted_twice_are_carried_out_once(world: World) {
     let process = world.process().await;
     let id = TransactionId::from_uuid(Uuid::new_v4());
     let transaction = EventualTransaction::with_id(id).handle("recorder", *b"once");

@@ -1,11 +1,11 @@
-//! Transactions that keep failing: set aside, looked at, put back or discarded.
+//! Poisoned transactions: set aside, inspected, put back or discarded.
 
 use table_patterns::eventual::{Coordinator, EventualTransaction, PoisonedTransaction, TransactionStatus};
 use table_patterns::journal::Acknowledge;
 
 use super::{World, employee, finish};
 
-/// A transaction whose second step fails until the queue sets it aside.
+/// Submits a transaction whose second step fails until the transaction is poisoned.
 async fn spoil(world: &World, process: &Coordinator, large: bool) -> PoisonedTransaction {
     let payload = if large { vec![7; 100_000] } else { b"x".to_vec() };
     let transaction = EventualTransaction::new()
@@ -23,8 +23,8 @@ async fn spoil(world: &World, process: &Coordinator, large: bool) -> PoisonedTra
     }
 }
 
-/// Who looks at it sees what it was, how far it got and why it failed.
-pub(crate) async fn shows_where_and_why_it_failed(world: World) {
+/// A poisoned transaction shows its plan, its progress and its last error.
+pub(crate) async fn shows_its_progress_and_error(world: World) {
     let process = world.process().await;
     let poisoned = spoil(&world, &process, false).await;
     let TransactionStatus::Poisoned { step: 1, steps: 3, error } = poisoned.status else {
@@ -34,13 +34,13 @@ pub(crate) async fn shows_where_and_why_it_failed(world: World) {
     assert!(world.archived("1").await.is_some() && world.archived("2").await.is_none());
 }
 
-/// Once the cause is mended, it is put back and goes on where it was.
-pub(crate) async fn goes_on_when_put_back(world: World) {
+/// After the cause is removed, a transaction that is put back continues at the failed step.
+pub(crate) async fn continues_when_put_back(world: World) {
     let process = world.process().await;
     for large in [false, true] {
         let poisoned = spoil(&world, &process, large).await;
         world.recorder.fail(0);
-        process.requeue(&poisoned).await.expect("nobody else did");
+        process.requeue(&poisoned).await.expect("no other process put the transaction back");
         let id = poisoned.id.expect("a transaction");
         assert_eq!(finish(&process, id).await, TransactionStatus::Applied);
     }
@@ -49,13 +49,13 @@ pub(crate) async fn goes_on_when_put_back(world: World) {
     assert_eq!(world.pieces().await, 0);
 }
 
-/// Discarded, it is never done; what was done stays.
-pub(crate) async fn is_never_done_once_discarded(world: World) {
+/// A discarded transaction is never continued. Its finished steps stay.
+pub(crate) async fn is_never_continued_after_a_discard(world: World) {
     let process = world.process().await;
     for large in [false, true] {
         let poisoned = spoil(&world, &process, large).await;
         world.recorder.fail(0);
-        process.discard(&poisoned).await.expect("nobody else did");
+        process.discard(&poisoned).await.expect("no other process put the transaction back");
         let id = poisoned.id.expect("a transaction");
         let status = process.status(id).await.expect("the table");
         assert_eq!(status, TransactionStatus::Discarded { step: 1 });

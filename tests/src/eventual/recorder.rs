@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use table_core::store::{ErrorKind, Result};
 use table_patterns::eventual::{StepHandler, StepId};
 
-/// A handler that remembers its calls, and fails as often as it is told to.
+/// A step handler that records its calls and fails as often as the test sets.
 #[derive(Debug, Default)]
 pub(super) struct Recorder(Mutex<Inner>);
 
@@ -19,7 +19,7 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).failures = times;
     }
 
-    /// The calls that succeeded.
+    /// Returns the calls that succeeded.
     pub(super) fn calls(&self) -> Vec<(StepId, Vec<u8>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).calls.clone()
     }

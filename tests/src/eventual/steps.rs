@@ -1,4 +1,4 @@
-//! What each kind of step does, and in which order.
+//! The effect of each kind of step, and the order of steps.
 
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
@@ -13,8 +13,8 @@ async fn apply(world: &World, transaction: &EventualTransaction) {
     assert_eq!(submitted.expect("a legal plan").progress, TransactionProgress::Applied);
 }
 
-/// The last step has the last word.
-pub(crate) async fn are_done_in_their_order(world: World) {
+/// The last step on an entity decides its state.
+pub(crate) async fn are_carried_out_in_order(world: World) {
     let table = world.table("archive");
     let write = |n: i32| employee("1").with("N", n);
     let transaction = EventualTransaction::new()
@@ -30,8 +30,8 @@ pub(crate) async fn are_done_in_their_order(world: World) {
     assert_eq!(left.get("Old"), None);
 }
 
-/// What is there is replaced; what was deleted stays deleted.
-pub(crate) async fn replace_only_what_exists(world: World) {
+/// A replace step replaces an existing entity. A deleted entity stays deleted.
+pub(crate) async fn replace_only_existing_entities(world: World) {
     world.hire("1").await;
     let table = world.table("current");
     let transaction = EventualTransaction::new()
@@ -44,8 +44,8 @@ pub(crate) async fn replace_only_what_exists(world: World) {
     assert!(world.current("2").await.is_none());
 }
 
-/// An entity can move within its table.
-pub(crate) async fn move_under_another_key(world: World) {
+/// A step can move an entity within its table.
+pub(crate) async fn move_to_another_key(world: World) {
     let ken = world.hire("1").await;
     let (from, to) = (world.place("current", "1"), world.place("current", "2"));
     apply(&world, &EventualTransaction::new().move_entity(from, to)).await;
@@ -53,7 +53,7 @@ pub(crate) async fn move_under_another_key(world: World) {
     assert_eq!(properties(world.current("2").await), *ken.properties());
 }
 
-/// Blobs come and go, and what is not there is gone already.
+/// Steps write and delete blobs. The deletion of a missing blob succeeds.
 pub(crate) async fn write_and_remove_blobs(world: World) {
     let photo = Path::from("photos/456.png");
     let put = EventualTransaction::new()
@@ -67,7 +67,7 @@ pub(crate) async fn write_and_remove_blobs(world: World) {
     assert!(matches!(world.blobs.get(&photo).await, Err(object_store::Error::NotFound { .. })));
 }
 
-/// A handler is given its payload, and an id by which it can tell a repetition.
+/// A handler gets its payload, and a step id by which it detects a repetition.
 pub(crate) async fn call_handlers(world: World) {
     let transaction = EventualTransaction::new().handle("recorder", *b"a").handle("recorder", *b"\xFF");
     apply(&world, &transaction).await;

@@ -1,4 +1,4 @@
-//! Workers: any number of them, each transaction once.
+//! Workers: any number of them carry out each transaction once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use super::{World, employee, finish};
 
 const TRANSACTIONS: usize = 8;
 
-/// Several processes do everything, and no step twice.
+/// Several processes carry out all transactions, and no step runs twice.
 pub(crate) async fn share_the_transactions(world: World) {
     let client = world.process().await;
     for n in 0..TRANSACTIONS {
@@ -44,8 +44,8 @@ pub(crate) async fn share_the_transactions(world: World) {
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
 }
 
-/// The steps before one that failed are not done again.
-pub(crate) async fn go_on_at_the_step_that_failed(world: World) {
+/// A retry does not repeat the steps before the failed step.
+pub(crate) async fn continue_at_the_failed_step(world: World) {
     let process = world.process().await;
     let transaction = EventualTransaction::new()
         .upsert("archive", world.table("archive"), employee("1").with("N", 1))
@@ -62,13 +62,13 @@ pub(crate) async fn go_on_at_the_step_that_failed(world: World) {
     assert!(error.ends_with("out of order") && found.ends_with("out of order"), "{found}");
     let key = employee("1").key().clone();
     let delete = table_core::store::Operation::Delete(key, table_core::model::IfMatch::Any);
-    world.archive.write(&world.table("archive"), delete).await.expect("the first step was done");
+    world.archive.write(&world.table("archive"), delete).await.expect("the first step ran");
     assert_eq!(finish(&process, transaction.id()).await, TransactionStatus::Applied);
-    assert!(world.archived("1").await.is_none(), "the first step was done again");
+    assert!(world.archived("1").await.is_none(), "the first step ran again");
 }
 
-/// All that happens is told.
-pub(crate) async fn tell_what_they_do(world: World) {
+/// Listeners get all events of a transaction.
+pub(crate) async fn report_events_to_listeners(world: World) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = told.clone();
     let process = world.process().await.on_event(move |event| {

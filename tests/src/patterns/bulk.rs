@@ -44,7 +44,7 @@ async fn count(harness: &Harness, table: &TestTable) -> usize {
     harness.store().query_all(table.name(), &Query::new()).await.expect("rows").len()
 }
 
-/// Everything is written, each entity once, and each says by which request.
+/// Every entity is written exactly once. Each outcome names the request that wrote the entity.
 pub(crate) async fn everything_is_written(harness: &Harness) {
     let table = harness.table().await;
     let rows = fill(harness, &table).await;
@@ -61,8 +61,9 @@ pub(crate) async fn everything_is_written(harness: &Harness) {
     assert!(requests.values().all(|p| p.len() <= 100 && p.iter().all(|other| *other == p[0])));
 }
 
-/// An input that has no end, and gives more only when it sees what was written, is written as it comes.
-pub(crate) async fn a_slow_input_is_written_as_it_comes(harness: &Harness) {
+/// The input has no end and gives more operations only after it sees earlier writes. The writer does not wait
+/// for the end of the input.
+pub(crate) async fn an_endless_input_is_written_as_it_arrives(harness: &Harness) {
     let table = harness.table().await;
     let (send, receive) = mpsc::unbounded_channel();
     let input = stream::unfold(receive, |mut receive| async move {
@@ -73,26 +74,29 @@ pub(crate) async fn a_slow_input_is_written_as_it_comes(harness: &Harness) {
     let mut outcomes = pin!(writer.outcomes(input));
     for round in 0..3 {
         for n in [8 * round, 8 * round + 4] {
-            send.send((table.name().clone(), Operation::Insert(entity(n)))).expect("it is read");
+            send.send((table.name().clone(), Operation::Insert(entity(n))))
+                .expect("the writer reads the input");
         }
         let mut requests = Vec::new();
         for _ in 0..2 {
-            let outcome = timeout(Duration::from_secs(60), outcomes.next()).await.expect("it is not kept");
+            let outcome = timeout(Duration::from_secs(60), outcomes.next())
+                .await
+                .expect("the outcome does not wait for the end of the input");
             let outcome = outcome.expect("an outcome").expect("the store works");
             assert!(outcome.result.is_ok());
             requests.push(outcome.request);
         }
-        assert_eq!(requests[0], requests[1], "what came together is written together");
+        assert_eq!(requests[0], requests[1], "operations that arrive together are one group");
     }
     assert_eq!(count(harness, &table).await, 6);
     drop(send);
     assert!(outcomes.next().await.is_none());
 }
 
-/// A table whose manifest is slow to come holds up no other.
-pub(crate) async fn a_slow_table_holds_up_no_other(harness: &Harness) {
+/// A table whose manifest is read slowly does not delay the writes of another table.
+pub(crate) async fn a_slow_table_delays_no_other_table(harness: &Harness) {
     let (table, slow) = (harness.table().await, harness.table().await);
-    harness.store().manifests().expect("a backend has one").forget(slow.name());
+    harness.store().manifests().expect("the backend has a store").forget(slow.name());
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(3600))).in_table(slow.name().clone()));
     let store = Arc::new(Faulty::new(Arc::clone(harness.store()), faults));
@@ -102,14 +106,15 @@ pub(crate) async fn a_slow_table_holds_up_no_other(harness: &Harness) {
     let input = stream::iter(input.collect::<Vec<_>>());
     let writer = BulkWriter::with_options(store, options);
     let mut outcomes = pin!(writer.outcomes(input));
-    let first = timeout(Duration::from_secs(60), outcomes.next()).await.expect("it is not held up");
+    let first =
+        timeout(Duration::from_secs(60), outcomes.next()).await.expect("the other table is not delayed");
     assert_eq!(first.expect("an outcome").expect("the store works").table, *table.name());
     let rest: Vec<_> = outcomes.try_collect().await.expect("the store works");
     assert!(rest.len() == 2 && rest.iter().all(|outcome| outcome.result.is_ok()));
 }
 
-/// An entity that is there already is reported, and the rest of its group is written.
-pub(crate) async fn a_conflict_is_one_entitys(harness: &Harness) {
+/// An entity that exists already is reported as a conflict. The other entities of its group are written.
+pub(crate) async fn a_conflict_affects_one_entity(harness: &Harness) {
     let table = harness.table().await;
     let taken = entity(8);
     harness.store().write(table.name(), Operation::Insert(taken.clone())).await.expect("a new row");
@@ -125,8 +130,8 @@ pub(crate) async fn a_conflict_is_one_entitys(harness: &Harness) {
     assert_eq!(count(harness, &table).await, 40);
 }
 
-/// Large entities make groups of few: the bytes count, as they are sent.
-pub(crate) async fn groups_stay_within_the_bytes(harness: &Harness) {
+/// Large entities make small groups: the writer counts the bytes of the request.
+pub(crate) async fn groups_stay_within_the_byte_limit(harness: &Harness) {
     let table = harness.table().await;
     let name = table.name().clone();
     let text = "\u{E4}".repeat(30_000);
@@ -140,8 +145,8 @@ pub(crate) async fn groups_stay_within_the_bytes(harness: &Harness) {
     assert_eq!(count(harness, &table).await, 14);
 }
 
-/// A partition goes, and what matches a filter; nothing else does.
-pub(crate) async fn deletes_take_what_they_name(harness: &Harness) {
+/// A partition is deleted, or the entities that match a filter. All other entities stay.
+pub(crate) async fn a_deletion_removes_only_matching_entities(harness: &Harness) {
     let table = harness.table().await;
     let rows = fill(harness, &table).await;
     let (store, options) = (|| Arc::clone(harness.store()), BulkOptions::default());
@@ -154,7 +159,7 @@ pub(crate) async fn deletes_take_what_they_name(harness: &Harness) {
     assert_eq!(count(harness, &table).await, rows - rows / 4 - 300);
 }
 
-/// Ranges of partitions, read at once, give every row once.
+/// Ranges of partitions that are read concurrently contain every row once.
 pub(crate) async fn scans_cover_every_partition(harness: &Harness) {
     let table = harness.table().await;
     let rows = fill(harness, &table).await;
@@ -167,8 +172,8 @@ pub(crate) async fn scans_cover_every_partition(harness: &Harness) {
     assert_eq!(keys.len(), rows);
 }
 
-/// A copy to another store and back is the same, and a difference is found.
-pub(crate) async fn copies_go_there_and_back(harness: &Harness) {
+/// A copy to another store and back equals the original. A comparison finds a changed row.
+pub(crate) async fn copies_to_another_store_and_back_are_equal(harness: &Harness) {
     let (table, back) = (harness.table().await, harness.missing_table());
     let rows = fill(harness, &table).await;
     let here = |table: &TestTable| (Arc::clone(harness.store()), table.name().clone());
@@ -186,7 +191,8 @@ pub(crate) async fn copies_go_there_and_back(harness: &Harness) {
     assert_eq!(compared.differences.len(), 1);
 }
 
-/// A table with an employee, in which a program died before a request of its write, and the rows of the table.
+/// Returns a table with an employee, in which a program crashed before one request of a write, and the rows of
+/// the table.
 async fn left_by<F>(
     harness: &Harness,
     requests: u64,
@@ -209,7 +215,8 @@ where
     (employees, rows)
 }
 
-/// Copies of a table with an unfinished write are refused before anything is written. The table can be copied once the write is finished.
+/// A copy of a table with an unfinished write is refused before anything is written. The table can be copied
+/// once the write is finished.
 pub(crate) async fn copies_of_unfinished_writes_are_refused(harness: &Harness) {
     let marked = |row: &Entity| row.get("EntityMoveTo").is_some();
     let pending = |row: &Entity| row.get("HeirRow").is_some();
@@ -218,18 +225,19 @@ pub(crate) async fn copies_of_unfinished_writes_are_refused(harness: &Harness) {
         let count = |kind: &dyn Fn(&Entity) -> bool| rows.iter().filter(|row| kind(row)).count();
         (count(&marked), count(&pending), count(&journaled))
     };
-    // A move dies before it writes the row of its value, before its commit, and before it removes the source.
+    // The move crashes before it writes the entry of its value, before its commit, or before it removes the
+    // source.
     for (requests, left) in [(4, (1, 0, 0)), (6, (1, 1, 0)), (7, (1, 1, 1))] {
         let (employees, rows) = left_by(harness, requests, |writer| async move {
             let to = Employee::key("Marketing", 1).expect("a legal key");
-            // Committed moves are answered as done, whatever is left to do.
+            // A committed move is acknowledged, whatever work is left.
             let _ = writer.move_to(key(1), &writer, to).await;
         })
         .await;
         assert_eq!(kinds(&rows), left, "a move that died before request {requests}: {rows:?}");
         refused_then_copied(&employees).await;
     }
-    // An insert dies before it clears its journal row, which is then the only sign of it.
+    // The insert crashes before it removes its journal row, which is then the only trace of the insert.
     let mut journal_rows = 0;
     for requests in 1..=6 {
         let (employees, rows) = left_by(harness, requests, |writer| async move {
@@ -249,9 +257,9 @@ async fn refused_then_copied(employees: &IndexedTable<Employee>) {
     let memory: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let from = (Arc::clone(of.store()), of.table().clone());
     let job = CopyJob::new(from, (Arc::clone(&memory), of.table().clone()));
-    let refused = job.run().await.expect_err("a write is not finished");
+    let refused = job.run().await.expect_err("a write is unfinished");
     let text = refused.to_string();
-    assert!(text.contains("not finished") && text.contains("Upkeep"), "{text}");
+    assert!(text.contains("unfinished write") && text.contains("Upkeep"), "{text}");
     let copied = memory.query_all(of.table(), &Query::new()).await.expect("rows");
     assert!(copied.is_empty(), "{copied:?}");
 
@@ -259,7 +267,7 @@ async fn refused_then_copied(employees: &IndexedTable<Employee>) {
         let unique = [of.table().clone()];
         of.journal().sweep(&unique, Duration::ZERO).await.expect("the store works");
     }
-    job.run().await.expect("all is finished");
+    job.run().await.expect("no write is unfinished");
     assert!(job.verify().await.expect("the stores work").equal);
     let copy = IndexedTable::<Employee>::open(memory, of.table().clone(), IndexOptions::local());
     let copy = copy.await.expect("the copy");
@@ -269,8 +277,8 @@ async fn refused_then_copied(employees: &IndexedTable<Employee>) {
     assert!(second.is_unique_violation(), "{second}");
 }
 
-/// A deletion that dies at any request has taken nothing that does not match; run again, it takes the rest.
-pub(crate) async fn a_delete_that_dies_is_run_again(harness: &Harness) {
+/// A deletion that crashes at any request removes no entity outside the filter. A second run removes the rest.
+pub(crate) async fn a_crashed_deletion_can_be_repeated(harness: &Harness) {
     let matching = || Filter::lt("N", 24);
     let options = BulkOptions::default().with_retry(None);
     let mut crashes = 0;

@@ -1,5 +1,6 @@
-//! Bulk work in trouble: at any request the process dies, or the request or its answer is lost. What was said of an
-//! entity is so; run again, the work is done: nothing is lost, nothing is there twice, and no progress is left.
+//! Bulk work with faults: at each request the process crashes, or the request or its answer is lost. Every
+//! reported outcome is true. A second run completes the work: no row is lost, no row is written twice, and no
+//! progress row is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::Harness;
 use crate::trouble::{Play, trouble};
 
 const ROWS: usize = 60;
-/// Rows that a copy reads at a time.
+/// The rows that a copy reads at a time.
 const WINDOW: usize = 20;
 
 /// Rows of three partitions.
@@ -27,7 +28,7 @@ fn rows() -> impl Iterator<Item = Entity> {
     })
 }
 
-/// Small groups, a few at a time, each sent once.
+/// Small groups, some of them concurrent, each sent once.
 fn options() -> BulkOptions {
     BulkOptions::default().with_parallelism(2).with_max_waiting(12, 100_000).with_retry(None)
 }
@@ -48,7 +49,7 @@ async fn write(
     writer.outcomes(stream::iter(operations)).try_collect().await
 }
 
-/// What is in a table, without the marks by which retries find what they wrote.
+/// Reads the rows of a table, without the write ids of retries.
 async fn found(harness: &Harness, table: &TableName) -> BTreeMap<Key, Properties> {
     let rows = harness.store().query_all(table, &Query::new()).await.expect("rows");
     let plain = |mut row: Entity| {
@@ -62,7 +63,7 @@ fn all() -> BTreeMap<Key, Properties> {
     rows().map(|row| row.into_parts()).collect()
 }
 
-/// Every outcome that was told is so.
+/// Asserts that every reported outcome is true.
 fn check_outcomes(
     play: &Play<'_>,
     told: &Result<Vec<BulkOutcome>>,
@@ -70,17 +71,17 @@ fn check_outcomes(
     stops: bool,
 ) {
     let Ok(outcomes) = told else {
-        // The manifest, where it is asked for, comes first.
-        assert!(found.is_empty(), "{play}: {told:?}, and rows are there");
+        // The manifest, if it is read, is read before the first write.
+        assert!(found.is_empty(), "{play}: {told:?}, but rows are stored");
         return;
     };
     assert!(outcomes.len() == ROWS || stops, "{play}: {} of {ROWS}", outcomes.len());
-    assert!(found.len() <= outcomes.len(), "{play}: nothing was said of some that are there");
+    assert!(found.len() <= outcomes.len(), "{play}: a stored row has no outcome");
     for outcome in outcomes {
         let is_there = found.contains_key(&outcome.key);
         match outcome.result.as_ref().map_err(table_core::Error::outcome) {
-            Ok(_) | Err(Outcome::Applied) => assert!(is_there, "{play}: {outcome:?}, and it is not there"),
-            Err(Outcome::NotApplied) => assert!(!is_there, "{play}: {outcome:?}, and it is there"),
+            Ok(_) | Err(Outcome::Applied) => assert!(is_there, "{play}: {outcome:?}, but the row is missing"),
+            Err(Outcome::NotApplied) => assert!(!is_there, "{play}: {outcome:?}, but the row is stored"),
             Err(Outcome::Ambiguous) => {}
         }
     }
@@ -118,22 +119,23 @@ async fn write_in_trouble(
     .await;
 }
 
-/// Upserts are written again, inserts are refused where they were written.
-pub(crate) async fn writes_are_run_again(harness: &Harness) {
+/// A second run repeats upserts. Inserts that took effect in the first run are refused.
+pub(crate) async fn crashed_writes_can_be_repeated(harness: &Harness) {
     write_in_trouble(harness, "upserts", Operation::InsertOrReplace, options).await;
     write_in_trouble(harness, "inserts", Operation::Insert, options).await;
     let stopping = || options().stop_at_failure().write_indexed();
     write_in_trouble(harness, "upserts up to a failure", Operation::InsertOrReplace, stopping).await;
 }
 
-/// What is lost is sent again, and found where it was written: only a death leaves anything undone.
-pub(crate) async fn writes_under_retries_are_done_once(harness: &Harness) {
+/// A retry repeats a lost request, and finds the write if only its answer was lost. Only a crash leaves work
+/// undone.
+pub(crate) async fn retried_writes_take_effect_once(harness: &Harness) {
     write_in_trouble(harness, "upserts under retries", Operation::InsertOrReplace, retrying).await;
     write_in_trouble(harness, "inserts under retries", Operation::Insert, retrying).await;
 }
 
-/// A named copy goes on where it was, counts every row once, and leaves no trace of its progress.
-pub(crate) async fn copies_go_on_where_they_were(harness: &Harness) {
+/// A named copy continues at its stored progress, counts every row once, and removes its progress at the end.
+pub(crate) async fn crashed_copies_continue_at_their_progress(harness: &Harness) {
     for (path, options) in
         [("copy", options as fn() -> BulkOptions), ("copy under retries", retrying as fn() -> BulkOptions)]
     {
@@ -154,8 +156,8 @@ async fn copy_in_trouble(harness: &Harness, play: &Play<'_>, options: BulkOption
     assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
     let kept = progress(harness, &to).await;
     if told.is_ok_and(|report| report.rows == ROWS as u64) {
-        assert_eq!(kept, 0, "{play}: it was said to be done");
-        assert_eq!(found(harness, &to).await, all(), "{play}: it was said to be done");
+        assert_eq!(kept, 0, "{play}: an acknowledged copy is incomplete");
+        assert_eq!(found(harness, &to).await, all(), "{play}: an acknowledged copy is incomplete");
     }
 
     let again = job(harness.store().clone());
@@ -163,10 +165,10 @@ async fn copy_in_trouble(harness: &Harness, play: &Play<'_>, options: BulkOption
     assert_eq!(report.rows, ROWS as u64, "{play}: rows are counted once");
     assert_eq!(report.resumed > 0, kept > 0, "{play}: {report:?}");
     assert!(again.verify().await.expect("the store works").equal, "{play}");
-    assert_eq!(progress(harness, &to).await, 0, "{play}: its progress is left");
+    assert_eq!(progress(harness, &to).await, 0, "{play}: a progress row is left");
 }
 
-/// How many rows of progress there are.
+/// Counts the progress rows.
 async fn progress(harness: &Harness, table: &TableName) -> usize {
     let rows = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, "~~copy"));
     match harness.store().query_all(table, &rows).await {

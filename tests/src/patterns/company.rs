@@ -1,4 +1,4 @@
-//! A company whose employees are found by declared indexes.
+//! A company whose employees have declared indexes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use table_patterns::journal::{Committed, Entries};
 
 use crate::Harness;
 
-/// Found by e-mail address in its department, by surname everywhere, by badge in the whole company.
+/// The e-mail address is indexed in the department; the surname in partitions of its own; the badge, a unique
+/// value, in the whole company.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
 #[index(email, row_key = "email_{email}", unique = "partition", payload = full)]
@@ -70,14 +71,14 @@ impl Company {
         Self { employees, meter }
     }
 
-    /// Requests of a piece of work.
+    /// Returns the result of the work and its number of requests.
     pub(super) async fn cost<T>(&self, work: impl Future<Output = table_core::Result<T>>) -> (T, u64) {
         let before = self.meter.total();
         let done = work.await.expect("it succeeds");
         (done, self.meter.total() - before)
     }
 
-    /// Requests of a write whose entries are in step afterwards.
+    /// Returns the number of requests of a write, once its entries agree with the entity.
     pub(super) async fn applied(&self, work: impl Future<Output = table_core::Result<Committed>>) -> u64 {
         let (done, requests) = self.cost(work).await;
         assert_eq!(done.entries, Entries::Applied);

@@ -1,4 +1,4 @@
-//! An entity and what belongs to it under one prefix.
+//! An entity and its dependent rows under one prefix of the RowKey.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn open(table: &TestTable, id: u32) -> (Compound<Row>, RequestMeter) {
     (Compound::new(&employees, key).expect("a view"), meter)
 }
 
-/// The employee and the reviews of some years.
+/// Inserts the employee and the reviews of some years.
 async fn fill(rows: &Compound<Row>, id: u32, years: std::ops::RangeInclusive<u16>) {
     let mut group = rows.group();
     group.insert(&employee(id)).expect("it fits");
@@ -66,8 +66,8 @@ async fn fill(rows: &Compound<Row>, id: u32, years: std::ops::RangeInclusive<u16
     group.commit().await.expect("a group of inserts");
 }
 
-/// One request reads the employee and all reviews, each as what it is, and nobody else's.
-pub(crate) async fn rows_of_all_types_are_read_at_once(harness: &Harness) {
+/// One request reads the employee and all reviews, each as its own type, and no row of another employee.
+pub(crate) async fn one_request_reads_rows_of_all_types(harness: &Harness) {
     let table = harness.table().await;
     let (ken, meter) = open(&table, 123);
     fill(&open(&table, 122).0, 122, 2010..=2010).await;
@@ -82,8 +82,8 @@ pub(crate) async fn rows_of_all_types_are_read_at_once(harness: &Harness) {
     assert_eq!(cost.of_path(AccessPath::RowRange), 1);
 }
 
-/// One type, or a range of its own keys, is one request too.
-pub(crate) async fn sub_ranges_are_typed(harness: &Harness) {
+/// Rows of one type, or a range of their keys, are read by one request.
+pub(crate) async fn one_request_reads_a_range_of_one_type(harness: &Harness) {
     let table = harness.table().await;
     let (ken, meter) = open(&table, 123);
     fill(&ken, 123, 2010..=2013).await;
@@ -97,7 +97,7 @@ pub(crate) async fn sub_ranges_are_typed(harness: &Harness) {
     assert_eq!(cost.total(), 1);
 }
 
-/// All rows go together, whatever their types; others stay.
+/// All rows of the employee are deleted together, whatever their types. Rows of other employees stay.
 pub(crate) async fn all_rows_are_deleted_together(harness: &Harness) {
     let table = harness.table().await;
     let (ken, meter) = open(&table, 123);
@@ -146,8 +146,9 @@ enum Personal {
     Absence(Absence),
 }
 
-/// A key that ends in text is refused, since its neighbours go on from it; behind a separator they do not.
-pub(crate) async fn neighbours_are_left_alone(harness: &Harness) {
+/// A prefix that ends in text is refused, because other keys can continue the text. A separator after the text
+/// excludes these keys.
+pub(crate) async fn a_prefix_that_other_keys_continue_is_refused(harness: &Harness) {
     let table = harness.table().await;
     let open = Table::<Nickname>::new(table.store().clone(), table.name().clone()).expect("a table");
     let key = Nickname::key("Sales", "ann").expect("a key");
@@ -176,8 +177,8 @@ pub(crate) async fn neighbours_are_left_alone(harness: &Harness) {
     }
 }
 
-/// A process that dies at any request of a delete leaves all rows or none; run again, it leaves none.
-pub(crate) async fn a_delete_that_dies_leaves_all_or_none(harness: &Harness) {
+/// A deletion that crashes at any request leaves all rows or none. A second run leaves none.
+pub(crate) async fn a_crashed_deletion_leaves_all_rows_or_none(harness: &Harness) {
     let mut crashes = 0;
     for point in CrashPoint::ALL {
         for request in 1.. {

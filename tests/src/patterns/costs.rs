@@ -1,4 +1,5 @@
-//! What calls cost in requests, as the modules of the patterns say it: those that no behaviour of a pattern counts.
+//! Requests of each call, as the modules of the patterns document them. This module has the calls that no other
+//! module counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ fn metered(store: Arc<dyn TableStore>) -> (Arc<dyn TableStore>, RequestMeter) {
     (Arc::new(Metered::new(store, meter.clone())), meter)
 }
 
-/// The requests of a call that works.
+/// Returns the number of requests of a call that succeeds.
 async fn cost<T>(meter: &RequestMeter, call: impl Future<Output = Result<T>>) -> u64 {
     let (done, cost) = meter.measure(call).await;
     done.expect("the call works");
@@ -44,8 +45,8 @@ struct Claim {
     amount: i32,
 }
 
-/// A log: each call is one request, but those that a client sorts read all that was asked for.
-pub(crate) async fn of_logs(harness: &Harness) {
+/// Each call of a log is one request. A log that is sorted on the client reads all its rows.
+pub(crate) async fn requests_of_logs(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let ken = || PartitionKey::new("empid_000223").expect("a legal key");
@@ -67,8 +68,8 @@ pub(crate) async fn of_logs(harness: &Harness) {
     assert_eq!(cost(&meter, log.get(&id)).await, 1);
 }
 
-/// A series of one row.
-pub(crate) async fn of_series(harness: &Harness) {
+/// Each call on a series of one row.
+pub(crate) async fn requests_of_series(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let hours = DataSeries::<Hours, i32, Plain>::new(store, table.name().clone(), Hours).expect("slots");
@@ -79,8 +80,8 @@ pub(crate) async fn of_series(harness: &Harness) {
     assert_eq!(cost(&meter, hours.delete(&key())).await, 1);
 }
 
-/// A wide entity of three rows, by the version that was read; all of a partition.
-pub(crate) async fn of_wide_entities(harness: &Harness) {
+/// A wide entity of three rows, replaced and deleted by the version that was read; a query of its partition.
+pub(crate) async fn requests_of_wide_entities(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let wide = WideEntities::new(store, table.name().clone());
@@ -99,8 +100,8 @@ pub(crate) async fn of_wide_entities(harness: &Harness) {
     assert_eq!(cost(&meter, wide.delete_stored(&replaced)).await, 1);
 }
 
-/// Slices with generations: their tables are listed before they are written or read.
-pub(crate) async fn of_generations(harness: &Harness) {
+/// Time slices with generations: the handle lists the tables before it writes or reads.
+pub(crate) async fn requests_of_generations(harness: &Harness) {
     let family = super::time_slices::family(harness);
     let (store, meter) = metered(harness.store().clone());
     let open = || open(store.clone(), &family).with_reuse(Reuse::Generation);
@@ -127,8 +128,8 @@ struct Recording {
     sound: Vec<u8>,
 }
 
-/// Large entities, by their requests to the table and to the blobs: a part is 8 MiB.
-pub(crate) async fn of_large_entities(harness: &Harness) {
+/// Large entities: requests to the table and to the blobs. A part of an upload is 8 MiB.
+pub(crate) async fn requests_of_large_entities(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let counted = Arc::new(CountingBlobs::new(harness.blobs().await));
@@ -164,8 +165,8 @@ pub(crate) async fn of_large_entities(harness: &Harness) {
     assert_eq!(counted.take(), 1);
 }
 
-/// Work on whole tables: a comparison reads the pages of both, a deletion writes full groups.
-pub(crate) async fn of_bulk_work(harness: &Harness) {
+/// Work on whole tables: a comparison reads the pages of both tables; a deletion writes full groups.
+pub(crate) async fn requests_of_bulk_work(harness: &Harness) {
     let (first, second) = (harness.table().await, harness.table().await);
     let rows = |count: u32| {
         let keys = (0..count).map(|row| Key::new("p", format!("{row:04}")).expect("a legal key"));

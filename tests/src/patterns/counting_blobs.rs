@@ -1,4 +1,4 @@
-//! Blobs whose requests are counted.
+//! A blob store that counts its requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
-/// Counts the calls to a blob store, each part of an upload too; a list counts once, however many pages it takes.
+/// Counts the calls to a blob store. Each part of an upload is a call; a listing is one call, whatever its
+/// number of pages.
 #[derive(Debug)]
 pub(super) struct CountingBlobs {
     blobs: Arc<dyn ObjectStore>,
@@ -33,12 +34,12 @@ impl CountingBlobs {
         Self { blobs, requests: Requests::default() }
     }
 
-    /// All calls since then.
+    /// The number of calls so far, or since the last `take`.
     pub(super) fn requests(&self) -> u64 {
         self.requests.0.load(Ordering::SeqCst)
     }
 
-    /// The calls since it was asked last.
+    /// The number of calls since the last `take`; starts again at zero.
     pub(super) fn take(&self) -> u64 {
         self.requests.0.swap(0, Ordering::SeqCst)
     }

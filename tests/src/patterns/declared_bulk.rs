@@ -1,4 +1,4 @@
-//! Entities with declared indexes in bulk, before and after an index is built.
+//! Bulk inserts of entities with declared indexes, before and after the build of an index.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Flight {
     gate: Option<u32>,
 }
 
-/// The planes of every carrier are three.
+/// Every carrier has three planes.
 fn flight(number: u32) -> Flight {
     let carrier = if number.is_multiple_of(2) { "UA" } else { "DL" }.to_owned();
     let plane = Some(format!("{carrier}{}", number % 3));
@@ -59,7 +59,7 @@ async fn assert_in_step(flights: &IndexedTable<Flight>, entries: usize) {
     }
 }
 
-/// Groups are as full as they can be, and touch few partitions elsewhere.
+/// Groups are as full as possible and affect few remote partitions.
 pub(crate) async fn groups_hold_entities_with_their_entries(h: &Harness) {
     let (flights, meter) = open(h, h.unused_name(), &[]).await;
     let before = meter.total();
@@ -67,8 +67,8 @@ pub(crate) async fn groups_hold_entities_with_their_entries(h: &Harness) {
     assert_eq!(summary.written, 196, "{summary:?}");
     assert_eq!(summary.pending, 0, "{summary:?}");
     assert_eq!(summary.groups, 4, "{summary:?}");
-    // 98 flights of each carrier, 49 in a group with their entries: 99 operations and a journal row. The
-    // three planes of a carrier are spread over two groups, one of them over both.
+    // Each carrier has 98 flights. A group has 49 flights with their local entries and a journal row: 99
+    // operations. The three planes of a carrier are spread over two groups; one plane is in both groups.
     let elsewhere = 2 * 4;
     assert_eq!(meter.total() - before, 4 + elsewhere + 196 + 4);
     assert_in_step(&flights, 196).await;
@@ -76,8 +76,8 @@ pub(crate) async fn groups_hold_entities_with_their_entries(h: &Harness) {
     assert_eq!(early, (0..196).map(flight).filter(|f| f.carrier == "UA" && f.delay < 0).count());
 }
 
-/// An entity that cannot be written does not keep the others from it.
-pub(crate) async fn one_that_fails_is_alone(h: &Harness) {
+/// An entity that cannot be written does not prevent the writes of the others.
+pub(crate) async fn a_failed_entity_does_not_affect_others(h: &Harness) {
     let (flights, _) = open(h, h.unused_name(), &[]).await;
     let taken = |number, gate| Flight { gate: Some(gate), ..flight(number) };
     flights.insert(&taken(1000, 7)).await.expect("a new flight");
@@ -98,8 +98,8 @@ pub(crate) async fn one_that_fails_is_alone(h: &Harness) {
     assert_in_step(&flights, 41).await;
 }
 
-/// An index that is left for later is built while writers go on.
-pub(crate) async fn an_index_is_built_after_the_load(h: &Harness) {
+/// An index that is absent during the load is built while writers continue.
+pub(crate) async fn an_absent_index_is_built_after_the_load(h: &Harness) {
     let (flights, _) = open(h, h.unused_name(), &["plane"]).await;
     assert_eq!(flights.entities().state("plane"), IndexState::Absent);
     let summary = insert(&flights, (0..60).map(flight).collect()).await;
@@ -112,7 +112,7 @@ pub(crate) async fn an_index_is_built_after_the_load(h: &Harness) {
     let build = flights.entities().build("plane").expect("a declared index");
     let build = build.on_progress(|progress| states.push(progress.state));
     let (done, late) = tokio::join!(build.run(), async {
-        // Writers go on.
+        // A writer continues during the build.
         flights.insert(&flight(60)).await
     });
     assert_eq!(late.expect("a new flight").entries, Entries::Applied);

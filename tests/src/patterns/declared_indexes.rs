@@ -1,4 +1,4 @@
-//! Declared indexes: writes that keep their entries in step.
+//! Declared indexes: writes that keep entries in step with entities.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ struct Flight {
     delay: i32,
 }
 
-/// A write and its entries in the partition are one request, a lookup of full copies is one.
-pub(crate) async fn entries_in_the_partition_cost_nothing(h: &Harness) {
+/// A write and its local entries are one request. A lookup of full copies is one request.
+pub(crate) async fn local_entries_cost_no_further_request(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let flights = IndexedTable::<Flight>::open(store, h.unused_name(), IndexOptions::default()).await;
@@ -47,7 +47,7 @@ pub(crate) async fn entries_in_the_partition_cost_nothing(h: &Harness) {
 
     let read = flights.get_existing(Flight::key("UA", 1u32).unwrap()).await.expect("the flight");
     let before = meter.total();
-    flights.replace_stored(&read, &of("N2", 1)).await.expect("nobody else wrote");
+    flights.replace_stored(&read, &of("N2", 1)).await.expect("no other writer");
     assert_eq!(cost(before), 1, "a replacement of a known value");
 
     let before = meter.total();
@@ -66,28 +66,28 @@ pub(crate) async fn entries_in_the_partition_cost_nothing(h: &Harness) {
     assert_eq!(flights.by(Flight::by_plane("UA")).count().await.expect("no entries"), 0);
 }
 
-/// Entries in other partitions cost what the journal documents.
-pub(crate) async fn entries_elsewhere_cost_what_is_said(h: &Harness) {
+/// Remote entries cost the requests that the documentation states.
+pub(crate) async fn remote_entries_cost_the_documented_requests(h: &Harness) {
     let company = Company::open(h).await;
     let of = &company.employees;
-    // Group, entry, read, journal row.
+    // The group, the entry, the read of the journal row, its removal.
     assert_eq!(company.applied(of.insert(&employee(1, "Kwok"))).await, 4);
     let old = company.read(1).await;
     let new = Employee { last_name: "Lee".to_owned(), ..(*old).clone() };
-    assert_eq!(company.applied(of.replace_stored(&old, &new)).await, 5, "two partitions elsewhere");
-    // Reserve and settle.
+    assert_eq!(company.applied(of.replace_stored(&old, &new)).await, 5, "two remote partitions");
+    // And the reservation and its settlement.
     assert_eq!(company.applied(of.insert(&with_badge(2, 7))).await, 6);
     let with_address = |e: &mut Employee| {
         e.email = Some("e@x".to_owned());
         Ok(())
     };
     let (_, requests) = company.cost(of.update(key(2), with_address)).await;
-    assert_eq!(requests, 1 + 1, "what lies elsewhere does not change");
+    assert_eq!(requests, 1 + 1, "the remote entries do not change");
     let old = company.read(1).await;
     assert_eq!(company.applied(of.delete_stored(&old)).await, 4);
 }
 
-/// Entries follow their entity, and go with the value.
+/// Entries follow a changed value. An absent value has no entry.
 pub(crate) async fn an_update_moves_entries_and_an_absent_value_has_none(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok"), employee(2, "Kwok"), with_email(3, "c@x")]).await;
@@ -115,13 +115,13 @@ pub(crate) async fn an_update_moves_entries_and_an_absent_value_has_none(h: &Har
     assert_eq!(emails.count().await.expect("no entries"), 0);
 }
 
-/// A known old value is bound to its version.
-pub(crate) async fn writes_need_the_version_that_was_read(h: &Harness) {
+/// A replacement of a stored value is bound to the version that was read.
+pub(crate) async fn a_replacement_needs_the_version_that_was_read(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok")]).await;
     let old = company.read(1).await;
     let lee = Employee { last_name: "Lee".to_owned(), ..(*old).clone() };
-    company.employees.replace_stored(&old, &lee).await.expect("nobody else wrote");
+    company.employees.replace_stored(&old, &lee).await.expect("no other writer");
     assert!(company.employees.replace_stored(&old, &lee).await.unwrap_err().is_precondition_failed());
     assert!(company.employees.delete_stored(&old).await.unwrap_err().is_precondition_failed());
     let moved = Employee { id: 2, ..company.read(1).await.into_inner() };
@@ -133,12 +133,12 @@ pub(crate) async fn writes_need_the_version_that_was_read(h: &Harness) {
 }
 
 /// Changes of several entities commit together with their entries.
-pub(crate) async fn a_group_is_all_or_nothing(h: &Harness) {
+pub(crate) async fn a_group_commits_with_all_its_entries(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_email(1, "ken@x"), employee(2, "Lee")]).await;
     let (ken, lee) = (company.read(1).await, company.read(2).await);
     let mut group = company.employees.group(Employee::partition("Sales").unwrap());
-    // The address goes from one to the other within the group.
+    // The e-mail address moves from one employee to the other within the group.
     group.delete_stored(&ken).unwrap();
     group.replace_stored(&lee, &Employee { email: Some("ken@x".to_owned()), ..(*lee).clone() }).unwrap();
     group.insert(&employee(3, "Park")).unwrap();
@@ -159,8 +159,9 @@ pub(crate) async fn a_group_is_all_or_nothing(h: &Harness) {
     assert!(company.ids_by_surname("Kwok").await.is_empty());
 }
 
-/// A value that is taken is a named error, in the partition and in the table.
-pub(crate) async fn unique_values_have_one_owner(h: &Harness) {
+/// A write with a taken unique value is refused by an error that names the owner: for a local and for a remote
+/// unique index.
+pub(crate) async fn a_write_with_a_taken_unique_value_is_refused(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_email(1, "ken@x"), with_badge(2, 7)]).await;
     let error = company.employees.insert(&with_email(3, "ken@x")).await.unwrap_err();
@@ -168,7 +169,7 @@ pub(crate) async fn unique_values_have_one_owner(h: &Harness) {
     let error = company.employees.insert(&with_badge(3, 7)).await.unwrap_err();
     assert!(error.is_unique_violation() && error.to_string().contains("badge"), "{error}");
     assert!(company.employees.table().get(key(3)).await.expect("a read").is_none());
-    // The address is unique in its department alone.
+    // The e-mail address is unique only within its department.
     let elsewhere = Employee { department: "Marketing".to_owned(), ..with_email(3, "ken@x") };
     company.employees.insert(&elsewhere).await.expect("another department");
     company.employees.delete(key(2), IfMatch::Any).await.expect("a removal");
@@ -176,8 +177,8 @@ pub(crate) async fn unique_values_have_one_owner(h: &Harness) {
     assert_eq!(company.id_by_badge(7).await, Some(3));
 }
 
-/// Of writers that race for a value exactly one gets it, and only its entity is there.
-pub(crate) async fn racing_writers_have_one_winner(h: &Harness) {
+/// Of several concurrent writers of one unique value, exactly one succeeds, and only its entity exists.
+pub(crate) async fn one_of_several_concurrent_writers_gets_a_unique_value(h: &Harness) {
     let company = Company::open(h).await;
     let writers = (0..4).map(|id| {
         let employees = company.employees.clone();
@@ -196,7 +197,8 @@ pub(crate) async fn racing_writers_have_one_winner(h: &Harness) {
     assert_eq!(all, 1);
 }
 
-/// The same rows, by a program of another version: it has an index that the first has not, and not those of the first.
+/// The same rows in a program of another version: it declares an index that the first program does not declare,
+/// and none of the others.
 #[derive(Debug, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
 #[index(hired, row_key = "hired_{hired:04}_{id:06}")]
@@ -208,8 +210,8 @@ struct Other {
     hired: u32,
 }
 
-/// A program of another version keeps the indexes in step that it does not declare; a plain table does not write.
-pub(crate) async fn writers_that_know_less_keep_every_index(h: &Harness) {
+/// A program keeps undeclared indexes of the manifest in step. A plain table refuses to write.
+pub(crate) async fn writers_keep_undeclared_indexes_in_step(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok"), with_badge(3, 7)]).await;
     let (store, table) = (h.store().clone(), company.employees.table().name().clone());

@@ -1,4 +1,4 @@
-//! Declared indexes: lookups by their keys.
+//! Declared indexes: lookups by keys.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use table_patterns::index::{IndexOptions, IndexedTable};
 use super::company::{Company, Employee, Id, Surname, employee, key, with_badge};
 use crate::Harness;
 
-/// Parts of a key, ranges and prefixes select entries.
-pub(crate) async fn lookups_take_prefixes_and_ranges(h: &Harness) {
+/// A lookup selects entries by parts of a key, by ranges and by prefixes.
+pub(crate) async fn lookups_select_by_prefixes_and_ranges(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
     let kwoks = || Employee::by_surname("Kwok");
@@ -31,7 +31,7 @@ pub(crate) async fn lookups_take_prefixes_and_ranges(h: &Harness) {
 }
 
 /// Pages, streams, limits and counts of a lookup, with their requests.
-pub(crate) async fn lookups_are_read_by_pages(h: &Harness) {
+pub(crate) async fn lookups_return_pages(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
     let kwoks = company.employees.by(Employee::by_surname("Kwok")).page_size(2);
@@ -53,17 +53,17 @@ pub(crate) async fn lookups_are_read_by_pages(h: &Harness) {
     let three = company.employees.by(Employee::by_surname("Kwok")).limit(3);
     let page = three.page(None).await.expect("a page");
     let rest = three.page(page.continuation.as_ref()).await.expect("the rest");
-    assert_eq!(page.items.len(), 3, "a limit bounds a page, which goes on");
-    assert_eq!(rest.items.len(), 2, "a limit bounds a page, which goes on");
-    assert_eq!(rest.continuation, None, "a limit bounds a page, which goes on");
+    assert_eq!(page.items.len(), 3, "a limit bounds the page, and the page has a continuation");
+    assert_eq!(rest.items.len(), 2, "a limit bounds the page, and the page has a continuation");
+    assert_eq!(rest.continuation, None, "a limit bounds the page, and the page has a continuation");
     assert_eq!(three.all().await.expect("three").len(), 3);
     assert_eq!(three.count().await.expect("a count"), 3);
     let (count, requests) = company.cost(company.employees.by(Employee::by_surname("Kwok")).count()).await;
-    assert_eq!(count, 5, "entries are counted, not followed");
-    assert_eq!(requests, 1, "entries are counted, not followed");
+    assert_eq!(count, 5, "a count reads entries and follows no reference");
+    assert_eq!(requests, 1, "a count reads entries and follows no reference");
 }
 
-/// A town of people, in a list for each street.
+/// People of a town, with a list of references for each street.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Person", rename_all = "PascalCase")]
 #[index(street, row_key = "street_{street}_{house:03}", shape = list)]
@@ -76,8 +76,8 @@ struct Person {
     house: u32,
 }
 
-/// A limit bounds the references that are followed, in one list and over several.
-pub(crate) async fn limits_bound_the_references_of_lists(h: &Harness) {
+/// A limit bounds the references that a lookup follows, within one list and across lists.
+pub(crate) async fn a_limit_bounds_the_references_of_lists(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = h.unused_name();
@@ -113,7 +113,7 @@ pub(crate) async fn limits_bound_the_references_of_lists(h: &Harness) {
             let page = of_street.page(from.as_ref()).await.expect("a page");
             assert!(page.items.len() <= size);
             paged.extend(ids(page.items));
-            // As a web client hands it back.
+            // A web client sends the continuation token back as text.
             from = page.continuation.map(|c| c.to_string().parse().expect("a continuation"));
             if from.is_none() {
                 break;
@@ -122,7 +122,7 @@ pub(crate) async fn limits_bound_the_references_of_lists(h: &Harness) {
         assert_eq!(paged, [0, 2, 4, 6, 8, 1, 3, 5, 7, 9], "pages of {size}");
     }
 
-    // As a writer leaves it whose entity is gone before its entry.
+    // A writer left this reference: it removed the entity and crashed before it removed the reference.
     let gone = Person::key("oslo", 0u32).expect("a legal key").into_key();
     store.write(&table, Operation::Delete(gone, IfMatch::Any)).await.expect("a row");
     let before = meter.total();
@@ -131,7 +131,7 @@ pub(crate) async fn limits_bound_the_references_of_lists(h: &Harness) {
     assert_eq!(ids(list().limit(2).all().await.expect("two")), [2, 4]);
 }
 
-/// What entries hold is read from them, in one request.
+/// A projection of properties that entries hold is read from the entries, by one request.
 pub(crate) async fn projections_are_read_from_entries(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_badge(1, 7)]).await;
@@ -140,19 +140,19 @@ pub(crate) async fn projections_are_read_from_entries(h: &Harness) {
     assert_eq!(name, Some(Surname { last_name: "Kwok".to_owned() }));
     assert_eq!(requests, 1);
     let (whole, requests) = company.cost(badge().get()).await;
-    assert_eq!(whole.map(|e| e.hired), Some(2001), "an entry does not hold all of it");
-    assert_eq!(requests, 2, "an entry does not hold all of it");
+    assert_eq!(whole.map(|e| e.hired), Some(2001), "the entries do not hold all properties");
+    assert_eq!(requests, 2, "the entries do not hold all properties");
     let (name, requests) = company.cost(badge().verified().project::<Surname>().get()).await;
     assert!(name.is_some());
     assert_eq!(requests, 2);
     let surname = company.employees.by(Employee::by_surname("Kwok"));
     let (ids, requests) = company.cost(surname.project::<Id>().all()).await;
-    assert_eq!(ids, vec![Id { id: 1 }], "every entry holds its owner's key");
-    assert_eq!(requests, 1, "every entry holds its owner's key");
+    assert_eq!(ids, vec![Id { id: 1 }], "every entry holds the key of its entity");
+    assert_eq!(requests, 1, "every entry holds the key of its entity");
 }
 
-/// Who only reads asks for the manifest, and sends nothing that writes.
-pub(crate) async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
+/// A program that opens a table for reading reads the manifest and writes nothing.
+pub(crate) async fn a_reader_writes_nothing(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_badge(1, 7)]).await;
     let meter = RequestMeter::new();
@@ -186,19 +186,19 @@ pub(crate) async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
     assert!(missing.await.unwrap_err().is_table_not_found());
 }
 
-/// An entry whose entity has moved on is not followed.
-pub(crate) async fn a_stale_entry_is_no_fact(h: &Harness) {
+/// A lookup does not return an entity whose value differs from its entry.
+pub(crate) async fn a_lookup_leaves_stale_entries_out(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok")]).await;
-    // As a writer leaves it that dies between its commit and the entry.
+    // A writer left this entry: it crashed between its commit and the update of the entry.
     let (store, table) = (company.employees.table().store(), company.employees.table().name());
     let entry = Key::new("surname_Kwok", "2001_Sales_000001").unwrap();
     let stale = store.get_existing(table, &entry).await.expect("the entry");
     let moved = stale.with_key(Key::new("surname_Lee", "2001_Sales_000001").unwrap());
     store.write(table, Operation::Insert(moved)).await.expect("a row");
     let lees = company.employees.by(Employee::by_surname("Lee"));
-    assert!(lees.all().await.expect("no Lee").is_empty());
-    assert_eq!(lees.first().await.expect("no Lee"), None);
-    assert_eq!(lees.count().await.expect("a count"), 1, "a count of entries counts it");
+    assert!(lees.all().await.expect("no entity with this surname").is_empty());
+    assert_eq!(lees.first().await.expect("no entity with this surname"), None);
+    assert_eq!(lees.count().await.expect("a count"), 1, "a count of entries includes the stale entry");
     assert_eq!(lees.verified().count().await.expect("a count"), 0);
 }

@@ -1,4 +1,4 @@
-//! Declared indexes: merges, which know a part of the entity.
+//! Declared indexes: merges, which send a part of the entity.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use table_patterns::index::{
 
 use crate::Harness;
 
-/// Its patch has a field: the entries are references.
+/// The patch has one field, which no index holds: the entries are references.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Sparse", rename_all = "PascalCase", row_key = "flight_{number:04}")]
 #[index(plane, row_key = "plane_{plane}_{number:04}")]
@@ -22,8 +22,9 @@ struct Sparse {
     delay: i32,
 }
 
-/// A patch cannot touch what an index holds, so a merge reads no entries: it looks at the row's type and schema version, and merges.
-pub(crate) async fn a_merge_leaves_entries_alone(h: &Harness) {
+/// A patch of this type cannot change an indexed value, so a merge reads no entries. The merge reads the type
+/// and the schema version of the row, and writes.
+pub(crate) async fn a_merge_without_indexed_values_reads_no_entries(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let flights = IndexedTable::<Sparse>::open(store, h.unused_name(), IndexOptions::default()).await;
@@ -38,8 +39,7 @@ pub(crate) async fn a_merge_leaves_entries_alone(h: &Harness) {
     assert_eq!(found, Some(Sparse { delay: 9, ..flight }));
 }
 
-/// A patch may touch what an index holds that the type does not declare: the entity is read, and the entries
-/// follow.
+/// A patch can change a value of an undeclared index. The merge then reads the entity and updates the entries.
 pub(crate) async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
@@ -57,7 +57,7 @@ pub(crate) async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
 
     let before = meter.total();
     let patch = Sparse::patch().delay(5);
-    let merged = flights.merge(key(), &patch, &first).await.expect("nobody else wrote");
+    let merged = flights.merge(key(), &patch, &first).await.expect("no other writer");
     assert_eq!(meter.total() - before, 3, "the entity, the summary, the group");
     let sum = Key::new("UA", "delays_N1").expect("a legal key");
     let summary = flights.entities().summary("delays", &sum).await.expect("a summary");

@@ -1,4 +1,4 @@
-//! Declared indexes whose lists overflow by choice, and whose partitions are hashed shards.
+//! Declared indexes with lists that overflow, and with hashed shards.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use table_patterns::index::{Entry, IndexOptions, IndexQuery, IndexedTable, Scrub
 
 use crate::Harness;
 
-/// Found by the street, in lists of two forms, and by name in one of four shards.
+/// Two lists of references by street, with different overflow, and an index by name in four shards.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Person", rename_all = "PascalCase")]
 #[index(blobs, row_key = "blobs_{street}", shape = list(bytes = 256, overflow = blob))]
@@ -49,7 +49,7 @@ impl Town {
     }
 }
 
-/// A list beyond the bytes that are declared goes where the declaration says.
+/// A list that is larger than the declared bytes overflows as the declaration says.
 pub(crate) async fn lists_overflow_as_declared(h: &Harness) {
     let town = Town::with(120, h).await;
     let blobs = town.blobs.list(None).try_collect::<Vec<_>>().await.expect("blobs in memory");
@@ -70,7 +70,7 @@ pub(crate) async fn lists_overflow_as_declared(h: &Harness) {
     }
 }
 
-/// A value is read from its shard, a range of values from all of them, merged.
+/// A lookup of one value reads one shard. A lookup of a range reads and merges all shards.
 pub(crate) async fn shards_are_looked_up_by_their_value(h: &Harness) {
     let town = Town::with(12, h).await;
     let before = town.meter.total();

@@ -1,4 +1,4 @@
-//! Declared indexes: the old value of a write is what was read.
+//! Declared indexes: writes that take the stored value as the old value.
 
 use futures_util::TryStreamExt;
 use table_core::prelude::*;
@@ -16,8 +16,8 @@ async fn assert_in_step<T: IndexedEntity>(table: &IndexedTable<T>, indexes: &[&s
     }
 }
 
-/// A copy of what was read is changed, and what was read decides which entries go.
-pub(crate) async fn entries_follow_what_was_read(h: &Harness) {
+/// A program changes a copy of the stored value. The stored value decides which entries are removed.
+pub(crate) async fn the_stored_value_decides_which_entries_are_removed(h: &Harness) {
     let company = Company::open(h).await;
     let ken = Employee { badge: Some(7), ..with_email(1, "ken@x") };
     company.insert_all([ken]).await;
@@ -26,17 +26,17 @@ pub(crate) async fn entries_follow_what_was_read(h: &Harness) {
     assert_eq!(read.key().row(), "empid_000001");
     let mut new = read.clone().into_inner();
     (new.last_name, new.email, new.badge) = ("Lee".to_owned(), Some("lee@x".to_owned()), Some(8));
-    company.employees.replace_stored(&read, &new).await.expect("nobody else wrote");
+    company.employees.replace_stored(&read, &new).await.expect("no other writer");
     assert!(company.ids_by_surname("Kwok").await.is_empty());
     assert_eq!(company.ids_by_surname("Lee").await, [1]);
     assert_eq!(company.id_by_badge(7).await, None);
     assert_eq!(company.id_by_badge(8).await, Some(1));
     let old_email = company.employees.by(Employee::by_email("Sales").email("ken@x")).get().await;
-    assert_eq!(old_email.expect("no entry"), None);
+    assert_eq!(old_email.expect("no entity is found"), None);
     assert_in_step(&company.employees, &["email", "surname", "badge"]).await;
 }
 
-/// Knows less of a note than its rows have.
+/// A type without some properties of its rows.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Note", rename_all = "PascalCase")]
 #[index(title, row_key = "title_{title}_{id:04}")]
@@ -48,8 +48,8 @@ struct Note {
     title: String,
 }
 
-/// Properties that the type does not know have entries as well, and these go with them.
-pub(crate) async fn entries_of_unknown_properties_follow(h: &Harness) {
+/// Properties that the type does not declare can have entries, too. These entries follow the entity.
+pub(crate) async fn entries_of_undeclared_properties_follow_the_entity(h: &Harness) {
     let by_tag = |placement, partition: &str| {
         Index::keyed(partition, placement, partition, "tag_{Tag}_{RowKey}").expect("a template")
     };
@@ -72,15 +72,15 @@ pub(crate) async fn entries_of_unknown_properties_follow(h: &Harness) {
     let key = |id: u32| Note::key("b", id).expect("a legal key");
     let read = notes.get_existing(key(1)).await.expect("the note");
     assert_eq!(read.entity().get("Tag"), Some(ValueRef::String("red")));
-    notes.replace_stored(&read, &Note { title: "u".to_owned(), ..note(1) }).await.expect("nobody else wrote");
+    notes.replace_stored(&read, &Note { title: "u".to_owned(), ..note(1) }).await.expect("no other writer");
     notes.delete_stored(&notes.get_existing(key(2)).await.expect("the note")).await.expect("a removal");
     assert_eq!(tagged("beside", "b").await, 0);
     assert_eq!(tagged("tags", "tags").await, 0);
     assert_in_step(&notes, &["title", "beside", "tags"]).await;
 }
 
-/// One who works with an entity for long reads it once.
-pub(crate) async fn edits_follow_each_other_without_a_read(h: &Harness) {
+/// Several edits of one entity need one read.
+pub(crate) async fn several_edits_need_one_read(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_email(1, "a@x")]).await;
     let mut ken = company.read(1).await;
@@ -104,32 +104,32 @@ pub(crate) async fn edits_follow_each_other_without_a_read(h: &Harness) {
     company.employees.update(key(1), fire).await.expect("an update");
     let refused = company.employees.update_stored(&mut ken, fire).await.unwrap_err();
     assert!(refused.is_precondition_failed(), "{refused}");
-    assert_eq!(ken, stale, "as it was");
+    assert_eq!(ken, stale, "the stored entity");
     let nothing = |_: &mut Employee| Err(table_core::store::Error::invalid_request("no"));
     assert!(company.employees.update_stored(&mut ken, nothing).await.is_err());
     assert_in_step(&company.employees, &["email", "surname"]).await;
 }
 
-/// Lookups and queries give what is stored where the entity itself is read, whatever an entry holds.
-pub(crate) async fn what_lookups_and_queries_read_can_be_replaced(h: &Harness) {
+/// A lookup or query with `stored` reads the entity itself, whatever its entry holds.
+pub(crate) async fn stored_values_of_lookups_and_queries_can_be_replaced(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_email(1, "ken@x"), with_badge(2, 7), employee(3, "Lee")]).await;
     let of = &company.employees;
-    // The entry holds the whole entity, but not its version.
+    // The entry holds all properties of the entity, but not its version.
     let by_email = || of.by(Employee::by_email("Sales").email("ken@x"));
     let (ken, requests) = company.cost(by_email().stored().get()).await;
     let ken = ken.expect("the entity");
     assert_eq!(ken.id, 1);
     assert_eq!(requests, 2);
     assert_eq!(ken, company.read(1).await);
-    of.replace_stored(&ken, &Employee { email: None, ..(*ken).clone() }).await.expect("nobody else wrote");
-    assert!(by_email().stored().get().await.expect("no entry").is_none());
-    // References are followed anyway.
+    of.replace_stored(&ken, &Employee { email: None, ..(*ken).clone() }).await.expect("no other writer");
+    assert!(by_email().stored().get().await.expect("no entity is found").is_none());
+    // A lookup follows references in any case.
     let (kwoks, requests) = company.cost(of.by(Employee::by_surname("Kwok")).stored().all()).await;
     assert_eq!(kwoks.len(), 2);
     assert_eq!(requests, 3);
     for kwok in kwoks {
-        of.delete_stored(&kwok).await.expect("nobody else wrote");
+        of.delete_stored(&kwok).await.expect("no other writer");
     }
     of.insert(&employee(4, "Lee")).await.expect("a new employee");
     let sales = || of.table().query().partition(Employee::partition("Sales").expect("a legal key"));

@@ -1,4 +1,4 @@
-//! Copies and sums beside the entities that they come from, kept in step by indexes of their shapes.
+//! Copies and sums in other entities, which indexes keep in step with their sources.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn department() -> Key {
     Key::new("Sales", "department").expect("a legal key")
 }
 
-/// The manager's name goes into the department; another row counts the employees and sums what they earn.
+/// The department holds the name of its manager. Another row counts the employees and adds up their salaries.
 fn indexes() -> Vec<Index> {
     let is_employee = |entity: &Entity| entity.key().row().starts_with("empid_");
     let manager = Index::new("manager", Placement::SamePartition, "1", move |entity| {
@@ -38,7 +38,7 @@ async fn open(store: Arc<dyn TableStore>, table: &TestTable) -> Result<IndexedEn
     IndexedEntities::open(store, table.name().clone(), indexes(), options()).await
 }
 
-/// A department with two employees, one of whom manages it.
+/// Inserts a department with two employees, one of them the manager.
 async fn fill(company: &IndexedEntities) -> Result<()> {
     company.insert(Entity::from(department()).with("Budget", 1_000)).await?;
     company.insert(employee(1, "Ken", true)).await?;
@@ -60,8 +60,8 @@ async fn facts(table: &TestTable) -> (Option<String>, i64, i64) {
     (manager, number("Count"), number("SumSalary"))
 }
 
-/// Copies and sums change in the group transaction of what they come from: a department is one point query.
-pub(crate) async fn copies_and_sums_change_with_the_entity(harness: &Harness) {
+/// A copy and a sum change in the group transaction of their source. A department is read by one point query.
+pub(crate) async fn copies_and_sums_change_in_the_entitys_group(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
     let metered = Arc::new(Metered::new(table.store().clone(), meter.clone()));
@@ -77,8 +77,8 @@ pub(crate) async fn copies_and_sums_change_with_the_entity(harness: &Harness) {
     assert_eq!(facts(&table).await, (Some("Kenneth".to_owned()), 1, 100));
 }
 
-/// A process that dies at any request leaves copies and sums that say what the entities say.
-pub(crate) async fn stay_in_step_through_a_crash(harness: &Harness) {
+/// After a crash at any request, copies and sums agree with the entities.
+pub(crate) async fn copies_and_sums_are_in_step_after_a_crash(harness: &Harness) {
     let mut crashes = 0;
     for point in CrashPoint::ALL {
         for request in 1.. {
@@ -87,7 +87,7 @@ pub(crate) async fn stay_in_step_through_a_crash(harness: &Harness) {
             fill(&healthy).await.expect("new entities");
             let faults = FaultInjector::new(0);
             let faulty = Arc::new(Faulty::new(table.store().clone(), faults.clone()));
-            let dying = open(faulty, &table).await.expect("it is open");
+            let dying = open(faulty, &table).await.expect("the index opens");
             faults.crash_at(request, point);
             let answer = dying.upsert(employee(1, "Kenneth", true)).await;
             let stored = table.existing(employee(1, "", true).key()).await;
@@ -100,5 +100,5 @@ pub(crate) async fn stay_in_step_through_a_crash(harness: &Harness) {
             crashes += 1;
         }
     }
-    assert!(crashes >= 4, "only {crashes}");
+    assert!(crashes >= 4, "only {crashes} crashes");
 }

@@ -1,4 +1,5 @@
-//! Every typed handle behind one trait: what [`verbs`](super::verbs) runs, with the requests of each verb.
+//! All typed handles behind one trait, with the requests of each verb. The behaviours of
+//! [`verbs`](super::verbs) run on each handle.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::Harness;
 
 /// The partition of every note.
 pub(super) const BOOK: &str = "book";
-/// A property that no type knows.
+/// A property that no type declares.
 pub(super) const UNKNOWN: &str = "Unknown";
 
-/// An entity, whatever its layout.
+/// An entity in any layout.
 pub(super) trait Note: TableEntity + Clone + Debug + PartialEq {
     fn new(number: u32, title: &str, text: Option<&str>) -> Self;
     fn with_etag(self, etag: Option<ETag>) -> Self;
@@ -100,25 +101,25 @@ note!(
     Alone, [], [partition_key], []
 );
 note!(
-    /// A type that is told by a property: others may be in its table.
+    /// A type with a discriminator property: the table can hold other types.
     Told, [entity(type = "Note")], [partition_key], []
 );
 note!(
-    /// With an entry in its partition.
+    /// With a local entry.
     Indexed, [entity(type = "Note"), index(rank, row_key = "rank_{rank:04}_{number:06}")], [partition_key], []
 );
 note!(Wider, [entity(wide)], [partition_key], []);
 note!(
-    /// Whose text is in a blob.
+    /// With its text in a blob.
     Large, [entity(type = "Note")], [partition_key], [large(over = 3)]
 );
 note!(
-    /// Whose text is in a blob, with an entry in its partition.
+    /// With its text in a blob, and a local entry.
     LargeIndexed, [entity(type = "Note"), index(rank, row_key = "rank_{rank:04}_{number:06}")], [partition_key], [large(over = 3)]
 );
 note!(Spread, [], [partition_key(spread = 4)], []);
 
-/// What a verb of a handle costs: requests to tables, of an entity that is there and that nobody else writes.
+/// The cost of a verb of a handle: requests to tables for an existing entity without concurrent writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
     Requests(u64),
@@ -134,17 +135,17 @@ const NO_READS: Cell = Cell::Absent("a group writes, and reads nothing for its c
 const READS_VALUES: Cell = Cell::Absent("it reads values, which do not keep their rows");
 const NOT_BOUND: Cell = Cell::Absent("`replace` knows all that it needs");
 
-/// The verbs of a handle.
+/// The cost of each verb of a handle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cells {
     pub(super) insert: Cell,
     pub(super) upsert: Cell,
     pub(super) insert_or_merge: Cell,
     pub(super) replace: Cell,
-    /// `replace_if` of any version.
+    /// `replace_if` with any version.
     pub(super) replace_any: Cell,
     pub(super) replace_stored: Cell,
-    /// In the version that was read.
+    /// `merge` with the version that was read.
     pub(super) merge: Cell,
     pub(super) merge_any: Cell,
     pub(super) update: Cell,
@@ -158,7 +159,7 @@ pub(super) struct Cells {
 
 #[cfg(test)]
 impl Cells {
-    /// The names and the cells, in the order of the documented table.
+    /// Names and cells, in the order of the documented table.
     pub(super) fn all(self) -> [(&'static str, Cell); 15] {
         [
             ("insert", self.insert),
@@ -180,7 +181,7 @@ impl Cells {
     }
 }
 
-/// Where a handle's entities are.
+/// The store and the tables of a handle.
 pub(super) struct World {
     pub(super) store: Arc<dyn TableStore>,
     pub(super) table: TableName,
@@ -197,13 +198,13 @@ impl World {
         Self { store, table, blobs: harness.blobs().await }
     }
 
-    /// The same, seen through another store.
+    /// The same tables through another store.
     pub(super) fn through(&self, store: Arc<dyn TableStore>) -> Self {
         Self { store, table: self.table.clone(), blobs: Arc::clone(&self.blobs) }
     }
 }
 
-/// The version that a write answers.
+/// A result that holds the version of a write.
 pub(super) trait Version {
     fn version(self) -> Option<ETag>;
 }
@@ -233,7 +234,7 @@ impl Version for Vec<Written> {
     }
 }
 
-/// The value that a read answers.
+/// A result that holds the value of a read.
 pub(super) trait Value<N> {
     fn value(self) -> N;
 }
@@ -286,7 +287,7 @@ pub(super) trait Verbs: Send + Sync + 'static {
     async fn get_existing(&self, number: u32) -> Result<Self::Of>;
     async fn move_to(&self, number: u32, target: &Self, to: u32) -> Result<bool>;
 
-    /// Replaces what is read before; its requests are those after the read.
+    /// Reads an entity and replaces it. The cost of the verb is the requests after the read.
     async fn replace_stored(&self, _read: u32, _note: &Self::Of) -> Result<Option<ETag>> {
         unreachable!("{} has no `replace_stored`", Self::NAME)
     }
@@ -301,20 +302,20 @@ pub(super) trait Verbs: Send + Sync + 'static {
     async fn count(&self, limit: Option<usize>) -> Result<usize>;
     async fn page(&self, limit: usize, from: Option<&Continuation>) -> Result<Page<Self::Of>>;
 
-    /// The same handle, which tries a write this often.
+    /// The same handle with this number of attempts per write.
     fn with_attempts(self, attempts: u32) -> Self;
 
-    /// Another writer removes the note.
+    /// Removes the note as another writer.
     fn erase(&self, number: u32) -> impl Future<Output = ()> + Send;
 
-    /// Another writer sets the property that the type does not know.
+    /// Sets the property that the type does not declare, as another writer.
     fn plant(&self, number: u32, value: i32) -> impl Future<Output = ()> + Send;
 
-    /// That property.
+    /// Reads the property that the type does not declare.
     async fn planted(&self, number: u32) -> Option<i32>;
 }
 
-/// Opens the table that a handle's rows are in.
+/// Creates the table of a handle.
 async fn opened<T>(handle: T, create: impl AsyncFn(&T) -> Result<bool>) -> T {
     create(&handle).await.expect("a new table");
     handle
@@ -348,7 +349,7 @@ fn book() -> PartitionKey {
     PartitionKey::new(BOOK).expect("a legal key")
 }
 
-/// The verbs that are called alike: `$key` is how the handle names the entity `$number`.
+/// The verbs that all handles call alike. `$key` is the key of the entity `$number` in the handle.
 macro_rules! common {
     (|$number:ident| $($key:expr),+; |$handle:ident| $query:expr) => {
         async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>> {
@@ -461,7 +462,7 @@ macro_rules! common {
     };
 }
 
-/// Every type is written by one request where nothing else can be in the table.
+/// No other type can be in the table: every write is one request.
 const PLAIN: Cells = Cells {
     insert: n(1),
     upsert: n(1),
@@ -480,7 +481,7 @@ const PLAIN: Cells = Cells {
     query: n(1),
 };
 
-/// What is there is read before it is written over.
+/// A read precedes each write that keeps or checks stored properties.
 const READS: Cells = Cells {
     upsert: n(2),
     insert_or_merge: n(2),
@@ -608,11 +609,11 @@ impl Verbs for WideTable<Wider> {
     }
 }
 
-/// The row is read before it is written over, for what it has in blobs.
+/// A read of the row precedes each write, because the row refers to blobs.
 const LARGE: Cells =
     Cells { replace_stored: READS_VALUES, delete_stored: READS_VALUES, move_to: n(3), ..READS };
 
-/// The note is removed with its blob, and planted in its row.
+/// The note is removed with its blob. The undeclared property is set in the row.
 macro_rules! large_rows {
     () => {
         async fn erase(&self, number: u32) {
@@ -687,7 +688,7 @@ impl Verbs for SpreadTable<Spread> {
     }
 }
 
-/// Ten notes a day.
+/// Ten notes per day.
 fn day(number: u32) -> Ticks {
     let day = 1 + number / 10;
     format!("2013-01-{day:02}T00:00:00Z").parse().expect("a time")
@@ -726,7 +727,7 @@ impl Verbs for TimeSlices<Alone> {
     }
 }
 
-/// The verbs of a handle as groups of one, which `of` commits.
+/// The verbs of a handle as groups of one operation, which `of` commits.
 macro_rules! grouped {
     () => {
         async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>> {
@@ -824,7 +825,7 @@ macro_rules! grouped {
     };
 }
 
-/// A group reads and gives nothing back but versions.
+/// A group reads nothing for its caller and returns only versions.
 const fn of_group(cells: Cells) -> Cells {
     Cells {
         update: NO_READS,
@@ -836,7 +837,7 @@ const fn of_group(cells: Cells) -> Cells {
     }
 }
 
-/// Each verb as a group of one.
+/// Each verb as a group of one operation.
 pub(super) struct Group(Table<Told>);
 
 impl Group {
@@ -859,7 +860,7 @@ impl Verbs for Group {
     grouped!();
 }
 
-/// Each verb as a group of one, with its entries.
+/// Each verb as a group of one operation, with its entries.
 pub(super) struct WithEntries(IndexedTable<Indexed>);
 
 impl WithEntries {

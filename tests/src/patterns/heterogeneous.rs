@@ -60,8 +60,8 @@ fn note() -> Entity {
     note.with("EntityType", "Note").with("Text", "by another program")
 }
 
-/// One query reads every type; a row of an unknown one comes as it is.
-pub(crate) async fn rows_are_read_as_what_they_are(harness: &Harness) {
+/// One query reads rows of every type. A row of an unknown type is returned as an entity.
+pub(crate) async fn rows_of_every_type_are_read_by_one_query(harness: &Harness) {
     let rows = rows(harness).await;
     let sales_partition = PartitionKey::new("Sales").expect("a legal key");
     let all = rows.query().partition(sales_partition).all().await.expect("three rows");
@@ -72,7 +72,8 @@ pub(crate) async fn rows_are_read_as_what_they_are(harness: &Harness) {
     assert!(all.iter().any(other), "{all:?}");
 }
 
-/// Closures, and derived types among them, read each type; an unknown one is an error unless it is expected.
+/// Closures and derived types read the rows of a query. A row of an unknown type is an error, unless a closure
+/// accepts such rows.
 pub(crate) async fn rows_are_read_by_closures(harness: &Harness) {
     let rows = rows(harness).await;
     let all = rows.view::<Entity>().expect("a view").query();
@@ -98,7 +99,7 @@ fn one_more(entity: &Entity) -> Result<Properties> {
     Ok(set)
 }
 
-/// A property of an entity of any type is changed, by many at once, and nothing else of it.
+/// Concurrent writers change one property of an entity without its type. All other properties stay.
 pub(crate) async fn an_entity_is_changed_without_its_type(harness: &Harness) {
     let rows = rows(harness).await;
     let key = Department::key("Sales").expect("a legal key").into_key();
@@ -122,8 +123,8 @@ pub(crate) async fn an_entity_is_changed_without_its_type(harness: &Harness) {
     );
 }
 
-/// An entity that an index is of is refused: its entry would go stale.
-pub(crate) async fn an_indexed_table_is_left_alone(harness: &Harness) {
+/// A change of an indexed entity without its type is refused, because the entry would become stale.
+pub(crate) async fn a_change_without_the_type_is_refused_in_an_indexed_table(harness: &Harness) {
     let table = harness.table().await;
     let rows = Table::<Row>::new(harness.store().clone(), table.name().clone()).expect("a table");
     let index = Index::keyed("text", Placement::SamePartition, "", "text_{Text}").expect("a template");

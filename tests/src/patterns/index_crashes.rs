@@ -1,5 +1,5 @@
-//! Typed writes of indexed tables in trouble: at any request the process dies, or the request or its answer is lost.
-//! After recovery every index is what the entities say, and what was said of a write is so.
+//! Typed writes of indexed tables with faults: at each request the process crashes, or the request or its
+//! answer is lost. After recovery every index agrees with the entities, and every acknowledgement is true.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use tokio::time::sleep;
 use crate::Harness;
 use crate::trouble::{Play, trouble};
 
-/// Found by e-mail address in the department, by city and by badge elsewhere. The age is in no declared index.
+/// A local index of the e-mail address, remote indexes of the city and the badge. No declared index holds the
+/// age.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
 #[index(email, row_key = "email_{email}", unique = "partition")]
@@ -37,7 +38,7 @@ struct Employee {
     age: i32,
 }
 
-/// Another type in the same partition, with indexes of its own.
+/// Another type in the same partition, with its own indexes.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Project", rename_all = "PascalCase")]
 #[index(lead, row_key = "lead_{lead:06}_{code}")]
@@ -50,7 +51,7 @@ struct Project {
     lead: u32,
 }
 
-/// Another one, which declares no indexes.
+/// A third type without indexes.
 #[derive(Debug, TableEntity)]
 #[entity(type = "Department", rename_all = "PascalCase", row_key = "department")]
 struct Department {
@@ -68,7 +69,8 @@ fn key(id: u32) -> EntityKey<Employee> {
     Employee::key("Sales", id).expect("a legal key")
 }
 
-/// What a program knows beyond the declared indexes: they hold the age, and the other type's manager.
+/// Indexes that the program knows but the type does not declare: they hold the age, and the manager of the
+/// other type.
 fn more() -> Vec<Index> {
     let age = Index::keyed("age", Placement::OtherPartition, "age_{Age:03}", "{PartitionKey}_{RowKey}");
     let ages = Index::keyed("ages", Placement::SamePartition, "", "ages_{City}").expect("a template");
@@ -76,7 +78,7 @@ fn more() -> Vec<Index> {
     vec![age.expect("a template"), ages.with_shape(Shape::summary(["Age"])), manager.expect("a template")]
 }
 
-/// The entries of all indexes are in one table, and the tickets in another.
+/// All entries are in one table, all tickets in another.
 struct Company {
     employees: IndexedTable<Employee>,
     projects: IndexedTable<Project>,
@@ -121,7 +123,7 @@ impl World {
         self.open(Arc::new(Faulty::new(self.store.clone(), play.faults.clone()))).await
     }
 
-    /// The employees, once all has come to rest and every index is what they are.
+    /// Finishes all writes, checks that every index agrees with the entities, and returns the employees.
     async fn at_rest(&self, play: &Play<'_>, recovery: Recover) -> Vec<Employee> {
         let company = self.open(self.store.clone()).await;
         if recovery == Recover::BySweep {
@@ -154,7 +156,7 @@ impl World {
 }
 
 impl Company {
-    /// Works on tickets as long as any come.
+    /// Works until no ticket is visible.
     async fn work(&self) {
         for _ in 0..20 {
             sleep(Duration::from_secs(4)).await;
@@ -172,7 +174,7 @@ impl Company {
     }
 }
 
-/// Who finds what was left: a worker by its ticket, or a sweep before any worker.
+/// Which process finishes the write: a worker with the ticket, or a sweep before any worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recover {
     ByWorkers,
@@ -185,10 +187,10 @@ fn before() -> Vec<Employee> {
 
 type Act = for<'a> fn(&'a Company) -> BoxFuture<'a, Result<()>>;
 
-/// A write, and what it makes of those who are there.
+/// A write, and the employees after it.
 struct Path {
     name: &'static str,
-    /// Whether there are indexes that the type does not declare.
+    /// Whether the program knows indexes that the type does not declare.
     more: bool,
     act: Act,
     after: fn() -> Vec<Employee>,
@@ -294,7 +296,7 @@ fn merge(company: &Company) -> BoxFuture<'_, Result<()>> {
         .boxed()
 }
 
-/// A department comes, with an employee, and another employee moves.
+/// Inserts a department and an employee, and moves another employee.
 fn several_types(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
         let entities = company.employees.entities();
@@ -314,7 +316,7 @@ fn project() -> Project {
     Project { department: "Sales".to_owned(), code: "x1".to_owned(), lead: 3 }
 }
 
-/// A department comes, with a project and an employee, and another employee moves.
+/// Inserts a department, a project and an employee, and moves another employee.
 fn typed_group(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
         let one = company.employees.get_existing(key(1)).await?;
@@ -353,7 +355,7 @@ async fn write_in_trouble(harness: &Harness, recovery: Recover) {
             match told {
                 Ok(()) => assert_eq!(found, after, "{play}: an acknowledged write is lost"),
                 Err(error) if error.outcome() == Outcome::NotApplied => {
-                    assert_eq!(found, before(), "{play}: it was written in spite of {error}");
+                    assert_eq!(found, before(), "{play}: the write took effect despite {error}");
                 }
                 Err(_) => assert!(found == before() || found == after, "{play}: {found:?}"),
             }
@@ -361,24 +363,24 @@ async fn write_in_trouble(harness: &Harness, recovery: Recover) {
                 let department = Key::new("Sales", "department").expect("a legal key");
                 let department =
                     world.store.get(&world.table, &department, None).await.expect("the store works");
-                assert_eq!(department.is_some(), found == after, "{play}: half a group");
+                assert_eq!(department.is_some(), found == after, "{play}: half of the group took effect");
             }
             if name == "typed group of several types" {
                 let projects = world.open(world.store.clone()).await.projects;
                 let code = projects.by(Project::by_code("x1")).get().await.expect("the store works");
-                assert_eq!(code, (found == after).then(project), "{play}: half a group");
+                assert_eq!(code, (found == after).then(project), "{play}: half of the group took effect");
             }
         })
         .await;
     }
 }
 
-/// By workers, each of whom finds a write by its ticket.
+/// Workers finish each write by its ticket.
 pub(crate) async fn writes_are_finished_by_workers(harness: &Harness) {
     write_in_trouble(harness, Recover::ByWorkers).await;
 }
 
-/// By a sweep, which looks for what was left.
+/// A sweep finds and finishes each write.
 pub(crate) async fn writes_are_finished_by_a_sweep(harness: &Harness) {
     write_in_trouble(harness, Recover::BySweep).await;
 }

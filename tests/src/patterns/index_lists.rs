@@ -1,4 +1,4 @@
-//! Indexes that keep one list of references for each value: in rows, in several rows, in blobs.
+//! Indexes with one list of references per value: in one row, in several rows, in blobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::Harness;
 
 const CITIES: [&str; 3] = ["bergen", "oslo", "rome"];
 
-/// Long enough for a slow answer, short enough to wait for.
+/// Leases are longer than a slow answer and short enough for tests to wait for their end.
 pub(super) fn options() -> IndexOptions {
     let mut options = IndexOptions::local();
     options.timing =
@@ -26,7 +26,7 @@ pub(super) fn options() -> IndexOptions {
     options
 }
 
-/// The same where states of indexes change: each change waits for the cache.
+/// The same for behaviours that change index states: each change waits for the lifetime of the manifest cache.
 pub(super) fn changing() -> IndexOptions {
     let mut options = options();
     options.cache = Duration::from_millis(500);
@@ -92,8 +92,8 @@ async fn placements(harness: &Harness) -> [Placement; 3] {
     [Placement::SamePartition, Placement::OtherPartition, Placement::OtherTable(other)]
 }
 
-/// Random writes against a map, for each place and form of lists.
-pub(crate) async fn agree_with_a_model(harness: &Harness) {
+/// Random writes agree with a map, for each placement and form of lists.
+pub(crate) async fn lists_agree_with_a_model(harness: &Harness) {
     let shapes = [Shape::LIST, small(Overflow::Entities), small(Overflow::Blob), Shape::Blob];
     let steps = (harness.scale().steps / 10).min(150);
     for shape in &shapes {
@@ -104,7 +104,7 @@ pub(crate) async fn agree_with_a_model(harness: &Harness) {
             let mut model = BTreeMap::new();
             for step in 0..steps {
                 let id = rng.usize(..60);
-                // Grows, then shrinks.
+                // The lists first grow, then shrink.
                 let city = (step < steps / 2 || rng.u8(..4) == 0).then(|| CITIES[rng.usize(..3)]);
                 let changed = people.modify(&key(id), |_| Ok(city.map(|city| person(id, city)))).await;
                 changed.expect("a write");
@@ -127,8 +127,9 @@ pub(crate) async fn agree_with_a_model(harness: &Harness) {
     }
 }
 
-/// One entity for the list, then the references, at once; by a range where they lie together.
-pub(crate) async fn cost_what_is_documented(harness: &Harness) {
+/// A lookup reads the list and then its references, concurrently. References in one partition are read as a
+/// range.
+pub(crate) async fn lookups_cost_the_documented_requests(harness: &Harness) {
     for (placement, (insert, change)) in placements(harness).await.into_iter().zip([(2, 3), (5, 7), (5, 7)]) {
         let world = People::new(harness).await;
         let people = world.open(vec![by_city(&placement, Shape::LIST)]).await;
@@ -152,8 +153,8 @@ pub(crate) async fn cost_what_is_documented(harness: &Harness) {
     }
 }
 
-/// Every entity of a group is in the list after one group transaction.
-pub(crate) async fn change_once_for_a_group(harness: &Harness) {
+/// One group transaction updates the list for every entity of a group.
+pub(crate) async fn a_group_changes_each_list_once(harness: &Harness) {
     let world = People::new(harness).await;
     let people = world.open(vec![by_city(&Placement::SamePartition, Shape::LIST)]).await;
     let changes: Vec<_> = (0..99).map(|id| Change::insert(person(id, "oslo"))).collect();
@@ -164,9 +165,9 @@ pub(crate) async fn change_once_for_a_group(harness: &Harness) {
     assert_eq!(found.len(), 99);
 }
 
-/// Built while writers go on, then scrubbed: nothing dangles, nothing is missing; then dropped. All at once, as each
-/// waits most of the time.
-pub(crate) async fn are_built_while_writers_go_on(harness: &Harness) {
+/// An index is built while writers continue, then scrubbed without findings, then dropped. All forms run
+/// concurrently, because each spends most of its time waiting.
+pub(crate) async fn lists_are_built_while_writers_continue(harness: &Harness) {
     let shapes = [small(Overflow::Entities), small(Overflow::Blob), Shape::Blob];
     let lists = placements(harness).await.into_iter().zip(shapes);
     join_all(lists.map(|(placement, shape)| is_built_while_writers_go_on(harness, placement, shape))).await;
@@ -200,8 +201,9 @@ async fn is_built_while_writers_go_on(harness: &Harness, placement: Placement, s
     assert_eq!(world.blobs().await, 0);
 }
 
-/// What was changed behind the index's back is found, never shown by a lookup, and repaired.
-pub(crate) async fn are_repaired_by_a_scrub(harness: &Harness) {
+/// A scrub finds and repairs entries that were changed directly. No lookup returns a wrong entity before the
+/// repair.
+pub(crate) async fn a_scrub_repairs_lists(harness: &Harness) {
     for (placement, shape) in
         placements(harness).await.into_iter().zip([Shape::LIST, small(Overflow::Entities), Shape::Blob])
     {

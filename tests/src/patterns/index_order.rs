@@ -1,4 +1,4 @@
-//! Indexes on a store without order, as Cosmos DB is.
+//! Indexes on an unsorted store, such as Cosmos DB for Table.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ fn assert_refused(error: &Error) {
     assert!(error.to_string().contains("sorted_on_client"), "{error}");
 }
 
-/// The first of no order is any: a lookup refuses to pick it, or reads them all.
-pub(crate) async fn that_is_missing_is_refused_or_made_by_the_client(harness: &Harness) {
+/// A lookup with a limit on an unsorted store is refused, or reads all entries and sorts them on the client.
+pub(crate) async fn a_limit_on_an_unsorted_store_is_refused_or_sorted_on_the_client(harness: &Harness) {
     let people = people(harness).await;
     let all = || people.by(Person::by_name());
     assert_refused(&all().first().await.unwrap_err());
@@ -59,8 +59,8 @@ pub(crate) async fn that_is_missing_is_refused_or_made_by_the_client(harness: &H
     assert_eq!(all().all().await.expect("all").len(), 7);
 }
 
-/// Partitions that are not read in order cannot be merged.
-pub(crate) async fn that_is_missing_leaves_nothing_to_merge(harness: &Harness) {
+/// Partitions without order cannot be merged.
+pub(crate) async fn unsorted_partitions_cannot_be_merged(harness: &Harness) {
     let people = people(harness).await;
     let entities = people.entities();
     let (parts, query) = (["names".to_owned()], IndexQuery::partition(""));
@@ -72,7 +72,7 @@ pub(crate) async fn that_is_missing_leaves_nothing_to_merge(harness: &Harness) {
     assert_eq!(names(found.expect("people")), ["ann", "bob", "cyd", "dan", "eva", "fay", "gus"]);
 }
 
-/// Entities of so many bytes that a build has two windows of them.
+/// Inserts entities so large that a build takes two windows.
 async fn insert_large(store: &dyn TableStore, table: &TableName) {
     for first in (0..400).step_by(50) {
         let partition = PartitionKey::new("p").expect("a legal key");
@@ -86,8 +86,8 @@ async fn insert_large(store: &dyn TableStore, table: &TableName) {
     }
 }
 
-/// A window of a build is read twice, and no more of the table.
-pub(crate) async fn that_is_missing_costs_a_build_no_further_pages(harness: &Harness) {
+/// A build reads each window twice and no further page of the table.
+pub(crate) async fn a_build_on_an_unsorted_store_reads_each_window_twice(harness: &Harness) {
     let meter = RequestMeter::new();
     let unsorted = UnsortedStore::with_pages_of(20, harness.store().clone());
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(unsorted, meter.clone()));
@@ -102,6 +102,6 @@ pub(crate) async fn that_is_missing_costs_a_build_no_further_pages(harness: &Har
     let scans = meter
         .since(&before)
         .sum(|request| request.table.as_ref() == Some(&table) && request.path == Some(AccessPath::TableScan));
-    // Two windows, in 14 and 6 pages of entities, and at the end of the table the page of the manifest.
+    // The windows have 14 and 6 pages. The last request reads the page of the manifest at the end of the table.
     assert_eq!(scans.requests, 2 * 20 + 1);
 }

@@ -1,4 +1,4 @@
-//! Reading what dynamic indexes lead to: by streams, and over several partitions at once.
+//! Reads of entities through dynamic indexes: streams, and lookups over several partitions.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ async fn people(
     people
 }
 
-/// A stream reads the pages that are taken, and no more.
-pub(crate) async fn a_stream_reads_what_is_taken(harness: &Harness) {
+/// A stream reads only the pages that its caller takes.
+pub(crate) async fn a_stream_reads_only_the_taken_pages(harness: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(harness.store().clone(), meter.clone()));
     let index = Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}");
@@ -47,8 +47,8 @@ pub(crate) async fn a_stream_reads_what_is_taken(harness: &Harness) {
     assert!(unknown.expect_err("no such index").to_string().contains("'age'"));
 }
 
-/// However many partitions are merged, the requests under way are those of the options.
-pub(crate) async fn merged_partitions_share_the_concurrency(harness: &Harness) {
+/// A merge of partitions sends at most as many concurrent requests as the options allow.
+pub(crate) async fn merged_partitions_share_the_concurrency_limit(harness: &Harness) {
     let index = Index::keyed("city", Placement::OtherPartition, "city_{RowKey#8}", "{City}_{RowKey}");
     let in_flight = Arc::new(InFlightStore::new(harness.store().clone()));
     let mut options = options();

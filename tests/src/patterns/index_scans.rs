@@ -1,4 +1,4 @@
-//! Reads of whatever is in a table with indexes: entries are left out, unless they are asked for.
+//! Scans of a table with indexes leave entries out, unless the caller asks for entries.
 
 use table_core::model::{Entity, INDEX_NAME, PartitionKey};
 use table_core::prelude::*;
@@ -9,7 +9,7 @@ use table_patterns::index::{Index, IndexOptions, IndexedTable, Placement, Shape}
 
 use crate::Harness;
 
-/// Entries before and after the entities of the partition, with all that the entity has, and in lists.
+/// Entries before and after the entities of the partition, as full copies and in lists.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Person", rename_all = "PascalCase", row_key = "m_{id:04}")]
 #[index(city, row_key = "a_{city}_{id:04}", payload = full)]
@@ -37,7 +37,7 @@ fn person(id: u32) -> Person {
 
 const PEOPLE: u32 = 40;
 
-/// People with their entries, lists and sums among them, and a note without a type.
+/// Inserts people with entries, lists and sums, and a note without a type.
 async fn people(h: &Harness) -> IndexedTable<Person> {
     let list = Index::keyed("list", Placement::SamePartition, "", "list_{City}").expect("a template");
     let ages = Index::keyed("sums", Placement::SamePartition, "", "b_{City}").expect("a template");
@@ -53,7 +53,7 @@ async fn people(h: &Harness) -> IndexedTable<Person> {
     people
 }
 
-/// Counts, limits, pages and point reads are those of entities.
+/// Counts, limits, pages and point reads see only entities.
 pub(crate) async fn scans_leave_entries_out(h: &Harness) {
     let people = people(h).await;
     let all = people.table().view::<Entity>().expect("a view");
@@ -88,7 +88,7 @@ pub(crate) async fn scans_leave_entries_out(h: &Harness) {
     let read = all.get_many(keys).await.expect("reads");
     assert_eq!(read.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
 
-    // In the partition two of each and two that are shared; a badge of each elsewhere.
+    // The partition has two entries per person and two shared entries. Each badge has a remote entry.
     let entries = PEOPLE as usize * 3 + 2;
     let with_entries = all.query().with_index_entries().count().await.expect("rows");
     assert_eq!(with_entries, entities + entries);
@@ -97,7 +97,7 @@ pub(crate) async fn scans_leave_entries_out(h: &Harness) {
     assert!(all.with_index_entries().get(entry).await.expect("a read").is_some());
 }
 
-/// What a resolver makes of other rows is made of entities.
+/// A resolver gets entities only, no entries.
 pub(crate) async fn resolvers_see_no_entries(h: &Harness) {
     let people = people(h).await;
     let rows = people.table().view::<Row>().expect("a view");

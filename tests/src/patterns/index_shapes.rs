@@ -1,4 +1,4 @@
-//! Summaries, copies inside other entities, shards, and keys that entities share by mistake.
+//! Summaries, copies in other entities, shards, and entry keys that two entities produce by mistake.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn summary(people: &IndexedEntities, city: &str) -> (i64, i64) {
     (found.count, found.sums.get("Age").copied().unwrap_or_default())
 }
 
-/// Random writes against numbers counted by hand; one request more than the group.
+/// Summaries after random writes agree with counted numbers. A write costs one request more than the group.
 pub(crate) async fn summaries_agree_with_a_model(harness: &Harness) {
     let (people, meter) = open(harness, vec![ages()]).await;
     let mut rng = fastrand::Rng::with_seed(1);
@@ -81,8 +81,8 @@ pub(crate) async fn summaries_agree_with_a_model(harness: &Harness) {
     assert_eq!(scrub.missing, 0);
 }
 
-/// Many writers of one number.
-pub(crate) async fn summaries_are_exact_under_many_writers(harness: &Harness) {
+/// Many concurrent writers change one summary.
+pub(crate) async fn summaries_are_exact_under_concurrent_writers(harness: &Harness) {
     let (people, _) = open(harness, vec![ages()]).await;
     let tasks = harness.scale().tasks.min(8);
     let writers = (0..tasks).map(|task| {
@@ -99,7 +99,7 @@ pub(crate) async fn summaries_are_exact_under_many_writers(harness: &Harness) {
     assert_eq!(summary(&people, "oslo").await, (tasks as i64 * 5, tasks as i64 * 5));
 }
 
-/// Built over existing entities while writers go on, and corrected after a change behind its back.
+/// A summary is built over existing entities while writers continue. A scrub corrects it after a direct change.
 pub(crate) async fn summaries_are_built_and_corrected(harness: &Harness) {
     let table = harness.table().await.name().clone();
     let (before, _) = open_in(harness, table, vec![], changing()).await;
@@ -134,7 +134,7 @@ fn boss(id: &str, name: &str) -> Entity {
     Entity::from(key("p", id)).with("Name", name).with("Manages", "sales")
 }
 
-/// A copy follows its source, survives writers of its target, and has one source.
+/// A copy follows its source, and writers of its target keep it. A copy has one source.
 pub(crate) async fn copies_follow_their_source(harness: &Harness) {
     for (placement, template, partition) in
         [(Placement::SamePartition, "", "p"), (Placement::OtherPartition, "departments", "departments")]
@@ -166,7 +166,7 @@ pub(crate) async fn copies_follow_their_source(harness: &Harness) {
     }
 }
 
-/// A lookup knows the shard, a range asks all of them and is in order.
+/// A lookup of a value reads one shard. A range reads all shards and returns their entries in order.
 pub(crate) async fn shards_are_read_in_order(harness: &Harness) {
     let index = Index::keyed("city", Placement::OtherPartition, "city_{City#4}", "{City}_{RowKey}");
     let (people, meter) = open(harness, vec![index.expect("a template")]).await;
@@ -185,8 +185,8 @@ pub(crate) async fn shards_are_read_in_order(harness: &Harness) {
     assert_eq!(people.all("city", &one, Trust::Entry).await.expect("entities").len(), 8);
 }
 
-/// Two entities that give one key of an index that is not unique: an error, and the first entry stays.
-pub(crate) async fn shared_keys_are_refused(harness: &Harness) {
+/// Two entities with one entry key of an index that is not unique are an error. The first entry stays.
+pub(crate) async fn two_entities_with_one_entry_key_are_refused(harness: &Harness) {
     for (placement, partition, at, outcome) in [
         (Placement::SamePartition, "", key("p", "city_oslo"), Outcome::NotApplied),
         (Placement::OtherPartition, "cities", key("cities", "city_oslo"), Outcome::Applied),
@@ -201,14 +201,15 @@ pub(crate) async fn shared_keys_are_refused(harness: &Harness) {
             assert_eq!(found.key().row(), "0001");
         };
         first().await;
-        // The second goes, and its write is finished: the entry is not its own.
+        // The second entity is deleted, which finishes its write. The entry belongs to the first entity.
         people.modify(&key("p", "0002"), |_| Ok(None)).await.expect("a delete, or nothing to do");
         people.journal().sweep(&[], Duration::ZERO).await.expect("a sweep");
         first().await;
     }
 }
 
-/// Another table's entities may not keep their entries there: they would be taken for orphans.
+/// A table of entries serves one table: a scrub would take the entries of another table's entities for dangling
+/// entries.
 pub(crate) async fn tables_of_entries_serve_one_table(harness: &Harness) {
     let (mine, other) = (harness.table().await, harness.table().await);
     let entries = harness.table().await.name().clone();
@@ -220,7 +221,7 @@ pub(crate) async fn tables_of_entries_serve_one_table(harness: &Harness) {
     people.insert(person(1, "oslo", 1)).await.expect("an insert");
     let store: Arc<dyn TableStore> = harness.store().clone();
     let refused = IndexedEntities::open(store, other.name().clone(), index(), options()).await;
-    let refused = refused.expect_err("the entries of another table").to_string();
+    let refused = refused.expect_err("a table with the entries of another table").to_string();
     assert!(refused.contains(mine.name().as_str()) && refused.contains("a separate table"), "{refused}");
     let (again, meter) = open_in(harness, mine.name().clone(), index(), options()).await;
     let is_alone = harness.store().local_writers().is_some_and(|local| !local.is_served());

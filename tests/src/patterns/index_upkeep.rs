@@ -1,4 +1,4 @@
-//! What keeps indexes as their programs define them: rebuilding, removing what is outdated, scrubbing by pages.
+//! Maintenance of indexes: rebuilds, drops of outdated generations, scrubs by pages.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::wrappers::SmallPageStore;
 
 const CITIES: [&str; 3] = ["bergen", "oslo", "rome"];
 
-/// A table with people, and the blobs of their lists.
+/// A table of people, and the blobs of its lists.
 struct World {
     store: Arc<dyn TableStore>,
     table: TableName,
@@ -38,7 +38,7 @@ impl World {
         self.try_open(indexes).await.expect("indexes that make sense")
     }
 
-    /// Removes what a program without types removes: every generation that is none of these.
+    /// Drops every generation that is not in `indexes`, as a program without types does.
     async fn drop_others(&self, indexes: &[Index]) -> Vec<String> {
         let (store, table, options) = (self.store.clone(), self.table.clone(), self.options.clone());
         let upkeep = IndexedEntities::open_for_upkeep(store, table, options).await.expect("a manifest");
@@ -47,7 +47,7 @@ impl World {
         let others: Vec<_> = ids.filter(|id| !indexes.iter().any(|index| index.id() == id)).collect();
         for id in &others {
             if let Err(error) = upkeep.drop_index(id).await {
-                // Another one was quicker.
+                // Another process dropped the index first.
                 let declared = upkeep.declared().await.expect("the storage answers");
                 assert!(!declared.iter().any(|declared| declared.id() == *id), "{error}");
             }
@@ -55,7 +55,7 @@ impl World {
         others
     }
 
-    /// Entries of the index in one of the tables.
+    /// Counts the entries of the index in one of the tables.
     async fn rows_of(&self, table: &TableName, index: &str) -> usize {
         let rows = self.store.query_all(table, &Default::default()).await.expect("rows");
         rows.iter().filter(|row| table_patterns::index::Entry::index_of(row) == Some(index)).count()
@@ -94,9 +94,10 @@ async fn assert_in_step(people: &IndexedEntities, index: &str) {
     assert!(scrub.entries > 0, "{index}");
 }
 
-/// An index that is defined otherwise is another generation: other keys, another payload, another shape, another place. It is
-/// built while programs with either definition keep both in step; then the earlier one goes.
-pub(crate) async fn a_changed_definition_is_another_generation(harness: &Harness) {
+/// A changed definition is a new generation: with other keys, another payload, another shape or another
+/// placement. The new generation is built while programs with either definition keep both in step. Then the
+/// earlier generation is dropped.
+pub(crate) async fn a_changed_definition_is_a_new_generation(harness: &Harness) {
     let elsewhere = Placement::OtherTable(harness.table().await.name().clone());
     let further = Placement::OtherTable(harness.table().await.name().clone());
     let (here, other) = (Placement::SamePartition, Placement::OtherPartition);
@@ -117,9 +118,9 @@ pub(crate) async fn a_changed_definition_is_another_generation(harness: &Harness
         let people = world.open(vec![new.clone()]).await;
         assert_eq!(people.state("city"), IndexState::Absent);
         assert_eq!(people.state(old.id()), IndexState::Readable);
-        people.insert(person(30)).await.expect("writes go on");
+        people.insert(person(30)).await.expect("writes continue");
         people.build("city").expect("an index").run().await.expect("a build");
-        before.insert(person(31)).await.expect("the older program writes on");
+        before.insert(person(31)).await.expect("the earlier program continues to write");
         people.delete(&people.get_existing(&key(0)).await.expect("a person")).await.expect("a removal");
         for program in [&before, &people] {
             program.refresh().await.expect("the storage answers");
@@ -135,9 +136,9 @@ pub(crate) async fn a_changed_definition_is_another_generation(harness: &Harness
     }
 }
 
-/// Two generations whose entries could have the same rows are not kept beside each other: the second is refused, and the first
-/// goes on.
-pub(crate) async fn generations_that_could_collide_are_refused(harness: &Harness) {
+/// Two generations whose entries can have equal keys cannot coexist: the second is refused, and the first stays
+/// usable.
+pub(crate) async fn generations_with_equal_keys_are_refused(harness: &Harness) {
     let (here, other) = (Placement::SamePartition, Placement::OtherPartition);
     let row = "city_{City}_{RowKey}";
     let by = |placement: &Placement| by_city(placement, row);
@@ -168,8 +169,9 @@ fn other_table(index: &Index) -> Option<&TableName> {
     }
 }
 
-/// A program that does not define an index keeps it in step, until one drops it; its own are as they were.
-pub(crate) async fn an_index_of_another_program_is_kept_and_dropped(harness: &Harness) {
+/// A program that does not declare an index keeps it in step until the index is dropped. The other indexes do
+/// not change.
+pub(crate) async fn an_index_of_another_program_is_kept_in_step_and_dropped(harness: &Harness) {
     let world = World::new(harness).await;
     let city = by_city(&Placement::OtherPartition, "{RowKey}");
     let both = world.open(vec![city.clone(), by_age()]).await;
@@ -178,7 +180,7 @@ pub(crate) async fn an_index_of_another_program_is_kept_and_dropped(harness: &Ha
     one.insert(person(30)).await.expect("a new person");
     assert_in_step(&both, "city").await;
 
-    // Two programs drop it at once.
+    // Two programs drop the index concurrently.
     let kept = [by_age()];
     let (first, second) = futures_util::join!(world.drop_others(&kept), world.drop_others(&kept));
     let dropped: Vec<_> = first.iter().chain(&second).collect();
@@ -188,11 +190,11 @@ pub(crate) async fn an_index_of_another_program_is_kept_and_dropped(harness: &Ha
     assert_eq!(one.state("age"), IndexState::Readable);
     assert_in_step(&one, "age").await;
     let known = world.open(vec![by_age(), city]).await;
-    assert_eq!(known.state("city"), IndexState::Absent, "it can come back, and is to be built");
+    assert_eq!(known.state("city"), IndexState::Absent, "the index can be declared again and must be built");
 }
 
-/// An index is made anew where it is: what was wrong with it is gone.
-pub(crate) async fn an_index_is_rebuilt(harness: &Harness) {
+/// A rebuild replaces the entries of an index and removes wrong entries.
+pub(crate) async fn a_rebuild_removes_wrong_entries(harness: &Harness) {
     for shape in [Shape::Row, Shape::LIST] {
         let world = World::new(harness).await;
         let row = if shape == Shape::Row { "{RowKey}" } else { "all" };
@@ -209,15 +211,15 @@ pub(crate) async fn an_index_is_rebuilt(harness: &Harness) {
     }
 }
 
-/// Behind the indexes' back one person moves and one goes.
+/// Changes the table directly: one person moves, and one is deleted.
 async fn damage(store: &Arc<dyn TableStore>, table: &TableName) {
     let moved = person(0).with("City", "rome").with("Age", 31);
     store.write(table, Operation::InsertOrReplace(moved)).await.expect("a row");
     store.write(table, Operation::Delete(key(1), IfMatch::Any)).await.expect("a row");
 }
 
-/// A scrub whose process dies after every page goes on from the text of its cursor.
-pub(crate) async fn a_scrub_goes_on_from_text(harness: &Harness) {
+/// A scrub that crashes after every page continues from the text of its cursor.
+pub(crate) async fn a_scrub_continues_from_its_cursor(harness: &Harness) {
     let ages = Index::keyed("city", Placement::SamePartition, "", "ages_{City}").expect("a template");
     let indexes = [
         (by_city(&Placement::OtherPartition, "{RowKey}"), 14, (2, 1)),

@@ -1,4 +1,4 @@
-//! Large entities: rows and blobs in the stores under test.
+//! Large entities: rows and blobs in the stores of the backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn open(harness: &Harness) -> (LargeTable<Document>, Arc<dyn ObjectStore>)
     (over(table.name(), harness, &blobs, Duration::from_secs(30)), blobs)
 }
 
-/// The same table, whose writes take no longer than this.
+/// The same table; its writes have this deadline.
 fn over(
     table: &TableName,
     harness: &Harness,
@@ -59,9 +59,9 @@ async fn blob_count(blobs: &dyn ObjectStore) -> usize {
     blobs.list(None).try_collect::<Vec<_>>().await.expect("names").len()
 }
 
-/// Values of every size go in and come out, by points, queries and streams; shrinking and deleting leaves
-/// no blob.
-pub(crate) async fn values_outgrow_their_rows(harness: &Harness) {
+/// Values of every size are written and read by points, queries and streams. A smaller value or a deletion
+/// leaves no blob behind.
+pub(crate) async fn values_of_every_size_are_stored(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     let long = "a long text with \u{1F600} ".repeat(20_000);
     let all = [document(1, "short", 0), document(2, &long, 500), document(3, &long, 3_000_000)];
@@ -87,14 +87,14 @@ pub(crate) async fn values_outgrow_their_rows(harness: &Harness) {
         scan: None,
         ..documents.get_existing(&key).await.expect("it")
     };
-    documents.replace(&small).await.expect("nobody else writes");
+    documents.replace(&small).await.expect("no other writer");
     assert_eq!(blob_count(&*blobs).await, 1);
-    documents.delete(all[1].entity_key().expect("a key"), IfMatch::Any).await.expect("it is there");
+    documents.delete(all[1].entity_key().expect("a key"), IfMatch::Any).await.expect("the row exists");
     assert_eq!(blob_count(&*blobs).await, 0);
 }
 
-/// Many write one entity at once: it is always one of them, whole, and no blob is left over.
-pub(crate) async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
+/// Concurrent writers of one entity: a reader always sees one whole write, and no orphaned blob stays.
+pub(crate) async fn concurrent_writers_never_mix_an_entity(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     documents.insert(&document(1, &"0".repeat(40_000), 2000)).await.expect("a new document");
     let mut writers = JoinSet::new();
@@ -107,7 +107,7 @@ pub(crate) async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
                 let done = documents.upsert(&new).await;
                 assert!(done.as_ref().is_ok() || done.is_err_and(|error| error.is_precondition_failed()));
                 let read =
-                    documents.get_existing(new.entity_key().expect("a key")).await.expect("it is there");
+                    documents.get_existing(new.entity_key().expect("a key")).await.expect("the row exists");
                 let first = read.text.chars().next();
                 assert!(read.text.chars().all(|c| Some(c) == first), "two writes are mixed");
             }
@@ -120,8 +120,8 @@ pub(crate) async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
     assert_eq!(documents.scrub().await.expect("the stores work").missing, []);
 }
 
-/// A table goes with its blobs, also if it was dropped by its store alone, and those of others stay.
-pub(crate) async fn a_table_is_dropped_with_its_blobs(harness: &Harness) {
+/// A dropped table loses its blobs, also if only its store dropped the table. Blobs of other tables stay.
+pub(crate) async fn a_dropped_table_loses_its_blobs(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     let other = over(harness.table().await.name(), harness, &blobs, Duration::from_secs(30));
     for number in 0..20 {
@@ -130,22 +130,25 @@ pub(crate) async fn a_table_is_dropped_with_its_blobs(harness: &Harness) {
     other.insert(&document(1, &"x".repeat(40_000), 0)).await.expect("a new document");
     let foreign =
         Path::parse(format!("large/{}/notes.txt", documents.name().to_lowercase())).expect("a name");
-    blobs.put_opts(&foreign, "not ours".into(), PutOptions::default()).await.expect("a blob");
+    blobs
+        .put_opts(&foreign, "a blob of another program".into(), PutOptions::default())
+        .await
+        .expect("a blob");
     assert_eq!(documents.delete_table().await.expect("the stores work"), 40);
     assert_eq!(blob_count(&*blobs).await, 2);
-    assert_eq!(documents.delete_table().await.expect("it is gone"), 0);
+    assert_eq!(documents.delete_table().await.expect("the table is gone"), 0);
 
     other.store().delete_table(other.name()).await.expect("a table");
     tokio::time::sleep(Duration::from_secs(3)).await;
     let hasty = over(other.name(), harness, &blobs, Duration::from_secs(1));
     let error = hasty.collect(Duration::from_millis(1001), CollectMode::Remove).await;
-    assert!(error.is_err_and(|error| error.is_table_not_found()), "it may be another store");
+    assert!(error.is_err_and(|error| error.is_table_not_found()), "the other table can be in another store");
     assert_eq!(other.delete_table().await.expect("the stores work"), 1);
     assert_eq!(blob_count(&*blobs).await, 1);
 }
 
-/// What a collection that died left of telling the time is an orphan, and goes.
-pub(crate) async fn clocks_are_collected(harness: &Harness) {
+/// A collection that crashed leaves its clock blob. The next collection removes the clock blob as an orphan.
+pub(crate) async fn clock_blobs_of_crashed_collections_are_collected(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     let clock = format!("large/{}/clock/{}", documents.name().to_lowercase(), uuid::Uuid::new_v4());
     let clock = Path::parse(clock).expect("a name");
@@ -158,7 +161,7 @@ pub(crate) async fn clocks_are_collected(harness: &Harness) {
     assert_eq!(blob_count(&*blobs).await, 0);
 }
 
-/// A blob without a row is found when it is old enough, and what rows refer to stays.
+/// A collection finds a blob without a row once the blob is old enough, and keeps the blobs that rows refer to.
 pub(crate) async fn orphans_are_collected(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     documents.insert(&document(1, &"x".repeat(40_000), 0)).await.expect("a new document");
@@ -170,7 +173,7 @@ pub(crate) async fn orphans_are_collected(harness: &Harness) {
     let young = documents.collect(hour, CollectMode::Remove).await.expect("the stores work");
     assert_eq!(young.young, 2);
     assert_eq!(young.orphans, 0);
-    // Blob stores tell time in whole seconds.
+    // Blob stores round times to whole seconds.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let hasty = over(documents.name(), harness, &blobs, Duration::from_secs(1));
     let old = hasty.collect(Duration::from_millis(1001), CollectMode::Remove).await.expect("the stores work");

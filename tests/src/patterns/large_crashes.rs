@@ -1,5 +1,5 @@
-//! Large entities in trouble: at any request to the table or to the blobs the process dies, or the request or
-//! its answer is lost. After a collection every row has its blobs, and no blob is without a row.
+//! Large entities with faults: at each request to the table or to the blobs the process crashes, or the request
+//! or its answer is lost. After a collection every row has its blobs, and every blob has a row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn report(text: &str, picture: Option<Vec<u8>>) -> Report {
     Report { department, number: 1, title, text: text.to_owned(), picture, etag: None }
 }
 
-/// What is there first, in two blobs.
+/// The stored report, with two blobs.
 fn first() -> Report {
     report("a text that does not stay in its row", Some(vec![255; 100]))
 }
@@ -53,7 +53,7 @@ fn small() -> Report {
     report("x", None)
 }
 
-/// More than a part of an upload.
+/// Larger than one part of an upload.
 fn film() -> Vec<u8> {
     vec![3; 8 * 1024 * 1024 + 1]
 }
@@ -61,7 +61,7 @@ fn film() -> Vec<u8> {
 type Reports = LargeTable<Report>;
 type Act = for<'a> fn(&'a Reports) -> BoxFuture<'a, Result<()>>;
 
-/// A write: what is there before, what it does, and what is there after.
+/// A write: its name, the stored report before, the write itself, the stored report after.
 type Write = (&'static str, Option<fn() -> Report>, Act, Option<fn() -> Report>);
 
 const WRITES: [Write; 9] = [
@@ -122,7 +122,7 @@ fn put_stream(reports: &Reports) -> BoxFuture<'_, Result<()>> {
     .boxed()
 }
 
-/// The stores of all processes.
+/// The stores that all processes share.
 struct Rig {
     store: Arc<dyn TableStore>,
     table: TableName,
@@ -144,14 +144,14 @@ impl Rig {
         LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
     }
 
-    /// The reports of a process whose requests go wrong as they are told.
+    /// Opens the table for a process with these faults.
     async fn troubled(&self, faults: &FaultInjector, options: LargeOptions) -> Reports {
         let store = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
         let blobs = Arc::new(FaultyBlobs::new(self.blobs.clone(), faults.clone()).await);
         LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
     }
 
-    /// Waits until whatever is written later is younger, by the clock of the blobs, than all that is there.
+    /// Waits until the blobs' clock gives later blobs a later time than all present blobs.
     async fn let_blobs_grow_old(&self) {
         let (before, mut pause) = (self.now().await, Duration::from_millis(1));
         while self.now().await <= before {
@@ -166,13 +166,13 @@ impl Rig {
         self.blobs.head(&path).await.expect("a blob").last_modified
     }
 
-    /// The entity, from stores that have come to rest: what a collection by a process of today finds left over goes.
+    /// Returns the entity after a collection has removed all orphans.
     async fn at_rest(&self, case: &Play<'_>) -> Option<Report> {
         self.let_blobs_grow_old().await;
         collect(&self.reports(&self.blobs, hasty())).await.expect("the stores work");
         let reports = self.reports(&self.blobs, LargeOptions::default());
         let scrub = reports.scrub().await.expect("the stores work");
-        assert_eq!(scrub.missing, [], "{case}: a row refers to a blob that is gone");
+        assert_eq!(scrub.missing, [], "{case}: a row refers to a missing blob");
         let left: Vec<_> =
             self.blobs.list(Some(&BlobPath::from("large"))).try_collect().await.expect("names");
         assert_eq!(left.len() as u64, scrub.references, "{case}: {left:?} are left");
@@ -181,7 +181,7 @@ impl Rig {
     }
 }
 
-/// Nobody writes while the blobs are collected.
+/// No process writes during the collection.
 fn hasty() -> LargeOptions {
     LargeOptions::default().with_write_deadline(Duration::ZERO)
 }
@@ -190,9 +190,9 @@ async fn collect(reports: &Reports) -> Result<()> {
     reports.collect(Duration::from_nanos(1), CollectMode::Remove).await.map(drop)
 }
 
-/// The entity is as it was or as it should be: as it should be if that was said, as it was if it was said that
-/// nothing was written.
-pub(crate) async fn writes_are_whole_or_not_there(harness: &Harness) {
+/// The entity is in its old or in its new state: in the new state if the write was acknowledged, in the old
+/// state if an error said that nothing was written.
+pub(crate) async fn crashed_writes_are_complete_or_absent(harness: &Harness) {
     for (name, before, act, after) in WRITES {
         trouble(harness, name, async |play| {
             let rig = Rig::new(harness, before).await;
@@ -204,33 +204,35 @@ pub(crate) async fn writes_are_whole_or_not_there(harness: &Harness) {
             let (before, after) = (before.map(|before| before()), after.map(|after| after()));
             let found = rig.at_rest(play).await;
             match told {
-                Ok(()) => assert!(found == after, "{play}: what was written is not there"),
+                Ok(()) => assert!(found == after, "{play}: an acknowledged write is lost"),
                 Err(error) if error.outcome() == Outcome::NotApplied => {
-                    assert!(found == before, "{play}: it was written in spite of {error}");
+                    assert!(found == before, "{play}: the write took effect despite {error}");
                 }
-                Err(_) => assert!(found == before || found == after, "{play}: it is neither"),
+                Err(_) => {
+                    assert!(found == before || found == after, "{play}: the entity is in neither state")
+                }
             }
         })
         .await;
     }
 }
 
-/// A collection that is cut short takes only what no row refers to, and another takes the rest.
-pub(crate) async fn collections_are_run_again(harness: &Harness) {
+/// A collection that crashes removes only orphans. A second collection removes the rest.
+pub(crate) async fn crashed_collections_can_be_repeated(harness: &Harness) {
     trouble(harness, "collect", async |play| {
         let rig = Rig::new(harness, Some(first)).await;
         let faults = FaultInjector::new(0);
         let dying = rig.troubled(&faults, LargeOptions::default()).await;
-        // Read, two blobs, and the row that is not written.
+        // The read, two blobs, and the row, which is not written.
         faults.crash_at(4, CrashPoint::Before);
-        dying.replace_if(&other(), IfMatch::Any).await.expect_err("it is dead");
+        dying.replace_if(&other(), IfMatch::Any).await.expect_err("the process has crashed");
         rig.let_blobs_grow_old().await;
         let reports = rig.troubled(&play.faults, hasty()).await;
         play.begin();
         let told = collect(&reports).await;
         play.end();
         assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
-        assert!(rig.at_rest(play).await == Some(first()), "{play}: the entity is another");
+        assert!(rig.at_rest(play).await == Some(first()), "{play}: the entity has changed");
     })
     .await;
 }

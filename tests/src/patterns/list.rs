@@ -18,27 +18,27 @@ macro_rules! pattern_behaviours {
         $crate::$macro! { patterns $($backend)?;
             bulk {
                 everything_is_written
-                a_slow_input_is_written_as_it_comes (virtual_time)
-                a_slow_table_holds_up_no_other (virtual_time)
-                a_conflict_is_one_entitys
-                groups_stay_within_the_bytes
-                deletes_take_what_they_name
+                an_endless_input_is_written_as_it_arrives (virtual_time)
+                a_slow_table_delays_no_other_table (virtual_time)
+                a_conflict_affects_one_entity
+                groups_stay_within_the_byte_limit
+                a_deletion_removes_only_matching_entities
                 scans_cover_every_partition
-                copies_go_there_and_back
+                copies_to_another_store_and_back_are_equal
                 copies_of_unfinished_writes_are_refused (virtual_time)
-                a_delete_that_dies_is_run_again
+                a_crashed_deletion_can_be_repeated
             }
             bulk_crashes {
-                writes_are_run_again
-                writes_under_retries_are_done_once
-                copies_go_on_where_they_were
+                crashed_writes_can_be_repeated
+                retried_writes_take_effect_once
+                crashed_copies_continue_at_their_progress
             }
             log_blobs {
                 records_are_read_by_time
-                raw_json_is_one_record
-                any_clock_is_read
-                writers_share_the_numbers
-                cost_what_is_documented
+                json_with_line_breaks_is_one_record
+                records_are_found_whatever_the_writers_clock
+                concurrent_writers_overwrite_no_blob
+                requests_are_as_documented
             }
             several_types {
                 programs_of_three_types_share_a_table
@@ -46,53 +46,53 @@ macro_rules! pattern_behaviours {
                 a_group_holds_several_types
             }
             spread {
-                rows_of_an_index_are_refused
-                hot_partitions_are_named
-                one_partition_is_several
-                buckets_are_read_at_once
-                entities_keep_their_versions
+                writes_are_refused_over_an_index_of_any_type
+                the_watch_reports_hot_partitions
+                a_logical_partition_has_several_buckets
+                buckets_are_read_concurrently
+                versions_work_as_in_plain_tables
                 the_number_of_buckets_changes
             }
             spread_moves {
-                readers_and_writers_go_on
-                what_is_deleted_stays_deleted (virtual_time)
+                a_migration_moves_rows_under_readers_and_writers
+                a_deleted_row_does_not_return_after_a_crashed_migration (virtual_time)
             }
             large {
-                values_outgrow_their_rows
-                writers_of_one_entity_keep_it_whole
+                values_of_every_size_are_stored
+                concurrent_writers_never_mix_an_entity
                 orphans_are_collected
-                a_table_is_dropped_with_its_blobs
-                clocks_are_collected
+                a_dropped_table_loses_its_blobs
+                clock_blobs_of_crashed_collections_are_collected
             }
             large_crashes {
-                writes_are_whole_or_not_there
-                collections_are_run_again
+                crashed_writes_are_complete_or_absent
+                crashed_collections_can_be_repeated
             }
             declared_bulk {
                 groups_hold_entities_with_their_entries
-                one_that_fails_is_alone
-                an_index_is_built_after_the_load (virtual_time)
+                a_failed_entity_does_not_affect_others
+                an_absent_index_is_built_after_the_load (virtual_time)
             }
             declared_indexes {
-                entries_in_the_partition_cost_nothing
-                entries_elsewhere_cost_what_is_said
+                local_entries_cost_no_further_request
+                remote_entries_cost_the_documented_requests
                 an_update_moves_entries_and_an_absent_value_has_none
-                writes_need_the_version_that_was_read
-                a_group_is_all_or_nothing
-                unique_values_have_one_owner
-                racing_writers_have_one_winner
-                writers_that_know_less_keep_every_index
+                a_replacement_needs_the_version_that_was_read
+                a_group_commits_with_all_its_entries
+                a_write_with_a_taken_unique_value_is_refused
+                one_of_several_concurrent_writers_gets_a_unique_value
+                writers_keep_undeclared_indexes_in_step
             }
             declared_lookups {
-                lookups_take_prefixes_and_ranges
-                lookups_are_read_by_pages
-                limits_bound_the_references_of_lists
+                lookups_select_by_prefixes_and_ranges
+                lookups_return_pages
+                a_limit_bounds_the_references_of_lists
                 projections_are_read_from_entries
-                who_opens_to_read_sends_nothing_else
-                a_stale_entry_is_no_fact
+                a_reader_writes_nothing
+                a_lookup_leaves_stale_entries_out
             }
             declared_merges {
-                a_merge_leaves_entries_alone
+                a_merge_without_indexed_values_reads_no_entries
                 a_merge_keeps_undeclared_indexes_in_step
             }
             declared_shapes {
@@ -100,93 +100,93 @@ macro_rules! pattern_behaviours {
                 shards_are_looked_up_by_their_value
             }
             declared_stored {
-                entries_follow_what_was_read
-                entries_of_unknown_properties_follow
-                edits_follow_each_other_without_a_read
-                what_lookups_and_queries_read_can_be_replaced
+                the_stored_value_decides_which_entries_are_removed
+                entries_of_undeclared_properties_follow_the_entity
+                several_edits_need_one_read
+                stored_values_of_lookups_and_queries_can_be_replaced
             }
             costs {
-                of_logs
-                of_series
-                of_wide_entities
-                of_generations
-                of_large_entities
-                of_bulk_work
+                requests_of_logs
+                requests_of_series
+                requests_of_wide_entities
+                requests_of_generations
+                requests_of_large_entities
+                requests_of_bulk_work
             }
             heterogeneous {
-                rows_are_read_as_what_they_are
+                rows_of_every_type_are_read_by_one_query
                 rows_are_read_by_closures
                 an_entity_is_changed_without_its_type
-                an_indexed_table_is_left_alone
+                a_change_without_the_type_is_refused_in_an_indexed_table
             }
             compound {
-                rows_of_all_types_are_read_at_once
-                sub_ranges_are_typed
+                one_request_reads_rows_of_all_types
+                one_request_reads_a_range_of_one_type
                 all_rows_are_deleted_together
-                neighbours_are_left_alone
-                a_delete_that_dies_leaves_all_or_none
+                a_prefix_that_other_keys_continue_is_refused
+                a_crashed_deletion_leaves_all_rows_or_none
             }
             denormalization {
-                copies_and_sums_change_with_the_entity
-                stay_in_step_through_a_crash
+                copies_and_sums_change_in_the_entitys_group
+                copies_and_sums_are_in_step_after_a_crash
             }
             relationship {
-                conventions_lead_to_the_others
-                links_lead_to_the_other
-                a_join_asks_once_per_key
-                one_request_serves_all_who_wait
-                what_is_forgotten_is_read_again
-                types_share_a_base
+                related_entities_are_found_by_conventions
+                links_are_stored_and_followed
+                a_join_reads_each_key_once
+                concurrent_reads_of_one_key_send_one_request
+                a_cleared_key_is_read_again
+                types_with_a_common_base_are_one_enum
             }
             streams {
-                queries_hold_a_page
+                queries_hold_one_page_per_range
                 merged_buckets_hold_two_pages_each
-                large_values_are_read_as_they_are_taken
-                large_values_are_sent_as_they_come
-                bulk_writes_read_as_they_write
-                copies_read_a_window_ahead
+                large_values_are_read_on_demand
+                streamed_large_values_are_sent_in_parts
+                bulk_writes_hold_a_bounded_number_of_operations
+                copies_read_one_window_ahead
             }
             time_slice_trouble {
-                a_name_in_deletion_is_waited_for
-                or_another_generation_is_started
-                handles_of_either_choice_agree
-                a_drop_that_died_is_run_again
-                an_insert_that_died_is_run_again
+                an_insert_waits_while_a_name_is_being_deleted
+                an_insert_creates_a_generation_while_a_name_is_being_deleted
+                handles_with_either_option_share_generations
+                a_crashed_drop_can_be_repeated
+                a_crashed_insert_can_be_repeated
             }
             time_slices {
-                tables_are_made_when_needed
-                writes_of_an_index_are_refused
-                tables_are_made_once
-                a_slice_is_made_again_as_often_as_it_is_dropped
+                an_insert_creates_its_table
+                writes_are_refused_over_an_index_of_any_type
+                concurrent_inserts_create_each_table_once
+                an_insert_creates_a_dropped_table_again
                 queries_cross_slices_in_order
-                limits_bound_what_is_read
-                slices_are_cut_as_the_program_says
+                a_limit_reads_only_the_slices_it_needs
+                slices_are_intervals_of_the_program
                 old_slices_are_dropped
-                the_future_drops_nothing
+                future_slices_are_neither_counted_nor_dropped
                 an_entity_stays_in_its_slice
-                verbs_find_every_generation
+                verbs_find_entities_in_every_generation
                 pages_cross_slices
-                what_a_family_cannot_keep_is_refused
+                a_type_that_a_family_cannot_store_is_refused
             }
             index_lists {
-                agree_with_a_model
-                cost_what_is_documented
-                change_once_for_a_group
-                are_built_while_writers_go_on
-                are_repaired_by_a_scrub
+                lists_agree_with_a_model
+                lookups_cost_the_documented_requests
+                a_group_changes_each_list_once
+                lists_are_built_while_writers_continue
+                a_scrub_repairs_lists
             }
             index_crashes {
                 writes_are_finished_by_workers (virtual_time)
                 writes_are_finished_by_a_sweep (virtual_time)
             }
             index_order {
-                that_is_missing_is_refused_or_made_by_the_client
-                that_is_missing_leaves_nothing_to_merge
-                that_is_missing_costs_a_build_no_further_pages (virtual_time)
+                a_limit_on_an_unsorted_store_is_refused_or_sorted_on_the_client
+                unsorted_partitions_cannot_be_merged
+                a_build_on_an_unsorted_store_reads_each_window_twice (virtual_time)
             }
             index_reads {
-                a_stream_reads_what_is_taken
-                merged_partitions_share_the_concurrency
+                a_stream_reads_only_the_taken_pages
+                merged_partitions_share_the_concurrency_limit
             }
             index_scans {
                 scans_leave_entries_out
@@ -194,43 +194,43 @@ macro_rules! pattern_behaviours {
             }
             index_shapes {
                 summaries_agree_with_a_model
-                summaries_are_exact_under_many_writers
+                summaries_are_exact_under_concurrent_writers
                 summaries_are_built_and_corrected (virtual_time)
                 copies_follow_their_source
                 shards_are_read_in_order
-                shared_keys_are_refused (virtual_time)
+                two_entities_with_one_entry_key_are_refused (virtual_time)
                 tables_of_entries_serve_one_table
             }
             index_upkeep {
-                a_changed_definition_is_another_generation (virtual_time)
-                an_index_of_another_program_is_kept_and_dropped (virtual_time)
-                an_index_is_rebuilt (virtual_time)
-                generations_that_could_collide_are_refused (virtual_time)
-                a_scrub_goes_on_from_text (virtual_time)
+                a_changed_definition_is_a_new_generation (virtual_time)
+                an_index_of_another_program_is_kept_in_step_and_dropped (virtual_time)
+                a_rebuild_removes_wrong_entries (virtual_time)
+                generations_with_equal_keys_are_refused (virtual_time)
+                a_scrub_continues_from_its_cursor (virtual_time)
             }
             upkeep {
-                what_programs_leave_is_finished (virtual_time)
-                what_it_cannot_keep_it_names (virtual_time)
+                unfinished_work_of_crashed_programs_is_finished_once (virtual_time)
+                opaque_indexes_are_reported_by_name (virtual_time)
             }
             queue_crashes {
-                sends_are_made_or_not (virtual_time)
-                receives_go_on_elsewhere (virtual_time)
-                receives_beside_others_go_on_elsewhere (virtual_time)
-                receives_under_retries_hand_out_all (virtual_time)
-                renewals_keep_the_message (virtual_time)
-                deletes_are_made_or_not (virtual_time)
-                what_is_put_back_is_there_once (virtual_time)
+                an_acknowledged_message_is_sent_once (virtual_time)
+                messages_of_a_crashed_receive_become_visible (virtual_time)
+                messages_of_concurrent_receives_become_visible (virtual_time)
+                retried_receives_return_all_messages (virtual_time)
+                a_renewed_message_exists_once (virtual_time)
+                an_acknowledged_deletion_is_final (virtual_time)
+                a_message_that_is_put_back_exists_once (virtual_time)
             }
             log_tail {
-                the_newest_come_first
-                entries_of_an_index_are_refused
-                older_pages_follow_a_cursor
-                are_read_since_a_moment
-                appends_in_one_tick_are_all_kept
+                entries_are_newest_first
+                appends_are_refused_over_an_index_of_any_type
+                pages_continue_after_an_entry
+                entries_are_read_since_a_moment
+                appends_within_one_tick_are_all_stored
                 rows_of_other_programs_are_entries
                 logs_share_a_partition
                 a_repeated_append_is_stored_once
-                are_refused_without_order_unless_sorted_here
+                an_unsorted_store_is_refused_unless_the_client_sorts
             }
             models_in_time {
                 a_log_is_a_sorted_list
@@ -243,50 +243,50 @@ macro_rules! pattern_behaviours {
                 lookups_are_searches_of_a_map
             }
             series {
-                rows_of_an_index_are_refused
-                of_a_day_is_one_entity
-                of_a_year_goes_on_in_the_next_row
-                slots_are_updated_at_once
+                writes_are_refused_over_an_index_of_any_type
+                a_day_is_one_entity
+                a_year_continues_in_a_second_row
+                slots_are_updated_concurrently
                 counters_lose_no_update
                 a_slot_is_cleared
                 values_are_small_structs
-                rows_never_grow_too_large
-                a_thousand_rows_and_one_keep_every_slot
-                slots_per_row_fit_a_row
-                what_dies_is_done_or_not
+                rows_stay_within_the_limits
+                more_than_a_thousand_rows_keep_every_slot
+                the_slots_of_a_row_fit_its_properties
+                a_crashed_write_takes_effect_or_not
             }
             series_values {
-                of_a_set_that_grows_keep_all
+                a_growing_set_of_slots_keeps_its_values
                 values_are_booleans_and_times
             }
             verbs {
-                inserts_add_what_is_not_there
-                upserts_replace_what_is_there
-                merging_upserts_keep_the_rest
-                replacements_are_bound_to_a_version
-                what_was_read_is_not_read_again
-                merges_keep_the_rest
-                updates_keep_what_they_do_not_know
-                updates_that_lose_are_made_again
-                deletes_are_bound_to_a_version
-                reads_tell_what_is_missing
-                moves_take_the_whole_entity
+                insert_refuses_an_existing_entity
+                upsert_replaces_all_properties
+                insert_or_merge_keeps_other_properties
+                replace_needs_the_version_that_was_read
+                replace_stored_and_delete_stored_read_nothing
+                merge_keeps_other_properties
+                update_keeps_undeclared_properties
+                update_tries_again_after_a_conflict
+                delete_needs_a_version_or_any
+                get_returns_none_and_get_existing_an_error
+                move_to_moves_the_whole_entity
                 limits_end_queries_and_bound_pages
             }
             wide {
-                rows_of_an_index_are_refused
-                are_written_and_read_in_one_request
-                errors_name_the_entity
-                a_property_is_set_in_its_row
-                grow_and_shrink
-                are_refused_past_a_group
-                torn_reads_are_never_answered
-                damage_is_an_error
-                agree_with_a_map
-                survive_a_crash_at_every_request
+                writes_are_refused_over_an_index_of_any_type
+                one_request_writes_and_one_reads_an_entity
+                conflicts_name_the_entity
+                a_change_of_one_property_writes_its_row
+                rows_follow_the_size_of_the_entity
+                entities_larger_than_a_group_are_refused
+                readers_never_see_two_writes_mixed
+                rows_that_do_not_belong_together_are_an_error
+                entities_agree_with_a_map
+                a_crashed_write_takes_effect_or_not
             }
             wide_structs {
-                are_read_and_written_whole
+                structs_are_read_and_written_whole
             }
         }
     };

@@ -1,4 +1,4 @@
-//! Log data in blobs: what is appended is found by its time.
+//! Logs in blobs: a range of time finds the appended records.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::Harness;
 
 const MINUTE: i64 = 60 * 10_000_000;
 
-/// A clock that is set by hand.
+/// A clock that the test sets.
 #[derive(Debug)]
 struct Watch(AtomicI64);
 
@@ -42,7 +42,7 @@ fn time(text: &str) -> Ticks {
     text.parse().expect("a time")
 }
 
-/// Buffers that are stored when they are flushed, and not before.
+/// Buffers are stored only when the program flushes them.
 fn options(watch: &Arc<Watch>) -> LogOptions {
     LogOptions::default().with_buffer(1 << 20, Duration::from_secs(3600)).with_clock(watch.clone())
 }
@@ -59,7 +59,8 @@ async fn names(blobs: &dyn ObjectStore) -> Vec<String> {
     names
 }
 
-/// A record every 20 minutes for a day, in both formats: a range of time is exact, and is a range of names.
+/// A record every 20 minutes for a day, in both formats. A range of time is exact and reads a range of blob
+/// names.
 pub(crate) async fn records_are_read_by_time(harness: &Harness) {
     for (format, period) in
         [(LogFormat::JsonLines, LogPeriod::Hour), (LogFormat::Delimited('\t'), LogPeriod::Minute)]
@@ -80,7 +81,7 @@ pub(crate) async fn records_are_read_by_time(harness: &Harness) {
         let first = if period == LogPeriod::Hour { "1800" } else { "1859" };
         assert_eq!(stored[0], format!("shop/2014/07/31/{first}/000001.log"));
         assert_eq!(stored.len(), if period == LogPeriod::Hour { 25 } else { 72 });
-        // Record n is at 18:59:30 plus n times 20 minutes.
+        // Record n has the time 18:59:30 plus n × 20 minutes.
         let found = read(&blobs, "2014-07-31T19:19:30Z", "2014-08-01T00:19:30Z").await;
         let text = |entry: &LogEntry| match format {
             LogFormat::JsonLines => entry.json::<String>().expect("a text"),
@@ -92,8 +93,8 @@ pub(crate) async fn records_are_read_by_time(harness: &Harness) {
     }
 }
 
-/// JSON that somebody else has laid out is one record, with its numbers as they were written.
-pub(crate) async fn raw_json_is_one_record(harness: &Harness) {
+/// JSON with its own line breaks is one record, and its numbers keep their text.
+pub(crate) async fn json_with_line_breaks_is_one_record(harness: &Harness) {
     let (blobs, watch) = (harness.blobs().await, Watch::new());
     let log = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
     let text = "{\n  \"total\": 1.10,\r\n  \"lines\": [\"a\\nb\",\n12345678901234567890123]\r}";
@@ -107,8 +108,9 @@ pub(crate) async fn raw_json_is_one_record(harness: &Harness) {
     assert_eq!(texts, [expected.clone(), format!("[1,{expected},\"after\"]")]);
 }
 
-/// Records are found whatever the clock of their writer says, and a clock that was ahead and is set right is followed.
-pub(crate) async fn any_clock_is_read(harness: &Harness) {
+/// Records are found whatever the clock of the writer says. The log follows a clock that was ahead and is
+/// corrected.
+pub(crate) async fn records_are_found_whatever_the_writers_clock(harness: &Harness) {
     let (blobs, watch) = (harness.blobs().await, Watch::new());
     let log = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
     let centuries = 300 * 366 * 24 * 60;
@@ -123,16 +125,16 @@ pub(crate) async fn any_clock_is_read(harness: &Harness) {
     let all = read_logs(Arc::clone(&blobs), "shop", Ticks::MIN..Ticks::MAX);
     let all: Vec<_> = all.try_collect().await.expect("records");
     assert_eq!(numbers(&all), [0, 4, 1, 2, 3]);
-    assert_eq!(all[2].time, all[3].time, "a clock that goes back by a minute is waited for");
+    assert_eq!(all[2].time, all[3].time, "a write waits for a clock that goes back by one minute");
     assert_eq!(numbers(&read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T20:00:00Z").await), [0, 4]);
     let start = format!("{}T00:00:00Z", &all[2].time.to_string()[..10]);
     let end = Ticks::new(time(&start).get() + 24 * 60 * MINUTE).expect("a time").to_string();
     assert_eq!(numbers(&read(&blobs, &start, &end).await), [1, 2, 3]);
 }
 
-/// Several writers of one service at once: no blob is overwritten, every acknowledged record is stored, and
-/// those of one writer are in their order.
-pub(crate) async fn writers_share_the_numbers(harness: &Harness) {
+/// Several concurrent writers of one service: no writer overwrites a blob, every acknowledged record is stored,
+/// and the records of one writer keep their order.
+pub(crate) async fn concurrent_writers_overwrite_no_blob(harness: &Harness) {
     let (blobs, watch) = (harness.blobs().await, Watch::new());
     let mut writers = JoinSet::new();
     for writer in 0..4u32 {
@@ -158,8 +160,9 @@ pub(crate) async fn writers_share_the_numbers(harness: &Harness) {
     }
 }
 
-/// One request a flush, one more in a new directory; one list a day and one request a blob to read.
-pub(crate) async fn cost_what_is_documented(harness: &Harness) {
+/// A flush is one request, and one more in a new directory. A read is one listing per day and one request per
+/// blob.
+pub(crate) async fn requests_are_as_documented(harness: &Harness) {
     let counted = Arc::new(CountingBlobs::new(harness.blobs().await));
     let (blobs, watch) = (counted.clone() as Arc<dyn ObjectStore>, Watch::new());
     let log = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
@@ -168,7 +171,7 @@ pub(crate) async fn cost_what_is_documented(harness: &Harness) {
         for n in 0..50u32 {
             log.append(&n).await.expect("a record");
         }
-        assert_eq!(counted.take(), 0, "an append sends nothing");
+        assert_eq!(counted.take(), 0, "an append sends no request");
         log.flush().await.expect("stored");
         assert_eq!(counted.take(), cost, "after {minutes} minutes");
     }
@@ -181,7 +184,7 @@ pub(crate) async fn cost_what_is_documented(harness: &Harness) {
     assert_eq!(counted.take(), 2 + 2);
     other.append(&2u32).await.expect("a record");
     other.flush().await.expect("stored");
-    assert_eq!(counted.take(), 1 + 2, "a number that is taken is looked at, and the next is tried");
+    assert_eq!(counted.take(), 1 + 2, "a taken blob number costs one request, and the next number is tried");
 
     let hours = read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T19:00:00Z").await;
     assert_eq!(hours.len(), 100);
@@ -190,7 +193,7 @@ pub(crate) async fn cost_what_is_documented(harness: &Harness) {
     assert_eq!(all.len(), 253);
     assert_eq!(counted.take(), 2 + 8);
 
-    // Of a long time, the days that there are: a service, a year, two months.
+    // A long range of time reads the days that exist: a service, a year, two months.
     let all = read(&blobs, "1601-01-01T00:00:00Z", "9999-12-31T00:00:00Z").await;
     assert_eq!(all.len(), 253);
     assert_eq!(counted.take(), 1 + 1 + 2 + 2 + 8);

@@ -23,7 +23,7 @@ struct Claim {
     amount: i32,
 }
 
-/// A clock that stands still.
+/// A clock with a fixed time.
 #[derive(Debug)]
 struct Stopped(Ticks);
 
@@ -54,7 +54,7 @@ fn amounts(entries: &[Logged<Claim>]) -> Vec<i32> {
     entries.iter().map(|entry| entry.value.amount).collect()
 }
 
-/// Entries of the minutes 0 to `count`, whose amounts are their minutes.
+/// Appends entries at minutes 0 to `count`. The amount of an entry is its minute.
 async fn fill(log: &LogTail<Claim>, count: i32) -> Vec<EntryId> {
     let mut ids = Vec::new();
     for amount in 0..count {
@@ -63,8 +63,8 @@ async fn fill(log: &LogTail<Claim>, count: i32) -> Vec<EntryId> {
     ids
 }
 
-/// Appends of one handle come out in reverse, in one request each.
-pub(crate) async fn the_newest_come_first(harness: &Harness) {
+/// A log returns the entries of one handle newest first, by one request per page.
+pub(crate) async fn entries_are_newest_first(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
     let log = log_over(Arc::new(Metered::new(table.store().clone(), meter.clone())), &table);
@@ -79,8 +79,8 @@ pub(crate) async fn the_newest_come_first(harness: &Harness) {
     assert_eq!(log.latest(0).await.expect("nothing"), []);
 }
 
-/// Pages go on behind an entry, whatever was appended since.
-pub(crate) async fn older_pages_follow_a_cursor(harness: &Harness) {
+/// A page continues after an entry, whatever was appended since.
+pub(crate) async fn pages_continue_after_an_entry(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
     fill(&log, 7).await;
@@ -95,8 +95,8 @@ pub(crate) async fn older_pages_follow_a_cursor(harness: &Harness) {
     assert_eq!(log.page(Some(&third[0].id), 3).await.expect("a page"), []);
 }
 
-/// A moment's own entries are in; those before it are not.
-pub(crate) async fn are_read_since_a_moment(harness: &Harness) {
+/// A read since a moment includes the entries of that moment and none before it.
+pub(crate) async fn entries_are_read_since_a_moment(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
     fill(&log, 6).await;
@@ -109,9 +109,9 @@ pub(crate) async fn are_read_since_a_moment(harness: &Harness) {
     assert_eq!(all.len(), 6);
 }
 
-/// A thousand appends by many tasks and several handles in one tick: all there, each once, those of a handle
-/// newest first.
-pub(crate) async fn appends_in_one_tick_are_all_kept(harness: &Harness) {
+/// A thousand appends by many tasks and several handles within one tick are all stored once. Entries of one
+/// handle are newest first.
+pub(crate) async fn appends_within_one_tick_are_all_stored(harness: &Harness) {
     let table = harness.table().await;
     let clock = Arc::new(Stopped(moment(0)));
     let (handles, appends) = (4, 250);
@@ -134,11 +134,12 @@ pub(crate) async fn appends_in_one_tick_are_all_kept(harness: &Harness) {
     let last = logs[1].append(&Claim { amount: -1 }).await.expect("a new entry");
     let before = logs[1].append(&Claim { amount: -2 }).await.expect("a new entry");
     let order: Vec<_> = logs[0].latest(handles * appends + 2).await.expect("entries");
-    let place = |id: &EntryId| order.iter().position(|entry| entry.id == *id).expect("it was appended");
+    let place =
+        |id: &EntryId| order.iter().position(|entry| entry.id == *id).expect("the entry was appended");
     assert!(place(&before) < place(&last), "the later append comes first");
 }
 
-/// Rows by the guide's formula, with or without a suffix of any kind, are entries; other rows are not met.
+/// Rows of the documented formula, with or without a suffix, are entries. Other rows are left out.
 pub(crate) async fn rows_of_other_programs_are_entries(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
@@ -160,7 +161,8 @@ pub(crate) async fn rows_of_other_programs_are_entries(harness: &Harness) {
     assert_eq!(found.value.amount, 0);
     let suffixed: EntryId = rows[1].parse().expect("an entry's id");
     for theirs in [guide, suffixed] {
-        let error = log.append_as(&theirs, &Claim { amount: 7 }).await.expect_err("it is another's");
+        let error =
+            log.append_as(&theirs, &Claim { amount: 7 }).await.expect_err("the row belongs to another log");
         assert!(error.is_already_exists(), "{error}");
     }
 
@@ -170,7 +172,7 @@ pub(crate) async fn rows_of_other_programs_are_entries(harness: &Harness) {
     assert!(error.to_string().contains("12_no_ticks"), "{error}");
 }
 
-/// A prefix keeps a log apart from other logs and rows of its partition.
+/// A prefix separates a log from other logs and rows of its partition.
 pub(crate) async fn logs_share_a_partition(harness: &Harness) {
     let table = harness.table().await;
     let claims = log(&table).with_prefix("claim_");
@@ -181,7 +183,7 @@ pub(crate) async fn logs_share_a_partition(harness: &Harness) {
     assert_eq!(amounts(&trips.latest(9).await.expect("entries")), [50]);
 }
 
-/// An append whose answer was lost can be repeated by its name and is there once.
+/// An append whose answer was lost can be repeated under its id, and is stored once.
 pub(crate) async fn a_repeated_append_is_stored_once(harness: &Harness) {
     let table = harness.table().await;
     let faults = FaultInjector::new(0);
@@ -190,26 +192,26 @@ pub(crate) async fn a_repeated_append_is_stored_once(harness: &Harness) {
     let id = log.new_id();
     let error = log.append_as(&id, &Claim { amount: 1 }).await.expect_err("the answer is lost");
     assert!(error.is_ambiguous(), "{error}");
-    log.append_as(&id, &Claim { amount: 1 }).await.expect("it is there already");
+    log.append_as(&id, &Claim { amount: 1 }).await.expect("the entry is stored already");
     assert_eq!(amounts(&log.latest(9).await.expect("entries")), [1]);
     assert_eq!(faults.injected().len(), 1);
 
-    // Another value under that id, as a client may have kept it, is not stored, and not acknowledged.
+    // A client can keep the id. Another value under the same id is refused and not stored.
     let kept: EntryId = id.to_string().parse().expect("an id");
-    let error = log.append_as(&kept, &Claim { amount: 2 }).await.expect_err("it is taken");
+    let error = log.append_as(&kept, &Claim { amount: 2 }).await.expect_err("the id is taken");
     assert!(error.is_already_exists(), "{error}");
     let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     assert!(why.contains("another value"), "{why}");
     assert_eq!(amounts(&log.latest(9).await.expect("entries")), [1]);
 }
 
-/// On a service without order a log is refused, or sorted here by explicit choice.
-pub(crate) async fn are_refused_without_order_unless_sorted_here(harness: &Harness) {
+/// On an unsorted service a log is refused, or sorted on the client if the program chooses so.
+pub(crate) async fn an_unsorted_store_is_refused_unless_the_client_sorts(harness: &Harness) {
     let table = harness.table().await;
     let unsorted: Arc<dyn TableStore> = Arc::new(UnsortedStore::new(table.store().clone()));
     let log = log_over(unsorted, &table);
     fill(&log, 5).await;
-    let error = log.latest(2).await.expect_err("nothing is sorted");
+    let error = log.latest(2).await.expect_err("the store is unsorted");
     assert!(error.to_string().contains("order"), "{error}");
     let log = log.sorted_on_client();
     let latest = log.latest(2).await.expect("entries");
@@ -217,24 +219,29 @@ pub(crate) async fn are_refused_without_order_unless_sorted_here(harness: &Harne
     assert_eq!(amounts(&log.page(Some(&latest[1].id), 2).await.expect("entries")), [2, 1]);
 }
 
-/// An index of another program that takes in every entity of the table would miss the entry: it is refused, and nothing is written.
-pub(crate) async fn entries_of_an_index_are_refused(harness: &Harness) {
+/// A log refuses an append if an index of another program contains entities of any type, and writes nothing.
+pub(crate) async fn appends_are_refused_over_an_index_of_any_type(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
     declare_index_of_alarms(table.store(), table.name()).await;
     log.append_at(moment(0), &Claim { amount: 1 }).await.expect("a new entry");
     declare_index_of_any(table.store(), table.name()).await;
-    let error = log.append_at(moment(1), &Claim { amount: 2 }).await.expect_err("an index is of it");
-    assert!(error.to_string().contains("'amount.") && error.to_string().contains("IndexedTable"), "{error}");
+    let error = log
+        .append_at(moment(1), &Claim { amount: 2 })
+        .await
+        .expect_err("an index of any type refuses the append");
+    let text = error.to_string();
+    assert!(text.contains("'amount."), "{text}");
+    assert!(text.contains("drop the index"), "{text}");
     assert_eq!(amounts(&log.page(None, 9).await.expect("a page")), [1]);
 }
 
-/// Declares an index of entities of any type, as another program would.
+/// Declares an index of entities of any type, as another program does.
 pub(super) async fn declare_index_of_any(store: &Arc<dyn TableStore>, table: &TableName) {
     declare_index(store, table, EntityType::ANY).await;
 }
 
-/// Declares an index of entities of the type `Alarm`, told by a property, as another program would.
+/// Declares an index of entities of the type `Alarm`, as another program does.
 pub(super) async fn declare_index_of_alarms(store: &Arc<dyn TableStore>, table: &TableName) {
     let discriminator = Discriminator::Property("EntityType".into());
     declare_index(store, table, EntityType { name: "Alarm".into(), discriminator, ..EntityType::ANY }).await;

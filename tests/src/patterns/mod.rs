@@ -1,6 +1,6 @@
-//! The conformance suite of the patterns: what each must do on every store, a module for each pattern and a
-//! function for each behaviour. Give [`pattern_tests!`](crate::pattern_tests) a
-//! [`Backend`](crate::Backend), and it makes a test of each.
+//! The conformance suite of the patterns: one module for each pattern, one function for each behaviour. Pass a
+//! [`Backend`](crate::Backend) to [`pattern_tests!`](crate::pattern_tests), which makes a test of each
+//! behaviour.
 
 mod bulk;
 mod bulk_crashes;

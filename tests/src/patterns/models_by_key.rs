@@ -1,4 +1,4 @@
-//! Random work on patterns that find by key, against trivial models.
+//! Random operations on patterns that find entities by key, compared with models.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ fn line(number: u32, line: u32) -> Line {
     Line { customer: "c".to_owned(), number, line }
 }
 
-/// Orders and their lines against a set of numbers.
+/// Orders and their lines, compared with a set of numbers.
 pub(crate) async fn compound_rows_are_a_set(harness: &Harness) {
     let table = harness.table().await;
     let orders = Table::<Order>::new(table.store().clone(), table.name().clone()).expect("a table");
@@ -100,8 +100,8 @@ struct Airline {
     fleet: u32,
 }
 
-/// A join against a map of what was read last: the cache forgets when it is told, and never shows what is
-/// older than its last look.
+/// A join, compared with a map of the last reads: the cache forgets entities on request, and never returns an
+/// entity older than its last read.
 pub(crate) async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
     let table = harness.table().await;
     let airlines = Table::<Airline>::new(table.store().clone(), table.name().clone()).expect("a table");
@@ -164,7 +164,7 @@ fn person(rng: &mut Rng, id: u32) -> Person {
     Person { team: "t".to_owned(), id, email, city: CITIES[rng.usize(..3)].to_owned(), etag: None }
 }
 
-/// People by e-mail address and by city against a map of people.
+/// Lookups of people by e-mail address and by city, compared with a map of people.
 pub(crate) async fn lookups_are_searches_of_a_map(harness: &Harness) {
     let options = super::index_lists::options();
     let people = IndexedTable::<Person>::open(harness.store().clone(), harness.unused_name(), options);

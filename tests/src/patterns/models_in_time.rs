@@ -1,4 +1,4 @@
-//! Random work on patterns that order by time or slot, against trivial models.
+//! Random operations on patterns that order entities by time or slot, compared with models.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ fn steps(harness: &Harness) -> usize {
     harness.scale().steps.min(400)
 }
 
-/// A log against a list that is sorted by time, then by the order of appends, newest first.
+/// A log, compared with a list sorted by time, then by order of appends, newest first.
 pub(crate) async fn a_log_is_a_sorted_list(harness: &Harness) {
     let table = harness.table().await;
     let of = PartitionKey::new("log").expect("a legal key");
@@ -89,7 +89,7 @@ fn first_of(month: u32) -> Ticks {
     format!("2013-{month:02}-01T00:00:00Z").parse().expect("a time")
 }
 
-/// A family of monthly tables against a set that is ordered by month and key.
+/// A family of monthly tables, compared with a set ordered by month and key.
 pub(crate) async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
     let family = super::time_slices::family(harness);
     let logins = TimeSlices::new(harness.store().clone(), &family, Every::Month, |login: &Login| login.at);
@@ -130,7 +130,7 @@ pub(crate) async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
     assert_eq!(logins.query().count().await.expect("a count"), model.len());
 }
 
-/// A series over two rows against a map.
+/// A series over two rows, compared with a map.
 pub(crate) async fn a_series_is_a_map(harness: &Harness) {
     let table = harness.table().await;
     let slots = Numbered::new("M", 300);
@@ -138,7 +138,7 @@ pub(crate) async fn a_series_is_a_map(harness: &Harness) {
     let (series, key) = (series.expect("distinct slots"), Key::new("p", "r").expect("a legal key"));
     let (mut rng, mut model) = (Rng::with_seed(73), BTreeMap::<usize, i32>::new());
     for step in 0..steps(harness) {
-        // Few slots near the end of a row, so that they meet.
+        // A few slots around the end of the first row, so that several operations change the same slot.
         let (slot, value) = (rng.usize(..40) * 7, rng.i32(0..1000));
         match rng.u8(..10) {
             0..3 => {

@@ -1,4 +1,4 @@
-//! Entities that belong together, and joins in the client.
+//! Relationships between entities, and joins on the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +54,9 @@ fn metered(table: &TestTable) -> (Arc<dyn TableStore>, RequestMeter) {
     (Arc::new(Metered::new(table.store().clone(), meter.clone())), meter)
 }
 
-/// A department's employees are in a partition of their own, by convention; one-to-one goes by a convention too.
-pub(crate) async fn conventions_lead_to_the_others(harness: &Harness) {
+/// The employees of a department are in a partition of their own, by convention. A one-to-one relationship also
+/// follows a convention.
+pub(crate) async fn related_entities_are_found_by_conventions(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(&table);
     let employees = open::<Employee>(&table, store.clone());
@@ -87,8 +88,8 @@ pub(crate) async fn conventions_lead_to_the_others(harness: &Harness) {
     assert_eq!(cost.total(), 2);
 }
 
-/// A link is stored, read back and followed; it may lead nowhere.
-pub(crate) async fn links_lead_to_the_other(harness: &Harness) {
+/// A link is stored, read back and followed. A link can lead to a missing entity.
+pub(crate) async fn links_are_stored_and_followed(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(&table);
     let (employees, photos) = (open::<Employee>(&table, store.clone()), open::<Photo>(&table, store));
@@ -114,8 +115,8 @@ fn options(time_to_live: Duration, remember_missing: bool) -> JoinOptions {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A join asks once for each distinct key, and for none that is known.
-pub(crate) async fn a_join_asks_once_per_key(harness: &Harness) {
+/// A join reads each distinct key once, and no key that is in its cache.
+pub(crate) async fn a_join_reads_each_key_once(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(&table);
     let departments = open::<Department>(&table, store);
@@ -130,7 +131,7 @@ pub(crate) async fn a_join_asks_once_per_key(harness: &Harness) {
     assert_eq!(names, vec![sales.clone(), sales, None, None]);
     assert_eq!(cost.total(), 2);
     let (_, cost) = meter.measure(cache.join(staff.clone(), key)).await;
-    assert_eq!(cost.total(), 1, "what is missing is asked for again");
+    assert_eq!(cost.total(), 1, "a missing entity is read again");
 
     let remembering = JoinCache::new(departments.clone(), options(HOUR, true));
     assert_eq!(meter.measure(remembering.join(staff.clone(), key)).await.1.total(), 2);
@@ -151,8 +152,9 @@ pub(crate) async fn a_join_asks_once_per_key(harness: &Harness) {
     assert_eq!(meter.measure(loaded.get(&sales)).await.1.total(), 1);
 }
 
-/// Many who ask for one key at once cause one request; its failure is theirs, and the next one asks again.
-pub(crate) async fn one_request_serves_all_who_wait(harness: &Harness) {
+/// Concurrent reads of one key send one request. All of them get its failure, and the next read sends a request
+/// again.
+pub(crate) async fn concurrent_reads_of_one_key_send_one_request(harness: &Harness) {
     let table = harness.table().await;
     open::<Department>(&table, table.store().clone())
         .insert(&department("Sales"))
@@ -172,8 +174,9 @@ pub(crate) async fn one_request_serves_all_who_wait(harness: &Harness) {
     assert_eq!(meter.total(), 2);
 }
 
-/// Who changes an entity and has it forgotten sees the change, though others were reading it; so do they, the next time.
-pub(crate) async fn what_is_forgotten_is_read_again(harness: &Harness) {
+/// A writer that changes an entity and clears it from the cache reads the change, although concurrent reads of
+/// the old state are in flight. The other readers see the change with their next read.
+pub(crate) async fn a_cleared_key_is_read_again(harness: &Harness) {
     let table = harness.table().await;
     let departments = open::<Department>(&table, table.store().clone());
     departments.insert(&department("Sales")).await.expect("a new department");
@@ -233,8 +236,8 @@ impl AnyPerson {
     }
 }
 
-/// Types that share a base are read as one enum, whose base is one struct.
-pub(crate) async fn types_share_a_base(harness: &Harness) {
+/// Types with a common base are read as one enum, whose base is one struct.
+pub(crate) async fn types_with_a_common_base_are_one_enum(harness: &Harness) {
     let table = harness.table().await;
     let people = Table::<AnyPerson>::new(table.store().clone(), table.name().clone()).expect("a table");
     let person = |name: &str| Person { name: name.to_owned() };

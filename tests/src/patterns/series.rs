@@ -34,11 +34,11 @@ fn metered<S: SlotSet, V: Send + Sync, C: SlotCodec<V>>(
     (DataSeries::with_codec(store, table.name().clone(), slots).expect("distinct slots"), meter)
 }
 
-/// A day of hours: a merge per update, one request for the whole, missing is not zero.
-pub(crate) async fn of_a_day_is_one_entity(harness: &Harness) {
+/// A day of hours: an update is one merge, a read is one request. A missing value differs from zero.
+pub(crate) async fn a_day_is_one_entity(harness: &Harness) {
     let table = harness.table().await;
     let (messages, meter) = metered::<Hours, i32, Plain>(&table, Hours);
-    assert!(messages.get(&today()).await.expect("nothing yet").is_empty());
+    assert!(messages.get(&today()).await.expect("no value yet").is_empty());
     meter.reset();
     messages.set(&today(), 9, &12).await.expect("an hour");
     messages.set(&today(), 10, &0).await.expect("an hour");
@@ -59,8 +59,8 @@ pub(crate) async fn of_a_day_is_one_entity(harness: &Harness) {
     assert!(error.to_string().contains("24"), "{error}");
 }
 
-/// A year of days goes on in a second row; updates are still one merge, reads one query.
-pub(crate) async fn of_a_year_goes_on_in_the_next_row(harness: &Harness) {
+/// A year of days continues in a second row. An update is still one merge, a read is one query.
+pub(crate) async fn a_year_continues_in_a_second_row(harness: &Harness) {
     let table = harness.table().await;
     let (flights, meter) = metered::<Days, i64, Plain>(&table, Days::of_year(2012).expect("a year"));
     let key = Key::new("JFK", "2012").expect("a legal key");
@@ -84,13 +84,13 @@ pub(crate) async fn of_a_year_goes_on_in_the_next_row(harness: &Harness) {
         table.put(Operation::Insert(note)).await;
     }
     assert_eq!(flights.get(&key).await.expect("a year")[0], Some(0));
-    assert!(flights.delete(&key).await.expect("it is there"));
-    assert!(!flights.delete(&key).await.expect("it is gone"));
+    assert!(flights.delete(&key).await.expect("the row exists"));
+    assert!(!flights.delete(&key).await.expect("the table is gone"));
     assert!(flights.get(&key).await.expect("nothing").is_empty());
 }
 
-/// Every slot at once, by as many tasks: nobody waits for anybody, nothing is lost.
-pub(crate) async fn slots_are_updated_at_once(harness: &Harness) {
+/// Concurrent tasks update all slots. No task waits for another, and no update is lost.
+pub(crate) async fn slots_are_updated_concurrently(harness: &Harness) {
     let table = harness.table().await;
     let (minutes, meter) = metered::<Numbered, i32, Plain>(&table, Numbered::new("M", 300));
     let mut tasks = JoinSet::new();
@@ -104,7 +104,7 @@ pub(crate) async fn slots_are_updated_at_once(harness: &Harness) {
     assert!((0..300).all(|slot| all[slot] == Some(slot as i32)));
 }
 
-/// Counters lose no update, whoever else counts in the same row.
+/// Counters lose no update, whatever other counters in the same row change.
 pub(crate) async fn counters_lose_no_update(harness: &Harness) {
     let table = harness.table().await;
     let counts = open::<Hours, u32, Plain>(&table, Hours).with_attempts(1000);
@@ -123,24 +123,24 @@ pub(crate) async fn counters_lose_no_update(harness: &Harness) {
     assert_eq!(counts.add(&today(), 5, 7).await.expect("a new counter"), 7);
     assert_eq!(meter.total(), 2);
     counts.set(&today(), 6, &u32::MAX).await.expect("a number");
-    let error = counts.add(&today(), 6, 1).await.expect_err("it would wrap around");
+    let error = counts.add(&today(), 6, 1).await.expect_err("the counter would overflow");
     assert!(error.to_string().contains("H06"), "{error}");
 }
 
-/// A slot can be made missing again; the last one takes the row with it.
+/// A slot can be cleared. The last cleared slot removes the row.
 pub(crate) async fn a_slot_is_cleared(harness: &Harness) {
     let table = harness.table().await;
     let (days, meter) = metered::<Hours, bool, Plain>(&table, Hours);
     days.set_many(&today(), [(1, true), (2, false)]).await.expect("two hours");
     assert_eq!(meter.total(), 1);
     let (cleared, cost) = meter.measure(days.clear(&today(), 1)).await;
-    assert!(cleared.expect("it was set"));
+    assert!(cleared.expect("the slot was set"));
     assert_eq!(cost.total(), 2);
-    assert!(!days.clear(&today(), 1).await.expect("it is missing"));
+    assert!(!days.clear(&today(), 1).await.expect("the slot is missing"));
     assert_eq!(days.get(&today()).await.expect("a series").values()[1..3], [None, Some(false)]);
-    assert!(days.clear(&today(), 2).await.expect("it was set"));
+    assert!(days.clear(&today(), 2).await.expect("the slot was set"));
     assert_eq!(table.get(&today()).await, None);
-    assert!(!days.delete(&today()).await.expect("it is gone"));
+    assert!(!days.delete(&today()).await.expect("the table is gone"));
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, PropertyGroup)]
@@ -163,7 +163,7 @@ enum Shift {
     Late,
 }
 
-/// Values are numbers, times, small structs by field or as JSON; slots are what the program has.
+/// Values are numbers, times, or small structs by field or as JSON. The program defines the slots.
 pub(crate) async fn values_are_small_structs(harness: &Harness) {
     let table = harness.table().await;
     let winds = open::<Hours, Wind, Grouped>(&table, Hours);
@@ -187,9 +187,9 @@ pub(crate) async fn values_are_small_structs(harness: &Harness) {
     assert_eq!(read.get(&Shift::Late), Some(&note));
 }
 
-/// Long texts get fewer to a row, so that no row can grow too large; slots that would share a property are
+/// A row has fewer slots for long texts, so that no row exceeds the limits. Slots with equal property names are
 /// refused.
-pub(crate) async fn rows_never_grow_too_large(harness: &Harness) {
+pub(crate) async fn rows_stay_within_the_limits(harness: &Harness) {
     let table = harness.table().await;
     let texts = open::<Numbered, String, Plain>(&table, Numbered::new("T", 40));
     let long = "x".repeat(32 * 1024);
@@ -205,8 +205,8 @@ pub(crate) async fn rows_never_grow_too_large(harness: &Harness) {
     assert!(error.to_string().contains("One"), "{error}");
 }
 
-/// A series of more than a thousand rows has all of its slots, whichever row they are in.
-pub(crate) async fn a_thousand_rows_and_one_keep_every_slot(harness: &Harness) {
+/// A series of more than a thousand rows returns all slots, whichever row holds them.
+pub(crate) async fn more_than_a_thousand_rows_keep_every_slot(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(table.store().clone(), meter.clone()));
@@ -224,22 +224,23 @@ pub(crate) async fn a_thousand_rows_and_one_keep_every_slot(harness: &Harness) {
     assert_eq!(cost.total(), 1, "a page");
     let found: Vec<_> = all.iter().map(|(slot, value)| (slot, *value)).collect();
     assert_eq!(found, set.map(|slot| (slot, slot as i32)));
-    assert!(minutes.delete(&today()).await.expect("it is there"));
+    assert!(minutes.delete(&today()).await.expect("the row exists"));
     for slot in set {
         assert_eq!(minutes.get_slot(&today(), slot).await.expect("a minute"), None);
     }
 
-    // More rows than a group transaction takes are deleted all the same.
+    // A deletion of more rows than one group transaction holds sends several groups.
     minutes.set_many(&today(), (0..100).map(|slot| (slot, 1))).await.expect("a hundred rows");
-    minutes.set(&today(), 1000, &1).await.expect("one more");
+    minutes.set(&today(), 1000, &1).await.expect("one more row");
     let (deleted, cost) = meter.measure(minutes.delete(&today())).await;
-    assert!(deleted.expect("it is there"));
+    assert!(deleted.expect("the row exists"));
     assert_eq!(cost.total(), 3, "a page and two groups");
     assert!(minutes.get(&today()).await.expect("nothing").is_empty());
 }
 
-/// The slots of a row are as many as its properties take: by field, and with what is left for adapters.
-pub(crate) async fn slots_per_row_fit_a_row(harness: &Harness) {
+/// The slots of a row fit the limit of properties: for values with several fields, and with the properties that
+/// adapters add.
+pub(crate) async fn the_slots_of_a_row_fit_its_properties(harness: &Harness) {
     let table = harness.table().await;
     let winds = || open::<Days, Wind, Grouped>(&table, Days::of_year(2013).expect("a year"));
     for refused in [0, 83, 248] {
@@ -254,7 +255,7 @@ pub(crate) async fn slots_per_row_fit_a_row(harness: &Harness) {
     assert!(winds.get(&today()).await.expect("a year").values().iter().all(|day| *day == Some(calm)));
     assert!(winds.clone().with_slots_per_row(10).is_err(), "a clone shares the layout");
 
-    // Texts that are known to be short: more to a row than the longest would allow.
+    // Declared short texts allow more slots per row than texts of the maximum length.
     let texts = open::<Numbered, String, Plain>(&table, Numbered::new("T", 200));
     let texts = texts.with_slots_per_row(200).expect("200 properties");
     let key = Key::new("Sales", "texts").expect("a key");
@@ -263,9 +264,9 @@ pub(crate) async fn slots_per_row_fit_a_row(harness: &Harness) {
     assert_eq!(texts.get(&key).await.expect("texts")[199].as_deref(), Some("199"));
 }
 
-/// A process that dies at any request of a clear, a deletion or an update leaves the series as it was or as it
-/// should be; run again, as it should be.
-pub(crate) async fn what_dies_is_done_or_not(harness: &Harness) {
+/// A clear, a deletion or an update that crashes at any request leaves the series in its old or its new state.
+/// A second run leaves the new state.
+pub(crate) async fn a_crashed_write_takes_effect_or_not(harness: &Harness) {
     let mut crashes = 0;
     for step in 0..4 {
         for point in CrashPoint::ALL {
@@ -284,7 +285,7 @@ pub(crate) async fn what_dies_is_done_or_not(harness: &Harness) {
                 let case = format!("step {step}, {point:?} at {request}: {left:?}");
                 assert!(left == wanted || (left == [(1, 1), (299, 9)] && answer.is_err()), "{case}");
                 if left != wanted {
-                    act(&healthy, step).await.expect("it is run again");
+                    act(&healthy, step).await.expect("the second run succeeds");
                 }
                 assert_eq!(values(&healthy).await, wanted, "{case}");
                 if !faults.is_crashed() {
@@ -297,7 +298,7 @@ pub(crate) async fn what_dies_is_done_or_not(harness: &Harness) {
     assert_eq!(crashes, 2 * (2 + 2 + 2 + 1));
 }
 
-/// Clears a slot, deletes the series, counts, sets slots of two rows.
+/// Clears a slot, deletes the series, counts, or sets slots of two rows.
 async fn act(series: &DataSeries<Numbered, i32>, step: usize) -> table_core::Result<()> {
     match step {
         0 => series.clear(&today(), 1).await.map(drop),
@@ -312,8 +313,9 @@ pub(super) async fn values(series: &DataSeries<Numbered, i32>) -> Vec<(usize, i3
     all.iter().map(|(slot, value)| (slot, *value)).collect()
 }
 
-/// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
-pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
+/// Writes succeed if an index is of another type. An index of entities of any type makes the series refuse each
+/// write without a change.
+pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harness) {
     let table = harness.table().await;
     let messages = open::<Hours, i32, Plain>(&table, Hours);
     declare_index_of_alarms(table.store(), table.name()).await;
@@ -329,7 +331,7 @@ pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
         messages.delete(&today()).await.map(drop),
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let error = refused.expect_err("an index is of it").to_string();
+        let error = refused.expect_err("an index of any type refuses the append").to_string();
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
     let day = messages.get(&today()).await.expect("a day");

@@ -1,4 +1,4 @@
-//! Series that grow, and values that are no numbers.
+//! Series with growing sets of slots, and values that are not numbers.
 
 use table_core::model::{Key, Ticks};
 use table_core::typed::Plain;
@@ -7,8 +7,9 @@ use table_patterns::series::{Days, Hours, Numbered, SlotSet};
 use super::series::{open, today, values};
 use crate::Harness;
 
-/// A set of slots that grows keeps what is stored: past a digit, past a row, past a thousand rows.
-pub(crate) async fn of_a_set_that_grows_keep_all(harness: &Harness) {
+/// A growing set of slots keeps the stored values: with one more digit, one more row, more than a thousand
+/// rows.
+pub(crate) async fn a_growing_set_of_slots_keeps_its_values(harness: &Harness) {
     let table = harness.table().await;
     let mut before = Vec::new();
     for count in [1, 9, 11, 99, 101, 248, 249, 1001] {
@@ -22,10 +23,10 @@ pub(crate) async fn of_a_set_that_grows_keep_all(harness: &Harness) {
     assert_eq!(before.len(), 8);
     assert_eq!(before[0], (0, 8));
     let all = open::<Numbered, i32, Plain>(&table, Numbered::new("M", 1001));
-    assert!(all.delete(&today()).await.expect("it is there"));
+    assert!(all.delete(&today()).await.expect("the row exists"));
     assert_eq!(values(&all).await, []);
 
-    // Fifteen of the longest texts are a row, whatever the lengths of the names.
+    // A row holds fifteen texts of the maximum length, whatever the lengths of the property names.
     let texts = |count| open::<Numbered, String, Plain>(&table, Numbered::new("Text", count));
     let long = "x".repeat(32 * 1024);
     for slot in 0..100 {
@@ -44,12 +45,12 @@ pub(crate) async fn of_a_set_that_grows_keep_all(harness: &Harness) {
     assert!(rows.is_err_and(|error| error.is_limit_exceeded()));
 }
 
-/// Booleans and times are values as numbers are; a false one, or the first moment, is not a missing one.
+/// Booleans and times are values. `false` and the earliest time differ from a missing value.
 pub(crate) async fn values_are_booleans_and_times(harness: &Harness) {
     let table = harness.table().await;
     let open_hours = open::<Hours, bool, Plain>(&table, Hours);
     open_hours.set_many(&today(), [(8, true), (12, false)]).await.expect("two hours");
-    let turned = open_hours.modify(&today(), 12, |open| Ok(!open.expect("it is set"))).await;
+    let turned = open_hours.modify(&today(), 12, |open| Ok(!open.expect("the slot is set"))).await;
     assert!(turned.expect("an hour"));
     open_hours.set(&today(), 8, &false).await.expect("an hour");
     let day = open_hours.get(&today()).await.expect("a day");
@@ -67,7 +68,7 @@ pub(crate) async fn values_are_booleans_and_times(harness: &Harness) {
     assert_eq!(later.expect("a day"), times[1]);
     let year = seen.get(&key).await.expect("a year");
     assert_eq!(year.iter().map(|(_, time)| *time).collect::<Vec<_>>(), times);
-    assert!(seen.clear(&key, slot(0)).await.expect("it was set"));
+    assert!(seen.clear(&key, slot(0)).await.expect("the slot was set"));
     assert_eq!(seen.get(&key).await.expect("a year")[0], None);
     let error = open::<Days, i64, Plain>(&table, Days::of_year(2012).expect("a year")).get(&key).await;
     assert!(error.is_err_and(|error| error.to_string().contains("D153")), "times are not numbers");

@@ -1,4 +1,4 @@
-//! Customers, orders and tickets in one table, each with indexes of its own, a unique one among them.
+//! Customers, orders and tickets in one table, each type with its own indexes, one of them unique.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use table_patterns::journal::Entries;
 
 use crate::Harness;
 
-/// One address in the whole table.
+/// The e-mail address is unique in the table.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Customer", rename_all = "PascalCase")]
 #[index(email, partition_key = "email_{email}", row_key = "email", unique = "table")]
@@ -27,7 +27,7 @@ struct Customer {
     phone: Option<String>,
 }
 
-/// One receipt in its region.
+/// The receipt is unique in its region.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Order", rename_all = "PascalCase")]
 #[index(newest, row_key = "newest_{placed:desc}_{id:04}", payload = full)]
@@ -41,7 +41,7 @@ struct Order {
     receipt: String,
 }
 
-/// One code in the whole table.
+/// The code is unique in the table.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Ticket", rename_all = "PascalCase")]
 #[index(state, partition_key = "state_{state}", row_key = "{region}_{id:04}")]
@@ -66,7 +66,7 @@ struct Line {
     item: String,
 }
 
-/// Another one, which is counted down.
+/// A second type without indexes.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Stock", rename_all = "PascalCase", row_key = "stock_{item}")]
 struct Stock {
@@ -91,8 +91,8 @@ fn ticket(id: u32, code: u32) -> Ticket {
     Ticket { region: "no".to_owned(), id, state: "open".to_owned(), code: format!("c{code}") }
 }
 
-/// One is changed, one patched, one moved to another region, one removed, and its value taken over by one that is replaced;
-/// one that would take another's value is refused.
+/// Updates, patches, moves and deletes customers; a replacement takes over a released unique value. A write
+/// with a taken unique value is refused.
 async fn work_on_customers(customers: &IndexedTable<Customer>) -> Result<()> {
     for id in 1..=6 {
         customers.insert(&customer(id, id)).await?;
@@ -156,7 +156,7 @@ async fn open<T: IndexedEntity>(h: &Harness, table: &TableName) -> IndexedTable<
     opened.expect("indexes that make sense")
 }
 
-/// What lookups of each type find, and that every index of the table is what the entities say.
+/// Asserts the result of lookups of each type, and that every index of the table agrees with the entities.
 async fn check(h: &Harness, table: &TableName) -> Result<()> {
     let customers = open::<Customer>(h, table).await;
     let owner = async |email: &str| {
@@ -196,7 +196,7 @@ async fn check(h: &Harness, table: &TableName) -> Result<()> {
     scrub(h, table, 6, 18).await
 }
 
-/// Every index of the manifest is in step, and nothing but so many entities is read by a scan.
+/// Asserts that every index of the manifest is in step, and that a scan reads only `entities` entities.
 async fn scrub(h: &Harness, table: &TableName, indexes: usize, entities: usize) -> Result<()> {
     let (store, options) = (h.store().clone(), IndexOptions::default());
     let all = IndexedEntities::open_for_upkeep(store.clone(), table.clone(), options).await?;
@@ -212,17 +212,18 @@ async fn scrub(h: &Harness, table: &TableName, indexes: usize, entities: usize) 
     Ok(())
 }
 
-/// A program of each type, which knows nothing of the others, opens the same empty table at the same time.
+/// Three programs, each with one type, open the same empty table concurrently.
 pub(crate) async fn programs_of_three_types_share_a_table(h: &Harness) {
     let table = h.unused_name();
     let customers = async { work_on_customers(&open(h, &table).await).await };
     let orders = async { work_on_orders(&open(h, &table).await).await };
     let tickets = async { work_on_tickets(&open(h, &table).await).await };
     let (customers, orders, tickets) = join!(customers, orders, tickets);
-    customers.and(orders).and(tickets).expect("programs that do not meet");
+    customers.and(orders).and(tickets).expect("three programs");
     check(h, &table).await.expect("three types");
 
-    // The customers' program moves and removes what it has no Rust type of, by the definitions in the manifest.
+    // The program of customers moves and deletes entities of the other types by the index definitions in the
+    // manifest.
     let customers = open::<Customer>(h, &table).await;
     let by_key = |key: Result<Key>| key.expect("a legal key");
     let (from, to) =
@@ -230,14 +231,14 @@ pub(crate) async fn programs_of_three_types_share_a_table(h: &Harness) {
     let moved = customers.entities().move_to(&from, customers.entities(), &to).await;
     assert!(moved.expect("a ticket"));
     let old = customers.entities().get_existing(&by_key(Order::key("no", 1).map(Into::into))).await;
-    customers.entities().delete(&old.expect("an order")).await.expect("nobody else writes");
+    customers.entities().delete(&old.expect("an order")).await.expect("no other writer");
     let tickets = open::<Ticket>(h, &table).await;
     let found = tickets.by(Ticket::by_code("c1")).verified().get().await.expect("a lookup");
     assert_eq!(found.map(|ticket| ticket.region), Some("se".to_owned()));
     scrub(h, &table, 6, 17).await.expect("three types");
 }
 
-/// One program opens the table three times and writes by all of it.
+/// One program opens three handles of the table and writes through all of them.
 pub(crate) async fn handles_of_three_types_share_a_table(h: &Harness) {
     let table = h.unused_name();
     let customers = open::<Customer>(h, &table).await;
@@ -248,7 +249,8 @@ pub(crate) async fn handles_of_three_types_share_a_table(h: &Harness) {
     check(h, &table).await.expect("three types");
 }
 
-/// An order, its lines, a ticket, a customer and the stock are written together or not at all, and cost what the entries do.
+/// An order, its lines, a ticket, a customer and the stock are written together or not at all. The requests are
+/// those of the entries.
 pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
@@ -259,7 +261,7 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     let line = |line| Line { region: "no".to_owned(), order: 1, line, item: "bolt".to_owned() };
     let stock = |left| Stock { region: "no".to_owned(), item: "bolt".to_owned(), left };
 
-    // All entries are in the partition.
+    // All entries are local.
     let before = meter.total();
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(1, 1)).expect("an order");
@@ -275,7 +277,7 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     assert_eq!(committed.written.len(), 4);
     assert_eq!(meter.total() - before, 1);
 
-    // Entries of the ticket are elsewhere: as many requests as its own insert has.
+    // The ticket has remote entries: the group costs as many requests as the insert of the ticket.
     let before = meter.total();
     tickets.insert(&ticket(1, 1)).await.expect("a new ticket");
     let alone = meter.total() - before;
@@ -292,13 +294,13 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     assert_eq!(cost, alone + 2, "one read for each further entity");
     scrub(h, &table, 4, 7).await.expect("indexes in step");
 
-    // Of what does not go through, nothing is written: the stock was read before.
+    // A refused group writes nothing. The stock was read before.
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(3, 3)).expect("an order");
     group.of(&tickets).expect("another type").insert(&ticket(3, 3)).expect("a ticket");
     group.of_plain::<Stock>().expect("a plain type").replace_stored(&read, &stock(7)).expect("the stock");
     assert!(group.commit().await.unwrap_err().is_precondition_failed());
-    // Nor of what takes another's value.
+    // A group with a taken unique value writes nothing, too.
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(3, 3)).expect("an order");
     group.of(&tickets).expect("another type").insert(&ticket(3, 1)).expect("a ticket");

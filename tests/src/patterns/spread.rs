@@ -1,4 +1,4 @@
-//! Key spreading: buckets under the hood, one partition to the program.
+//! Spread tables: a logical partition in several buckets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Event {
     etag: Option<ETag>,
 }
 
-/// The same with more buckets.
+/// The same type with more buckets.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Event", rename_all = "PascalCase", spread = 12)]
 struct Wider {
@@ -61,8 +61,8 @@ async fn filled(harness: &Harness, count: u32) -> (SpreadTable<Event>, TestTable
     (events, table)
 }
 
-/// Entities go to several partitions and come back by key, and in order.
-pub(crate) async fn one_partition_is_several(harness: &Harness) {
+/// Entities are stored in several partitions, and read by key and in order.
+pub(crate) async fn a_logical_partition_has_several_buckets(harness: &Harness) {
     let (events, table) = filled(harness, 80).await;
     let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
     let partitions: BTreeSet<_> = stored.iter().map(|row| row.key().partition().to_owned()).collect();
@@ -87,8 +87,8 @@ pub(crate) async fn one_partition_is_several(harness: &Harness) {
     assert_eq!(events.get(&seven).await.expect("the store works").map(|event| event.number), Some(7));
 }
 
-/// The buckets of a partition are read at the same time.
-pub(crate) async fn buckets_are_read_at_once(harness: &Harness) {
+/// The buckets of a partition are read concurrently.
+pub(crate) async fn buckets_are_read_concurrently(harness: &Harness) {
     let (events, table) = filled(harness, 40).await;
     let in_flight = Arc::new(InFlightStore::new(Arc::clone(harness.store())));
     let store = Arc::clone(&in_flight) as Arc<dyn TableStore>;
@@ -126,16 +126,16 @@ pub(crate) async fn buckets_are_read_at_once(harness: &Harness) {
     drop(events);
 }
 
-/// Versions, conflicts and deletes are those of any entity.
-pub(crate) async fn entities_keep_their_versions(harness: &Harness) {
+/// Versions, conflicts and deletes are the same as in plain tables.
+pub(crate) async fn versions_work_as_in_plain_tables(harness: &Harness) {
     let (events, _table) = filled(harness, 4).await;
     let key = Event::key("it's day 1", 2u32).expect("a key");
-    let stale = events.get_existing(&key).await.expect("it is there");
+    let stale = events.get_existing(&key).await.expect("the row exists");
     let upper = |event: &mut Event| {
         event.text.push('!');
         Ok(())
     };
-    assert_eq!(events.update(&key, upper).await.expect("nobody else writes").text, "t!");
+    assert_eq!(events.update(&key, upper).await.expect("no other writer").text, "t!");
     assert!(events.replace(&stale).await.is_err_and(|error| error.is_precondition_failed()));
     assert!(events.insert(&stale).await.is_err_and(|error| error.is_already_exists()));
     for error in [events.insert(&stale).await, events.replace(&stale).await] {
@@ -143,11 +143,11 @@ pub(crate) async fn entities_keep_their_versions(harness: &Harness) {
         assert!(error.contains("('it''s day 1', 'e_0002')"), "{error}");
     }
     events.upsert(&stale).await.expect("the last writer wins");
-    events.delete(&key, IfMatch::Any).await.expect("it is there");
+    events.delete(&key, IfMatch::Any).await.expect("the row exists");
     assert!(events.delete(&key, IfMatch::Any).await.is_err_and(|error| error.is_entity_not_found()));
 }
 
-/// The number of buckets changes, and everything is found before and after.
+/// The number of buckets changes. Every entity is found before and after a migration.
 pub(crate) async fn the_number_of_buckets_changes(harness: &Harness) {
     let (_events, table) = filled(harness, 60).await;
     let wider =
@@ -165,13 +165,13 @@ pub(crate) async fn the_number_of_buckets_changes(harness: &Harness) {
     let day = Wider::partition("it's day 1").expect("a key");
     let all: Vec<_> = wider.query().partition(day).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..60));
-    assert_eq!(wider.get_existing(key(3)).await.expect("it is there").text, "new");
+    assert_eq!(wider.get_existing(key(3)).await.expect("the row exists").text, "new");
     let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
     assert_eq!(stored.len(), 60);
 }
 
-/// A watch around the store names the partition that gets everything, and none once its keys are spread.
-pub(crate) async fn hot_partitions_are_named(harness: &Harness) {
+/// A watch around the store reports the partition that gets all writes, and none once the keys are spread.
+pub(crate) async fn the_watch_reports_hot_partitions(harness: &Harness) {
     let watch = PartitionWatch::new(Duration::from_secs(3600));
     let watched: Arc<dyn TableStore> = Arc::new(Watched::new(harness.store().clone(), watch.clone()));
     let plain = harness.table().await;
@@ -196,8 +196,9 @@ pub(crate) async fn hot_partitions_are_named(harness: &Harness) {
     assert_eq!(watch.hot(0.0).iter().map(|hot| hot.requests).sum::<u64>(), 80);
 }
 
-/// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
-pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
+/// Writes succeed if an index is of another type. An index of entities of any type makes the spread table
+/// refuse each write without a change.
+pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harness) {
     let (events, table) = filled(harness, 2).await;
     declare_index_of_alarms(table.store(), table.name()).await;
     events.upsert(&event(1)).await.expect("an index of another type");
@@ -216,7 +217,7 @@ pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
         events.delete(key(1), IfMatch::Any).await,
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let error = refused.expect_err("an index is of it").to_string();
+        let error = refused.expect_err("an index of any type refuses the append").to_string();
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
     let left = events.get(key(1)).await.expect("an answer").expect("an event");

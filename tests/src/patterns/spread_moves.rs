@@ -1,4 +1,5 @@
-//! Key spreading while the number of buckets changes: nobody else stops, nothing is lost or comes back.
+//! Spread tables while the number of buckets changes: readers and writers continue, no entity is lost, and no
+//! deleted entity returns.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::{Harness, TestTable};
 
 const ROWS: u32 = 48;
 
-/// The same rows in more buckets.
+/// One type of rows with different numbers of buckets.
 macro_rules! event {
     ($name:ident, $spread:literal) => {
         #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -45,7 +46,7 @@ fn key(number: u32) -> impl KeyOf<Wider> {
     Wider::key("day", number).expect("a key")
 }
 
-/// Counts up what is its own, by all ways to write, and deletes and inserts it.
+/// Counts in the rows of this writer by all verbs, and deletes and inserts one of them.
 async fn write(events: SpreadTable<Wider>, own: u32) -> Result<()> {
     for number in (0..ROWS).filter(|number| number % 4 == own) {
         let add = |event: &mut Wider| {
@@ -67,7 +68,7 @@ async fn write(events: SpreadTable<Wider>, own: u32) -> Result<()> {
     Ok(())
 }
 
-/// Points find everything that nobody deletes, and no count goes back.
+/// Point reads find every row that no writer deletes, and no count decreases.
 async fn read(events: SpreadTable<Wider>) -> Result<()> {
     let mut seen = vec![0; ROWS as usize];
     for _ in 0..3 {
@@ -84,8 +85,8 @@ async fn read(events: SpreadTable<Wider>) -> Result<()> {
     Ok(())
 }
 
-/// A migration moves everything under readers and writers, none of which fails.
-pub(crate) async fn readers_and_writers_go_on(harness: &Harness) {
+/// A migration moves all rows while readers and writers run, without an error for any of them.
+pub(crate) async fn a_migration_moves_rows_under_readers_and_writers(harness: &Harness) {
     let table = harness.table().await;
     let events = open::<Event>(harness.store(), &table);
     for number in 0..ROWS {
@@ -99,7 +100,7 @@ pub(crate) async fn readers_and_writers_go_on(harness: &Harness) {
     others.spawn(read(wider.clone()));
     wider.migrate().await.expect("a migration");
     while let Some(other) = others.join_next().await {
-        other.expect("no panic").expect("nobody fails");
+        other.expect("no panic").expect("neither readers nor writers fail");
     }
     wider.migrate().await.expect("a migration");
 
@@ -111,9 +112,9 @@ pub(crate) async fn readers_and_writers_go_on(harness: &Harness) {
     assert_eq!(stored.len(), ROWS as usize);
 }
 
-/// A migration that dies at any of its requests, before any request of a delete: what was deleted does not come back,
-/// and what could not be deleted is there.
-pub(crate) async fn what_is_deleted_stays_deleted(harness: &Harness) {
+/// A migration crashes at each of its requests, before each request of a delete. A deleted entity does not
+/// return, and an entity whose delete failed is still there.
+pub(crate) async fn a_deleted_row_does_not_return_after_a_crashed_migration(harness: &Harness) {
     let mut schedules = 0;
     for point in CrashPoint::ALL {
         for died_at in 1..=4 {
@@ -128,10 +129,10 @@ pub(crate) async fn what_is_deleted_stays_deleted(harness: &Harness) {
     assert!(schedules >= 16, "{schedules}");
 }
 
-/// Whether the delete made so many requests.
+/// Returns whether the delete sends at least `request` requests.
 async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: CrashPoint) -> bool {
     let table = harness.table().await;
-    // Its places differ: bucket 2 of 3, and 5 of 7.
+    // The buckets of this row differ: bucket 2 of 3, and bucket 5 of 7.
     let number = 4;
     open::<Event>(harness.store(), &table).insert(&event(number)).await.expect("a new event");
     let wider = open::<Wider>(harness.store(), &table).with_previous(3).with_attempts(3);
@@ -143,7 +144,7 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
     let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(harness.store()), faults));
     let dying = open::<Wider>(&faulty, &table).with_previous(3);
     let store = HookedStore::before_request(request, Arc::clone(harness.store()), async move {
-        dying.migrate().await.expect_err("it dies");
+        dying.migrate().await.expect_err("the process crashes");
     });
     let store = Arc::new(store);
     let deleter = open::<Wider>(&(Arc::clone(&store) as Arc<dyn TableStore>), &table).with_previous(3);
@@ -157,7 +158,7 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
     assert_eq!(found.is_some(), deleted.is_err(), "{then}");
     if let Err(error) = deleted {
         assert!(error.is_precondition_failed(), "{error}");
-        wider.delete(key(number), IfMatch::Any).await.expect("it is moved");
+        wider.delete(key(number), IfMatch::Any).await.expect("the entity is moved");
     }
     let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
     assert_eq!(stored.len(), 0, "{then}");

@@ -1,5 +1,5 @@
-//! Streams hold a bounded number of pages, values or operations, however many there are and however slowly they
-//! are taken.
+//! Streams hold a bounded number of pages, values or operations, whatever the size of the input and the speed
+//! of the caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,29 +45,29 @@ async fn fill(harness: &Harness) -> TableName {
     table
 }
 
-/// A store that answers in small pages, which are counted.
+/// A store with small pages and counted requests.
 fn paged(harness: &Harness) -> (Arc<dyn TableStore>, RequestMeter) {
     let meter = RequestMeter::new();
     let metered = Arc::new(Metered::new(harness.store().clone(), meter.clone()));
     (Arc::new(SmallPageStore::new(PAGE, metered)), meter)
 }
 
-/// Takes item after item, and looks each time at how much was begun; how many there were, and the most that was
-/// begun and not taken.
+/// Takes all items; after each item, compares the items that the stream has read with the items taken. Returns
+/// the number of items, and the largest number that was read ahead.
 async fn most_ahead<T>(items: impl Stream<Item = Result<T>>, begun: impl Fn() -> usize) -> (usize, usize) {
     let (mut items, mut taken, mut most) = (std::pin::pin!(items), 0, 0);
     while let Some(item) = items.next().await {
         item.expect("the stores work");
         most = most.max(begun().saturating_sub(taken));
         taken += 1;
-        // Whatever reads ahead by itself has time to do so.
+        // A task that reads ahead gets time to do so.
         yield_now().await;
     }
     (taken, most)
 }
 
-/// Of each range that is read at once a page is held, and none that is not asked for.
-pub(crate) async fn queries_hold_a_page(harness: &Harness) {
+/// A stream holds one page per concurrent range, and reads no page before its caller needs the page.
+pub(crate) async fn queries_hold_one_page_per_range(harness: &Harness) {
     let table = fill(harness).await;
     let (store, meter) = paged(harness);
     let rows = store.query_stream(table.clone(), Query::new());
@@ -78,7 +78,7 @@ pub(crate) async fn queries_hold_a_page(harness: &Harness) {
     let ranges = split_partitions(["b", "c"]);
     let rows = scan_partitions(store.clone(), &table, &Query::new(), ranges, 2);
     let (taken, most) = most_ahead(rows, || meter.total() as usize * PAGE).await;
-    // The last page of a range may be empty.
+    // The last page of a range can be empty.
     assert!(taken == ROWS && most <= (2 + 3) * PAGE, "{most} of {taken} rows were held");
 }
 
@@ -93,7 +93,7 @@ struct Reading {
     number: u32,
 }
 
-/// Of each bucket that is merged two pages are held.
+/// A merge holds two pages per bucket.
 pub(crate) async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
     let (store, meter) = paged(harness);
     let table = harness.table().await.name().clone();
@@ -121,8 +121,8 @@ struct Film {
 
 const AT_ONCE: usize = 3;
 
-/// Large values are read so many at once, and the next ones when those are taken.
-pub(crate) async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
+/// A stream reads a fixed number of large values concurrently, and the next value when its caller takes one.
+pub(crate) async fn large_values_are_read_on_demand(harness: &Harness) {
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
     let blobs = Arc::new(CountingBlobs::new(harness.blobs().await));
     let films = LargeTable::<Film>::new_with(store, table, blobs.clone(), LargeOptions::default());
@@ -140,8 +140,8 @@ pub(crate) async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
     assert!(taken == 12 && most <= AT_ONCE, "{most} values were held");
 }
 
-/// What a stream brings is sent a part at a time.
-pub(crate) async fn large_values_are_sent_as_they_come(harness: &Harness) {
+/// A streamed large value is sent part by part.
+pub(crate) async fn streamed_large_values_are_sent_in_parts(harness: &Harness) {
     const PART: usize = 8 * 1024 * 1024;
     const PIECE: usize = 1024 * 1024;
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
@@ -152,7 +152,7 @@ pub(crate) async fn large_values_are_sent_as_they_come(harness: &Harness) {
     let most = Arc::new(AtomicUsize::new(0));
     let (seen, counted) = (most.clone(), blobs.clone());
     let pieces = stream::iter(0..2 * PART / PIECE + 2).map(move |n| {
-        // The first request begins the upload.
+        // The first request starts the upload.
         let parts = (counted.requests() as usize).saturating_sub(1);
         seen.fetch_max((n + 1) * PIECE - (parts * PART).min((n + 1) * PIECE), Ordering::SeqCst);
         Ok(Bytes::from(vec![2; PIECE]))
@@ -165,8 +165,8 @@ pub(crate) async fn large_values_are_sent_as_they_come(harness: &Harness) {
     assert!((PART..=2 * PART).contains(&most), "{most} bytes were held");
 }
 
-/// A bulk write reads no more than may wait and be under way.
-pub(crate) async fn bulk_writes_read_as_they_write(harness: &Harness) {
+/// A bulk write reads at most the operations that can wait or be in flight.
+pub(crate) async fn bulk_writes_hold_a_bounded_number_of_operations(harness: &Harness) {
     const WAITING: usize = 20;
     let table = harness.table().await.name().clone();
     let read = Arc::new(AtomicUsize::new(0));
@@ -180,8 +180,8 @@ pub(crate) async fn bulk_writes_read_as_they_write(harness: &Harness) {
     assert!(taken == ROWS && most <= 4 * WAITING, "{most} operations were held");
 }
 
-/// A copy reads a window while it writes the one before.
-pub(crate) async fn copies_read_a_window_ahead(harness: &Harness) {
+/// A copy reads one window while it writes the previous window.
+pub(crate) async fn copies_read_one_window_ahead(harness: &Harness) {
     const WINDOW: usize = 40;
     let from = fill(harness).await;
     let (store, meter) = paged(harness);

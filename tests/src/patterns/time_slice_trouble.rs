@@ -1,4 +1,4 @@
-//! Families of tables by time, where a name is still being deleted or a process died.
+//! Time slices with a table name that is still being deleted, or after a crash.
 
 use std::time::Duration;
 
@@ -9,30 +9,31 @@ use table_patterns::time_slices::Reuse;
 use super::time_slices::{Login, at, family, faulty, fill, login, names, open};
 use crate::Harness;
 
-/// While a name is being deleted, an insert waits for it, no longer than it may.
-pub(crate) async fn a_name_in_deletion_is_waited_for(harness: &Harness) {
+/// An insert waits while the service deletes the table name, until the write deadline.
+pub(crate) async fn an_insert_waits_while_a_name_is_being_deleted(harness: &Harness) {
     let family = family(harness);
     let (logins, faults) = faulty(harness, &family);
     let in_deletion = FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable);
     faults.add(in_deletion.clone().times(2));
-    logins.insert(&login("ken", "01-15T08:00")).await.expect("it waited");
+    logins.insert(&login("ken", "01-15T08:00")).await.expect("the insert waited");
     assert_eq!(faults.injected().len(), 2);
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201301"]);
 
     faults.add(in_deletion);
     let hasty = logins.with_reuse(Reuse::Wait(Duration::from_millis(250)));
-    let error = hasty.insert(&login("ken", "02-15T08:00")).await.expect_err("it never ends");
+    let error = hasty.insert(&login("ken", "02-15T08:00")).await.expect_err("the deletion never ends");
     assert!(error.to_string().contains("being deleted"), "{error}");
 }
 
-/// Or it starts another generation of the slice, which queries, reads and drops know.
-pub(crate) async fn or_another_generation_is_started(harness: &Harness) {
+/// With `Reuse::Generation` an insert creates another generation of the slice. Queries, reads and drops find
+/// this generation.
+pub(crate) async fn an_insert_creates_a_generation_while_a_name_is_being_deleted(harness: &Harness) {
     let family = family(harness);
     let first = open(harness.store().clone(), &family);
     let early = login("adam", "01-10T08:00");
     first.insert(&early).await.expect("a new login");
 
-    // The old name is there for readers; for those who would make it, it is being deleted.
+    // Readers find the old table. Its creation fails, because the service is deleting the name.
     let (logins, faults) = faulty(harness, &family);
     let logins = logins.with_reuse(Reuse::Generation);
     let base = format!("{family}201302").parse().expect("a legal name");
@@ -46,15 +47,15 @@ pub(crate) async fn or_another_generation_is_started(harness: &Harness) {
     assert_eq!(logins.get(late.at, &key).await.expect("an answer"), Some(late.clone()));
     assert_eq!(logins.query().all().await.expect("logins"), [early, late]);
 
-    // Another process finds the generation that is there.
+    // Another process finds the existing generation.
     let other = open(harness.store().clone(), &family).with_reuse(Reuse::Generation);
     other.insert(&login("kim", "02-16T08:00")).await.expect("a new login");
     assert_eq!(other.slices().await.expect("tables").len(), 2);
     assert_eq!(other.drop_before(at("2013-03-01T00:00:00Z")).await.expect("slices").len(), 2);
 }
 
-/// A handle that waits reads and writes the generations of one that does not.
-pub(crate) async fn handles_of_either_choice_agree(harness: &Harness) {
+/// A handle that waits reads and writes the generations of a handle that does not wait.
+pub(crate) async fn handles_with_either_option_share_generations(harness: &Harness) {
     let family = family(harness);
     let (hasty, faults) = faulty(harness, &family);
     let hasty = hasty.with_reuse(Reuse::Generation);
@@ -66,7 +67,7 @@ pub(crate) async fn handles_of_either_choice_agree(harness: &Harness) {
     let patient = open(harness.store().clone(), &family);
     let key = Login::key("ken", day.at).expect("a legal key");
     assert_eq!(patient.get(day.at, &key).await.expect("an answer"), Some(day.clone()));
-    let again = patient.insert(&day).await.expect_err("it is there");
+    let again = patient.insert(&day).await.expect_err("the row exists");
     assert!(again.is_already_exists(), "{again}");
     let other = login("kim", "02-16T08:00");
     patient.insert(&other).await.expect("a new login");
@@ -78,8 +79,8 @@ pub(crate) async fn handles_of_either_choice_agree(harness: &Harness) {
     assert_eq!(hasty.query().all().await.expect("logins"), [day, other]);
 }
 
-/// An insert that died between making the table and using it is run again.
-pub(crate) async fn an_insert_that_died_is_run_again(harness: &Harness) {
+/// An insert that crashed between the creation of the table and the write can be repeated.
+pub(crate) async fn a_crashed_insert_can_be_repeated(harness: &Harness) {
     let mut crashes = 0;
     for point in CrashPoint::ALL {
         for request in 1.. {
@@ -102,8 +103,8 @@ pub(crate) async fn an_insert_that_died_is_run_again(harness: &Harness) {
     assert_eq!(crashes, 6);
 }
 
-/// A drop that died is run again, and drops the rest.
-pub(crate) async fn a_drop_that_died_is_run_again(harness: &Harness) {
+/// A drop that crashed can be repeated and drops the remaining tables.
+pub(crate) async fn a_crashed_drop_can_be_repeated(harness: &Harness) {
     let mut crashes = 0;
     for point in CrashPoint::ALL {
         for request in 1.. {

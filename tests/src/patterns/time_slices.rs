@@ -1,4 +1,4 @@
-//! Families of tables by time, of which the old ones are dropped whole.
+//! Families of tables by time; old tables are dropped as a whole.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Login {
     pub(super) at: Ticks,
 }
 
-/// A family of this behaviour's own.
+/// Returns the name of a family that no other behaviour uses.
 pub(super) fn family(harness: &Harness) -> String {
     let family = format!("F{}x", &Uuid::new_v4().simple().to_string()[..12]);
     for month in 1..=12 {
@@ -58,7 +58,7 @@ pub(super) fn login(user: &str, time: &str) -> Login {
     Login { user: user.to_owned(), at: at(&format!("2013-{time}:00Z")) }
 }
 
-/// A login of two users in each of the months 1 to 4.
+/// Inserts logins of two users in each of the months 1 to 4.
 pub(super) async fn fill(logins: &TimeSlices<Login>) -> Vec<Login> {
     let days = ["01-15T08:00", "02-15T08:00", "03-15T08:00", "04-15T08:00"];
     let all: Vec<Login> = days.iter().flat_map(|day| [login("kim", day), login("ken", day)]).collect();
@@ -72,8 +72,8 @@ pub(super) fn names(slices: &[Slice]) -> Vec<&str> {
     slices.iter().map(|slice| slice.name.as_str()).collect()
 }
 
-/// Entities go to the table of their time, which is made once and remembered.
-pub(crate) async fn tables_are_made_when_needed(harness: &Harness) {
+/// An insert creates the table of its time slice once; the handle remembers the table.
+pub(crate) async fn an_insert_creates_its_table(harness: &Harness) {
     let family = family(harness);
     let (logins, meter) = metered(harness, &family);
     let day = login("ken", "01-15T08:00");
@@ -81,7 +81,7 @@ pub(crate) async fn tables_are_made_when_needed(harness: &Harness) {
     assert_eq!(meter.total(), 3);
     logins.insert(&login("ken", "01-31T23:59")).await.expect("a new login");
     assert_eq!(meter.total(), 4);
-    let error = logins.insert(&day).await.expect_err("it is there");
+    let error = logins.insert(&day).await.expect_err("the row exists");
     assert!(error.is_already_exists(), "{error}");
     logins.upsert(&day).await.expect("an upsert");
     let key = Login::key("ken", day.at).expect("a legal key");
@@ -94,8 +94,8 @@ pub(crate) async fn tables_are_made_when_needed(harness: &Harness) {
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201301"]);
 }
 
-/// Many inserts at once into new slices make each table once.
-pub(crate) async fn tables_are_made_once(harness: &Harness) {
+/// Concurrent inserts into new slices create each table once.
+pub(crate) async fn concurrent_inserts_create_each_table_once(harness: &Harness) {
     let family = family(harness);
     let (logins, meter) = metered(harness, &family);
     let many = (0..40).map(|n| login(&format!("user{n}"), ["05-01T00:00", "06-01T00:00"][n % 2]));
@@ -107,10 +107,10 @@ pub(crate) async fn tables_are_made_once(harness: &Harness) {
     assert_eq!(logins.query().all().await.expect("logins").len(), 40);
 }
 
-/// An insert that races drops makes the table again, boundedly.
-pub(crate) async fn a_slice_is_made_again_as_often_as_it_is_dropped(harness: &Harness) {
+/// An insert creates its table again after a concurrent drop, for a bounded number of attempts.
+pub(crate) async fn an_insert_creates_a_dropped_table_again(harness: &Harness) {
     let (logins, faults) = faulty(harness, &family(harness));
-    // A task: the future is `Send`.
+    // The insert runs in a task, so its future must be `Send`.
     let insert = |user: &'static str| {
         let logins = logins.clone();
         tokio::spawn(async move { logins.insert(&login(user, "01-01T08:00")).await })
@@ -130,7 +130,7 @@ pub(crate) async fn a_slice_is_made_again_as_often_as_it_is_dropped(harness: &Ha
     assert!(matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }), "{error}");
 }
 
-/// Slices come in the order of time, either way; a period is exact.
+/// A query reads slices in the order of time, ascending or descending. The bounds of a period are exact.
 pub(crate) async fn queries_cross_slices_in_order(harness: &Harness) {
     let family = family(harness);
     let (logins, meter) = metered(harness, &family);
@@ -169,8 +169,9 @@ fn times(logins: &[Login]) -> Vec<Ticks> {
     logins.iter().map(|login| login.at).collect()
 }
 
-/// A limit reads no slice that is not needed; the smaller of two counts. Without one, slices are read at once.
-pub(crate) async fn limits_bound_what_is_read(harness: &Harness) {
+/// A query with a limit reads only the slices that it needs; the smaller of two limits counts. A query without
+/// a limit reads slices concurrently.
+pub(crate) async fn a_limit_reads_only_the_slices_it_needs(harness: &Harness) {
     let family = family(harness);
     let (logins, meter) = metered(harness, &family);
     let all = fill(&logins).await;
@@ -199,7 +200,7 @@ pub(crate) async fn limits_bound_what_is_read(harness: &Harness) {
     }
 }
 
-/// Quarters, whose names end in what generations begin with.
+/// Quarters. Their names end like the names of generations begin.
 #[derive(Clone, Copy, Debug)]
 struct Quarters;
 
@@ -218,15 +219,16 @@ impl Slicing for Quarters {
     }
 }
 
-/// Slices are by hour, by day, or what the program makes of them.
-pub(crate) async fn slices_are_cut_as_the_program_says(harness: &Harness) {
+/// Slices are hours, days, or intervals that the program defines.
+pub(crate) async fn slices_are_intervals_of_the_program(harness: &Harness) {
     let hours = ["01-15T07:59", "01-15T08:00", "01-15T08:59"];
     cut(harness, Every::Hour, hours, ["2013011507", "2013011508"]).await;
     cut(harness, Every::Day, ["01-14T23:59", "01-15T00:00", "01-15T23:59"], ["20130114", "20130115"]).await;
     cut(harness, Quarters, ["03-31T23:59", "04-01T00:00", "06-30T23:59"], ["2013Q1G", "2013Q2G"]).await;
 }
 
-/// Three logins, of which the first is in the first of two slices; and another generation of the second.
+/// Inserts three logins, the first of them in the first of two slices, and creates another generation of the
+/// second slice.
 async fn cut(harness: &Harness, slicing: impl Slicing + Copy, times: [&str; 3], wanted: [&str; 2]) {
     let family = format!("F{}x", &Uuid::new_v4().simple().to_string()[..12]);
     for (name, suffix) in wanted.iter().flat_map(|name| [(name, ""), (name, "G1")]) {
@@ -264,7 +266,7 @@ async fn cut(harness: &Harness, slicing: impl Slicing + Copy, times: [&str; 3], 
     assert_eq!(other.query().all().await.expect("logins"), [all[2].clone()]);
 }
 
-/// Old slices go, one request each; a policy says beforehand which.
+/// A drop of old slices is one request per table. A policy first returns the slices to drop.
 pub(crate) async fn old_slices_are_dropped(harness: &Harness) {
     let family = family(harness);
     let (logins, meter) = metered(harness, &family);
@@ -290,7 +292,7 @@ pub(crate) async fn old_slices_are_dropped(harness: &Harness) {
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
     assert!(harness.store().all_tables(Some(&family)).await.expect("tables").contains(&bystander));
 
-    // A late entity makes its slice again; another handle that remembers the table does as well.
+    // A late entity creates its slice again, also through another handle that remembers the table.
     let (other, _) = metered(harness, &family);
     other.insert(&login("late", "03-01T00:00")).await.expect("a new login");
     logins.drop_before(at("2013-04-01T00:00:00Z")).await.expect("slices");
@@ -298,8 +300,9 @@ pub(crate) async fn old_slices_are_dropped(harness: &Harness) {
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
 }
 
-/// What a clock that is ahead has made is not counted, and neither it nor the present slice is dropped by a policy.
-pub(crate) async fn the_future_drops_nothing(harness: &Harness) {
+/// A policy does not count future slices, which a writer with a fast clock made. A policy drops neither future
+/// slices nor the present slice.
+pub(crate) async fn future_slices_are_neither_counted_nor_dropped(harness: &Harness) {
     let family = family(harness);
     let (logins, _) = metered(harness, &family);
     fill(&logins).await;
@@ -342,8 +345,8 @@ struct Recording {
     sound: Vec<u8>,
 }
 
-/// A family of a type whose rows it would not keep whole is refused when it is opened.
-pub(crate) async fn what_a_family_cannot_keep_is_refused(harness: &Harness) {
+/// A family refuses a type that it cannot store whole, when the family is opened.
+pub(crate) async fn a_type_that_a_family_cannot_store_is_refused(harness: &Harness) {
     let (store, family) = (|| harness.store().clone(), family(harness));
     let error = TimeSlices::new(store(), &family, Every::Month, |row: &Indexed| row.at).unwrap_err();
     assert!(error.to_string().contains("the index 'user'"), "{error}");
@@ -351,7 +354,7 @@ pub(crate) async fn what_a_family_cannot_keep_is_refused(harness: &Harness) {
     assert!(error.to_string().contains("LargeTable"), "{error}");
 }
 
-/// A time that is no part of the key.
+/// The time is not part of the key.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 struct Visit {
     #[partition_key]
@@ -371,7 +374,7 @@ fn visits(harness: &Harness, family: &str) -> TimeSlices<Visit> {
     TimeSlices::new(store, family, Every::Month, |visit: &Visit| visit.at).expect("a legal name")
 }
 
-/// No verb but a move takes an entity to another slice: what would is refused, and writes nothing.
+/// Only a move takes an entity to another slice. Other verbs refuse such a change and write nothing.
 pub(crate) async fn an_entity_stays_in_its_slice(harness: &Harness) {
     let visits = visits(harness, &family(harness));
     let (old, later) = (visit("01-15T08:00", "old"), visit("02-15T08:00", "old"));
@@ -392,7 +395,7 @@ pub(crate) async fn an_entity_stays_in_its_slice(harness: &Harness) {
             "{error}"
         );
     }
-    let missing = visits.replace_if(&later, IfMatch::Any).await.expect_err("it is in January");
+    let missing = visits.replace_if(&later, IfMatch::Any).await.expect_err("the entity is in January");
     assert!(missing.is_entity_not_found(), "{missing}");
     assert_eq!(visits.query().all().await.expect("visits"), std::slice::from_ref(&old));
     assert_eq!(visits.slices().await.expect("tables").len(), 1, "no table was made");
@@ -412,8 +415,8 @@ pub(crate) async fn an_entity_stays_in_its_slice(harness: &Harness) {
     assert_eq!(visits.get(old.at, &key).await.expect("an answer"), Some(new));
 }
 
-/// Verbs find an entity in whatever table of its slice it is, and cost what is said where that is not the first.
-pub(crate) async fn verbs_find_every_generation(harness: &Harness) {
+/// Verbs find an entity in every table of its slice. The requests for a later generation are as documented.
+pub(crate) async fn verbs_find_entities_in_every_generation(harness: &Harness) {
     for reuse in [Reuse::Wait(Duration::ZERO), Reuse::Generation] {
         let family = family(harness);
         let second: TableName = format!("{family}201301G1").parse().expect("a legal name");
@@ -430,7 +433,8 @@ pub(crate) async fn verbs_find_every_generation(harness: &Harness) {
         let visits = TimeSlices::new(metered, &family, Every::Month, |visit: &Visit| visit.at);
         let visits = visits.expect("a legal name").with_reuse(reuse);
         let key = old.entity_key().expect("a legal key");
-        // In the first table and in the list where the handle waits; in the list, and the latest first, otherwise.
+        // A handle that waits looks at the first table and the list. A handle with generations looks at the
+        // list, and at the latest table first.
         let looks = if reuse == Reuse::Generation { 1 } else { 2 };
         let note = |text: &'static str| {
             move |visit: &mut Visit| {
@@ -446,19 +450,20 @@ pub(crate) async fn verbs_find_every_generation(harness: &Harness) {
             .await
             .expect("a merge");
         assert_eq!(visits.get_existing(old.at, &key).await.expect("the visit").note, "b");
-        visits.replace_if(&visit("01-15T08:00", "c"), IfMatch::Any).await.expect("it is there");
+        visits.replace_if(&visit("01-15T08:00", "c"), IfMatch::Any).await.expect("the row exists");
         let to = Visit::key("kim", 2u32).expect("a legal key");
         assert!(visits.move_to(old.at, &key, &visits, &to).await.expect("a move"));
         assert_eq!(visits.get(old.at, &key).await.expect("an answer"), None);
         let moved = Visit { user: "kim".to_owned(), number: 2, ..visit("01-15T08:00", "c") };
         assert_eq!(visits.query().all().await.expect("visits"), [moved]);
-        visits.delete(old.at, &to, IfMatch::Any).await.expect("it is there");
-        let missing = visits.delete(old.at, &to, IfMatch::Any).await.expect_err("it is gone");
+        visits.delete(old.at, &to, IfMatch::Any).await.expect("the row exists");
+        let missing = visits.delete(old.at, &to, IfMatch::Any).await.expect_err("the table is gone");
         assert!(missing.is_entity_not_found(), "{missing}");
     }
 }
 
-/// The newest slice first: pages go on through slices, and through one that was dropped in between.
+/// Pages read the newest slice first, and continue across slices and across a slice that was dropped between
+/// pages.
 pub(crate) async fn pages_cross_slices(harness: &Harness) {
     let family = family(harness);
     let logins = open(harness.store().clone(), &family);
@@ -477,7 +482,7 @@ pub(crate) async fn pages_cross_slices(harness: &Harness) {
             break;
         }
     }
-    assert_eq!(read.len(), 3, "what was dropped is not read");
+    assert_eq!(read.len(), 3, "a page skips a dropped slice");
     assert!(read[..2].iter().all(|login| login.at == all[6].at), "{read:?}");
     let older = logins.query().limit(1).page(None).await.expect("a page");
     let error = query().page(older.continuation.as_ref()).await.expect_err("another order");
@@ -486,8 +491,8 @@ pub(crate) async fn pages_cross_slices(harness: &Harness) {
     assert!(sorted.to_string().contains("one piece"), "{sorted}");
 }
 
-/// An index of another program that takes in every entity of a slice would miss a change: every write is refused, and changes nothing.
-pub(crate) async fn writes_of_an_index_are_refused(harness: &Harness) {
+/// Every write is refused without a change if an index of another program contains entities of any type.
+pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harness) {
     let family = family(harness);
     let logins = open(harness.store().clone(), &family);
     let (day, other) = (login("ken", "01-15T08:00"), login("kim", "02-15T08:00"));
@@ -505,7 +510,7 @@ pub(crate) async fn writes_of_an_index_are_refused(harness: &Harness) {
         logins.move_to(other.at, key(&other), &logins, key(&moved)).await.map(drop),
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let error = refused.expect_err("an index is of it").to_string();
+        let error = refused.expect_err("an index of any type refuses the append").to_string();
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
     for there in [&day, &other] {

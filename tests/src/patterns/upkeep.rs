@@ -1,4 +1,4 @@
-//! Upkeep of tables by a program that knows nothing but their names.
+//! Upkeep of tables by a program that knows only the names of the tables.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ struct World {
 impl World {
     async fn new(harness: &Harness) -> Self {
         let store = harness.store().clone();
-        // Programs die here, which in a store of one process nobody waits for: as on a service.
+        // These programs crash. Writers of one process would wait for their unfinished writes; processes of a
+        // service do not.
         if let Some(local) = store.local_writers() {
             local.serve();
         }
@@ -47,7 +48,7 @@ impl World {
         deleted.expect("what is there goes");
     }
 
-    /// How often something of an index was done by several upkeeps together.
+    /// Adds up one number of an index over several upkeep reports.
     fn sum(&self, reports: &[UpkeepReport], index: &Index, of: impl Fn(&Kept) -> usize) -> usize {
         reports.iter().filter_map(|report| report.tables[&self.table].indexes.get(index.id())).map(of).sum()
     }
@@ -80,7 +81,7 @@ async fn assert_in_step(entities: &IndexedEntities, index: &Index, entries: usiz
     assert_eq!(found, (entries, 0, 0, 0), "{index:?}");
 }
 
-/// Works until the manifest says something of an index, and dies.
+/// Runs the work until the manifest shows the wanted state of an index, then drops the work.
 async fn die_when<T>(
     entities: &IndexedEntities,
     work: impl Future<Output = T>,
@@ -89,16 +90,16 @@ async fn die_when<T>(
     let mut work = Box::pin(work);
     loop {
         let step = timeout(Duration::from_millis(20), &mut work).await;
-        assert!(step.is_err(), "it ended before it died");
+        assert!(step.is_err(), "the work ended before the manifest showed the state");
         if entities.declared().await.expect("a manifest").iter().any(&when) {
             return;
         }
     }
 }
 
-/// Two types in one table, of which programs have left writes without their entries, a build and a removal half done, an entry that
-/// dangles and one that is missing: two upkeeps at once do all of it once.
-pub(crate) async fn what_programs_leave_is_finished(harness: &Harness) {
+/// A table with two types has unfinished writes, a half-done build, a half-done drop, a dangling entry and a
+/// missing entry. Two concurrent upkeeps repair each of them once.
+pub(crate) async fn unfinished_work_of_crashed_programs_is_finished_once(harness: &Harness) {
     let world = World::new(harness).await;
     let by_email = keyed("Employee", "email", "email_{Email}", "email").unique_within_table();
     let by_city = keyed("Customer", "city", "city_{City}", "{RowKey}");
@@ -146,8 +147,9 @@ pub(crate) async fn what_programs_leave_is_finished(harness: &Harness) {
     assert_eq!(report.errors().count(), 0, "{report:?}");
 }
 
-/// An opaque index is named, and the index of another type in the same table is kept; so is a table beside one that is missing.
-pub(crate) async fn what_it_cannot_keep_it_names(harness: &Harness) {
+/// An upkeep reports an opaque index by name, keeps the index of another type in the same table, and keeps the
+/// other tables if one table is missing.
+pub(crate) async fn opaque_indexes_are_reported_by_name(harness: &Harness) {
     let world = World::new(harness).await;
     let opaque = Index::new("opaque", Placement::OtherPartition, "1", |entity| {
         Key::new("opaque", entity.key().row()).map(Some)

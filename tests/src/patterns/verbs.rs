@@ -1,5 +1,5 @@
-//! One meaning for each verb of every typed handle: what it answers, its errors by their kind, the versions, what becomes of
-//! properties that the type does not know, and its requests.
+//! Each verb means the same on every typed handle: its result, its errors by kind, its versions, its effect on
+//! undeclared properties, and its requests.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::handles::{
 use crate::Harness;
 use crate::wrappers::HookedStore;
 
-/// Runs a check of every handle.
+/// Runs a check on every handle.
 macro_rules! every_handle {
     ($harness:expr, $check:ident) => {
         $check::<Table<Alone>>($harness).await;
@@ -39,7 +39,7 @@ macro_rules! every_handle {
     };
 }
 
-/// A handle whose requests are counted.
+/// A handle with counted requests.
 struct Rig<H> {
     handle: H,
     meter: RequestMeter,
@@ -52,14 +52,14 @@ impl<H: Verbs> Rig<H> {
         Self { handle: H::open(&world.through(metered)).await, meter }
     }
 
-    /// What a verb does that must cost what its cell says.
+    /// Runs a verb and asserts the cost that its cell states.
     async fn asked<T>(&self, verb: &str, cell: Cell, work: impl Future<Output = Result<T>>) -> Result<T> {
         let (done, cost) = self.meter.measure(work).await;
         assert_eq!(Cell::Requests(cost.total()), cell, "{}: requests of {verb}", H::NAME);
         done
     }
 
-    /// Adds a note with a property that the type does not know; as it is read.
+    /// Inserts a note, sets the undeclared property, and returns the note as it is read.
     async fn planted(&self, number: u32) -> H::Of {
         let note = H::Of::new(number, "old", Some("text"));
         self.handle.insert(&note).await.expect("a new note");
@@ -71,15 +71,19 @@ impl<H: Verbs> Rig<H> {
         self.handle.get_existing(number).await.expect("the note")
     }
 
-    /// The note is this one, in this version; the property that the type does not know is there, or not.
+    /// Asserts the stored note and its version, and the value of the undeclared property.
     async fn assert_stored(&self, verb: &str, wanted: &H::Of, version: Option<ETag>, unknown: Option<i32>) {
         let name = H::NAME;
         assert!(version.is_some(), "{name}: {verb} answers the new version");
         assert_eq!(self.read(wanted.number()).await, wanted.clone().with_etag(version), "{name}: {verb}");
-        assert_eq!(self.handle.planted(wanted.number()).await, unknown, "{name}: {verb}, what is not known");
+        assert_eq!(
+            self.handle.planted(wanted.number()).await,
+            unknown,
+            "{name}: {verb}, the undeclared property"
+        );
     }
 
-    /// A write that is refused leaves the note as it was.
+    /// Asserts that a write was refused and left the note unchanged.
     async fn assert_refused<T: std::fmt::Debug>(&self, verb: &str, before: &H::Of, done: Result<T>) -> Error {
         let error = done.expect_err(verb);
         assert_eq!(&self.read(before.number()).await, before, "{}: {verb}", H::NAME);
@@ -111,8 +115,8 @@ async fn inserts_of<H: Verbs>(harness: &Harness) {
     assert!(error.to_string().contains("('book', '000001')"), "{}: {error}", H::NAME);
 }
 
-/// Adds an entity that must not exist.
-pub(crate) async fn inserts_add_what_is_not_there(harness: &Harness) {
+/// `insert` adds an entity, and refuses an existing entity.
+pub(crate) async fn insert_refuses_an_existing_entity(harness: &Harness) {
     every_handle!(harness, inserts_of);
 }
 
@@ -128,8 +132,8 @@ async fn upserts_of<H: Verbs>(harness: &Harness) {
     rig.assert_stored("upsert", &new, version, None).await;
 }
 
-/// Writes the entity, whatever was there: nothing of that stays.
-pub(crate) async fn upserts_replace_what_is_there(harness: &Harness) {
+/// `upsert` writes the entity and removes all other stored properties.
+pub(crate) async fn upsert_replaces_all_properties(harness: &Harness) {
     every_handle!(harness, upserts_of);
 }
 
@@ -146,8 +150,8 @@ async fn merging_upserts_of<H: Verbs>(harness: &Harness) {
     rig.assert_stored("insert_or_merge", &merged, done.expect("an upsert"), Some(7)).await;
 }
 
-/// Writes the properties of the entity over those that are there: the others stay.
-pub(crate) async fn merging_upserts_keep_the_rest(harness: &Harness) {
+/// `insert_or_merge` writes the properties of the entity and keeps all other stored properties.
+pub(crate) async fn insert_or_merge_keeps_other_properties(harness: &Harness) {
     every_handle!(harness, merging_upserts_of);
 }
 
@@ -160,7 +164,7 @@ async fn replacements_of<H: Verbs>(harness: &Harness) {
 
     let new = H::Of::new(1, "new", None).with_etag(old.etag().cloned());
     let done = rig.asked("replace", H::CELLS.replace, rig.handle.replace(&new)).await;
-    let version = done.expect("nobody else wrote");
+    let version = done.expect("no other writer");
     assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
     rig.assert_stored("replace", &new, version.clone(), None).await;
 
@@ -174,7 +178,7 @@ async fn replacements_of<H: Verbs>(harness: &Harness) {
     rig.handle.plant(1, 7).await;
     let any = H::Of::new(1, "any", Some("text"));
     let work = rig.handle.replace_if(&any, IfMatch::Any);
-    let version = rig.asked("replace_if", H::CELLS.replace_any, work).await.expect("it is there");
+    let version = rig.asked("replace_if", H::CELLS.replace_any, work).await.expect("the row exists");
     rig.assert_stored("replace_if", &any, version, None).await;
     let stored = rig.read(1).await;
     let error = rig.assert_refused("replace_if", &stored, rig.handle.replace_if(&newer, stale()).await).await;
@@ -188,8 +192,9 @@ async fn replacements_of<H: Verbs>(harness: &Harness) {
     assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
 }
 
-/// Replaces the entity in the version it was read in; nothing of what was there stays, and the answer is the new version.
-pub(crate) async fn replacements_are_bound_to_a_version(harness: &Harness) {
+/// `replace` needs the version that was read. It removes all other stored properties and returns the new
+/// version.
+pub(crate) async fn replace_needs_the_version_that_was_read(harness: &Harness) {
     every_handle!(harness, replacements_of);
 }
 
@@ -203,17 +208,17 @@ async fn stored_of<H: Verbs>(harness: &Harness) {
         rig.planted(1).await;
         let new = H::Of::new(1, "new", None);
         let done = rig.asked("replace_stored", cell, rig.handle.replace_stored(1, &new)).await;
-        rig.assert_stored("replace_stored", &new, done.expect("nobody else wrote"), None).await;
+        rig.assert_stored("replace_stored", &new, done.expect("no other writer"), None).await;
     }
     if let Some(cell) = known(H::CELLS.delete_stored) {
         rig.planted(2).await;
-        rig.asked("delete_stored", cell, rig.handle.delete_stored(2)).await.expect("nobody else wrote");
+        rig.asked("delete_stored", cell, rig.handle.delete_stored(2)).await.expect("no other writer");
         assert_eq!(rig.handle.get(2).await.expect("an answer"), None, "{}", H::NAME);
     }
 }
 
-/// What knows the value that was read costs no read: the read beside it is the only one.
-pub(crate) async fn what_was_read_is_not_read_again(harness: &Harness) {
+/// `replace_stored` and `delete_stored` do not read the entity again.
+pub(crate) async fn replace_stored_and_delete_stored_read_nothing(harness: &Harness) {
     every_handle!(harness, stored_of);
 }
 
@@ -223,7 +228,7 @@ async fn merges_of<H: Verbs>(harness: &Harness) {
     let patch = |title| H::Of::patch_of(Some(title));
     let version = IfMatch::Exactly(old.etag().expect("a version").clone());
     let done = rig.asked("merge", H::CELLS.merge, rig.handle.merge(1, &patch("a"), version.clone())).await;
-    let done = done.expect("nobody else wrote");
+    let done = done.expect("no other writer");
     rig.assert_stored("merge", &H::Of::new(1, "a", Some("text")), done, Some(7)).await;
 
     let stored = rig.read(1).await;
@@ -231,7 +236,7 @@ async fn merges_of<H: Verbs>(harness: &Harness) {
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let patched = patch("c");
     let work = rig.handle.merge(1, &patched, IfMatch::Any);
-    let done = rig.asked("merge, any", H::CELLS.merge_any, work).await.expect("it is there");
+    let done = rig.asked("merge, any", H::CELLS.merge_any, work).await.expect("the row exists");
     rig.assert_stored("merge", &H::Of::new(1, "c", Some("text")), done, Some(7)).await;
 
     let (empty, stored) = (H::Of::patch_of(None), rig.read(1).await);
@@ -239,14 +244,14 @@ async fn merges_of<H: Verbs>(harness: &Harness) {
     let nothing = nothing.await;
     assert!(is_invalid(&rig.assert_refused("merge", &stored, nothing).await), "{}", H::NAME);
     for version in [IfMatch::Any, stale()] {
-        let missing = rig.handle.merge(9, &patch("d"), version).await.expect_err("there is none");
+        let missing = rig.handle.merge(9, &patch("d"), version).await.expect_err("the entity is missing");
         assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     }
     assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
 }
 
-/// Writes the fields that a patch sets over those of the entity: the others stay.
-pub(crate) async fn merges_keep_the_rest(harness: &Harness) {
+/// `merge` writes the fields of the patch and keeps all other stored properties.
+pub(crate) async fn merge_keeps_other_properties(harness: &Harness) {
     every_handle!(harness, merges_of);
 }
 
@@ -263,7 +268,7 @@ async fn updates_of<H: Verbs>(harness: &Harness) {
     let done = rig.asked("update", H::CELLS.update, rig.handle.update(1, title)).await.expect("an update");
     assert_ne!(done.etag(), old.etag(), "{}", H::NAME);
     let (wanted, version) = (H::Of::new(1, "new", Some("text")), done.etag().cloned());
-    assert_eq!(done, wanted.clone().with_etag(version.clone()), "{}: what was stored", H::NAME);
+    assert_eq!(done, wanted.clone().with_etag(version.clone()), "{}: the stored entity", H::NAME);
     rig.assert_stored("update", &wanted, version, Some(7)).await;
 
     let stored = rig.read(1).await;
@@ -276,18 +281,19 @@ async fn updates_of<H: Verbs>(harness: &Harness) {
     };
     let error = rig.assert_refused("update", &stored, rig.handle.update(1, moves).await).await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
-    let missing = rig.handle.update(9, title).await.expect_err("there is none");
+    let missing = rig.handle.update(9, title).await.expect_err("the entity is missing");
     assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
     assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
 }
 
-/// Reads, changes and writes, keeps what the type does not know, and answers what is stored then.
-pub(crate) async fn updates_keep_what_they_do_not_know(harness: &Harness) {
+/// `update` reads, changes and writes the entity. It keeps undeclared properties and returns the stored entity.
+pub(crate) async fn update_keeps_undeclared_properties(harness: &Harness) {
     every_handle!(harness, updates_of);
 }
 
-/// A handle over a store where another writer acts before a request that is named later, and a note that both know.
+/// Returns a handle, and a note. The hook of the store runs the write of another writer before a request that
+/// the test sets later.
 async fn beside_another<H: Verbs>(
     harness: &Harness,
     act: impl FnOnce(H) -> BoxFuture<'static, ()>,
@@ -302,7 +308,7 @@ async fn beside_another<H: Verbs>(
 }
 
 async fn conflicts_of<H: Verbs>(harness: &Harness) {
-    // The write is the last of them.
+    // The write is the last request of an update.
     let Cell::Requests(requests) = H::CELLS.update else { return };
     let title = |note: &mut H::Of| {
         note.set_title("new");
@@ -313,29 +319,29 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
     store.arm(requests);
     let (done, cost) = meter.measure(handle.update(1, title)).await;
     assert_eq!(done.expect("the second attempt").title(), "new", "{}", H::NAME);
-    assert_eq!(cost.total(), 2 * requests, "{}: read and written again", H::NAME);
-    assert_eq!(handle.planted(1).await, Some(8), "{}: what another wrote", H::NAME);
+    assert_eq!(cost.total(), 2 * requests, "{}: the requests of two attempts", H::NAME);
+    assert_eq!(handle.planted(1).await, Some(8), "{}: the property of the other writer", H::NAME);
 
     let (handle, store, meter) = beside_another::<H>(harness, plants).await;
     let handle = handle.with_attempts(1);
     store.arm(requests);
     let (lost, cost) = meter.measure(handle.update(1, title)).await;
-    let lost = lost.expect_err("another was faster");
+    let lost = lost.expect_err("another writer changed the entity");
     assert!(lost.is_precondition_failed(), "{}: {lost}", H::NAME);
-    assert_eq!(cost.total(), requests, "{}: one attempt", H::NAME);
+    assert_eq!(cost.total(), requests, "{}: the requests of one attempt", H::NAME);
     assert_eq!(handle.get_existing(1).await.expect("the note").title(), "old", "{}", H::NAME);
 
     let erases = |other: H| async move { other.erase(1).await }.boxed();
     let (handle, store, _) = beside_another::<H>(harness, erases).await;
     store.arm(requests);
-    let gone = handle.update(1, title).await.expect_err("it is gone");
+    let gone = handle.update(1, title).await.expect_err("the table is gone");
     assert!(gone.is_entity_not_found(), "{}: {gone}", H::NAME);
     assert_eq!(handle.get(1).await.expect("an answer"), None, "{}", H::NAME);
 }
 
-/// An update that loses against another writer is made again, of what that one wrote, as often as it is told; where that one
-/// removed the entity, it is missing.
-pub(crate) async fn updates_that_lose_are_made_again(harness: &Harness) {
+/// An update that meets a concurrent change reads the new state and tries again, as often as its attempts
+/// allow. It fails with "not found" if the other writer removed the entity.
+pub(crate) async fn update_tries_again_after_a_conflict(harness: &Harness) {
     every_handle!(harness, conflicts_of);
 }
 
@@ -345,12 +351,12 @@ async fn deletes_of<H: Verbs>(harness: &Harness) {
     let error = rig.assert_refused("delete", &first, rig.handle.delete(1, stale()).await).await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let version = IfMatch::Exactly(first.etag().expect("a version").clone());
-    rig.asked("delete", H::CELLS.delete, rig.handle.delete(1, version)).await.expect("nobody else wrote");
-    rig.handle.delete(2, IfMatch::Any).await.expect("it is there");
+    rig.asked("delete", H::CELLS.delete, rig.handle.delete(1, version)).await.expect("no other writer");
+    rig.handle.delete(2, IfMatch::Any).await.expect("the row exists");
     for number in [1, 2] {
         assert_eq!(rig.handle.get(number).await.expect("an answer"), None, "{}", H::NAME);
         for version in [IfMatch::Any, stale()] {
-            let missing = rig.handle.delete(number, version).await.expect_err("it is gone");
+            let missing = rig.handle.delete(number, version).await.expect_err("the table is gone");
             assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
         }
     }
@@ -363,8 +369,8 @@ async fn deletes_of<H: Verbs>(harness: &Harness) {
     }
 }
 
-/// Removes the entity in a version or in any; whether it was there is an answer or an error.
-pub(crate) async fn deletes_are_bound_to_a_version(harness: &Harness) {
+/// `delete` removes the entity in one version or in any. `delete_if_exists` returns whether the entity existed.
+pub(crate) async fn delete_needs_a_version_or_any(harness: &Harness) {
     every_handle!(harness, deletes_of);
 }
 
@@ -379,13 +385,13 @@ async fn reads_of<H: Verbs>(harness: &Harness) {
     assert_eq!(found, Some(existing.expect("the note")), "{}", H::NAME);
     assert_eq!(found.as_ref().and_then(Note::text), Some("text"), "{}", H::NAME);
     assert_eq!(rig.handle.get(9).await.expect("an answer"), None, "{}", H::NAME);
-    let missing = rig.handle.get_existing(9).await.expect_err("there is none");
+    let missing = rig.handle.get_existing(9).await.expect_err("the entity is missing");
     assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
 }
 
-/// What is not there is `None`, or an error where it must be there.
-pub(crate) async fn reads_tell_what_is_missing(harness: &Harness) {
+/// `get` returns `None` for a missing entity, `get_existing` an error.
+pub(crate) async fn get_returns_none_and_get_existing_an_error(harness: &Harness) {
     every_handle!(harness, reads_of);
 }
 
@@ -405,7 +411,7 @@ async fn moves_of<H: Verbs>(harness: &Harness) {
     assert!(of.move_to(3, of, 2).await.expect("a move"), "{}", H::NAME);
     let version = rig.read(2).await.etag().cloned();
     rig.assert_stored("move_to", &H::Of::new(2, "three", None), version, None).await;
-    assert!(!of.move_to(3, of, 2).await.expect("an answer"), "{}: nothing is there", H::NAME);
+    assert!(!of.move_to(3, of, 2).await.expect("an answer"), "{}: the source is missing", H::NAME);
     let stored = rig.read(2).await;
     let error = rig.assert_refused("move_to", &stored, of.move_to(2, of, 2).await).await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
@@ -415,8 +421,8 @@ async fn moves_of<H: Verbs>(harness: &Harness) {
     assert_eq!(elsewhere.read(12).await.title(), "three", "{}", H::NAME);
 }
 
-/// Moves the whole entity, over what is there.
-pub(crate) async fn moves_take_the_whole_entity(harness: &Harness) {
+/// `move_to` moves the whole entity and replaces an entity at the target key.
+pub(crate) async fn move_to_moves_the_whole_entity(harness: &Harness) {
     every_handle!(harness, moves_of);
 }
 
@@ -440,7 +446,7 @@ async fn queries_of<H: Verbs>(harness: &Harness) {
     let first = rig.handle.first().await.expect("an answer").expect("a note");
     assert_eq!(first.number(), 1, "{}", H::NAME);
 
-    // The limit bounds a page and may be another one on the next.
+    // A page can have another limit than the page before it.
     let first = rig.asked("page", Cell::Requests(requests), rig.handle.page(4, None)).await.expect("a page");
     assert_eq!(numbers(&first.items), [1, 2, 3, 4], "{}", H::NAME);
     let (mut read, mut from) = (numbers(&first.items), first.continuation);
@@ -460,7 +466,7 @@ async fn queries_of<H: Verbs>(harness: &Harness) {
     assert!(matches!(error.root().kind(), ErrorKind::InvalidContinuation(_)), "{}: {error}", H::NAME);
 }
 
-/// A limit ends what is streamed, collected or counted, and bounds a page, which goes on.
+/// A limit ends streams, collections and counts. A page with a limit has a continuation token.
 pub(crate) async fn limits_end_queries_and_bound_pages(harness: &Harness) {
     every_handle!(harness, queries_of);
 }
@@ -469,7 +475,7 @@ pub(crate) async fn limits_end_queries_and_bound_pages(harness: &Harness) {
 mod tests {
     use super::*;
 
-    /// The rows of the table in `docs/verbs.md`.
+    /// Returns the rows of the table in `docs/verbs.md`.
     fn documented() -> String {
         let mut text = String::new();
         let handles = [

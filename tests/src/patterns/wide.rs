@@ -1,4 +1,4 @@
-//! Entities of more properties or bytes than an entity can have.
+//! Wide entities: more properties or bytes than one entity can have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn key() -> Key {
     Key::new("JFK", "2013").expect("a legal key")
 }
 
-/// An entity of so many numbers.
+/// Returns an entity with `count` numbers.
 fn numbers(count: usize, value: i32) -> Entity {
     let mut properties = Properties::new();
     for n in 0..count {
@@ -45,8 +45,9 @@ async fn rows(table: &TestTable) -> usize {
     table.store().query_all(table.name(), &Query::new()).await.expect("rows").len()
 }
 
-/// A year of numbers: one group to write, one range query to read, nothing that typed tables see.
-pub(crate) async fn are_written_and_read_in_one_request(harness: &Harness) {
+/// A wide entity of a year of numbers is written by one group and read by one range query. Typed tables do not
+/// see its rows.
+pub(crate) async fn one_request_writes_and_one_reads_an_entity(harness: &Harness) {
     let table = harness.table().await;
     let (wide, meter) = metered(&table);
     assert!(wide.get(&key()).await.expect("an answer").is_none());
@@ -61,7 +62,7 @@ pub(crate) async fn are_written_and_read_in_one_request(harness: &Harness) {
     assert_eq!(cost.of_kind(OperationKind::Query), 1);
     assert_eq!(read.key(), &key());
     assert_eq!(bag(&read), bag(&numbers(365, 1)));
-    let error = wide.insert(&numbers(1, 1)).await.expect_err("it is there");
+    let error = wide.insert(&numbers(1, 1)).await.expect_err("the row exists");
     assert!(error.to_string().contains("('JFK', '2013')") && !error.to_string().contains("~~"), "{error}");
     assert!(error.is_already_exists(), "{error}");
     let unsorted = open(&table, Arc::new(UnsortedStore::new(table.store().clone())));
@@ -75,8 +76,8 @@ pub(crate) async fn are_written_and_read_in_one_request(harness: &Harness) {
     assert_eq!(typed.query().all().await.expect("rows"), []);
 }
 
-/// One property: its row and the head, in one request, in the version that was read.
-pub(crate) async fn a_property_is_set_in_its_row(harness: &Harness) {
+/// A change of one property writes its row and the head row, by one request, under the version that was read.
+pub(crate) async fn a_change_of_one_property_writes_its_row(harness: &Harness) {
     let table = harness.table().await;
     let (wide, meter) = metered(&table);
     let read = wide.insert(&numbers(600, 1)).await.expect("a new entity");
@@ -85,7 +86,7 @@ pub(crate) async fn a_property_is_set_in_its_row(harness: &Harness) {
     let cost = meter.since(&before);
     assert_eq!(cost.total(), 1);
     assert_eq!(cost.sum(|request| request.kind == OperationKind::Transact).entities, 2);
-    let error = wide.set(&read, "P0401", 8).await.expect_err("it was changed");
+    let error = wide.set(&read, "P0401", 8).await.expect_err("the entity was changed");
     assert!(error.is_precondition_failed(), "{error}");
     wide.set(&set, "P0401", 8).await.expect("a property");
     let mut expected = bag(&numbers(600, 1));
@@ -103,8 +104,8 @@ pub(crate) async fn a_property_is_set_in_its_row(harness: &Harness) {
     assert_eq!(cost.total(), 2);
 }
 
-/// It grows by rows and shrinks by rows; deleting it leaves none.
-pub(crate) async fn grow_and_shrink(harness: &Harness) {
+/// A wide entity gets more rows when it grows and fewer when it shrinks. A deletion removes all rows.
+pub(crate) async fn rows_follow_the_size_of_the_entity(harness: &Harness) {
     let table = harness.table().await;
     let (wide, meter) = metered(&table);
     for (count, expected) in [(10, 2), (900, 5), (300, 3), (0, 1), (500, 4)] {
@@ -116,14 +117,15 @@ pub(crate) async fn grow_and_shrink(harness: &Harness) {
         assert_eq!(bag(&read), bag(&numbers(count, 3)));
     }
     let (removed, cost) = meter.measure(wide.delete_if_exists(&key())).await;
-    assert!(removed.expect("it was there"));
+    assert!(removed.expect("the entity existed"));
     assert_eq!(cost.total(), 2);
     assert_eq!(rows(&table).await, 0);
-    assert!(!wide.delete_if_exists(&key()).await.expect("it is gone"));
+    assert!(!wide.delete_if_exists(&key()).await.expect("the table is gone"));
 }
 
-/// Up to four megabytes; then an error that names the remedy, with nothing written.
-pub(crate) async fn are_refused_past_a_group(harness: &Harness) {
+/// A wide entity of up to 4 MB is written. A larger entity is refused by an error that names large entities,
+/// and nothing is written.
+pub(crate) async fn entities_larger_than_a_group_are_refused(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let big = |texts: usize| {
@@ -144,8 +146,9 @@ pub(crate) async fn are_refused_past_a_group(harness: &Harness) {
     assert!(error.to_string().contains("WideRows"), "{error}");
 }
 
-/// Readers in pages of one row, while writers replace all or set one: nobody ever sees rows of two writes.
-pub(crate) async fn torn_reads_are_never_answered(harness: &Harness) {
+/// Readers use pages of one row while writers replace all rows or set one property. No reader returns rows of
+/// two writes.
+pub(crate) async fn readers_never_see_two_writes_mixed(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone()).with_attempts(100_000);
     wide.insert(&numbers(600, 0)).await.expect("a new entity");
@@ -177,8 +180,8 @@ pub(crate) async fn torn_reads_are_never_answered(harness: &Harness) {
     assert!(reads > 0);
 }
 
-/// Rows that do not belong together, and that nobody is writing, are an error.
-pub(crate) async fn damage_is_an_error(harness: &Harness) {
+/// Rows that do not belong together are an error if no writer is changing them.
+pub(crate) async fn rows_that_do_not_belong_together_are_an_error(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     wide.insert(&numbers(300, 1)).await.expect("a new entity");
@@ -187,12 +190,12 @@ pub(crate) async fn damage_is_an_error(harness: &Harness) {
         .write(table_core::store::Operation::Delete(last, table_core::model::IfMatch::Any))
         .await
         .expect("a row");
-    let error = wide.get(&key()).await.expect_err("a row is missing");
+    let error = wide.get(&key()).await.expect_err("a row of the entity is missing");
     assert!(error.to_string().contains("do not belong together"), "{error}");
 }
 
 /// Random changes to several entities of one partition agree with a map.
-pub(crate) async fn agree_with_a_map(harness: &Harness) {
+pub(crate) async fn entities_agree_with_a_map(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let mut rng = fastrand::Rng::with_seed(5);
@@ -243,8 +246,8 @@ pub(crate) async fn agree_with_a_map(harness: &Harness) {
     }
 }
 
-/// A process that dies at any request leaves the entity as it was or as it was to be.
-pub(crate) async fn survive_a_crash_at_every_request(harness: &Harness) {
+/// A write that crashes at any request leaves the entity in its old or its new state.
+pub(crate) async fn a_crashed_write_takes_effect_or_not(harness: &Harness) {
     let (old, new) = (bag(&numbers(600, 1)), bag(&numbers(300, 2)));
     let mut crashes = 0;
     for point in CrashPoint::ALL {
@@ -269,18 +272,19 @@ pub(crate) async fn survive_a_crash_at_every_request(harness: &Harness) {
     assert_eq!(crashes, 4);
 }
 
-/// What other writers did is told of the entity, not of the rows it is stored in.
-pub(crate) async fn errors_name_the_entity(harness: &Harness) {
+/// Conflicts with other writers are reported for the entity, not for its stored rows.
+pub(crate) async fn conflicts_name_the_entity(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let first = wide.insert(&numbers(365, 1)).await.expect("a new entity");
     let second = wide.replace_stored(&first, &numbers(365, 2)).await.expect("the version that was read");
-    let replaced = wide.replace_stored(&first, &numbers(365, 3)).await.expect_err("another was quicker");
+    let replaced =
+        wide.replace_stored(&first, &numbers(365, 3)).await.expect_err("another writer changed the entity");
     assert!(replaced.is_precondition_failed(), "{replaced}");
-    let deleted = wide.delete_stored(&first).await.expect_err("another was quicker");
+    let deleted = wide.delete_stored(&first).await.expect_err("another writer changed the entity");
     assert!(deleted.is_precondition_failed(), "{deleted}");
     wide.delete_stored(&second).await.expect("the version that was read");
-    let gone = wide.replace_stored(&second, &numbers(365, 3)).await.expect_err("it is gone");
+    let gone = wide.replace_stored(&second, &numbers(365, 3)).await.expect_err("the table is gone");
     assert!(gone.is_entity_not_found(), "{gone}");
     for error in [replaced, deleted, gone] {
         let said = error.to_string();
@@ -288,8 +292,9 @@ pub(crate) async fn errors_name_the_entity(harness: &Harness) {
     }
 }
 
-/// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
-pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
+/// Writes succeed if an index is of another type. An index of entities of any type makes the table refuse each
+/// write without a change.
+pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     declare_index_of_alarms(table.store(), table.name()).await;
@@ -302,7 +307,7 @@ pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
         wide.delete_if_exists(&key()).await.map(drop),
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let error = refused.expect_err("an index is of it").to_string();
+        let error = refused.expect_err("an index of any type refuses the append").to_string();
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
     let left = wide.get(&key()).await.expect("an answer").expect("an entity");

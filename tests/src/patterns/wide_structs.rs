@@ -1,4 +1,4 @@
-//! Structs of more fields than an entity has properties.
+//! Structs with more fields than one entity has properties.
 
 use table_core::typed::TableEntity;
 use table_patterns::wide::WideTable;
@@ -46,16 +46,16 @@ form! {
     f252 f253 f254 f255 f256 f257 f258 f259
 }
 
-/// A struct of more fields than an entity has properties.
-pub(crate) async fn are_read_and_written_whole(harness: &Harness) {
+/// A struct of 260 fields is written and read whole.
+pub(crate) async fn structs_are_read_and_written_whole(harness: &Harness) {
     let table = harness.table().await;
     let forms = WideTable::<Form>::new(table.store().clone(), table.name().clone()).expect("a table");
     let mut form = Form { f000: Some(1), f259: Some(2), ..Form::empty("Oslo", 7) };
     let written = forms.insert(&form).await.expect("a new form");
     assert!(written.etag.is_some());
     form.f130 = Some(3);
-    forms.replace_stored(&written, &form).await.expect("nobody was quicker");
-    let error = forms.replace_stored(&written, &form).await.expect_err("it was changed");
+    forms.replace_stored(&written, &form).await.expect("no other writer");
+    let error = forms.replace_stored(&written, &form).await.expect_err("the entity was changed");
     assert!(error.is_precondition_failed(), "{error}");
     let key = Form::key("Oslo", 7).expect("a legal key");
     let updated = forms.update(&key, |form| {
@@ -68,5 +68,5 @@ pub(crate) async fn are_read_and_written_whole(harness: &Harness) {
     assert_eq!(read.value, expected);
     let oslo = forms.query().partition(Form::partition("Oslo").expect("a legal key"));
     assert_eq!(oslo.count().await.expect("forms"), 1);
-    assert!(forms.delete_if_exists(&key).await.expect("it was there"));
+    assert!(forms.delete_if_exists(&key).await.expect("the entity existed"));
 }

@@ -1,4 +1,4 @@
-//! Bodies: any text, up to the limit, unchanged.
+//! Bodies: any text up to the limit, unchanged.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use table_core::queue::MESSAGE_BYTES;
 
 use super::{Queue, assert_nothing_is_visible, only, receipt, send, take};
 
-/// Whatever a body says comes out as it went in, to those who look and those who receive.
+/// Peek and receive return the body unchanged, whatever its text.
 pub(crate) async fn are_any_text(queue: Queue) {
     for body in [
         "",
@@ -23,14 +23,14 @@ pub(crate) async fn are_any_text(queue: Queue) {
     }
 }
 
-/// The limit is of bytes in UTF-8, whatever the encoding on the way makes of them.
-pub(crate) async fn are_taken_up_to_the_limit(queue: Queue) {
+/// The limit counts bytes of UTF-8, whatever encoding the service uses.
+pub(crate) async fn are_accepted_up_to_the_limit(queue: Queue) {
     for text in ["x", "<", "\n", "\u{0}", "\u{e9}", "\u{1F600}"] {
         assert_comes_through(&queue, &text.repeat(MESSAGE_BYTES / text.len())).await;
     }
 }
 
-/// A body that is a byte too long is refused, and nothing is sent.
+/// A body with one byte too many is refused, and nothing is sent.
 pub(crate) async fn are_refused_over_the_limit(queue: Queue) {
     for over in ["x".repeat(MESSAGE_BYTES + 1), "\u{e9}".repeat(MESSAGE_BYTES / 2) + "x"] {
         let error = queue.send(&over, Duration::ZERO).await.expect_err("it is too long");
@@ -45,5 +45,5 @@ async fn assert_comes_through(queue: &Queue, body: &str) {
     let taken = take(queue).await;
     let start: String = body.chars().take(20).collect();
     assert!(seen.body == body && taken.body == body, "{start:?} became {:.40?}", taken.body);
-    queue.delete(&receipt(&taken)).await.expect("the receipt is good");
+    queue.delete(&receipt(&taken)).await.expect("the receipt is valid");
 }

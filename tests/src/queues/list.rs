@@ -19,41 +19,41 @@ macro_rules! queue_behaviours {
         $crate::$macro! { queues $($backend)?;
             messages {
                 are_received_and_deleted
-                are_hidden_while_they_are_worked_on
-                come_back_with_a_higher_count
-                wait_for_their_delay
-                keep_their_identity
-                are_not_taken_by_a_peek
-                are_no_more_than_asked_for
-                may_be_asked_for_in_plenty
-                can_be_given_back
+                a_received_message_is_hidden
+                become_visible_again_with_a_higher_count
+                are_invisible_until_their_delay_ends
+                keep_their_id
+                are_not_hidden_by_a_peek
+                a_receive_returns_at_most_the_requested_number
+                a_receive_can_ask_for_many_messages
+                a_renewal_to_zero_makes_a_message_visible
             }
             receipts {
-                let_the_sender_take_a_message_back
-                of_the_sender_are_void_once_received
-                are_void_once_another_received
-                are_void_once_renewed
-                are_void_once_deleted
-                hide_the_message_on_when_renewed
-                delete_once
+                the_receipt_of_a_send_deletes_the_message
+                the_receipt_of_a_send_is_invalid_after_a_receive
+                are_invalid_after_another_receive
+                are_invalid_after_a_renewal
+                are_invalid_after_a_deletion
+                a_renewal_extends_the_visibility_timeout
+                one_of_several_concurrent_deletes_succeeds
             }
             bodies {
                 are_any_text
-                are_taken_up_to_the_limit
+                are_accepted_up_to_the_limit
                 are_refused_over_the_limit
             }
             workers {
-                share_the_messages
-                do_not_get_what_others_hold
-                keep_what_they_renew
+                handle_each_message_once
+                do_not_receive_messages_of_other_workers
+                keep_messages_that_they_renew
             }
             poison {
-                is_set_aside_when_it_comes_back_too_often
-                does_not_hold_up_others
-                can_be_put_back
-                receipts_are_void_once_used
-                can_be_deleted
-                is_not_what_is_worked_on
+                a_message_received_too_often_is_set_aside
+                other_messages_are_received_as_usual
+                a_message_that_is_put_back_is_like_new
+                receipts_are_invalid_after_use
+                a_deleted_poison_message_is_gone
+                a_received_message_is_not_poison
             }
         }
     };

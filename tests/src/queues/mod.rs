@@ -1,5 +1,5 @@
-//! The conformance suite of [`WorkQueue`]: what every work queue must do, one function for each
-//! behaviour. Give [`queue_tests!`](crate::queue_tests) a [`QueueBackend`], and it makes a test of each.
+//! The conformance suite of [`WorkQueue`]: one function for each behaviour. Pass a [`QueueBackend`] to
+//! [`queue_tests!`](crate::queue_tests), which makes a test of each behaviour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ pub use crate::suite::{QueueBehaviour as Behaviour, run_with_queue as run};
 /// An empty queue for one behaviour.
 pub type Queue = Arc<dyn WorkQueue>;
 
-/// What is tested: how to get at a queue. It lives as long as the behaviour runs.
+/// A backend under test: opens a queue. It lives as long as the behaviour.
 #[async_trait]
 pub trait QueueBackend: Send + Sync {
-    /// An empty queue that no other behaviour has.
+    /// Opens an empty queue that no other behaviour uses.
     async fn queue(&self) -> Queue;
 }
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(300);
-/// The least that every queue can measure.
+/// The shortest duration that every queue can measure.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Sends a message that is visible at once.
@@ -37,12 +37,12 @@ async fn send(queue: &Queue, body: &str) -> Receipt {
     queue.send(body, Duration::ZERO).await.expect("a legal message")
 }
 
-/// Takes the only visible message for long.
+/// Receives the only visible message with a long visibility timeout.
 async fn take(queue: &Queue) -> Message {
     only(queue.receive(9, LONG).await.expect("messages"))
 }
 
-/// Asks until there is one: clocks of services are their own.
+/// Receives until a message is visible: services have their own clocks.
 async fn wait_for_one(queue: &Queue) -> Message {
     loop {
         if let Some(message) = queue.receive(1, LONG).await.expect("messages").pop() {
@@ -57,11 +57,11 @@ async fn assert_nothing_is_visible(queue: &Queue) {
     assert_eq!(queue.receive(9, LONG).await.expect("messages"), []);
 }
 
-/// Neither deletes nor renews.
+/// Asserts that the receipt neither deletes nor renews.
 async fn assert_void(queue: &Queue, receipt: &Receipt) {
-    let error = queue.renew(receipt, LONG).await.expect_err("a void receipt renews nothing");
+    let error = queue.renew(receipt, LONG).await.expect_err("an invalid receipt renews no message");
     assert!(error.is_precondition_failed(), "{error}");
-    let error = queue.delete(receipt).await.expect_err("a void receipt deletes nothing");
+    let error = queue.delete(receipt).await.expect_err("an invalid receipt deletes no message");
     assert!(error.is_precondition_failed(), "{error}");
 }
 

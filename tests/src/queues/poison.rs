@@ -1,4 +1,4 @@
-//! Messages that keep coming back: set aside, looked at, put back or deleted.
+//! Poison messages: set aside, inspected, put back or deleted.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use table_core::queue::Message;
 
 use super::{LONG, Queue, assert_nothing_is_visible, only, receipt, send, wait_for_one};
 
-/// How often the queues of the suite hand a message out.
+/// The maximum number of receives of a message in the queues of the suite.
 const MAX_DEQUEUES: u32 = 5;
 
-/// A message is handed out as often as the queue allows, then no more; it can be looked at.
-pub(crate) async fn is_set_aside_when_it_comes_back_too_often(queue: Queue) {
+/// A message is received as often as the queue allows and is then set aside. It can still be read as a poison
+/// message.
+pub(crate) async fn a_message_received_too_often_is_set_aside(queue: Queue) {
     send(&queue, "bad").await;
     let bad = spoil(&queue).await;
     assert_eq!(bad.body, "bad");
     assert_nothing_is_visible(&queue).await;
 }
 
-/// Others are received all the same.
-pub(crate) async fn does_not_hold_up_others(queue: Queue) {
+/// All other messages are received as usual.
+pub(crate) async fn other_messages_are_received_as_usual(queue: Queue) {
     send(&queue, "bad").await;
     spoil(&queue).await;
     send(&queue, "good").await;
@@ -27,22 +28,22 @@ pub(crate) async fn does_not_hold_up_others(queue: Queue) {
     assert_eq!(good.dequeue_count, 1);
 }
 
-/// Put back, it is received as if it were new.
-pub(crate) async fn can_be_put_back(queue: Queue) {
+/// A message that is put back is received like a new message.
+pub(crate) async fn a_message_that_is_put_back_is_like_new(queue: Queue) {
     send(&queue, "it's <&>").await;
     let bad = spoil(&queue).await;
-    queue.requeue(&bad).await.expect("the receipt is good");
+    queue.requeue(&bad).await.expect("the receipt is valid");
     let again = wait_for_one(&queue).await;
     assert_eq!(again.body.as_str(), "it's <&>");
     assert_eq!(again.dequeue_count, 1);
     assert_eq!(queue.poison(9).await.expect("messages"), []);
 }
 
-/// What was put back or deleted cannot be put back or deleted again.
-pub(crate) async fn receipts_are_void_once_used(queue: Queue) {
+/// A poison message that was put back or deleted cannot be put back or deleted again.
+pub(crate) async fn receipts_are_invalid_after_use(queue: Queue) {
     send(&queue, "bad").await;
     let bad = spoil(&queue).await;
-    queue.requeue(&bad).await.expect("the receipt is good");
+    queue.requeue(&bad).await.expect("the receipt is valid");
     assert!(queue.requeue(&bad).await.unwrap_err().is_precondition_failed());
     assert!(queue.delete(&receipt(&bad)).await.unwrap_err().is_precondition_failed());
     let again = wait_for_one(&queue).await;
@@ -50,17 +51,17 @@ pub(crate) async fn receipts_are_void_once_used(queue: Queue) {
     assert_nothing_is_visible(&queue).await;
 }
 
-/// Deleted, it is gone.
-pub(crate) async fn can_be_deleted(queue: Queue) {
+/// A deleted poison message is gone.
+pub(crate) async fn a_deleted_poison_message_is_gone(queue: Queue) {
     send(&queue, "bad").await;
     let bad = spoil(&queue).await;
-    queue.delete(&receipt(&bad)).await.expect("the receipt is good");
+    queue.delete(&receipt(&bad)).await.expect("the receipt is valid");
     assert!(queue.requeue(&bad).await.unwrap_err().is_precondition_failed());
     assert_eq!(queue.poison(9).await.expect("messages"), []);
 }
 
-/// There is none at first, and what is worked on is none.
-pub(crate) async fn is_not_what_is_worked_on(queue: Queue) {
+/// A new queue has no poison message, and a received message is not one.
+pub(crate) async fn a_received_message_is_not_poison(queue: Queue) {
     assert_eq!(queue.poison(9).await.expect("messages"), []);
     send(&queue, "one").await;
     let taken = super::take(&queue).await;
@@ -69,12 +70,12 @@ pub(crate) async fn is_not_what_is_worked_on(queue: Queue) {
     queue.delete(&receipt(&taken)).await.expect("the lease holds");
 }
 
-/// Receives the only message and gives it back, until it is set aside.
+/// Receives the only message and gives it back until it is set aside.
 async fn spoil(queue: &Queue) -> Message {
     for count in 1..=MAX_DEQUEUES {
         let message = wait_for_one(queue).await;
         assert_eq!(message.dequeue_count, count);
-        queue.renew(&receipt(&message), Duration::ZERO).await.expect("the receipt is good");
+        queue.renew(&receipt(&message), Duration::ZERO).await.expect("the receipt is valid");
     }
     loop {
         assert_eq!(queue.receive(1, LONG).await.expect("messages"), []);

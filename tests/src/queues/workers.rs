@@ -1,4 +1,4 @@
-//! Competing workers: every message is handled, and none twice while leases hold.
+//! Competing workers: every message is handled, and none twice within its visibility timeout.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use super::{LONG, Queue, assert_nothing_is_visible, receipt, send};
 const MESSAGES: usize = 20;
 const WORKERS: usize = 4;
 
-/// Workers that delete what they have done together do everything once.
-pub(crate) async fn share_the_messages(queue: Queue) {
+/// Workers that delete their finished messages handle each message once.
+pub(crate) async fn handle_each_message_once(queue: Queue) {
     fill(&queue).await;
     let done = work(&queue, true).await;
     assert_each_once(&done);
     assert_nothing_is_visible(&queue).await;
 }
 
-/// Workers that hold on to what they have never get what another holds; all their receipts stay good.
-pub(crate) async fn do_not_get_what_others_hold(queue: Queue) {
+/// Workers that keep their messages hidden never receive a message of another worker. All receipts stay valid.
+pub(crate) async fn do_not_receive_messages_of_other_workers(queue: Queue) {
     fill(&queue).await;
     let held = work(&queue, false).await;
     assert_each_once(&held);
@@ -30,13 +30,13 @@ pub(crate) async fn do_not_get_what_others_hold(queue: Queue) {
     }
 }
 
-/// A worker that takes its message again and again while others look for work loses it to nobody.
-pub(crate) async fn keep_what_they_renew(queue: Queue) {
+/// A worker that renews its message repeatedly keeps it, while other workers receive.
+pub(crate) async fn keep_messages_that_they_renew(queue: Queue) {
     send(&queue, "one").await;
     let mut lease = receipt(&super::take(&queue).await);
     let others = tokio::spawn(look_for_work(Arc::clone(&queue)));
     for _ in 0..10 {
-        lease = queue.renew(&lease, LONG).await.expect("nobody else received it");
+        lease = queue.renew(&lease, LONG).await.expect("no other worker received the message");
     }
     assert_eq!(others.await.expect("a worker"), []);
     queue.delete(&lease).await.expect("the lease still holds");
@@ -56,7 +56,7 @@ async fn fill(queue: &Queue) {
     }
 }
 
-/// What all workers received, until there was nothing more.
+/// Receives with all workers until no message is left, and returns the messages.
 async fn work(queue: &Queue, deletes: bool) -> Vec<Message> {
     let mut workers = JoinSet::new();
     for _ in 0..WORKERS {

@@ -1,4 +1,4 @@
-//! Blobs of a process in trouble.
+//! Blob requests with injected faults.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, TableStore as _};
 use uuid::Uuid;
 
-/// Blobs whose requests go wrong as those of tables do, and are counted with them.
+/// A blob store whose requests fail as the injector says, and are counted together with the requests to tables.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultyBlobs {
     blobs: Arc<dyn ObjectStore>,
-    /// Each request to a blob is a write here first: it takes effect if that does.
+    /// Each blob request is first a write to this store, which has the faults. The blob request takes effect if
+    /// the write does.
     ledger: Arc<Faulty<MemoryStore>>,
     table: TableName,
 }
@@ -95,7 +96,7 @@ impl ObjectStore for FaultyBlobs {
     }
 }
 
-/// An upload each of whose parts is a request.
+/// An upload; each of its parts is a request.
 #[derive(Debug)]
 struct FaultyUpload {
     upload: Box<dyn MultipartUpload>,

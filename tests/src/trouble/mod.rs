@@ -1,5 +1,5 @@
-//! Requests that go wrong, one for each time that a path is played: every request of the path where a store
-//! answers at once, some that a seed draws where it takes its time.
+//! Runs a path of several requests once for each fault: at every request if the store answers immediately,
+//! otherwise at requests that a seed draws.
 
 mod blobs;
 
@@ -14,12 +14,12 @@ pub(crate) use blobs::FaultyBlobs;
 
 use crate::Harness;
 
-/// What goes wrong at one request.
+/// A fault at one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The process dies.
+    /// The process crashes.
     Crash(CrashPoint),
-    /// The request, or its answer, is lost, and the process lives on.
+    /// The request or its answer is lost, and the process continues.
     Loss(Fault),
 }
 
@@ -32,16 +32,16 @@ impl Trouble {
     ];
 }
 
-/// Plays of one path that are under way together.
+/// Concurrent runs of one path.
 const AT_ONCE: usize = 8;
-/// Draws the requests of samples.
+/// The seed that draws requests.
 const SEED: u64 = 7;
 
-/// One play of a path, in which one request goes wrong, or none.
+/// One run of a path, with a fault at one request or without a fault.
 pub(crate) struct Play<'a> {
     path: &'a str,
     trouble: Option<(Trouble, u64)>,
-    /// What the process in trouble has to do with.
+    /// The faults of the process under test.
     pub(crate) faults: FaultInjector,
     begun: Cell<u64>,
     requests: Cell<Option<u64>>,
@@ -53,7 +53,7 @@ impl<'a> Play<'a> {
         Self { path, trouble, faults: FaultInjector::new(0), begun, requests }
     }
 
-    /// Requests from here on are those of the path.
+    /// Starts the path: later requests are requests of the path.
     pub(crate) fn begin(&self) {
         self.begun.set(self.faults.requests());
         match self.trouble {
@@ -65,21 +65,21 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The path is at its end, or the process is: what was to go wrong has gone wrong.
+    /// Ends the path, after its last request or after a crash. Asserts that the fault was injected.
     pub(crate) fn end(&self) {
         assert!(
             self.trouble.is_none() || !self.faults.injected().is_empty(),
-            "{self}: it did not come so far"
+            "{self}: the fault was not injected"
         );
         self.requests.set(Some(self.faults.requests() - self.begun.get()));
     }
 
-    /// Whether all went well.
+    /// Whether the run has no fault.
     pub(crate) const fn is_untroubled(&self) -> bool {
         self.trouble.is_none()
     }
 
-    /// Whether the process has died.
+    /// Whether the process has crashed.
     pub(crate) fn is_dead(&self) -> bool {
         self.faults.is_crashed()
     }
@@ -94,13 +94,13 @@ impl fmt::Display for Play<'_> {
     }
 }
 
-/// Plays a path without trouble, which tells how many requests it has, and then in trouble at every one of
-/// them, or at so many of each kind as the backend's scale says.
+/// Runs a path without a fault, which counts its requests. Then runs the path with each fault at every request,
+/// or at as many drawn requests as the scale of the backend says.
 pub(crate) async fn trouble(harness: &Harness, path: &str, play: impl AsyncFn(&Play<'_>)) {
     let first = Play::new(path, None);
     play(&first).await;
-    let requests = first.requests.get().expect("the path is played to its end");
-    assert!(requests > 0, "{path}: it sends nothing");
+    let requests = first.requests.get().expect("the run reaches the end of the path");
+    assert!(requests > 0, "{path}: the path sends no request");
     let mut rng = Rng::with_seed(SEED);
     let at = |trouble| match harness.scale().troubles {
         None => (1..=requests).map(|request| (trouble, request)).collect::<Vec<_>>(),
@@ -113,7 +113,7 @@ pub(crate) async fn trouble(harness: &Harness, path: &str, play: impl AsyncFn(&P
         async move {
             let one = Play::new(path, Some(trouble));
             play(&one).await;
-            assert!(one.requests.get().is_some(), "{one}: it is not played to its end");
+            assert!(one.requests.get().is_some(), "{one}: the run did not reach the end of the path");
         }
     });
     plays.buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;

@@ -1,5 +1,5 @@
-//! A writer dies at every request, and another process recovers by the tickets in Azure Queue Storage: the
-//! service's own visibility, in real time.
+//! A writer crashes at every request, and another process recovers by tickets in Azure Queue Storage, with the
+//! service's visibility timeouts in real time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::check::assert_in_step;
 use crate::process::{Knows, Names, Process, person};
 
-/// A queue that a dead process no longer reaches.
+/// A queue that a crashed process cannot reach.
 #[derive(Debug)]
 struct CrashingQueue {
     queue: Arc<dyn WorkQueue>,
@@ -66,16 +66,16 @@ impl WorkQueue for CrashingQueue {
     }
 }
 
-/// The service counts in seconds.
+/// The service rounds to whole seconds.
 fn options() -> Result<IndexOptions> {
     let mut options = IndexOptions::local();
-    // No request but those of the write, the first of which follows the ticket.
+    // The write sends the only requests, and its first request follows the ticket.
     options.cache = Duration::from_secs(300);
     options.timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO)?;
     Ok(options)
 }
 
-/// Receives until no ticket has come for longer than one stays hidden; how many came.
+/// Works until no ticket was visible for longer than a visibility timeout. Returns the number of tickets.
 async fn work(process: &Process) -> Result<usize> {
     let (mut tickets, mut idle) = (0, 0);
     while idle < if tickets == 0 { 30 } else { 6 } {
@@ -87,7 +87,7 @@ async fn work(process: &Process) -> Result<usize> {
     Ok(tickets)
 }
 
-/// Whether the insert got so far as to die.
+/// Returns whether the insert reached the crash.
 async fn die_and_recover(number: usize, request: u64, point: CrashPoint) -> Result<bool> {
     let case = format!("dead at request {request}, {point:?}");
     let text = spawn_blocking(|| Azurite::shared().connection_string()).await.expect("the emulator runs");
@@ -115,9 +115,9 @@ async fn die_and_recover(number: usize, request: u64, point: CrashPoint) -> Resu
     let second = Process::start_on(healthy, queue, names, Knows::Three, options()?).await?;
     assert!(work(&second).await? > 0, "{case}: the ticket is gone");
     let swept = second.sweep().await?;
-    assert_eq!(swept.applied, 0, "{case}: the workers left something");
-    assert_eq!(swept.left, 0, "{case}: the workers left something");
-    assert_eq!(swept.released, 0, "{case}: the workers left something");
+    assert_eq!(swept.applied, 0, "{case}: the workers left unfinished work");
+    assert_eq!(swept.left, 0, "{case}: the workers left unfinished work");
+    assert_eq!(swept.released, 0, "{case}: the workers left unfinished work");
     assert_in_step(&second, None, &case).await?;
     let written = second.entities().await?.len() == 2;
     assert!(written || answer.is_err(), "{case}: an acknowledged write is lost");
@@ -131,6 +131,6 @@ async fn crashes_are_recovered_by_tickets_in_azure_queue_storage() -> Result<()>
     let worlds = deaths.enumerate().map(|(n, (request, point))| die_and_recover(n, request, point));
     let crashed = try_join_all(worlds).await?;
     let crashes = crashed.iter().filter(|crashed| **crashed).count();
-    assert!(crashes >= 10, "only {crashes}");
+    assert!(crashes >= 10, "only {crashes} crashes");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What must hold after recovery.
+//! The state that must hold after recovery.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use table_patterns::index::{Entry, Location};
 
 use crate::process::Process;
 
-/// Asserts that every index has exactly the entries of the entities, settled, and that no evidence of a
-/// write is left.
+/// Asserts that every index has exactly the entries of its entities, all settled, and that no trace of a write
+/// is left.
 pub(crate) async fn assert_in_step(process: &Process, without: Option<&str>, case: &str) -> Result<()> {
     let mut wanted = wanted(process, without).await?;
     for (at, row) in entries(process).await? {

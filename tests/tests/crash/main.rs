@@ -1,6 +1,6 @@
-//! A process dies at every request of every path that takes several: before the request takes effect, and
-//! after it did but before its answer came. Then another process recovers, and the indexes must be what
-//! the entities say.
+//! A process crashes at every request of every path of several requests: before the request takes effect, or
+//! after it took effect and before its answer arrives. Then another process recovers, and the indexes must
+//! agree with the entities.
 
 mod azure_queue;
 mod check;
@@ -31,7 +31,7 @@ async fn on_disk(directory: &TempDir) -> Result<Arc<RealTimeStore>> {
     Ok(RealTimeStore::around(builder.durability(Durability::Relaxed).open().await?))
 }
 
-/// The emulator, under the virtual time of the tests.
+/// The emulator, in tests with virtual time.
 fn emulated() -> Result<Arc<RealTimeStore>> {
     let text = Azurite::shared().connection_string();
     Ok(RealTimeStore::around(AzureTableStore::from_connection_string(&text, None)?))
@@ -41,7 +41,7 @@ fn emulated() -> Result<Arc<RealTimeStore>> {
 async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
     let crashes = crash_everywhere(&PATHS, &Harm::DEATHS, Recover::ByWorkers, in_new_memory).await?;
     eprintln!("{crashes} crashes, recovered by workers");
-    assert!(crashes > 300, "only {crashes}");
+    assert!(crashes > 300, "only {crashes} crashes");
     Ok(())
 }
 
@@ -49,7 +49,7 @@ async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
 async fn crashes_in_memory_with_recovery_by_a_sweep() -> Result<()> {
     let crashes = crash_everywhere(&PATHS, &Harm::DEATHS, Recover::BySweep, in_new_memory).await?;
     eprintln!("{crashes} crashes, recovered by a sweep");
-    assert!(crashes > 300, "only {crashes}");
+    assert!(crashes > 300, "only {crashes} crashes");
     Ok(())
 }
 
@@ -57,13 +57,13 @@ fn in_new_memory() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new())
 }
 
-/// As programs run: what is lost is sent again, and write ids find out whether it was written.
+/// As programs run: a retry sends lost requests again, and write ids show whether a write took effect.
 #[tokio::test(start_paused = true)]
 async fn crashes_and_losses_under_retries_in_memory() -> Result<()> {
     let harms = &Harm::UNDER_RETRIES;
     let harmed = crash_everywhere(&PATHS, harms, Recover::ByWorkers, in_new_memory).await?;
     eprintln!("{harmed} crashes and losses under retries");
-    assert!(harmed > 600, "only {harmed}");
+    assert!(harmed > 600, "only {harmed} faults");
     Ok(())
 }
 
@@ -101,7 +101,7 @@ fn in_memory(_: usize) -> Stores {
 async fn troubled_transactions_in_memory() -> Result<()> {
     let troubles = trouble_everywhere(in_memory).await?;
     eprintln!("{troubles} troubles of transactions");
-    assert!(troubles > 500, "only {troubles}");
+    assert!(troubles > 500, "only {troubles} faults");
     Ok(())
 }
 
@@ -109,7 +109,7 @@ async fn troubled_transactions_in_memory() -> Result<()> {
 async fn troubled_discarding_in_memory() -> Result<()> {
     let troubles = trouble_in_discarding(in_memory).await?;
     eprintln!("{troubles} troubles of discarding");
-    assert!(troubles > 30, "only {troubles}");
+    assert!(troubles > 30, "only {troubles} faults");
     Ok(())
 }
 
@@ -124,7 +124,7 @@ async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()>
     };
     let troubles = trouble_sometimes(stores, 3, 80).await?;
     eprintln!("{troubles} troubles of transactions into the embedded store");
-    assert!(troubles > 40, "only {troubles}");
+    assert!(troubles > 40, "only {troubles} faults");
     Ok(())
 }
 
@@ -139,6 +139,6 @@ async fn troubled_transactions_from_the_embedded_store_to_azurite() -> Result<()
     };
     let troubles = trouble_sometimes(stores, 5, 40).await?;
     eprintln!("{troubles} troubles of transactions into Azurite");
-    assert!(troubles > 20, "only {troubles}");
+    assert!(troubles > 20, "only {troubles} faults");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The paths that take several requests.
+//! The paths of several requests.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::process::{Knows, Process, person, text};
 
 type Step = for<'a> fn(&'a Process, &'a FaultInjector) -> BoxFuture<'a, Result<()>>;
 
-/// A path: what is there before, what the process does when it dies, and how another goes on.
+/// A path: its preparation, the work during which the process crashes, and the continuation.
 #[derive(Clone, Copy)]
 pub(crate) struct Path {
     pub(crate) name: &'static str,
@@ -23,11 +23,11 @@ pub(crate) struct Path {
     pub(crate) acknowledge: Acknowledge,
     pub(crate) before: Step,
     pub(crate) act: Step,
-    /// What a user does again after the crash; recovery needs nothing of it for writes.
+    /// The work that a user repeats after the crash. Recovery of writes does not need it.
     pub(crate) again: Step,
-    /// What must be seen once the path has answered.
+    /// Whether the entities show the acknowledged result.
     pub(crate) visible: fn(&[Entity]) -> bool,
-    /// An index that is not to have entries in the end.
+    /// The index that must have no entries at the end.
     pub(crate) dropped: Option<&'static str>,
 }
 
@@ -110,7 +110,7 @@ fn open<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<
     Box::pin(async { process.open_another().await.map(drop) })
 }
 
-/// Whatever the first has got to: the index is there for all that is written from now on.
+/// Whatever the first process completed: the index is kept for all later writes.
 fn open_again<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
         let another = process.open_another().await?;
@@ -148,7 +148,7 @@ fn group<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result
     })
 }
 
-/// New people of two partitions.
+/// New people in two partitions.
 const MANY: [(&str, &str, &str, &str); 6] = [
     ("p", "3", "kay", "oslo"),
     ("q", "4", "kit", "rome"),
@@ -162,7 +162,7 @@ fn insert_all<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, R
     let people = MANY.map(|(partition, id, name, city)| {
         person(id, name, city).and_then(|person| Ok(person.with_key(Key::new(partition, id)?)))
     });
-    // Three at a time: two groups, then one.
+    // Three people per window: two groups, then one.
     let options = BulkInsert::default().with_window(3).with_parallelism(2);
     Box::pin(async move {
         let outcomes = process.people.insert_all(stream::iter(people), options);
@@ -181,10 +181,10 @@ fn taken<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result
     })
 }
 
-/// Dies between the reservation and the commit.
+/// The process crashes between the reservation and the commit.
 fn half_an_update<'a>(process: &'a Process, faults: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
-        // Read, ticket, reservation.
+        // The read, the ticket, the reservation.
         faults.crash_at(3, CrashPoint::After);
         assert!(update(process, faults).await.is_err() && faults.is_crashed());
         faults.heal();
@@ -223,7 +223,7 @@ fn rebuild<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Resu
     Box::pin(async { process.people.rebuild("late").await?.run().await.map(drop) })
 }
 
-/// Takes an entry away and adds one that no entity has.
+/// Removes one entry and adds an entry without entity.
 fn damage<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
         let table = process.city_table();
@@ -238,7 +238,7 @@ fn scrub<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result
     Box::pin(async { process.people.scrub("city", ScrubMode::Repair).await.map(drop) })
 }
 
-/// Keeps the cursor in a row, and goes on from there.
+/// Stores the cursor in a row and continues from it.
 fn scrub_pages<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
         let (table, at) = (process.city_table(), Key::new("scrub", "cursor")?);
@@ -258,7 +258,7 @@ fn scrub_pages<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, 
     })
 }
 
-/// Receives until no ticket is left, as workers do.
+/// Works as workers do until no ticket is left.
 pub(crate) async fn work(process: &Process) -> Result<()> {
     for _ in 0..20 {
         sleep(Duration::from_secs(4)).await;

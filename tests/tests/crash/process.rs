@@ -1,4 +1,4 @@
-//! A program over the indexed table: what a crash ends, and what comes after it.
+//! A process with the indexed table: the process that crashes, and the process that recovers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use table_patterns::index::{Index, IndexOptions, IndexedEntities, Payload, Place
 use table_patterns::journal::{Acknowledge, SweepReport};
 use table_patterns::queue::{QueueOptions, TableQueue};
 
-/// Which indexes a program knows.
+/// The indexes that a process knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Knows {
-    /// A unique one and a plain one elsewhere, and a unique one in the partition.
+    /// A remote unique index, a remote index, and a local unique index.
     Three,
-    /// Also one that is to be built.
+    /// And an index that must be built.
     Late,
-    /// Also a unique one that is to be built.
+    /// And a unique index that must be built.
     LateUnique,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Process {
     names: Names,
 }
 
-/// The tables of one world, of which several can be in one store, and the clock of all its processes.
+/// The table names and the clock of one run. One store can hold the tables of several runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     number: usize,
@@ -76,7 +76,7 @@ impl Process {
         Self::start_on(store, queue, names, knows, options).await
     }
 
-    /// With a queue of another kind, and other durations.
+    /// With another queue and other options.
     pub(crate) async fn start_on(
         store: Arc<dyn TableStore>,
         queue: Arc<dyn WorkQueue>,
@@ -90,7 +90,7 @@ impl Process {
         Ok(Self { store, people, queue, indexes, options, names })
     }
 
-    /// Another table, with an index from the start.
+    /// Opens another table, with an index from the beginning.
     pub(crate) async fn open_another(&self) -> Result<IndexedEntities> {
         let (table, entries) = (self.names.table("Another"), self.names.table("AnotherCities"));
         self.store.create_table_if_missing(&table).await?;
@@ -99,7 +99,7 @@ impl Process {
         IndexedEntities::open(self.store.clone(), table, vec![index], self.options.clone()).await
     }
 
-    /// Removes what a program does not know that knows less.
+    /// Drops the indexes that a process with fewer indexes does not know.
     pub(crate) async fn drop_unknown(&self) -> Result<()> {
         let (store, table) = (self.store.clone(), self.people.table().clone());
         let known = indexes(self.names, Knows::Three);
@@ -128,7 +128,7 @@ impl Process {
         self.people.journal().sweep(&self.unique_tables(), Duration::ZERO).await
     }
 
-    /// Every entity, not entries nor system rows.
+    /// Returns every entity, without entries and system rows.
     pub(crate) async fn entities(&self) -> Result<Vec<Entity>> {
         let rows = self.store.query_all(self.people.table(), &Default::default()).await?;
         Ok(rows

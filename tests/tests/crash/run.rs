@@ -1,4 +1,4 @@
-//! Dies, recovers, checks.
+//! Runs a path, crashes, recovers and checks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::check::assert_in_step;
 use crate::paths::{Path, work};
 use crate::process::{Knows, Names, Process, person};
 
-/// Who finds what a crash left.
+/// Which process finds the unfinished write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Recover {
-    /// Workers with the tickets; the sweep only clears reservations and abort rows.
+    /// Workers with the tickets; the sweep only removes reservations and abort rows.
     ByWorkers,
-    /// A sweep; workers find only tickets without a task.
+    /// A sweep; workers find only tickets without work.
     BySweep,
 }
 
-/// What goes wrong at one request.
+/// The fault at one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Harm {
-    /// The process dies.
+    /// The process crashes.
     Death(CrashPoint),
-    /// The same, of a process that sends again what was lost.
+    /// The process crashes; before that, a retry sends lost requests again.
     DeathUnderRetries(CrashPoint),
-    /// The request, or its answer, is lost and sent again.
+    /// The request or its answer is lost, and a retry sends the request again.
     LossUnderRetries(Fault),
 }
 
@@ -50,7 +50,7 @@ impl Harm {
         }
     }
 
-    /// The store as the process sees it: programs have it under retries, with write ids.
+    /// The store of the process; with retries and write ids, as programs use them.
     fn stack(self, store: Arc<dyn TableStore>, faults: &FaultInjector) -> Arc<dyn TableStore> {
         let faulty = Faulty::new(store, faults.clone());
         if matches!(self, Self::Death(_)) {
@@ -62,7 +62,7 @@ impl Harm {
     }
 }
 
-/// Lets every request of every path go wrong; how often.
+/// Runs every path with a fault at each of its requests. Returns the number of faults.
 pub(crate) async fn crash_everywhere<S: TableStore>(
     paths: &[Path],
     harms: &[Harm],
@@ -83,8 +83,8 @@ pub(crate) async fn crash_everywhere<S: TableStore>(
     Ok(crashes)
 }
 
-/// Lets requests drawn by a seed go wrong in one store, so many of each path: the harms and the recoveries take
-/// turns, so that none is left out.
+/// Runs each path with faults at requests that a seed draws, in one store. Faults and recoveries alternate, so
+/// that each of them occurs.
 pub(crate) async fn crash_sometimes<S: TableStore>(
     paths: &[Path],
     harms: &[Harm],
@@ -92,7 +92,7 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
     seed: u64,
     times: usize,
 ) -> Result<()> {
-    // Worlds of several runs are beside each other in one store.
+    // The tables of several runs are in one store.
     let (mut rng, mut world) = (fastrand::Rng::with_seed(seed), 10_000 * seed as usize);
     let mut met = BTreeSet::new();
     for (round, (n, path)) in (0..times).flat_map(|round| paths.iter().enumerate().map(move |p| (round, p))) {
@@ -106,16 +106,16 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
             }
             // The path has fewer requests.
             request /= 2;
-            assert!(request > 0, "{} sends nothing", path.name);
+            assert!(request > 0, "{} sends no request", path.name);
         }
         eprintln!("{}: {harm:?} at request {request}, recovery {recover:?}", path.name);
         met.extend([path.name.to_owned(), format!("{harm:?}"), format!("{recover:?}")]);
     }
-    assert_eq!(met.len(), paths.len() + harms.len() + 2, "only {met:?}");
+    assert_eq!(met.len(), paths.len() + harms.len() + 2, "only {met:?} occurred");
     Ok(())
 }
 
-/// Whether the path got so far.
+/// Returns whether the path reached the fault.
 async fn crash<S: TableStore>(
     path: &Path,
     request: u64,
@@ -126,7 +126,7 @@ async fn crash<S: TableStore>(
 ) -> Result<bool> {
     let case = format!("{}, {harm:?} at request {request}, recovery {recover:?}", path.name);
     let store: Arc<dyn TableStore> = store;
-    // Write ids are for all processes of a table, or for none.
+    // Either all processes of a table have write ids, or none has.
     let healthy = harm.stack(store.clone(), &FaultInjector::new(0));
     Process::create(&healthy, names).await?;
     let first = Process::start(healthy.clone(), names, Knows::Three, Acknowledge::Applied).await?;

@@ -1,4 +1,4 @@
-//! Processes that work on eventually consistent transactions between two stores.
+//! Processes that carry out eventual transactions between two stores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::process::Names;
 
-/// Writes what it is asked to, once it works.
+/// A step handler that writes an entity, and fails while `fails` is set.
 #[derive(Debug)]
 pub(crate) struct WritingHandler {
     store: Arc<dyn TableStore>,
@@ -38,7 +38,7 @@ impl StepHandler for WritingHandler {
     }
 }
 
-/// Two stores, and the names in them.
+/// Two stores and the names of their tables.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) current: Arc<dyn TableStore>,
@@ -46,7 +46,7 @@ pub(crate) struct Stores {
     pub(crate) names: Names,
 }
 
-/// A process that works on transactions.
+/// A process of eventual transactions.
 pub(crate) struct TransactionProcess {
     pub(crate) stores: Stores,
     pub(crate) coordinator: Coordinator,
@@ -72,7 +72,7 @@ impl Stores {
         Ok(())
     }
 
-    /// The same stores, seen by a process whose requests fail as the injector says.
+    /// The same stores for a process with these faults.
     pub(crate) fn troubled(&self, faults: &FaultInjector) -> Self {
         let faulty = |store: &Arc<dyn TableStore>| Arc::new(Faulty::new(store.clone(), faults.clone()));
         Self { current: faulty(&self.current), archive: faulty(&self.archive), names: self.names }
@@ -100,7 +100,7 @@ impl Stores {
         Ok(TransactionProcess { stores: self.clone(), coordinator, queue, handler })
     }
 
-    /// Every row of both tables.
+    /// Returns the rows of both tables.
     pub(crate) async fn rows(&self) -> Result<BTreeMap<String, Properties>> {
         let mut all = BTreeMap::new();
         for table in TABLES {
@@ -119,7 +119,7 @@ impl TransactionProcess {
         Ok(Place::new(table.to_lowercase(), self.stores.names.table(table), key))
     }
 
-    /// Steps of every kind; a large blob makes the plan larger than a message.
+    /// Returns a plan with steps of every kind. A large blob makes the plan larger than a message.
     pub(crate) fn plan(&self, large: bool) -> Result<EventualTransaction> {
         let [current, archive] = TABLES.map(|table| self.stores.names.table(table));
         let plan = EventualTransaction::new()

@@ -1,5 +1,5 @@
-//! Eventually consistent transactions in trouble: at every request of every path the process dies, or the
-//! request or its answer is lost. Then other processes go on, and all of the plan is done, or nothing.
+//! Eventual transactions with faults: at every request of every path the process crashes, or the request or its
+//! answer is lost. Then other processes continue, and either the whole plan is carried out or nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::transaction_process::{Stores, TransactionProcess};
 
-/// What goes wrong at one request.
+/// The fault at one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trouble {
     Crash(CrashPoint),
@@ -45,7 +45,7 @@ impl Trouble {
 type Act =
     for<'a> fn(&'a TransactionProcess, &'a EventualTransaction) -> BoxFuture<'a, Result<Option<Submitted>>>;
 
-/// What the process does when it gets into trouble.
+/// The work of the process under test.
 #[derive(Clone, Copy)]
 pub(crate) struct Path {
     name: &'static str,
@@ -87,7 +87,7 @@ fn work<'a>(
     Box::pin(async { process.coordinator.run_once(8).await.map(|_| None) })
 }
 
-/// A claim that its owner gave up in the middle is watched and taken over.
+/// A claim whose owner stopped is observed and taken over.
 fn take_over<'a>(
     process: &'a TransactionProcess,
     plan: &'a EventualTransaction,
@@ -102,7 +102,7 @@ fn take_over<'a>(
     })
 }
 
-/// Lets every request of every path go wrong; how often that was.
+/// Runs every path with a fault at each of its requests. Returns the number of faults.
 pub(crate) async fn trouble_everywhere(stores: impl Fn(usize) -> Stores) -> Result<usize> {
     let (mut count, mut worlds) = (0, 0);
     for path in &PATHS {
@@ -119,7 +119,7 @@ pub(crate) async fn trouble_everywhere(stores: impl Fn(usize) -> Stores) -> Resu
     Ok(count)
 }
 
-/// Lets requests that a seed draws go wrong; how often that was.
+/// Runs paths with faults at requests that a seed draws. Returns the number of faults.
 pub(crate) async fn trouble_sometimes(
     stores: impl Fn(usize) -> Stores,
     seed: u64,
@@ -135,7 +135,7 @@ pub(crate) async fn trouble_sometimes(
     Ok(count)
 }
 
-/// Whether the path got so far as to get into trouble.
+/// Returns whether the path reached the fault.
 async fn suffer(path: &Path, request: usize, trouble: Trouble, stores: &Stores) -> Result<bool> {
     let case = format!("{}, {trouble:?} at request {request}", path.name);
     stores.fill().await?;
@@ -163,7 +163,7 @@ async fn suffer(path: &Path, request: usize, trouble: Trouble, stores: &Stores) 
             "{case}: {status:?}"
         );
         assert_eq!(now, before, "{case}");
-        assert!(!path.committed, "{case}: a committed transaction was not done");
+        assert!(!path.committed, "{case}: a committed transaction was not carried out");
     }
     assert_eq!(healthy.pieces().await?, 0, "{case}: a piece of the plan is left");
     let heard = !path.committed && !faults.is_crashed();
@@ -171,19 +171,19 @@ async fn suffer(path: &Path, request: usize, trouble: Trouble, stores: &Stores) 
     Ok(struck)
 }
 
-/// What the submitter was told, if it lived to hear it.
+/// Asserts that the answer is true, if the submitter received an answer.
 fn check_answer(case: &str, answer: &Result<Option<Submitted>>, heard: bool, status: &TransactionStatus) {
     let applied = *status == TransactionStatus::Applied;
     match answer {
         Ok(_) => assert!(applied, "{case}: an acknowledged transaction is lost"),
         Err(error) if error.outcome() == Outcome::NotApplied && heard => {
-            assert!(!applied, "{case}: {error} of a transaction that is done");
+            assert!(!applied, "{case}: {error}, but the transaction is carried out");
         }
         Err(_) => {}
     }
 }
 
-/// What the plan makes of what was there.
+/// Returns the rows after the plan.
 fn done(before: &BTreeMap<String, Properties>) -> BTreeMap<String, Properties> {
     let mut rows = before.clone();
     let ken = rows.remove("Current ('Sales', '456')").expect("an employee");
@@ -194,7 +194,7 @@ fn done(before: &BTreeMap<String, Properties>) -> BTreeMap<String, Properties> {
     rows
 }
 
-/// A transaction that cannot be done is discarded by a process in trouble, then by another.
+/// A process with faults discards a transaction that cannot succeed, then another process discards it.
 pub(crate) async fn trouble_in_discarding(stores: impl Fn(usize) -> Stores) -> Result<usize> {
     let (mut count, mut worlds) = (0, 100_000);
     for large in [false, true] {
@@ -222,7 +222,7 @@ async fn discard(large: bool, request: usize, trouble: Trouble, stores: &Stores)
     let stopped = stores.rows().await?;
     let faults = FaultInjector::new(0);
     let troubled = stores.troubled(&faults).open(2).await?;
-    let poisoned = troubled.coordinator.poison(1).await?.pop().expect("it is poison");
+    let poisoned = troubled.coordinator.poison(1).await?.pop().expect("the transaction is poisoned");
     trouble.strike(&faults, request);
     let answer = troubled.coordinator.discard(&poisoned).await;
     let struck = faults.is_crashed() || !faults.injected().is_empty();
@@ -231,7 +231,7 @@ async fn discard(large: bool, request: usize, trouble: Trouble, stores: &Stores)
     for poisoned in healthy.coordinator.poison(9).await? {
         healthy.coordinator.discard(&poisoned).await?;
     }
-    // The message of one whose discarding was not finished was put back: a worker clears what is left.
+    // If the discard was not finished, the message was put back. A worker removes the remaining rows.
     healthy.work().await?;
     let status = healthy.coordinator.status(plan.id()).await?;
     assert_eq!(status, TransactionStatus::Discarded { step: 4 }, "{case}");

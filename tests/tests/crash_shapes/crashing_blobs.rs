@@ -1,4 +1,4 @@
-//! Blobs of a process that dies with its table requests.
+//! A blob store of a process that crashes at a request to its tables.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use object_store::{
 };
 use table_core::adapter::FaultInjector;
 
-/// Does nothing once the process is dead.
+/// Refuses requests once the process has crashed.
 #[derive(Debug)]
 pub(crate) struct CrashingBlobs {
     pub(crate) blobs: Arc<InMemory>,

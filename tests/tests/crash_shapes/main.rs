@@ -1,6 +1,6 @@
-//! A process dies at every request of every path that changes a row which several entities share: a list, a
-//! list in several rows or in blobs, a summary, a copy. Then another process recovers, and the index must be
-//! what the entities say.
+//! A process crashes at every request of every path that changes a row of several entities: a list in one row,
+//! in several rows or in blobs, a summary, a copy. Then another process recovers, and the index must agree with
+//! the entities.
 
 mod crashing_blobs;
 mod world;
@@ -46,7 +46,7 @@ async fn crashes_in_the_embedded_store() -> Result<()> {
     let builder = EmbeddedStore::builder(directory.path().join("store"));
     let store = RealTimeStore::around(builder.durability(Durability::Relaxed).open().await?);
     let (forms, mut rng, mut number) = (forms(), fastrand::Rng::with_seed(11), 0);
-    // Every path of every form, at either point in turns.
+    // Every path of every form; the crash points alternate.
     for (f, form) in forms.iter().enumerate() {
         for (p, path) in PATHS.into_iter().enumerate() {
             let mut request = rng.u64(1..=8);
@@ -59,22 +59,22 @@ async fn crashes_in_the_embedded_store() -> Result<()> {
                 // The path has fewer requests.
                 request /= 2;
             }
-            assert!(request > 0, "{path:?} of {form:?} sends nothing");
+            assert!(request > 0, "{path:?} of {form:?} sends no request");
         }
     }
     Ok(())
 }
 
-/// Together, since they wait most of the time.
+/// All forms run concurrently, because each spends most of its time waiting.
 #[tokio::test]
 async fn crashes_on_azurite() -> Result<()> {
     let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
     let store = AzureTableStore::from_connection_string(&emulator.connection_string(), None)?;
     let store: Arc<dyn TableStore> = Arc::new(store);
     let (forms, mut rng) = (forms(), fastrand::Rng::with_seed(5));
-    // Every form, and every path at either point.
+    // Every form, and every path with both crash points.
     let both = PATHS.len() * CrashPoint::ALL.len();
-    assert!(forms.len() <= both, "a form is left out");
+    assert!(forms.len() <= both, "a form did not crash");
     let deaths = (0..both).map(|n| {
         let (form, path, point) =
             (&forms[n % forms.len()], PATHS[n % PATHS.len()], CrashPoint::ALL[n / PATHS.len()]);
@@ -88,7 +88,7 @@ async fn crashes_on_azurite() -> Result<()> {
             {
                 // The path has fewer requests.
                 request /= 2;
-                assert!(request > 0, "{path:?} of {form:?} sends nothing");
+                assert!(request > 0, "{path:?} of {form:?} sends no request");
             }
             eprintln!("{form:?}: {path:?}, dead at request {request}, {point:?}");
             Ok::<_, Error>(())

@@ -1,4 +1,4 @@
-//! Entities with one index, what a process does when it dies, and what must hold in the end.
+//! Entities with one index, the work of the process that crashes, and the checks after recovery.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use table_patterns::journal::{Change, Timing};
 
 use crate::crashing_blobs::CrashingBlobs;
 
-/// An index that is put to the test.
+/// The form of the index under test.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {
     pub(crate) shape: Shape,
     pub(crate) here: bool,
 }
 
-/// What a process does when it dies.
+/// The work during which the process crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     Insert,
@@ -67,7 +67,7 @@ pub(crate) fn forms() -> Vec<Form> {
     all
 }
 
-/// Enough for a small list to overflow.
+/// Enough people for a small list to overflow.
 const MANY: usize = 30;
 
 pub(crate) struct World<'a> {
@@ -87,14 +87,14 @@ fn key(id: usize) -> Result<Key> {
 }
 
 impl<'a> World<'a> {
-    /// A table with the index and people in it.
+    /// Creates a table with the index, and inserts people.
     pub(crate) async fn new(store: Arc<dyn TableStore>, form: &'a Form, number: usize) -> Result<Self> {
         let world = Self { form, number, store, blobs: Arc::default(), options: IndexOptions::local() };
         world.store.create_table(&world.table()).await?;
         Ok(world)
     }
 
-    /// The same where answers take their time.
+    /// With longer leases, for a store with slow answers.
     pub(crate) fn slow(mut self) -> Self {
         let timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO);
         self.options.timing = timing.expect("consistent durations");
@@ -106,7 +106,7 @@ impl<'a> World<'a> {
         TableName::new(format!("People{}", self.number)).expect("a legal name")
     }
 
-    /// One list, summary or copy for each city; a copy is of one person for each.
+    /// One list, summary or copy per city. A copy has one source per city.
     fn index(&self) -> Result<Index> {
         let placement = if self.form.here { Placement::SamePartition } else { Placement::OtherPartition };
         let partition = if self.form.here { "" } else { "cities" };
@@ -126,7 +126,7 @@ impl<'a> World<'a> {
         IndexedEntities::open(store, self.table(), indexes, options).await
     }
 
-    /// Whether the path got so far as to die.
+    /// Returns whether the path reached the crash.
     pub(crate) async fn crash(self, path: Path, request: u64, point: CrashPoint) -> Result<bool> {
         let case = format!("{:?}: {path:?}, dead at request {request}, {point:?}", self.form);
         let healthy = FaultInjector::new(0);
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
         people.write(&group).await.map(drop)
     }
 
-    /// Changes entities behind the index's back.
+    /// Changes entities directly, without their index.
     async fn damage(&self, people: &IndexedEntities) -> Result<()> {
         let table = people.table();
         self.store.write(table, Operation::InsertOrReplace(person(0, "rome")?)).await?;

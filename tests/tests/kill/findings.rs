@@ -1,4 +1,4 @@
-//! What the killed writers left.
+//! Checks the store after its writer was killed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use table_embedded::{Durability, EmbeddedStore};
 use crate::writer::{BACKUPS, CHANGED, STATES};
 use crate::{GROUP, table};
 
-/// What all rounds left.
+/// The state after all rounds so far.
 pub(crate) struct Findings {
     directory: PathBuf,
     durability: Durability,
-    /// The ETag of every entity that is in the store, by its key.
+    /// The ETag of every stored entity, by key.
     etags: HashMap<String, ETag>,
-    /// The key that every ETag was seen with, acknowledged or in the store.
+    /// The key of every ETag, acknowledged or stored.
     used: HashMap<String, String>,
-    /// Acknowledged inserts that are in the store.
+    /// Acknowledged inserts that are stored.
     pub(crate) kept: usize,
 }
 
@@ -41,7 +41,7 @@ impl Findings {
             let (etag, key) = line.split_once('\t').unwrap();
             self.use_once(etag, key, &context);
             let found = present.get(key).map(ToString::to_string);
-            // ETags sort as they are given out. What is lost is lost from some write on.
+            // ETags sort in the order of writes. If a write is lost, all later writes are lost, too.
             if found.is_some() || self.durability == Durability::Immediate || etag < last.as_str() {
                 assert_eq!(found.as_deref(), Some(etag), "{context}: {key}");
                 self.kept += 1;
@@ -50,7 +50,7 @@ impl Findings {
         self.etags.extend(present);
     }
 
-    /// A row that was changed is in the state that was acknowledged last, or in the next.
+    /// A changed row has its last acknowledged state or the next state.
     fn check_changed(&self, entities: &[Entity], lines: &[String], context: &str) {
         let mut last = HashMap::new();
         for line in lines.iter().filter_map(|line| line.strip_prefix("state ")) {
@@ -81,10 +81,10 @@ impl Findings {
         assert!(before.is_none_or(|before| before == key), "{context}: {etag} of {key} was used before");
     }
 
-    /// Later rounds must not have cost earlier ones anything.
+    /// Asserts that later rounds changed no entity of earlier rounds.
     pub(crate) async fn check_all(&self) {
         let entities = self.entities(&Query::new()).await;
-        assert!(etags(&entities) == self.etags, "what a round left was changed by a later one");
+        assert!(etags(&entities) == self.etags, "a later round changed an entity of an earlier round");
     }
 
     async fn entities(&self, query: &Query) -> Vec<Entity> {
@@ -96,7 +96,7 @@ impl Findings {
     }
 }
 
-/// A backup that was acknowledged is there, one that was cut short is none, and either is removed.
+/// Asserts that every acknowledged backup exists and that no incomplete backup exists. Removes the backups.
 pub(crate) async fn check_backups(directory: &Path, lines: &[String], expected: bool) {
     let acknowledged: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("backup ")).collect();
     let backups = directory.join(BACKUPS);
@@ -105,7 +105,7 @@ pub(crate) async fn check_backups(directory: &Path, lines: &[String], expected: 
     for backup in entries {
         let is_whole = backup.join("tables.redb").exists();
         let name = backup.display().to_string();
-        assert!(is_whole || !acknowledged.contains(&name.as_str()), "{name} is not there");
+        assert!(is_whole || !acknowledged.contains(&name.as_str()), "the backup {name} is missing");
         if is_whole {
             let store = EmbeddedStore::open(&backup).await.unwrap();
             check_groups(&store.query_all(&table(), &Query::new()).await.unwrap(), &name);
@@ -126,7 +126,7 @@ fn etags(entities: &[Entity]) -> HashMap<String, ETag> {
     entities.iter().map(|e| (e.key().to_string(), e.etag().unwrap().clone())).collect()
 }
 
-/// The state of a changed row, having checked that it is that state whole.
+/// Returns the state of a changed row, and asserts that the row has exactly the properties of that state.
 fn state_of(row: &Entity, context: &str) -> i32 {
     let number = |name| match row.get(name) {
         Some(ValueRef::Int32(number)) => Some(number),
@@ -143,7 +143,7 @@ fn state_of(row: &Entity, context: &str) -> i32 {
     state
 }
 
-/// Deleted, or not yet inserted.
+/// The row is deleted, or not yet inserted.
 const fn is_absent(state: i32) -> bool {
     state % STATES == STATES - 1 || state < 0
 }

@@ -1,8 +1,8 @@
-//! Kills a process that writes to an embedded store, at random moments, and checks what is left: every
-//! acknowledged write is there in its version, no group is torn, and no version was used twice. With relaxed
-//! durability, what is left are the writes up to one of them.
+//! Kills a process that writes to an embedded store at random moments, and checks the store: every acknowledged
+//! write is stored with its ETag, no group is torn, and no ETag was used twice. With relaxed durability the
+//! store holds all writes up to one of them.
 //!
-//! The test runs itself as the writer; what the writer prints is what was acknowledged.
+//! The test runs itself as the writer. The writer prints each acknowledged write.
 
 mod findings;
 mod writer;
@@ -22,15 +22,15 @@ const GROUP: usize = 10;
 const DIRECTORY: &str = "KILL_TEST_DIRECTORY";
 const ROUND: &str = "KILL_TEST_ROUND";
 
-/// Writers of one kind.
+/// A kind of writer.
 struct Plan {
-    /// The test that is also the writer.
+    /// The name of the test, which the writer process runs, too.
     test: &'static str,
     durability: Durability,
     kills: usize,
-    /// Microseconds of writing before the kill, at most.
+    /// The maximum time of writing before the kill, in microseconds.
     writing: u64,
-    /// Whether the file is compacted and backed up meanwhile.
+    /// Whether the writer also compacts and backs up the file.
     maintains: bool,
 }
 
@@ -90,15 +90,15 @@ impl Plan {
             runtime.block_on(found.check(round, &acknowledged, seed));
             runtime.block_on(findings::check_backups(directory.path(), &acknowledged, self.maintains));
         }
-        assert!(found.kept > 10 * self.kills, "too little was left to test: {}", found.kept);
+        assert!(found.kept > 10 * self.kills, "too few inserts were kept: {}", found.kept);
         runtime.block_on(found.check_all());
     }
 
-    /// The lines that a writer printed before it was killed.
+    /// Returns the lines that a writer printed before it was killed.
     fn write_and_kill(&self, directory: &Path, round: usize, random: &mut fastrand::Rng) -> Vec<String> {
         let mut writer = self.spawn_writer(directory, round);
         let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok);
-        // One in six dies while it opens the store, and perhaps recovers it.
+        // One writer in six is killed while it opens, and possibly recovers, the store.
         if random.u8(..6) == 0 {
             sleep(Duration::from_millis(random.u64(..30)));
         } else {

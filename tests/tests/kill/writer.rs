@@ -1,4 +1,4 @@
-//! The process that is killed.
+//! The writer process, which the test kills.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use table_embedded::{Durability, EmbeddedStore};
 use crate::{GROUP, partition, table};
 
 const TASKS: usize = 8;
-/// The row that is changed again and again.
+/// The row that each task changes repeatedly.
 pub(crate) const CHANGED: &str = "changed";
-/// Where the backups of all rounds are.
+/// The directory of the backups of all rounds.
 pub(crate) const BACKUPS: &str = "backups";
-/// States in turn: inserted, replaced, merged, deleted.
+/// The states in order: inserted, replaced, merged, deleted.
 pub(crate) const STATES: i32 = 4;
 
-/// Tasks that insert single rows and groups and change a row in turn, one that makes and drops tables, and
-/// perhaps one that compacts and backs up.
+/// Runs tasks that insert rows and groups and change a row, a task that creates and drops tables, and
+/// optionally a task that compacts and backs up.
 pub(crate) async fn write_until_killed(
     directory: &Path,
     durability: Durability,
@@ -60,7 +60,7 @@ async fn write_forever(store: &EmbeddedStore, partition: &str) {
     }
 }
 
-/// Takes the changed row through its states, from this one on.
+/// Takes the changed row through its states, beginning with `first`.
 async fn change(store: &EmbeddedStore, partition: &str, first: i32) {
     let mut version = None;
     for state in first..first + STATES {
@@ -102,7 +102,8 @@ async fn drop_tables_forever(store: EmbeddedStore) {
     }
 }
 
-/// One write to the pipe, so that lines of tasks do not mix. What is in the pipe survives the kill.
+/// Writes a line with one system call, so that lines of different tasks do not mix. The pipe keeps its content
+/// after the kill.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{text}\n").as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The suite on the memory store behind each adapter, and behind all of them.
+//! The suite of stores on the memory store behind each adapter, and behind several adapters together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn without_faults(builder: StoreBuilder) -> StoreBuilder {
     builder.fault(FaultInjector::new(1))
 }
 
-/// Most pages of a query or listing are cut, some to nothing.
+/// Most pages of queries and listings are shortened, some to no item.
 fn short_pages(builder: StoreBuilder) -> StoreBuilder {
     let faults = FaultInjector::new(2);
     cut(&faults);
@@ -51,7 +51,7 @@ fn retrying(builder: StoreBuilder) -> StoreBuilder {
     builder.retry(at_once())
 }
 
-/// A quarter of all requests is refused or does not arrive; trying again hides it all.
+/// A quarter of all requests is refused or lost; retries hide the failures.
 fn retrying_refusals(builder: StoreBuilder) -> StoreBuilder {
     let faults = FaultInjector::new(3);
     refuse(&faults);
@@ -63,7 +63,7 @@ fn refuse(faults: &FaultInjector) {
     faults.add(FaultRule::new(Fault::Throttle { retry_after: None }).with_probability(0.1));
 }
 
-/// Every write carries an id, which no reader sees.
+/// Every write has a write id, which no reader sees.
 fn with_write_ids(builder: StoreBuilder) -> StoreBuilder {
     builder.retry(at_once().with_write_ids())
 }
@@ -85,7 +85,7 @@ fn everything(builder: StoreBuilder) -> StoreBuilder {
     short_pages(watched).retry(at_once().with_write_ids())
 }
 
-/// Enough attempts that chance never uses them up, without waiting in between.
+/// So many attempts, without delays, that random faults never exhaust them.
 fn at_once() -> RetryPolicy {
     RetryPolicy::default().with_max_attempts(100).with_delays(Duration::ZERO, Duration::ZERO)
 }
@@ -104,7 +104,7 @@ stacks! {
     metered without_faults short_pages retrying retrying_refusals with_write_ids guarded limited traced everything
 }
 
-/// The stacks above would prove little if nothing went wrong in them.
+/// The injectors of the stacks above do inject faults.
 #[tokio::test]
 async fn faults_do_happen() {
     let table = TableName::new("Table").expect("a legal name");

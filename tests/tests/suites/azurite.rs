@@ -1,10 +1,10 @@
-//! The suite on Azurite, the emulator of Azure Storage.
+//! The suite of stores on Azurite, the emulator of Azure Storage.
 
 use conformance::{Deviation, conformance_tests};
 
 use crate::backends::Emulated;
 
-/// Where Azurite 3.37 is known to differ from the documented service.
+/// The known differences of Azurite 3.37 from the documented service.
 const AZURITE: [Deviation; 10] = [
     Deviation::MergesBeyondLimits,
     Deviation::Int64LiteralOnInt32,
@@ -20,8 +20,8 @@ const AZURITE: [Deviation; 10] = [
 
 conformance_tests!(Emulated(&AZURITE));
 
-/// Answers that are lost on the way back, after the service did what it was asked: the id in the stored entity
-/// proves the write.
+/// Answers that are lost after the service carried out the request: the write id in the stored entity proves
+/// the write.
 mod lost_answers {
     use std::sync::Arc;
 

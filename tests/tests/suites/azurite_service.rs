@@ -1,7 +1,7 @@
-//! What Azure Storage has beside tables, on the emulator: signatures, policies, properties, statistics.
+//! Services of Azure Storage besides entities, on the emulator: signatures, policies, properties, statistics.
 //!
-//! Azurite takes signatures with key ranges but does not enforce the ranges: that they are signed as the
-//! service wants them is all that can be shown here.
+//! Azurite accepts signatures with key ranges but does not enforce the ranges. The tests can only show that the
+//! signatures are valid.
 
 use std::net::Ipv4Addr;
 
@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::backends::emulated;
 
-/// The account's owner, with a table that holds one entity, `('p', 'r')`.
+/// Returns the store of the account's owner, and a table with one entity, `('p', 'r')`.
 async fn owner() -> (AzureTableStore, TableName) {
     let store = emulated().await;
     let table = TableName::new(format!("T{}", Uuid::new_v4().simple())).unwrap();
@@ -78,14 +78,14 @@ async fn a_signature_is_for_its_table_its_time_and_its_addresses() {
     let early = sas(&table, TablePermissions::ALL).with_start(Utc::now() + TimeDelta::minutes(5));
     assert!(is_forbidden(guest(&store.sign(&early).unwrap()).get(&table, &key(), None).await));
     let elsewhere = sas(&table, TablePermissions::ALL).from_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
-    // Azurite does not look at the address, but at the signature over it.
+    // Azurite ignores the address of the caller, but checks the signature over the allowed addresses.
     assert!(guest(&store.sign(&elsewhere).unwrap()).get(&table, &key(), None).await.is_ok());
     let https = TableSas::new(&table, TablePermissions::ALL, Utc::now() + TimeDelta::hours(1));
     assert!(is_forbidden(guest(&store.sign(&https).unwrap()).get(&table, &key(), None).await));
 }
 
-/// One of every kind of range, with characters that both the text and the address must get right. Azurite
-/// decodes the fields twice, so that a percent sign cannot be shown.
+/// A range of each kind, with characters that both the signed text and the URL must encode correctly. Azurite
+/// decodes the fields twice, so a percent sign cannot be tested.
 #[tokio::test]
 async fn signatures_with_ranges_are_signed_as_the_service_reads_them() {
     let (store, table) = owner().await;
@@ -174,10 +174,10 @@ async fn a_stored_policy_gives_rights_until_it_is_removed() {
     assert!(is_forbidden(reader.get(&table, &key(), None).await));
 }
 
-/// What a policy leaves out is documented to be the signature's to say
-/// (<https://learn.microsoft.com/rest/api/storageservices/define-stored-access-policy>); Azurite wants every field
-/// (<https://github.com/Azure/Azurite/blob/main/src/table/generated/artifacts/mappers.ts>). Such a policy is sent
-/// as documented all the same.
+/// Documented: the signature sets the fields that its policy leaves out
+/// (<https://learn.microsoft.com/rest/api/storageservices/define-stored-access-policy>). Azurite requires every
+/// field of a policy (<https://github.com/Azure/Azurite/blob/main/src/table/generated/artifacts/mappers.ts>).
+/// The store sends such a policy as documented.
 #[tokio::test]
 async fn a_policy_that_leaves_something_out_is_refused_by_the_emulator() {
     let (store, table) = owner().await;
@@ -237,7 +237,7 @@ async fn the_secondary_says_how_far_it_is() {
     assert!(replication.last_sync.is_some());
 }
 
-/// Where the deviation `EntitySize` begins: 1 MiB of the JSON that is sent.
+/// The boundary of the deviation `EntitySize`: 1 MiB of JSON in the request.
 #[tokio::test]
 async fn the_json_of_an_entity_has_at_most_one_mebibyte() {
     let (store, table) = owner().await;

@@ -1,4 +1,4 @@
-//! The stores that several suites run on.
+//! The backends of several suites.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,13 +16,13 @@ use table_embedded::EmbeddedStore;
 use table_server::TestServer;
 use tempfile::TempDir;
 
-/// The connection string of the emulator, which is started if it does not run yet.
+/// Returns the connection string of the emulator; starts the emulator if necessary.
 pub(crate) async fn connection_string() -> String {
     let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
     emulator.connection_string()
 }
 
-/// A store of its own for each test: connections belong to a test's runtime.
+/// Returns a new store for each test, because connections belong to the runtime of a test.
 pub(crate) async fn emulated() -> AzureTableStore {
     let store = AzureTableStore::from_connection_string(&connection_string().await, None);
     store.expect("the emulator's connection string")
@@ -32,7 +32,7 @@ pub(crate) async fn emulated_blobs() -> Arc<dyn ObjectStore> {
     azure_container(&connection_string().await, "suites").await.expect("the emulator's container")
 }
 
-/// Stores in a directory of their own, which goes with it.
+/// Stores in a temporary directory, which is removed when this value is dropped.
 pub(crate) struct Disk(TempDir);
 
 impl Disk {
@@ -51,7 +51,7 @@ impl Disk {
     }
 }
 
-/// Everything in memory.
+/// Tables and blobs in memory.
 pub(crate) struct Memory;
 
 #[async_trait]
@@ -61,7 +61,7 @@ impl Backend for Memory {
     }
 }
 
-/// The embedded store, and blobs in files.
+/// The embedded store, with blobs in files.
 pub(crate) struct Embedded(Disk);
 
 impl Embedded {
@@ -86,7 +86,7 @@ impl Backend for Embedded {
     }
 }
 
-/// Azurite, and blobs in it, with what is known of it.
+/// Azurite with its blobs and its known deviations.
 pub(crate) struct Emulated(pub(crate) &'static [Deviation]);
 
 #[async_trait]
@@ -108,13 +108,13 @@ impl Backend for Emulated {
     }
 }
 
-/// This library's server, in memory, on a thread of its own that ends with the process.
+/// This library's server in memory, on a separate thread that ends with the process.
 pub(crate) fn server() -> &'static TestServer {
     static SERVER: OnceLock<TestServer> = OnceLock::new();
     SERVER.get_or_init(TestServer::start_on_thread)
 }
 
-/// The server through our client, with no known deviation.
+/// This library's server through the Azure store, without deviations.
 pub(crate) struct Served;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What composes with what: a table refuses a type of which it would not keep something when it is opened,
+//! Combinations of types and tables: a table refuses a type that it cannot store whole, when it is opened and
 //! before any request.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ struct IndexedLarge {
     text: String,
 }
 
-/// Which tables take a type: `Table`, `LargeTable`, `SpreadTable`, `TimeSlices`, `WideTable`.
+/// Which tables accept a type: `Table`, `LargeTable`, `SpreadTable`, `TimeSlices`, `WideTable`.
 fn taken_by<T: TableEntity + std::fmt::Debug>() -> [bool; 5] {
     let meter = RequestMeter::new();
     let store = || Arc::new(Metered::new(MemoryStore::new(), meter.clone())) as Arc<dyn TableStore>;
@@ -91,7 +91,8 @@ fn taken_by<T: TableEntity + std::fmt::Debug>() -> [bool; 5] {
 #[test]
 fn what_a_table_would_not_keep_is_refused_at_once() {
     assert_eq!(taken_by::<Plain>(), [true, true, false, true, true]);
-    // To read: writes are refused, one by one, unless they ignore indexes by name.
+    // A plain table accepts the type for reading. It refuses each write, unless the caller explicitly ignores
+    // indexes.
     assert_eq!(taken_by::<Indexed>(), [true, false, false, false, false]);
     assert_eq!(taken_by::<Large>(), [false, true, false, false, false]);
     assert_eq!(taken_by::<Spread>(), [false, false, true, false, false]);
@@ -110,7 +111,7 @@ async fn a_table_with_indexes_names_the_one_that_keeps_large_fields() {
     assert!(refusal::<IndexedLarge>().await.contains("LargeTable"));
 }
 
-/// A store whose reads lag; nobody answers there.
+/// A store with stale reads. Its address has no service.
 fn lagging() -> Arc<dyn TableStore> {
     let mut options = AzureTableStoreOptions::default();
     options.read_from = ReadFrom::Secondary;

@@ -1,4 +1,4 @@
-//! The suite on the embedded store: acknowledged writes on disk, and every other mode it has.
+//! The suite of stores on the embedded store, in each of its modes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use table_core::store::TableStore;
 use table_embedded::{Durability, EmbeddedStore, Reads};
 use tempfile::TempDir;
 
-/// A store in a directory of its own, which goes with it.
+/// A store in a temporary directory, which is removed with it.
 struct Embedded {
     directory: TempDir,
     durability: Durability,
@@ -64,8 +64,8 @@ mod indexes {
 
     use super::*;
 
-    /// Nobody else can write the directory: a change of an index's state waits for the writes under way, by real time, and no
-    /// write of another task is left without its entry or with one.
+    /// No other process can write the directory. A change of an index state therefore waits only for the writes
+    /// in flight, in real time, and every concurrent write has the right entries.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn are_built_and_dropped_under_default_options_while_tasks_write() -> table_core::Result<()> {
         let backend = Embedded::durable();

@@ -1,5 +1,5 @@
-//! Encrypted properties: their own suite in memory, in the embedded store, and on Azurite; and the suites of stores and of
-//! patterns, which must not notice that there is encryption.
+//! The suite of encrypted properties in memory, in the embedded store and on Azurite. The suites of stores and
+//! of patterns also run behind encryption, and must not notice it.
 
 use std::sync::Arc;
 

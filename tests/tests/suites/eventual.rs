@@ -1,5 +1,5 @@
-//! The suite of eventually consistent transactions: within and between stores, with queues in tables and in
-//! Azure Queue Storage, blobs in memory, in files and in Azure Blob Storage on Azurite.
+//! The suite of eventual transactions: within one store and between two; with queues in tables and in Azure
+//! Queue Storage; with blobs in memory, in files and in Azure Blob Storage on Azurite.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Every suite on every store: one program, so that one emulator serves all, and what waits does not keep the
-//! others from working.
+//! Every suite on every store, in one program: all tests share one emulator, and tests run while others wait.
 
 mod adapters;
 mod azurite;

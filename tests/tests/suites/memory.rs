@@ -1,4 +1,4 @@
-//! The suite on the memory store, with its own limits and with those of Cosmos DB for Table, and with
+//! The suite of stores on the memory store, with local limits, with those of Cosmos DB for Table, and with
 //! thousands of tasks.
 
 use std::sync::Arc;
@@ -37,8 +37,8 @@ mod encrypting {
     conformance_tests!(Memory(ServiceProfile::LOCAL.with_encryption()));
 }
 
-/// Five thousand tasks insert, count in a shared entity, move on to a group and read, all at once: every
-/// row is there, every count is counted, and no scan ever sees half of a group.
+/// Five thousand concurrent tasks insert, increment a shared counter, write a group and read. Every row is
+/// stored, every increment counts, and no scan sees half a group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn thousands_of_tasks() {
     let store = Arc::new(MemoryStore::new());
@@ -59,7 +59,7 @@ async fn thousands_of_tasks() {
 
 const TASKS: i32 = 5_000;
 
-/// Inserts a row, adds one to its partition's counter, and writes two rows in a group.
+/// Inserts a row, increments the counter of its partition, and writes two rows in a group.
 async fn one_of_many(store: Arc<MemoryStore>, table: TableName, n: i32) {
     let partition = (n % 50).to_string();
     let entity = |row: String| Entity::new(&partition, row).expect("a legal key").with("N", n);

@@ -1,4 +1,4 @@
-//! The suite of the patterns: in memory, in the embedded store, on Azurite, and on this library's server.
+//! The suite of the patterns in memory, in the embedded store, on Azurite, and on this library's server.
 
 use conformance::pattern_tests;
 

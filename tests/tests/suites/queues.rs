@@ -98,13 +98,14 @@ mod azurite {
         AzureWorkQueue::from_connection_string(&connection_string().await, name, None).unwrap()
     }
 
-    /// What a signature over messages is over. Azurite takes a message for a part of its queue where it is renewed
-    /// or deleted, and asks for rights on queues then
-    /// (<https://github.com/Azure/Azurite/blob/main/src/queue/authentication/OperationAccountSASPermission.ts>);
-    /// documented are rights on messages (<https://learn.microsoft.com/rest/api/storageservices/create-account-sas>).
+    /// The resource of signatures over messages. Azurite checks renewals and deletions of messages against
+    /// rights on queues
+    /// (<https://github.com/Azure/Azurite/blob/main/src/queue/authentication/OperationAccountSASPermission.ts>).
+    /// The documentation names rights on messages
+    /// (<https://learn.microsoft.com/rest/api/storageservices/create-account-sas>).
     const MESSAGES: AccountResources = AccountResources::ENTITY;
 
-    /// The same queue by a signature with these rights, in a connection string.
+    /// Opens the same queue with a signature with these rights.
     fn guest(name: &str, rights: AccountPermissions, on: AccountResources) -> AzureWorkQueue {
         let (account, key) = Azurite::shared().account();
         let expires = Utc::now() + TimeDelta::hours(1);

@@ -1,4 +1,4 @@
-//! The suite on this library's server, through our client: no deviation.
+//! The suite of stores on this library's server, through the Azure store, without deviations.
 
 use conformance::conformance_tests;
 

@@ -1,5 +1,5 @@
-//! What Azure Storage has beside tables, on this library's server: signatures with their ranges, addresses and
-//! policies are enforced, which the emulator does in part.
+//! Services of Azure Storage besides entities, on this library's server. The server enforces the ranges,
+//! addresses and policies of signatures; the emulator enforces a part of them.
 
 use std::net::Ipv4Addr;
 
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::backends::server;
 
-/// The account's owner, with a table of some entities.
+/// Returns the store of the account's owner, and a table with these entities.
 async fn owner(keys: &[(&str, &str)]) -> (AzureTableStore, TableName) {
     let store = AzureTableStore::from_connection_string(&server().connection_string(), None).unwrap();
     let table = TableName::new(format!("T{}", Uuid::new_v4().simple())).unwrap();
@@ -188,7 +188,8 @@ async fn an_accounts_signature_allows_what_it_says() {
     assert!(is_forbidden(writer.delete_table(&table).await));
 }
 
-/// The emulator wants every field of a policy; documented is that the signature says what the policy leaves out.
+/// The emulator requires every field of a policy. Documented: the signature sets the fields that its policy
+/// leaves out.
 #[tokio::test]
 async fn what_a_policy_leaves_out_the_signature_says() {
     let (store, table) = owner(&[("p", "r")]).await;

@@ -1,4 +1,4 @@
-//! Large entities in local files: what uploads leave whose processes are killed.
+//! Large entities in local files: a collection removes the files of killed uploads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ struct Film {
     pictures: Vec<u8>,
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// An upload with a part, beside the only blob.
+/// Starts an upload with one part, in the directory of the only blob.
 async fn begin(blobs: &LocalFileSystem, directory: &Path) -> Box<dyn MultipartUpload> {
     let blob = files(&directory.join("large"));
     let beside = blob[0].parent().unwrap().strip_prefix(directory).unwrap().to_str().unwrap();
@@ -52,7 +52,7 @@ async fn what_killed_uploads_leave_is_collected() -> Result<()> {
     let (films, hasty) = (open(options)?, open(hasty)?);
     films.create_if_missing().await?;
     films.insert(&Film { year: 1895, number: 1, pictures: vec![7; 100] }).await?;
-    // Its process is killed: nothing is cleaned up.
+    // The process of this upload is killed: nothing is cleaned up.
     std::mem::forget(begin(&blobs, directory.path()).await);
     let mut working = begin(&blobs, directory.path()).await;
     fs::write(directory.path().join("large/films/notes#1"), "of somebody else").unwrap();
@@ -68,8 +68,8 @@ async fn what_killed_uploads_leave_is_collected() -> Result<()> {
     assert_eq!(removed.staged, 2);
     assert_eq!(removed.used, 1);
     assert_eq!(removed.orphans, 0);
-    assert_eq!(files(directory.path()).len(), 2, "the blob, and what is not of this library");
-    working.complete().await.expect_err("what is cut short so is no blob");
+    assert_eq!(files(directory.path()).len(), 2, "the blob and the file of another program");
+    working.complete().await.expect_err("an upload whose file was removed cannot complete");
     assert_eq!(films.get_existing(Film::key(1895u32, 1u32)?).await?.pictures.len(), 100);
     Ok(())
 }

@@ -14,7 +14,8 @@ use crate::side::Side;
 
 const JSON: &str = "application/json";
 
-/// What one writes by hand on `reqwest`: its pool, SharedKeyLite, `serde_json` into plain structs, minimal metadata.
+/// A client written by hand on `reqwest`: its connection pool, SharedKeyLite, `serde_json` into plain structs,
+/// minimal metadata.
 #[derive(Clone)]
 pub(crate) struct Direct {
     client: Client,

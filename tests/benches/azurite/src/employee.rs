@@ -5,10 +5,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use table_core::typed::TableEntity;
 use uuid::Uuid;
 
-/// The partition that is read.
+/// The partition that the benchmark reads.
 pub(crate) const SALES: &str = "Sales";
 
-/// Eleven properties of all eight types beside the keys, as this library has them.
+/// Keys and eleven properties of all eight types, as this library declares them.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
 pub(crate) struct Employee {
@@ -29,7 +29,7 @@ pub(crate) struct Employee {
     pub(crate) photo: Vec<u8>,
 }
 
-/// The same as a program has it that knows the service's JSON and uses `serde`.
+/// The same entity for a program that uses the service's JSON with `serde`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Plain {

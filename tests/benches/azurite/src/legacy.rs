@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::employee::{Plain, SALES, row_key};
 use crate::side::Side;
 
-/// The legacy Rust SDK's crate.
+/// The crate of the legacy Rust SDK.
 #[derive(Clone)]
 pub(crate) struct Legacy(TableClient);
 

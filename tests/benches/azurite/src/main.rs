@@ -1,6 +1,7 @@
 //! Processor time and throughput of clients of the Table service, on one emulator, in alternating rounds.
 //!
-//! `bench-clients [rounds=N] [get] [insert] [group] [scan] [ours] [direct] [legacy] [node]`: without names all of them.
+//! `bench-clients [rounds=N] [get] [insert] [group] [scan] [ours] [direct] [legacy] [node]`: without names, all
+//! operations and all clients.
 
 mod direct;
 mod employee;
@@ -35,7 +36,7 @@ fn main() {
     let mut clients = Clients::start(runtime, &sides);
     for work in works {
         let mut costs = Costs::new(&sides);
-        // The first round opens connections and warms caches up; it does not count.
+        // The first round opens connections and warms caches; its costs are not counted.
         for number in 0..=rounds {
             for (index, side) in sides.iter().enumerate() {
                 let cost = clients.round(side, work, &format!("{work:?}-{side}-{number}"));
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// Those that were named, or all if none was.
+/// Returns the named values, or all values if no name is given.
 fn some_of<T>(all: Vec<T>, chosen: &[String], name: impl Fn(&T) -> String) -> Vec<T> {
     let is_chosen = |item: &T| chosen.contains(&name(item));
     let any = all.iter().any(is_chosen);
@@ -64,7 +65,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// All on one table, with the entities that are read in it.
+    /// Creates all clients on one table, which holds the entities to read.
     fn start(runtime: Runtime, sides: &[&str]) -> Self {
         let emulator = Azurite::shared();
         let table = format!("T{}", Uuid::new_v4().simple());

@@ -7,13 +7,13 @@ use tokio::task::JoinSet;
 
 use crate::side::Side;
 
-/// Entities that are there to be read.
+/// The number of entities to read.
 pub(crate) const LOADED: u32 = 10_000;
 const REQUESTS: u32 = 1_500;
 const GROUPED: u32 = 2_000;
 const IN_FLIGHT: usize = 32;
 
-/// What is measured.
+/// The operation that a round measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Get,
@@ -34,7 +34,7 @@ impl Work {
         }
     }
 
-    /// How often one round does it.
+    /// The number of operations in one round.
     pub(crate) const fn count(self) -> u32 {
         match self {
             Self::Get | Self::Insert => REQUESTS,
@@ -44,12 +44,12 @@ impl Work {
     }
 }
 
-/// What a round took.
+/// The cost of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Seconds of the client's processor for 1,000 operations.
+    /// Seconds of processor time of the client per 1,000 operations.
     pub(crate) cpu: f64,
-    /// Operations in a second.
+    /// Operations per second.
     pub(crate) rate: f64,
 }
 
@@ -60,7 +60,7 @@ impl Cost {
     }
 }
 
-/// One round of one side.
+/// Runs one round of one client.
 pub(crate) fn round<S: Side>(runtime: &Runtime, side: &S, work: Work, partition: &str) -> Cost {
     let rows: Vec<_> = match work {
         Work::Insert | Work::Group => (0..work.count()).map(|n| S::row(partition, n)).collect(),
@@ -68,7 +68,7 @@ pub(crate) fn round<S: Side>(runtime: &Runtime, side: &S, work: Work, partition:
     };
     let (side, rows, partition) = (side.clone(), Arc::new(rows), partition.to_owned());
     let (cpu, wall) = (processor_time(), Instant::now());
-    // On the workers, as a service does it, not on the thread that waits for them.
+    // Runs on the worker threads, as in a service, and not on the thread that waits for them.
     let done = runtime.spawn(async move {
         match work {
             Work::Get => in_flight(REQUESTS, move |n| get(side.clone(), n)).await,
@@ -93,7 +93,7 @@ async fn insert<S: Side>(side: S, rows: Arc<Vec<S::Row>>, n: u32) {
     side.insert(&rows[n as usize]).await;
 }
 
-/// As many tasks, each doing its share one after the other.
+/// Runs the work in concurrent tasks; each task does its share sequentially.
 async fn in_flight<F, W>(count: u32, work: F)
 where
     F: Fn(u32) -> W + Clone + Send + 'static,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::measure::{Cost, Work};
 
-/// The Node client, in a process of its own that does a round for each line it is sent.
+/// The Node client in a separate process, which runs a round for each line of its input.
 pub(crate) struct Node {
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,

@@ -1,6 +1,6 @@
 use crate::measure::{Cost, Work};
 
-/// Costs of every round, by side.
+/// The costs of every round, by client.
 pub(crate) struct Costs {
     sides: Vec<&'static str>,
     rounds: Vec<Vec<Cost>>,
@@ -22,7 +22,7 @@ impl Costs {
     }
 }
 
-/// A table of medians, with ratios to the hand-written client.
+/// Prints a table of medians, and their ratios to the hand-written client.
 pub(crate) fn print(work: Work, costs: &Costs) {
     println!(
         "\n{}\n\n| client | CPU s per 1,000 | to hand-written | per s |\n|---|---|---|---|",
