@@ -21,6 +21,11 @@ pub(super) fn start_schedule() {
     IDS.set(Some(Ids { task: usize::MAX, ..Ids::default() }));
 }
 
+/// Whether a program may write plain rows: outside a schedule. No scene has such a program.
+pub(crate) fn has_plain_writers() -> bool {
+    IDS.with_borrow(Option::is_none)
+}
+
 /// Sets the task that runs now.
 pub(super) fn set_current_task(task: usize) {
     IDS.with_borrow_mut(|ids| {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::manifest::{IndexState, StoredIndex, can_collide};
+use table_core::manifest::{Discriminator, EntityType, IndexState, StoredIndex, can_collide};
 use table_core::model::{ETag, Entity, Key, TableName};
 use table_core::query::{Continuation, Query};
-use table_core::store::{Duplicate, Error, ErrorKind, LocalWork, Operation, Result};
+use table_core::store::{Duplicate, Error, ErrorKind, LocalWork, ManifestCache, Operation, Result};
 use tokio::time::{Instant, sleep};
 
 use super::build_groups::Groups;
@@ -23,7 +23,7 @@ use super::shape::Shape;
 use super::shared::{copied_names, is_conflict};
 use super::waiting::{Waiting, WaitingFor, wait};
 use crate::bulk::WINDOW_BYTES;
-use crate::journal::{Lease, Rule, before, violation};
+use crate::journal::{Lease, Rule, Timing, before, violation};
 
 /// Entities whose entries are sorted into groups together; fewer where they are large.
 const WINDOW: usize = 10_000;
@@ -55,7 +55,8 @@ pub struct BuildProgress {
 /// Resumable: progress is stored in the manifest after each window of 10,000 entities, or of 16 MiB, and
 /// another builder takes over from it, once the first has been silent for a lease. Each change of state waits
 /// for the longest cache time of writers and the longest life of a request, and so does, in the entities' partitions,
-/// the removal of what dangles: with [`IndexOptions::default`](super::IndexOptions), 90 seconds each, and 6 minutes in all. In a store
+/// the removal of what dangles: with [`IndexOptions::default`](super::IndexOptions), 90 seconds each, and 6 minutes in all. With shorter
+/// durations the first index of a type waits for 90 seconds before it is write-only all the same, for programs that write plain rows. In a store
 /// that only this process writes ([`local_writers`](table_core::store::TableStore::local_writers): memory, and the embedded
 /// store) it waits for the writes that are under way instead, which takes as long as these do.
 pub struct IndexBuild<'a> {
@@ -84,8 +85,9 @@ impl fmt::Debug for IndexBuild<'_> {
 impl IndexedEntities {
     /// Prepares the build of an index that is absent or only partly built.
     ///
-    /// A program that writes the table by a plain [`Table`](table_core::typed::Table), or did so before the index was
-    /// declared and still runs, knows no index and is not refused: stop it first, or let it write by indexes too.
+    /// A program that writes the table by a plain [`Table`](table_core::typed::Table) refuses to write what an index is of, once it
+    /// has read the manifest again: the build of a type's first index waits for that. One that asked for
+    /// [`unmanaged`](table_core::typed::Table::unmanaged) is not refused: stop it first.
     ///
     /// # Errors
     /// The index is unknown.
@@ -107,15 +109,17 @@ impl IndexedEntities {
         })
     }
 
-    /// Adds an index to the manifest, unless it is there. Two requests.
-    async fn declare(&self, index: &Index) -> Result<()> {
+    /// Adds an index to the manifest, unless it is there; whether it is the first of its entities. Two requests.
+    async fn declare(&self, index: &Index) -> Result<bool> {
         let rows = self.rows();
         let known = rows.load().await?;
+        let is_first = is_first(&known, &index.definition().entity);
         if known.index(index.id()).is_some() {
-            return Ok(());
+            return Ok(is_first);
         }
         check_generations(index, &known, self.table())?;
-        rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await
+        rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await?;
+        Ok(is_first)
     }
 
     /// The entities of a window that are in another version than they were read in: done again, by the
@@ -200,13 +204,13 @@ impl IndexedEntities {
     /// under way; what the manifest holds then is known here. One request, one where a process that takes longer was not heard of for
     /// as long as states are cached, and one for each process that was found to be gone, up to ten.
     /// In a store that only this process writes,
-    /// until the writes are done that began before; elsewhere, and where one of these is not gone on with, as long as the slowest
-    /// process needs that is registered.
+    /// until the writes are done that began before, and the answer is `true`; elsewhere, and where one of these is not gone on with, as long
+    /// as the slowest process needs that is registered.
     pub(super) async fn let_states_settle(
         &self,
         for_what: WaitingFor,
         tell: &mut (dyn FnMut(Waiting) + Send),
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let changed = Instant::now();
         let told = self.set.tell_change();
         // A process that takes longer may be gone since it was heard of.
@@ -234,7 +238,7 @@ impl IndexedEntities {
             slowest = self.set.slowest();
             if is_known || slowest.durations.to_settle() <= waited {
                 self.set.forget_gone(&**self.store(), FORGOTTEN_AT_ONCE).await;
-                return Ok(());
+                return Ok(is_known);
             }
         }
     }
@@ -293,10 +297,11 @@ impl<'a> IndexBuild<'a> {
     }
 
     async fn take_over_steps(&mut self) -> Result<Option<BuildProgress>> {
-        let stored = self.entities.rows().index(self.index.id()).await?;
+        let loaded = self.entities.rows().load().await?;
+        let stored = loaded.index(self.index.id()).cloned();
         let interrupted = |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_leaving();
         let Some(mut entry) = stored.filter(interrupted) else { return Ok(None) };
-        self.settle(entry.state, WaitingFor::State(entry.state)).await?;
+        self.settle_declared(entry.state, is_first(&loaded, &self.index.definition().entity)).await?;
         // Also before it is building: a builder that lives has changed the row by then.
         sleep(self.entities.set.slowest().durations.lease).await;
         if entry.state == IndexState::Building {
@@ -321,13 +326,13 @@ impl<'a> IndexBuild<'a> {
     }
 
     async fn start(&mut self) -> Result<StoredIndex> {
-        self.entities.declare(&self.index).await?;
+        let is_first = self.entities.declare(&self.index).await?;
         let mut entry = self.entities.stored(&self.index).await?;
         if entry.state == IndexState::Readable {
             self.entities.refresh().await?;
             return Ok(entry);
         }
-        self.settle(entry.state, WaitingFor::State(entry.state)).await?;
+        self.settle_declared(entry.state, is_first).await?;
         if entry.state == IndexState::Building {
             let (entities, lease) = (self.entities, self.entities.set.slowest().durations.lease);
             let id = self.index.id().to_owned();
@@ -344,8 +349,24 @@ impl<'a> IndexBuild<'a> {
         self.at_work = self.entities.set.build_of(&self.index);
     }
 
-    /// Waits until every writer knows the state, and knows it itself.
-    async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<()> {
+    /// Waits until every writer knows the state that the index was found in. Of a type's first index that includes writers of plain
+    /// rows, who know no state before they know that there is an index: none of them may write when entries are added.
+    async fn settle_declared(&mut self, state: IndexState, is_first: bool) -> Result<()> {
+        let declared = Instant::now();
+        let is_known = self.settle(state, WaitingFor::State(state)).await?;
+        if state != IndexState::DeleteOnly || !is_first || is_known || !self.entities.set.has_plain_writers()
+        {
+            return Ok(());
+        }
+        let until = declared + ManifestCache::LIFE + Timing::default().request();
+        let waiting = Waiting { for_what: WaitingFor::PlainWriters, process: None, until };
+        wait(waiting, &mut self.teller(), pending()).await;
+        self.progress.waiting = None;
+        Ok(())
+    }
+
+    /// Waits until every writer knows the state, and knows it itself. Whether that is certain without a wait for durations.
+    async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<bool> {
         self.progress.state = state;
         let entities = self.entities;
         let settled = entities.let_states_settle(for_what, &mut self.teller()).await;
@@ -412,7 +433,7 @@ impl<'a> IndexBuild<'a> {
             self.begin();
         }
         self.advance(entry, next, None).await?;
-        self.settle(next, WaitingFor::State(next)).await
+        self.settle(next, WaitingFor::State(next)).await.map(drop)
     }
 
     /// A writer that had no entry to remove beside the entity may be about to commit without removing one: it
@@ -526,6 +547,16 @@ impl<'a> IndexBuild<'a> {
         self.progress.state = state;
         (self.report)(self.progress);
     }
+}
+
+/// Whether no index is of all these entities that writers of plain rows know of already, whose writes are refused then. One that is
+/// delete-only may have been declared a moment ago.
+fn is_first(known: &Loaded, entity: &EntityType) -> bool {
+    let is_of_all = |of: &EntityType| of.discriminator == Discriminator::None || of.is_told_as(entity);
+    let is_known = |index: &StoredIndex| {
+        index.state != IndexState::DeleteOnly && index.entity.as_ref().is_none_or(is_of_all)
+    };
+    !known.manifest.indexes.iter().any(is_known)
 }
 
 /// Refuses an index beside another one of its name, of this or another type, whose entries could have the same rows: one would

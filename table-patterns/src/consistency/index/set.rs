@@ -238,6 +238,19 @@ impl IndexSet {
         self.broken.get() != Some(&rule)
     }
 
+    /// Whether programs may write plain rows of the table, who have no row of their own.
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests ask")]
+    pub(super) const fn has_plain_writers(&self) -> bool {
+        true
+    }
+
+    /// The same: in the scenes of the interleaving suite only where one is.
+    #[cfg(test)]
+    pub(super) fn has_plain_writers(&self) -> bool {
+        crate::proof::ids::has_plain_writers() && self.keeps(Rule::WaitForPlain)
+    }
+
     /// For tests: breaks a rule from now on.
     #[cfg(test)]
     pub(super) fn breaking(&self, rule: Rule) {

@@ -29,6 +29,10 @@ pub enum WaitingFor {
     /// Every registered process must know this state of the index, and its requests under the earlier state must have ended: its cache
     /// time plus its longest request.
     State(IndexState),
+    /// Every program that writes plain rows of the type must know the type's first index, and its earlier requests must have ended. Such
+    /// a program has no row in the manifest. It reads the manifest again after
+    /// [`ManifestCache::LIFE`](table_core::store::ManifestCache::LIFE), and refuses its writes from then on.
+    PlainWriters,
     /// Writes must end that began before the build wrote entries: such a write does not know the entries that it should remove.
     Writers,
     /// Writes must end that may have written a blob which no row names yet.
@@ -46,6 +50,9 @@ impl fmt::Display for WaitingFor {
                     "until all programs know that the index is {state}, and their earlier requests have ended"
                 )
             }
+            Self::PlainWriters => f.write_str(
+                "until all programs that write plain rows know the first index of the type, and their earlier requests have ended",
+            ),
             Self::Writers => {
                 f.write_str("until the writes have ended that began before the build wrote its entries")
             }

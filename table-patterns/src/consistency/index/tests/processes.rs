@@ -16,6 +16,8 @@ use crate::index::{
 
 /// A process with the default durations: 30 seconds, 60 and 300.
 const SETTLED: Duration = Duration::from_secs(30 + 60);
+/// As long as writers of plain rows may act upon a manifest, and their last request lasts.
+const PLAIN: Duration = Duration::from_secs(30 + 60);
 /// The time after which an unchanged row is of an ended process: ten minutes of heartbeat, plus cache time and longest request.
 const GONE: Duration = Duration::from_secs(600 + 90);
 
@@ -143,7 +145,11 @@ async fn a_process_that_resumes_registers_first() -> Result<()> {
     quick.refresh().await?;
     sleep(GONE).await;
     let (took, waits) = build(&quick).await?;
-    assert!(took < Duration::from_secs(5) && waits.iter().all(Option::is_none), "{took:?}, {waits:?}");
+    assert!(
+        took >= PLAIN && took < PLAIN + Duration::from_secs(5),
+        "for writers of plain rows alone: {took:?}"
+    );
+    assert!(waits.iter().all(Option::is_none), "{waits:?}");
     assert_eq!(rows(&store).await?.len(), 1, "that of the quick one");
     let before = meter.snapshot();
     slow.insert(person("1")).await?;
@@ -154,6 +160,32 @@ async fn a_process_that_resumes_registers_first() -> Result<()> {
     assert_eq!(rows(&store).await?.len(), 2);
     let found = quick.find("city", &Key::new("city_oslo", "1")?, Trust::Entry).await?;
     assert!(found.is_some(), "it knows the index");
+    Ok(())
+}
+
+/// Who writes plain rows is not registered, and knows no state: the first index of an entity waits for them, and says so. They refuse to write what that
+/// is of, so that a later index does not wait; neither does one in a store that only this process writes.
+#[tokio::test(start_paused = true)]
+async fn the_first_index_waits_for_writers_of_plain_rows() -> Result<()> {
+    let store = service().await?;
+    let later = Index::keyed("later", Placement::OtherPartition, "later_{City}", "{RowKey}").unwrap();
+    let quick = open(store.clone(), IndexOptions::local(), vec![index(), later]).await?;
+    for (name, waited) in [("city", vec![IndexState::DeleteOnly]), ("later", vec![])] {
+        let (started, mut waits) = (Instant::now(), Vec::new());
+        let on_progress = |progress: BuildProgress| {
+            if let Some(waiting) = progress.waiting
+                && waiting.for_what == WaitingFor::PlainWriters
+            {
+                assert_eq!(waiting.until.duration_since(started).as_secs(), PLAIN.as_secs());
+                waits.push(progress.state);
+            }
+        };
+        quick.build(name)?.on_progress(on_progress).run().await?;
+        assert_eq!(waits, waited, "{name}");
+        let took = started.elapsed();
+        assert_eq!(took >= PLAIN, !waited.is_empty(), "{name}: {took:?}");
+        assert!(took < PLAIN + Duration::from_secs(5), "{name}: {took:?}");
+    }
     Ok(())
 }
 
