@@ -349,13 +349,14 @@ impl<'a> IndexBuild<'a> {
         self.at_work = self.entities.set.build_of(&self.index);
     }
 
-    /// Waits until every writer knows the state that the index was found in. Of a type's first index that includes writers of plain
-    /// rows, who know no state before they know that there is an index: none of them may write when entries are added.
+    /// Waits until every writer knows the state in which the build found the index. For a type's first index that includes programs that
+    /// write plain rows. Such a program knows no state before it knows the index, and must have stopped when writers add entries.
     async fn settle_declared(&mut self, state: IndexState, is_first: bool) -> Result<()> {
         let declared = Instant::now();
         let is_known = self.settle(state, WaitingFor::State(state)).await?;
-        if state != IndexState::DeleteOnly || !is_first || is_known || !self.entities.set.has_plain_writers()
-        {
+        let may_write = is_first && self.entities.set.has_plain_writers();
+        let waits = may_write && !is_known;
+        if state != IndexState::DeleteOnly || !waits {
             return Ok(());
         }
         let until = declared + ManifestCache::LIFE + Timing::default().request();
@@ -365,7 +366,8 @@ impl<'a> IndexBuild<'a> {
         Ok(())
     }
 
-    /// Waits until every writer knows the state, and knows it itself. Whether that is certain without a wait for durations.
+    /// Waits until every writer and this process know the state. Returns `true` where all writes that began before have ended, and
+    /// `false` where durations have passed.
     async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<bool> {
         self.progress.state = state;
         let entities = self.entities;
@@ -549,8 +551,8 @@ impl<'a> IndexBuild<'a> {
     }
 }
 
-/// Whether no index is of all these entities that writers of plain rows know of already, whose writes are refused then. One that is
-/// delete-only may have been declared a moment ago.
+/// Returns whether programs may still write plain rows of these entities. An index of all these entities prevents that once it is beyond
+/// delete-only. A delete-only index may have been declared a moment ago.
 fn is_first(known: &Loaded, entity: &EntityType) -> bool {
     let is_of_all = |of: &EntityType| of.discriminator == Discriminator::None || of.is_told_as(entity);
     let is_known = |index: &StoredIndex| {

@@ -62,6 +62,9 @@ impl IndexOptions {
     /// there.) Leases of 1 second, requests of 250 milliseconds, states cached for 100 milliseconds. Not for a
     /// service: a write there takes longer than the cache time, and is refused with advice.
     ///
+    /// Recovery waits for leases, and a lease is four requests or more: so requests are short here. On a slow disk or a busy machine a request
+    /// can take longer, and the write that sent it fails: give `timing` requests of some seconds there, and `cache` a quarter of these.
+    ///
     /// # Panics
     /// Never: the durations are consistent.
     pub fn local() -> Self {

@@ -16,7 +16,7 @@ use crate::index::{
 
 /// A process with the default durations: 30 seconds, 60 and 300.
 const SETTLED: Duration = Duration::from_secs(30 + 60);
-/// As long as writers of plain rows may act upon a manifest, and their last request lasts.
+/// The time for which writers of plain rows use a manifest, plus their longest request.
 const PLAIN: Duration = Duration::from_secs(30 + 60);
 /// The time after which an unchanged row is of an ended process: ten minutes of heartbeat, plus cache time and longest request.
 const GONE: Duration = Duration::from_secs(600 + 90);
@@ -163,8 +163,8 @@ async fn a_process_that_resumes_registers_first() -> Result<()> {
     Ok(())
 }
 
-/// Who writes plain rows is not registered, and knows no state: the first index of an entity waits for them, and says so. They refuse to write what that
-/// is of, so that a later index does not wait; neither does one in a store that only this process writes.
+/// Writers of plain rows are not registered. The build of a type's first index waits for them, and says so. They refuse to write the type
+/// from then on, so the build of a later index does not wait for them.
 #[tokio::test(start_paused = true)]
 async fn the_first_index_waits_for_writers_of_plain_rows() -> Result<()> {
     let store = service().await?;
