@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -395,6 +396,28 @@ impl<'a> IndexBuild<'a> {
         Ok(())
     }
 
+    /// Works as the one builder for longer than a lease: claims the index again when half of the lease is over. Work that goes on
+    /// after another builder has taken over is dropped.
+    pub(super) async fn while_claimed<T>(
+        &mut self,
+        entry: &mut StoredIndex,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        if !self.entities.keeps(Rule::OneBuilder) {
+            return work.await;
+        }
+        let mut work = pin!(work);
+        loop {
+            // A process that slept beyond the moment claims before it sends anything more. Where the claim itself took so long, the
+            // work goes on while requests may be sent.
+            let moment = if self.lease.is_half_over() { self.lease.last_send() } else { self.lease.half() };
+            if let Some(done) = before(moment, work.as_mut()).await {
+                return done;
+            }
+            self.claim(entry).await?;
+        }
+    }
+
     async fn advance(
         &mut self,
         entry: &mut StoredIndex,
@@ -426,7 +449,8 @@ impl<'a> IndexBuild<'a> {
                     self.backfill(entry).await?;
                     self.check_duplicates()?;
                     self.settle_drafts(entry.state).await?;
-                    self.entities.remove_dangling(&self.index).await?;
+                    let (entities, index) = (self.entities, Arc::clone(&self.index));
+                    self.while_claimed(entry, entities.remove_dangling(&index)).await?;
                 }
                 IndexState::Readable
             }
@@ -498,12 +522,12 @@ impl<'a> IndexBuild<'a> {
     ) -> Result<()> {
         window.entities.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
-            return self.rewrite(window.entities).await;
+            return self.rewrite(window.entities, entry).await;
         }
         if self.index.shape().is_shared() {
             self.merge_window(&window.entities, entry).await?;
-            let changed = self.entities.changed_since(&window, from).await?;
-            return self.rewrite(changed).await;
+            let changed = self.changed_since(&window, from, entry).await?;
+            return self.rewrite(changed, entry).await;
         }
         let (mut groups, mut owners) = (Groups::default(), HashMap::new());
         for entity in &window.entities {
@@ -517,12 +541,26 @@ impl<'a> IndexBuild<'a> {
             }
         }
         self.send(groups, entry).await?;
-        let changed = self.entities.changed_since(&window, from).await?;
-        self.rewrite(changed).await
+        let changed = self.changed_since(&window, from, entry).await?;
+        self.rewrite(changed, entry).await
     }
 
-    async fn rewrite(&mut self, entities: Vec<Entity>) -> Result<()> {
+    async fn changed_since(
+        &mut self,
+        window: &Window,
+        from: Option<&Continuation>,
+        entry: &mut StoredIndex,
+    ) -> Result<Vec<Entity>> {
+        let entities = self.entities;
+        self.while_claimed(entry, entities.changed_since(window, from)).await
+    }
+
+    async fn rewrite(&mut self, entities: Vec<Entity>, entry: &mut StoredIndex) -> Result<()> {
         for entity in entities {
+            // Between writes, never amid one of them.
+            if self.lease.is_half_over() && self.entities.keeps(Rule::OneBuilder) {
+                self.claim(entry).await?;
+            }
             let rewritten = self.entities.rewrite(entity).await;
             match rewritten.map_err(|error| (self.duplicate(&error), error)) {
                 Ok(there) => self.progress.entries += usize::from(there),

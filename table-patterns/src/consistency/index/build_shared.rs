@@ -1,6 +1,7 @@
 //! Building of rows that hold the entries of several entities.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use table_core::manifest::StoredIndex;
 use table_core::model::{Entity, PartitionKey, TableName};
@@ -17,8 +18,9 @@ impl IndexBuild<'_> {
     pub(super) async fn total(&mut self, entry: &mut StoredIndex) -> Result<()> {
         loop {
             let mut report = ScrubReport::default();
-            let after = entry.progress.as_deref();
-            let next = self.entities.total_next(&self.index, ScrubMode::Repair, after, &mut report).await?;
+            let (entities, index, after) = (self.entities, Arc::clone(&self.index), entry.progress.clone());
+            let counted = entities.total_next(&index, ScrubMode::Repair, after.as_deref(), &mut report);
+            let next = self.while_claimed(entry, counted).await?;
             self.progress.entities += report.entities;
             self.progress.entries += report.missing;
             let Some(next) = next else { return Ok(()) };

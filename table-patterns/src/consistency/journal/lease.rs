@@ -77,18 +77,35 @@ impl Default for Timing {
 pub(crate) struct Lease {
     last_send: Instant,
     cut_off: Instant,
+    /// For how long requests may be sent, from the start on.
+    sending: Duration,
 }
 
 impl Lease {
     /// A lease that starts now.
     pub(crate) fn start(timing: Timing) -> Self {
         let cut_off = Instant::now() + (timing.lease - timing.server);
-        Self { last_send: cut_off - timing.client, cut_off }
+        Self { last_send: cut_off - timing.client, cut_off, sending: timing.lease - timing.request() }
     }
 
     /// Whether a request sent now ends within the lease, however long it lives.
     pub(crate) fn may_send(&self) -> bool {
         Instant::now() <= self.last_send
+    }
+
+    /// When half of the time in which requests may be sent is over: the moment to renew it.
+    pub(crate) fn half(&self) -> Instant {
+        self.last_send - self.sending / 2
+    }
+
+    /// Whether it is to be renewed.
+    pub(crate) fn is_half_over(&self) -> bool {
+        Instant::now() >= self.half()
+    }
+
+    /// Until when requests may be sent.
+    pub(crate) const fn last_send(&self) -> Instant {
+        self.last_send
     }
 
     /// From when on nothing may leave that was sent in time.

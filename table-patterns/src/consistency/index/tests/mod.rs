@@ -1,4 +1,5 @@
 mod blobs;
+mod builders;
 mod collisions;
 mod copies;
 mod declared;
