@@ -1,4 +1,5 @@
-//! Steps 5 to 7: make the touched keys agree with the entities as they are now, then clear the evidence.
+//! Steps 5 to 7: make the affected keys agree with the current entities, check the entities again, clear the
+//! evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,23 +18,23 @@ use crate::index::shared::Merge;
 use crate::index::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
-/// Whether a write's remote entries are in step.
+/// Whether the remote entries of a write are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// They are.
+    /// The remote entries agree with the entities.
     Applied,
-    /// A worker or a sweep will bring them into step: the journal row is there.
+    /// The journal row is there; a worker or a sweep applies the remote entries.
     Pending,
 }
 
-/// Unique rows whose version the writer knows from before its commit: the entity's state is newer.
+/// Unique rows whose version the writer has read before its commit. The entity is newer than these rows.
 pub(super) type Known = BTreeMap<Location, ETag>;
 
-/// The right to send writes of one round.
+/// The permission to send writes in one round.
 #[derive(Clone, Copy)]
 struct Permit {
     lease: Lease,
-    /// Until when the states of indexes that the round was made from may be used.
+    /// The end of validity of the index states from which the round was planned.
     valid_until: Option<Instant>,
     one_applier: bool,
 }
@@ -48,29 +49,30 @@ impl Permit {
     }
 }
 
-/// How a round of writes ended.
+/// The end of a round of writes.
 #[derive(PartialEq, Eq)]
 enum Round {
     Done,
-    /// The permit ended before everything was sent. Under a new one the round goes on where it was: what it
-    /// has sent is what the same entities want under the states of indexes that hold now.
+    /// The permit ended before everything was sent. Under a new permit the round continues with the next step: the
+    /// steps taken agree with the same entities under the current index states.
     Expired,
-    /// A read of the round has found an entity in another version: it starts over from that one.
+    /// A read of the round has found another version of an entity: the round starts over from that version.
     Changed,
-    /// An answer is in doubt, or others kept changing a row.
+    /// An outcome is ambiguous, or other writers keep changing a row.
     Doubtful,
 }
 
-/// A part of a round.
+/// A step of a round.
 enum Step {
-    /// Rows of one partition, and whether what goes must be looked at first: it may be another entity's.
+    /// Operations on the rows of one partition. The flag says whether deletions must read their row first: it may
+    /// belong to another entity.
     Rows((TableName, PartitionKey), Vec<Operation>, bool),
     Shared(Merge),
     Unique(Location),
 }
 
-/// What makes the touched keys agree with what is wanted, always in the same order. What is wanted there now says how:
-/// the index may have been another when the write touched them.
+/// The steps that make the affected keys agree with the wanted entries, always in the same order. The wanted entry
+/// decides the kind of a step: the index may have had another definition when the write was planned.
 fn steps(
     row: &JournalRow,
     states: &States,
@@ -80,17 +82,17 @@ fn steps(
 ) -> Result<Vec<Step>> {
     let (mut plain, mut shared, mut unique) = (Vec::new(), Vec::new(), Vec::new());
     let mut own = BTreeSet::new();
-    for touched in &row.touched {
-        let at = touched.location()?;
-        match (wanted.rows.get(&at).filter(|_| by_definition), &touched.shared) {
-            // One touched twice, as the places of two lists.
+    for affected in &row.affected {
+        let at = affected.location()?;
+        match (wanted.rows.get(&at).filter(|_| by_definition), &affected.shared) {
+            // A key that is listed twice, for example as the rows of two lists.
             (Some(_), _) if !own.insert(at.clone()) => {}
             (Some(entry), _) if entry.unique => unique.push(at),
             (None, Some((index, shape))) => {
                 shared.push(Step::Shared(states.merge(at, index, shape, wanted)));
             }
-            (None, None) if touched.unique => unique.push(at),
-            _ => plain.push((at, touched)),
+            (None, None) if affected.unique => unique.push(at),
+            _ => plain.push((at, affected)),
         }
     }
     let plain = operations(plain, &wanted.rows, may_collide).into_iter();
@@ -99,7 +101,7 @@ fn steps(
     Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
 }
 
-/// How far a round has come.
+/// The steps of a round that are taken.
 #[derive(Default)]
 struct Progress {
     wanted: Option<Wanted>,
@@ -107,7 +109,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// The steps that are taken, none if something else was wanted.
+    /// The number of steps taken towards these entries; 0 if other entries were wanted before.
     fn towards(&mut self, wanted: &Wanted) -> usize {
         if self.wanted.as_ref() != Some(wanted) {
             *self = Self { wanted: Some(wanted.clone()), taken: 0 };
@@ -117,9 +119,9 @@ impl Progress {
 }
 
 impl Journal {
-    /// Applies a journal row under a lease. Stops early, leaving the row, when the lease is about to
-    /// end or an answer is in doubt: the evidence must outlive every request that may still take
-    /// effect. What a store or adapter still holds back at the end of the lease is dropped there.
+    /// Applies a journal row under a lease. Stops before the lease ends, or after an ambiguous outcome, and leaves
+    /// the journal row: the evidence must outlive every request that may still take effect. A request that an adapter
+    /// holds back is dropped at the end of the lease.
     pub(super) async fn apply(
         &self,
         row: &JournalRow,
@@ -137,8 +139,8 @@ impl Journal {
             && error.is_key_collision()
             && let Err(unrecorded) = self.maintainer.collided(self.store()).await
         {
-            // The journal row stays: who tries it next meets the same.
-            tracing::warn!(error = %unrecorded, "a collision of keys was not written down");
+            // The journal row stays: the next applier finds the collision again.
+            tracing::warn!(error = %unrecorded, "a key collision was not recorded");
         }
         applied
     }
@@ -163,7 +165,7 @@ impl Journal {
         let mut known = Some(known);
         let (mut used, mut progress) = (states.versions(), Progress::default());
         loop {
-            // Kept until the round is over.
+            // The permission is held until the round ends.
             let permission = self.prepare().await?;
             let valid_until = permission.valid_until;
             let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
@@ -192,7 +194,7 @@ impl Journal {
         }
     }
 
-    /// A round, or the rest of one that [expired](Round::Expired).
+    /// Runs a round, or the remaining steps of a round that [expired](Round::Expired).
     async fn apply_once(
         &self,
         row: &JournalRow,
@@ -207,10 +209,10 @@ impl Journal {
         let by_definition = self.keeps(Rule::ByDefinition);
         let steps = steps(row, states, &wanted, may_collide, by_definition)?;
         for step in steps.into_iter().skip(progress.towards(&wanted)) {
-            let taken = self.take(step, row, states, &wanted.rows, known, permit).await;
-            let round = self.judge(taken)?;
-            // An entity that was away, came back and went again is in the version that the round began with: it is the
-            // reads in between that tell.
+            let taken = self.take_step(step, row, states, &wanted.rows, known, permit).await;
+            let round = self.round_after(taken)?;
+            // Compare after every step, not only at the end. An entity that was deleted and inserted during the round
+            // may be absent again at its end; only the reads in between show that.
             if round != Round::Doubtful && states.versions() != used && self.keeps(Rule::OneVersion) {
                 return Ok(Round::Changed);
             }
@@ -222,8 +224,8 @@ impl Journal {
         Ok(Round::Done)
     }
 
-    /// Takes a step; whether it could be sent whole.
-    async fn take(
+    /// Takes one step. Returns whether all of the step was sent.
+    async fn take_step(
         &self,
         step: Step,
         row: &JournalRow,
@@ -270,7 +272,8 @@ impl Journal {
         self.settle(at, By::Applier(write), states).await
     }
 
-    /// Step 7: the journal row first, then the ticket, which its owner deletes.
+    /// Step 7: deletes the journal row. The owner of the ticket deletes the ticket afterwards: a ticket without a
+    /// journal row does no harm, a journal row without a ticket would wait for a sweep.
     async fn clear(&self, row: &JournalRow) -> Result<Entries> {
         let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
         let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
@@ -282,9 +285,9 @@ impl Journal {
         }
     }
 
-    /// What cannot be said for certain, and what others are changing, stops the applier; the evidence
-    /// stays.
-    fn judge(&self, sent: Result<bool>) -> Result<Round> {
+    /// Maps the result of a step to the end of the round. Ambiguous outcomes and conflicts stop the applier; the
+    /// evidence stays.
+    fn round_after(&self, sent: Result<bool>) -> Result<Round> {
         match sent {
             Ok(true) => Ok(Round::Done),
             Ok(false) => Ok(Round::Expired),

@@ -1,50 +1,51 @@
+//! Changes of entities, as callers of the journal describe them.
+
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, Operation, Result};
 
-/// A change of one entity, with what it was: the old state decides which entries go.
+/// A change of one entity, with its old state. The old state decides which entries are removed.
 ///
-/// That the old state is what was read is the caller's word: its ETag tells that nobody else has changed the
-/// entity. If the caller has, the entries of the stored state that the given one has not stay, and those that both
-/// the given and the new one have are not written, until the next
-/// [scrub](crate::index::IndexedEntities::scrub). A [`Stored`](crate::index::Stored) cannot be changed:
-/// [`IndexedTable`](crate::index::IndexedTable) and [`IndexedEntities`](crate::index::IndexedEntities) take that.
+/// The caller vouches that the old state is what it has read; the ETag shows that no other writer has changed the
+/// entity. If the caller itself has changed the old state, entries may be missing or dangling until the next
+/// [scrub](crate::index::IndexedEntities::scrub). A [`Stored`](crate::index::Stored), which
+/// [`IndexedTable`](crate::index::IndexedTable) and [`IndexedEntities`](crate::index::IndexedEntities) take, cannot
+/// be changed.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub(super) old: Option<Entity>,
     pub(crate) new: Option<Entity>,
-    /// Whether entries are written although they do not change.
+    /// Whether to write also the entries that do not change.
     pub(super) all_entries: bool,
 }
 
 impl Change {
-    /// A new entity.
+    /// Inserts an entity.
     pub const fn insert(new: Entity) -> Self {
         Self { old: None, new: Some(new), all_entries: false }
     }
 
-    /// An entity instead of the one that was read, under its ETag.
+    /// Replaces the entity that was read, under its ETag.
     pub const fn replace(old: Entity, new: Entity) -> Self {
         Self { old: Some(old), new: Some(new), all_entries: false }
     }
 
-    /// The removal of the entity that was read, under its ETag.
+    /// Deletes the entity that was read, under its ETag.
     pub const fn delete(old: Entity) -> Self {
         Self { old: Some(old), new: None, all_entries: false }
     }
 
-    /// The entity as it was read, under its ETag, with all of its entries: what repairs one that is
-    /// missing.
+    /// Writes the entity that was read again, under its ETag, with all of its entries: repairs a missing entry.
     pub fn rewrite(entity: Entity) -> Self {
         Self { old: Some(entity.clone()), new: Some(entity), all_entries: true }
     }
 
-    /// An entity instead of the one that was read, with all of its entries: where those of the old one may not be as the
-    /// maintainer says, who reads it as a later version.
+    /// Replaces the entity that was read, with all of its entries. For entities of an earlier schema version, whose
+    /// stored entries may differ from those that the maintainer derives.
     pub(crate) const fn replace_with_all_entries(old: Entity, new: Entity) -> Self {
         Self { old: Some(old), new: Some(new), all_entries: true }
     }
 
-    /// What it was, as it was read.
+    /// The old state, as it was read.
     pub(crate) const fn old(&self) -> Option<&Entity> {
         self.old.as_ref()
     }
@@ -52,7 +53,7 @@ impl Change {
     /// The key of the entity.
     pub(super) fn key(&self) -> Result<&Key> {
         let entity = self.new.as_ref().or(self.old.as_ref());
-        entity.map(Entity::key).ok_or_else(|| Error::invalid_request("a change of nothing to nothing"))
+        entity.map(Entity::key).ok_or_else(|| Error::invalid_request("a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`"))
     }
 
     pub(crate) fn operation(&self) -> Result<Operation> {
@@ -63,18 +64,24 @@ impl Change {
             }
             (Some(old), None) => Ok(Operation::Delete(old.key().clone(), condition(old)?)),
             (Some(old), Some(new)) => Err(Error::invalid_request(format!(
-                "{} cannot become {}: a key does not change",
+                "a change replaces {} by {}: the keys of both must be equal; delete the first and insert the second",
                 old.key(),
                 new.key()
             ))),
-            (None, None) => Err(Error::invalid_request("a change of nothing to nothing")),
+            (None, None) => Err(Error::invalid_request(
+                "a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`",
+            )),
         }
     }
 }
 
 fn condition(old: &Entity) -> Result<IfMatch> {
     let etag = old.etag();
-    let etag =
-        etag.ok_or_else(|| Error::invalid_request(format!("{} was not read: it has no ETag", old.key())))?;
+    let etag = etag.ok_or_else(|| {
+        Error::invalid_request(format!(
+            "the old state of {} has no ETag: read the entity from the store first",
+            old.key()
+        ))
+    })?;
     Ok(IfMatch::from(etag))
 }

@@ -1,3 +1,5 @@
+//! Durations of the protocol, leases, and work that ends with a lease.
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -6,15 +8,14 @@ use std::time::Duration;
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 use tokio::time::{Instant, timeout_at};
 
-/// The durations that the protocol rests on. Clocks measure them; no two are compared.
+/// The durations of the protocol. Each process measures them with its own clock.
 ///
-/// The life of a request has two parts. The *client's* is kept here: what is sent is dropped when it is
-/// over, whatever the store and the adapters in front of it (retries, limits) are doing with it. The
-/// *server's* begins then at the latest: after it the service has done, or given up, what it received.
+/// The life of a request has two parts. At the end of the *client's* part this process drops the request, whatever the store and its
+/// adapters (retries, limits) do with it. At the end of the *server's* part the service has finished or dropped the request.
 ///
-/// Processes may differ in these durations: each journal row names the lease of its applier, and the
-/// manifest of an indexed table the longest durations that any process has opened it with. Only those of
-/// [eventual](crate::eventual) transactions are the same everywhere.
+/// Processes may use different durations: each journal row names the lease of its applier, and the manifest of an indexed table has
+/// the longest durations of all processes that have opened it. Only the durations of [eventual](crate::eventual) transactions must
+/// be equal in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     lease: Duration,
@@ -23,30 +24,32 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// A lease, and the two parts of the longest life of a request.
+    /// A timing with a lease and the client's and the server's part of the longest life of a request.
     ///
     /// # Errors
-    /// The lease is not at least four times as long as a request.
+    /// The lease is shorter than four times the life of a request.
     pub fn new(lease: Duration, client: Duration, server: Duration) -> Result<Self> {
         let request = client.saturating_add(server);
         if lease < request.saturating_mul(4) {
-            let reason = format!("a lease of {lease:?} must be at least four requests of {request:?}");
+            let reason = format!(
+                "the lease of {lease:?} is shorter than four times the longest life of a request, {request:?}: raise the lease"
+            );
             return Err(Error::invalid_request(reason));
         }
         Ok(Self { lease, client, server })
     }
 
-    /// For how long a writer or worker may apply a journal row.
+    /// The time for which a writer or a worker may apply a journal row.
     pub const fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// After which time a request is dropped here.
+    /// The time after which this process drops a request.
     pub const fn client(&self) -> Duration {
         self.client
     }
 
-    /// For how long a request that was dropped here can still take effect.
+    /// The time for which a dropped request can still take effect.
     pub const fn server(&self) -> Duration {
         self.server
     }
@@ -56,7 +59,7 @@ impl Timing {
         self.client.saturating_add(self.server)
     }
 
-    /// The error of a request that was dropped: it may still take effect.
+    /// The error of a dropped request, whose outcome is ambiguous.
     pub(crate) fn cut_off(&self) -> Error {
         Error::from(ErrorKind::Timeout { after: self.client }).with_outcome(Outcome::Ambiguous)
     }
@@ -88,34 +91,36 @@ impl Lease {
         Self { last_send: cut_off - timing.client, cut_off, sending: timing.lease - timing.request() }
     }
 
-    /// Whether a request sent now ends within the lease, however long it lives.
+    /// Whether a request that is sent now ends within the lease, even after its longest life.
     pub(crate) fn may_send(&self) -> bool {
         Instant::now() <= self.last_send
     }
 
-    /// When half of the time in which requests may be sent is over: the moment to renew it.
+    /// The middle of the time in which requests may be sent: the time to renew the lease.
     pub(crate) fn half(&self) -> Instant {
         self.last_send - self.sending / 2
     }
 
-    /// Whether it is to be renewed.
+    /// Whether the lease should be renewed.
     pub(crate) fn is_half_over(&self) -> bool {
         Instant::now() >= self.half()
     }
 
-    /// Until when requests may be sent.
+    /// The end of the time in which requests may be sent.
     pub(crate) const fn last_send(&self) -> Instant {
         self.last_send
     }
 
-    /// From when on nothing may leave that was sent in time.
+    /// The time at which a request that was sent in time is dropped.
     pub(crate) const fn cut_off(&self) -> Instant {
         self.cut_off
     }
 }
 
-/// Does work until a moment. Then it is dropped and never polled again, even where the process slept beyond
-/// the moment: nothing that it would send leaves later. `None` if it was not done.
+/// Runs work until a moment, then drops it. Returns `None` if the work was not finished.
+///
+/// The work is never polled after the moment, even if the process was paused beyond it: a late poll could send a request after the
+/// lease.
 pub(crate) async fn before<T>(moment: Instant, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let guarded = poll_fn(|context| {

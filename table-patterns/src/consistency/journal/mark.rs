@@ -1,7 +1,8 @@
-//! The mark of an entity that is being moved: it names the move, so that a writer of the entity gives the move up first.
+//! The mark of an entity that is being moved. It names the move, so that a writer of the entity gives the move up
+//! first.
 //!
-//! A mark is two properties of the stored entity. Readers get the entity without them, and with the mark in its ETag: a version
-//! that the writes of the journal understand, and that any other write is refused by.
+//! A mark is two properties of the stored entity. Readers get the entity without these properties, and with the mark
+//! in its ETag. Writes of the journal understand that ETag; any other write with it fails.
 
 use std::borrow::Cow;
 
@@ -15,16 +16,16 @@ const WRITE: &str = "EntityMoveWrite";
 const TO: &str = "EntityMoveTo";
 const PREFIX: &str = "moving-";
 
-/// The move that an entity is the source of.
+/// The move whose source an entity is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) write: WriteId,
-    /// The partition that the entity is moved to: the one that has the move's journal row, or its abort row.
+    /// The partition of the target: it contains the journal row or the abort row of the move.
     pub(super) partition: String,
 }
 
 impl Mark {
-    /// The mark in the properties of an entity as it is stored.
+    /// The mark in the properties of a stored entity.
     pub(super) fn of(entity: &Entity) -> Option<Self> {
         match (entity.get(WRITE), entity.get(TO)) {
             (Some(ValueRef::Guid(write)), Some(ValueRef::String(to))) => {
@@ -34,23 +35,23 @@ impl Mark {
         }
     }
 
-    /// The entity with the mark, instead of any other.
+    /// The entity with this mark, which replaces any other mark.
     pub(super) fn on(&self, entity: &Entity) -> Entity {
         entity.clone().with(WRITE, self.write.uuid()).with(TO, self.partition.as_str())
     }
 
-    /// The entities that have one.
+    /// A filter for entities with a mark.
     pub(super) fn filter() -> Filter {
         Filter::ge(TO, "")
     }
 
-    /// A version that tells the mark, too.
+    /// An ETag that contains the mark.
     fn in_version(&self, etag: &ETag) -> ETag {
         let partition: String = self.partition.bytes().map(|byte| format!("{byte:02x}")).collect();
         ETag::from(format!("{PREFIX}{}-{partition}-{etag}", self.write.uuid().simple()).as_str())
     }
 
-    /// The mark that a version tells, and the version that is stored.
+    /// The mark in an ETag, and the ETag of the stored entity.
     fn from_version(etag: &ETag) -> Option<(Self, ETag)> {
         if etag.version().is_some() {
             return None;
@@ -65,7 +66,7 @@ impl Mark {
     }
 }
 
-/// Whether a property is of a mark.
+/// Whether a property belongs to a mark.
 pub(crate) fn is_mark_property(name: &str) -> bool {
     name == WRITE || name == TO
 }
@@ -76,17 +77,17 @@ pub(crate) fn journal_key(entity: &Entity) -> Option<table_core::model::Key> {
     Mark::of(entity).map(|mark| mark.write.key(&mark.partition).unwrap())
 }
 
-/// Whether readers got a version of an entity that is being moved.
+/// Whether an ETag contains a mark: the entity was being moved when it was read.
 pub(crate) fn is_marked(version: &ETag) -> bool {
     Mark::from_version(version).is_some()
 }
 
-/// Whether an entity, as it is stored, has the mark of a move.
+/// Whether a stored entity has a mark.
 pub(crate) fn has_mark(entity: &Entity) -> bool {
     Mark::of(entity).is_some()
 }
 
-/// An entity without the properties of its mark, in the version that is stored.
+/// The entity without its mark, with the ETag of the stored entity.
 pub(crate) fn without_mark(entity: &Entity) -> Cow<'_, Entity> {
     if Mark::of(entity).is_none() {
         return Cow::Borrowed(entity);
@@ -96,15 +97,16 @@ pub(crate) fn without_mark(entity: &Entity) -> Cow<'_, Entity> {
     Cow::Owned(entity)
 }
 
-/// An entity as readers get it: its mark is in the version alone.
+/// The entity as readers get it: the mark is in the ETag only.
 pub(crate) fn as_read(entity: Entity) -> Entity {
     let (Some(mark), Some(etag)) = (Mark::of(&entity), entity.etag()) else { return entity };
     let (etag, timestamp) = (mark.in_version(etag), entity.timestamp());
     without_mark(&entity).into_owned().with_system(Some(etag), timestamp)
 }
 
-/// An entity as it is stored or as readers get it: without its mark and in the version that is stored, and the mark.
-pub(super) fn taken_off(entity: &Entity) -> Option<(Entity, Mark)> {
+/// The entity without its mark and with the ETag of the stored entity, and the mark. Accepts stored entities and
+/// entities as readers get them.
+pub(super) fn separate_mark(entity: &Entity) -> Option<(Entity, Mark)> {
     if let Some(mark) = Mark::of(entity) {
         return Some((without_mark(entity).into_owned(), mark));
     }
@@ -134,27 +136,27 @@ mod tests {
 
         let expected = (without_mark(&stored).into_owned(), mark);
         assert_eq!(expected.0.etag(), stored.etag());
-        assert_eq!(taken_off(&stored), Some(expected.clone()));
-        assert_eq!(taken_off(&read), Some(expected));
+        assert_eq!(separate_mark(&stored), Some(expected.clone()));
+        assert_eq!(separate_mark(&read), Some(expected));
     }
 
     #[test]
     fn versions_of_stores_are_no_marks() {
         for etag in ["W/\"datetime'2026-11-22'\"", "moving", "moving-", "moving-x-y-z", ""] {
             let entity = Entity::new("p", "r").unwrap().with_system(Some(ETag::from(etag)), None);
-            assert_eq!(taken_off(&entity), None, "{etag}");
+            assert_eq!(separate_mark(&entity), None, "{etag}");
         }
         let number = Entity::new("p", "r").unwrap().with_system(Some(ETag::from_version(7)), None);
-        assert_eq!(taken_off(&number), None);
+        assert_eq!(separate_mark(&number), None);
         assert_eq!(as_read(number.clone()), number);
     }
 
-    /// Numbers of local stores stay numbers.
+    /// The numeric ETags of local stores survive.
     #[test]
     fn local_versions_come_back() {
         let (stored, mark) = marked();
         let stored = stored.with_system(Some(ETag::from_version(7)), None);
-        let (back, found) = taken_off(&as_read(stored)).unwrap();
+        let (back, found) = separate_mark(&as_read(stored)).unwrap();
         assert_eq!((back.etag().and_then(ETag::version), found), (Some(7), mark));
     }
 }

@@ -1,4 +1,4 @@
-//! Rows elsewhere that hold the entries of several entities.
+//! Remote rows that hold the entries of several entities.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::Journal;
 use crate::index::shared::{Merge, Prepared, contended, is_conflict};
 use crate::rows::took_effect::took_effect;
 
-/// How often a row that others change at the same time is read again.
+/// Attempts with a row that other writers change.
 const ROUNDS: u32 = 30;
-/// Rows read at once.
+/// Rows that are read concurrently.
 const IN_PARALLEL: usize = 16;
 
 impl Journal {
-    /// Brings one shared row into step, asking before each write. Two requests, again while others write it.
+    /// Applies the change of one shared row. Asks `may_send` before each write. 2 requests, repeated after conflicts.
     pub(super) async fn merge(&self, merge: &Merge, may_send: impl Fn() -> bool + Send) -> Result<bool> {
         for round in 0..ROUNDS {
             let prepared = self.shared().prepare(merge).await?;
@@ -36,8 +36,8 @@ impl Journal {
         Err(contended(&merge.at))
     }
 
-    /// Brings shared rows of one partition into step, as many in a group as it takes. Whether all were: the
-    /// others are left in `merges`.
+    /// Applies the changes of shared rows of one partition, as many in a group as fit. Returns whether all were sent;
+    /// the others stay in `merges`.
     pub(crate) async fn merge_while(
         &self,
         to: &(TableName, PartitionKey),
@@ -48,7 +48,7 @@ impl Journal {
         while !merges.is_empty() {
             let some = merges.len().min(self.store().profile().group_operations);
             let rows = self.shared();
-            // Collected: with a closure over borrowed merges in the stream, the future is not `Send`.
+            // Collected first: with a closure over borrowed merges in the stream, the future would not be `Send`.
             let reads: Vec<_> = merges[..some].iter().map(|merge| rows.prepare(merge)).collect();
             let prepared: Vec<_> = stream::iter(reads).buffered(IN_PARALLEL).try_collect().await?;
             let (group, taken, left) = self.first_merges(&to.1, prepared)?;
@@ -72,7 +72,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// As many as one group takes, and the others.
+    /// The changes that fit into one group, and the remaining ones.
     fn first_merges(
         &self,
         partition: &PartitionKey,
@@ -114,7 +114,7 @@ impl Journal {
     }
 }
 
-/// The pause before a row is read again, jittered.
+/// The pause before the next attempt, with jitter.
 pub(super) fn pause(round: u32) -> Duration {
     Duration::from_millis(5).mul_f64(f64::from(1 << round.min(4)) * fastrand::f64())
 }

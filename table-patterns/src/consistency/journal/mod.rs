@@ -1,99 +1,103 @@
-//! Consistency across partitions: writes whose index entries lie in other partitions or tables.
+//! The journal: atomic writes of entities whose index entries lie in other partitions or tables.
 //!
 //! # Problem
-//! A group transaction covers one partition. An entity's entries elsewhere must follow it, whatever
-//! crashes between the requests, and a unique value must have one owner.
+//! An entity group transaction covers one partition. An entity's entries in other partitions must follow the entity, whatever
+//! crashes between two requests, and a unique value must have one owner.
 //!
 //! # Key layout
 //!
-//! | row | where | RowKey |
+//! | row | location | RowKey |
 //! |---|---|---|
 //! | journal row, or abort row in its place | the entity's partition | `~~j_` + write id |
-//! | entry | where the index says | as the index says, with the owner's key beside the payload |
+//! | entry | where the index says | as the index says; the row also has the owner's key |
 //! | ticket | the queue | none |
 //!
 //! # Protocol
-//! 1. The entity is read, or the caller knows it with its ETag.
-//! 2. A *ticket* is queued, invisible for a lease.
-//! 3. Unique keys of the new state are reserved. A reservation in the way is taken over, or adopted if
-//!    it is the entity's own, only after the write that it was made for has been given up for good.
-//!    An entry whose owner does not have the value any more is removed, whether or not what its owner has written since
-//!    was applied. Nothing is reserved once the lease is over: no ticket would name it.
-//! 4. One group transaction, under the entity's ETag: entity, entries of the partition, journal row. It is dropped
-//!    when the lease ends: the ticket may be gone then.
-//! 5. The touched keys are made to agree with the entity *as it is now*: all of them with one version of it. A reservation
-//!    of another write is given up before it is settled or removed; one that committed is left to its journal row.
-//! 6. The entity is read again; if it changed, step 5 is repeated.
-//! 7. The journal row goes, then the ticket.
+//! `docs/protocol.md` in the repository explains every rule; `docs/model/` has executable models.
+//!
+//! 1. Read the entity, or use the caller's old state with its ETag.
+//! 2. Send a *ticket*, invisible for a lease: a queue message that points workers to the write.
+//! 3. Reserve the unique keys that the new state adds, within the lease of the ticket. If another write has reserved a key, give
+//!    that write up first. If the owner of an entry no longer has its value, remove the entry.
+//! 4. Commit: one group transaction under the entity's ETag, with the entity, its local entries and the journal row. The group is
+//!    dropped at the end of the lease.
+//! 5. Apply: make the affected keys agree with the entity *as it is now*, all of them with one version of it.
+//! 6. Read the entity again. If it has changed, repeat step 5.
+//! 7. Delete the journal row, then the ticket.
 //!
 //! # Moves
-//! An entity that has entries in other partitions and goes to another partition of its table is *moved* by one write, whose journal row
-//! is beside the moved entity. Steps 3 to 5 have more parts then:
-//! - 3: The source is *marked*: the mark, two properties and a new ETag, names the move. Then the row of each unique value that the
-//!   entity keeps becomes a *pair*: it names the source as its owner, the moved entity as the heir, and the move.
-//! - 4: The group writes the moved entity, in the target's partition; its journal row names the source, and the keys that either has.
-//! - 5: First the source is deleted, with its entries in its partition, in one group transaction. Then the pairs are settled for the heir.
+//! If an entity with remote entries goes to another partition of its table, one write *moves* it. The journal row is in the target's
+//! partition. Steps 3 to 5 have more parts then:
 //!
-//! Who writes a marked entity inserts the move's abort row first, so that no move commits what an entity was before a write; if the move is
-//! committed, the writer deletes the source, as the move would, and is told that the entity has changed. Readers get the entity without the mark's
-//! properties, and with the mark in the ETag: writes of the journal understand it, and any other write is refused by it. Who wants a value of a pair
-//! gives its move up, too, and then asks the owner whether it has the value; if the move is committed, the heir. Only the applier of the
-//! committed move gives a value to its heir.
+//! - Step 3: the source is *marked*. The mark is two properties that name the move; it changes the ETag. Then the row of each unique value
+//!   that the entity keeps becomes a *pair*: it names the source as the owner, the target as the heir, and the move.
+//! - Step 4: the group writes the entity at the target. Its journal row names the source and the keys of both.
+//! - Step 5: first one group deletes the source with its local entries. Then the pairs are settled for the heir.
 //!
-//! Within one group transaction a unique value may go from one entity to another: its row is a pair of both, and no mark is needed.
+//! A writer of a marked entity inserts the move's abort row first, so that no move commits the state of an entity before a write. If the
+//! move is committed, the writer deletes the source, as the move would, and reports a conflict. Readers get the entity without the mark's
+//! properties and with the mark in the ETag: writes of the journal understand that ETag, and any other write with it fails. A write that
+//! wants the value of a pair gives the move up too, and then asks the owner whether it still has the value; if the move is committed, it
+//! asks the heir. Only the applier of the committed move gives a value to its heir.
+//!
+//! Within one group a unique value may pass from one entity to another: its row is a pair of both, and no mark is needed.
 //!
 //! # Guarantees
-//! The write is committed at step 4, atomically. Entries follow: at once where the answer says
-//! [`Entries::Applied`], else as soon as a worker or sweep comes by. No value of a unique index has
-//! two owners, at any moment. A write that answers *not applied* never commits.
+//! The write is committed at step 4, atomically. The entries follow: at once if the answer says [`Entries::Applied`], otherwise when a
+//! worker or a sweep recovers the write. At no time does a value of a unique index have two owners. A write that answers *not applied*
+//! never commits.
 //!
 //! # Failure windows
-//! Between steps 4 and 7 an entry may be missing or stale: reads that verify never show it. An entry whose
-//! key another entity has is found out at step 5: the error says *applied*, names both, and the journal row stays. So it
-//! is of a unique value, which nothing but a foreign write to the rows of the index can do to a complete index. A process
-//! paused *inside* a request for longer than the longest life of a request can leave a stale
-//! entry until the next scrub. Where keys collide, entries are looked at before they are changed or removed,
-//! from the first collision on; a process that has not read the states of indexes since (for
-//! [`cache`](crate::index::IndexOptions::cache) at most), and one that changes the refused entity before its
-//! entry was tried, can still take the other entity's entry, until the next scrub.
+//! - Between steps 4 and 7 an entry may be missing or stale. Lookups verify entries and never return a stale one.
+//! - Step 5 finds an entry whose key another entity has: the error says *applied* and names both entities, and the journal row stays. The
+//!   same holds for a unique value; in a complete index only a foreign write to the index's rows can cause it.
+//! - A process that is paused *inside* a request for longer than the longest life of a request can leave a stale entry until the next
+//!   scrub.
+//! - After the first collision of entry keys, entries are read before they are changed or removed. Two kinds of process can still overwrite
+//!   the entry of another entity until the next scrub: one that has not read the index states since the collision (for at most
+//!   [`cache`](crate::index::IndexOptions::cache)), and one that changes the refused entity before its entry was tried.
 //!
 //! # Assumptions
-//! Clocks measure durations only and are never compared between machines. Uniqueness and commits rest on
-//! ETags and abort rows; durations matter to two rules alone: a journal row has one applier at a time, and
-//! nobody writes by states of indexes that are too old. [`Timing`] has them: after its client part a request
-//! of an applier is dropped, whatever adapters in front of the store do with it, retries and pauses
-//! included; after its server part the service must have done with it. So the server part must be true of
-//! the service: 30 seconds for Azure Table Storage, nothing for a store in the process, which does what was
-//! dropped before anything that is asked for later, or not at all. What a lower layer sends of its own accord
-//! after a request was dropped is not covered. Nor is a machine that is suspended while it writes, between requests as
-//! well as inside one: its clock may stand still meanwhile (on Linux it does), and it comes back with a lease, and with
-//! states of indexes, that it takes for valid. Uniqueness holds even then, as long as abort rows are kept for longer;
-//! entries may be stale or missing until the next scrub.
+//! - Clocks measure durations and are never compared between machines. Uniqueness and commits depend on ETags and abort rows. Durations
+//!   matter to two rules only: a journal row has one applier at a time, and no process writes by expired index states.
+//! - [`Timing`] has the durations. After the client's part of its life, an applier's request is dropped, including retries and pauses of
+//!   adapters. After the server's part, the service must have finished the request: 30 seconds for Azure Table Storage, zero for a store in
+//!   the process, which executes a dropped request before any later one, or never.
+//! - A lower layer that sends a request again after it was dropped is not covered. Nor is a machine that is suspended during a write: its
+//!   clock may stop (on Linux it does), and the process resumes with a lease and with index states that have expired. Uniqueness holds
+//!   even then if abort rows are kept longer than the pause; entries may be stale or missing until the next scrub.
 //!
-//! # What must be the same in every process
-//! The definitions of the indexes, which the [manifest](crate::index) holds, the name of the store in tickets
-//! ([`with_store_name`](Journal::with_store_name)), and the maintainer's answers for the same entity. The
-//! durations need not be.
+//! # Equal in every process
+//! The index definitions, which the [manifest](crate::index) holds, the name of the store in tickets
+//! ([`with_store_name`](Journal::with_store_name)), and the maintainer's entries for the same entity. The durations may differ.
 //!
 //! # Cost in requests
-//! Without contention, the old value known: 5 + 1 per remote partition touched (ticket, group
-//! transaction, read, journal row, ticket), 2 less without a queue; 3 and the renewal of
-//! the ticket where it is [left to workers](Acknowledge::Committed); + 2 per unique key gained (reserve,
-//! settle), 2 per unique key lost (read before the commit, delete) and 3 per unique key that is kept and whose
-//! payload changes, with a full payload on every change (read, read the entity, write), and 3 per unique key that goes from one entity of
-//! the write to another (read, pair, settle); + 1 read per further entity of
-//! the group. A move: 8 + 1 per remote partition touched + 3 per unique key kept (two reads, mark, group transaction, deletion of the source,
-//! two reads, journal row), 2 more with a queue. A write of an entity that was read while it was being moved: + 1. Once keys have [collided](crate::index::Maintainer::may_collide), + 1 per entry removed and + 2 per
-//! entry changed. While an index is [built or removed](crate::index::Maintainer::is_complete), + 1 per entry of it
-//! in the entity's partition that the write adds again, changes or removes.
+//! Without contention, if the old state is known:
+//!
+//! | part of a write | requests |
+//! |---|---|
+//! | a write with remote entries: ticket, group, read, journal row, ticket | 5 + 1 per remote partition |
+//! | the same without a queue | 3 + 1 per remote partition |
+//! | the same, [left to workers](Acknowledge::Committed) | 3 and the renewal of the ticket |
+//! | a unique key that is added: reserve, settle | + 2 |
+//! | a unique key that is removed: read before the commit, delete | + 2 |
+//! | a unique key that stays while its payload changes (with a full payload on every change): read, read the entity, write | + 3 |
+//! | a unique key that passes to another entity of the write: read, pair, settle | + 3 |
+//! | every further entity of the group | + 1 read |
+//! | a move: two reads, mark, group, deletion of the source, two reads, journal row | 8 + 1 per remote partition + 3 per unique key that is kept; 2 more with a queue |
+//! | a write of an entity that was read during a move | + 1 |
+//! | after keys have [collided](crate::index::Maintainer::may_collide) | + 1 per removed entry, + 2 per changed entry |
+//! | while an index is [built or dropped](crate::index::Maintainer::is_complete) | + 1 per local entry of that index that the write adds again, changes or removes |
 
+mod affected_key;
 mod apply;
-mod beside;
 mod change;
 mod lease;
+mod local_entries;
 mod mark;
 mod merge;
 mod moving;
+mod partition_locks;
 mod plan;
 mod recover;
 mod row;
@@ -103,8 +107,6 @@ mod send;
 mod state;
 mod sweep;
 mod ticket;
-mod touched;
-mod turns;
 mod unique;
 mod worker;
 mod write;
@@ -139,7 +141,7 @@ use table_core::model::{Entity, TableName};
 use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore};
 
-/// Writes entities of one table together with their index entries. See the [module](self).
+/// Writes the entities of one table with their index entries. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Journal {
     store: Arc<dyn TableStore>,
@@ -149,13 +151,13 @@ pub struct Journal {
     queue: Option<Arc<dyn WorkQueue>>,
     blobs: Option<Blobs>,
     timing: Timing,
-    turns: turns::Turns,
+    partition_locks: partition_locks::PartitionLocks,
     rules: rules::Rules,
 }
 
 impl Journal {
-    /// A journal for a table whose entries `maintainer` derives, without a queue: what a crash leaves
-    /// is found by [`sweep`](Self::sweep).
+    /// A journal for a table. `maintainer` derives the entries. Without a queue, [`sweep`](Self::sweep) recovers the writes that a
+    /// crash leaves unfinished.
     pub fn new(store: Arc<dyn TableStore>, table: TableName, maintainer: Arc<dyn Maintainer>) -> Self {
         let store_name = "default".to_owned();
         let timing = Timing::default();
@@ -167,24 +169,23 @@ impl Journal {
             queue: None,
             blobs: None,
             timing,
-            turns: turns::Turns::default(),
+            partition_locks: partition_locks::PartitionLocks::default(),
             rules: rules::Rules::default(),
         }
     }
 
-    /// Queues a ticket for every write with remote entries, so that workers find what a crash leaves. A
-    /// ticket that would be longer than a message, of a group with many long keys, does not name the
-    /// unique keys that it reserves: if the write dies before its commit they wait for the sweep, or for who
-    /// wants one next.
+    /// Sends a ticket for every write with remote entries, so that workers recover unfinished writes.
+    ///
+    /// A ticket that would exceed a message (a group with many long keys) does not name the unique keys that it reserves. If the
+    /// write dies before its commit, these reservations wait for a sweep, or for the next write that wants one of the keys.
     #[must_use]
     pub fn with_queue(mut self, queue: Arc<dyn WorkQueue>) -> Self {
         self.queue = Some(queue);
         self
     }
 
-    /// Keeps lists that an index puts into blobs there, below `{folder}/{index}/`. Blobs there that no list of the
-    /// index names are [collected](crate::index::IndexedEntities::collect_blobs): no other table, and no other store,
-    /// may use the folder.
+    /// Sets the blob store for lists in blobs, below `{folder}/{index}/`. Blobs there that no list names are
+    /// [collected](crate::index::IndexedEntities::collect_blobs): no other table and no other store may use the folder.
     #[must_use]
     pub fn with_blobs(mut self, store: Arc<dyn ObjectStore>, folder: impl Into<String>) -> Self {
         self.blobs = Some(Blobs::new(store, folder.into()));
@@ -198,7 +199,7 @@ impl Journal {
         self
     }
 
-    /// Names the store in tickets, where one queue serves several.
+    /// Sets the name of the store in tickets, for queues that serve several stores.
     #[must_use]
     pub fn with_store_name(mut self, name: impl Into<String>) -> Self {
         self.store_name = name.into();
@@ -225,7 +226,7 @@ impl Journal {
         SharedRows { store: &*self.store, blobs: self.blobs.as_ref(), rules: self.rules }
     }
 
-    /// For how long what the maintainer says may be acted upon.
+    /// The permission to act on the maintainer's index states, with its end.
     async fn prepare(&self) -> Result<Permission> {
         self.store.profile().check_reads("a journal")?;
         let permission = self.maintainer.prepare(self.store()).await?;

@@ -1,5 +1,6 @@
-//! Moves of an entity to another partition of its table: the source is marked, the unique values that it keeps are pairs of it
-//! and the moved entity, and the journal row is beside the moved entity. `docs/model/move.py` is the model.
+//! Moves of an entity to another partition of its table. The source is marked, the unique values that it keeps are
+//! pairs with the moved entity, and the journal row is in the target's partition. `docs/model/move.py` is the
+//! executable model.
 
 use std::borrow::Cow;
 
@@ -8,45 +9,46 @@ use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
 use tokio::time::sleep;
 
 use super::Journal;
+use super::affected_key::AffectedKey;
 use super::apply::Entries;
 use super::change::Change;
 use super::lease::Lease;
-use super::mark::{self, Mark, taken_off, without_mark};
+use super::mark::{self, Mark, separate_mark, without_mark};
 use super::plan::Plan;
 use super::row::{Evidence, JournalRow, WriteId};
 use super::rules::Rule;
 use super::send::Sent;
 use super::state::States;
-use super::touched::Touched;
 use super::write::{ATTEMPTS, Acknowledge, Attempt, pause};
 use crate::index::check_no_blob;
 use crate::rows::conflict::{is_lost, version_of};
 use crate::rows::took_effect::took_effect;
 
-/// What became of a move.
+/// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// The entity is where it was to go. What is left to do, where entries are pending, a worker or a sweep does: until then it may
-    /// be at the source as well.
+    /// The entity is at the target. If entries are pending, a worker or a sweep finishes the move; until then the
+    /// source may exist too.
     Done(Entries),
     /// There is no entity at the source.
     Nothing,
-    /// The entity has no entries in other partitions: it is moved by two writes, without a journal row.
+    /// The entity has no remote entries: two writes without a journal row move it.
     NotJournaled,
 }
 
-/// What one attempt at a move came to: an error is of one that was certainly not committed, and is to be made again.
+/// The result of one attempt at a move. The inner error means that the move is certainly not committed and should be
+/// tried again.
 pub(crate) type Tried = std::result::Result<Moved, Error>;
 
-/// How often a source that others change at the same time is read again.
+/// Attempts with a source that other writers change.
 const ROUNDS: usize = 16;
 
 impl Journal {
-    /// Moves an entity to another partition of the table, unless what is at the target is refused.
+    /// Moves an entity to another partition of the table, unless `check` refuses the entity at the target.
     ///
     /// # Errors
-    /// What `check` returns; a unique value is taken; still in conflict after all attempts. An ambiguous error where it could
-    /// not be found out whether the move was committed.
+    /// The error of `check`, a unique value is taken, or a conflict after all attempts. An ambiguous error if it is
+    /// unknown whether the move was committed.
     pub(crate) async fn move_entity(
         &self,
         from: &Key,
@@ -82,11 +84,11 @@ impl Journal {
         self.move_read(&source, there, new).await
     }
 
-    /// What is at both ends of a move, unless it is refused; `None` where there is nothing to move. Other moves of either are given
-    /// up, and their marks are not in what is returned.
+    /// The entities at the source and at the target, without marks. Gives up other moves of both. `None` if there is
+    /// no source.
     ///
     /// # Errors
-    /// What the checks return; another move was committed meanwhile, so that the entity is not there any more.
+    /// The errors of the checks, or another move was committed meanwhile and the source no longer exists.
     pub(crate) async fn read_to_move(
         &self,
         from: &Key,
@@ -108,8 +110,8 @@ impl Journal {
         Ok(Some((source, there)))
     }
 
-    /// One attempt at a move of what [`read_to_move`](Self::read_to_move) has returned; `new` is the entity as it is to be there, with
-    /// the entries of the source.
+    /// One attempt at a move of the entities that [`read_to_move`](Self::read_to_move) has returned. `new` is the
+    /// entity at the target, with the entries of the source.
     pub(crate) async fn move_read(
         &self,
         source: &Entity,
@@ -123,11 +125,11 @@ impl Journal {
         };
         Ok(match self.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
             Attempt::Committed(committed) => Ok(Moved::Done(committed.entries)),
-            Attempt::GivenUp(cause) => Err(self.always_given_up(&plan, cause)),
+            Attempt::StartOver(cause) => Err(self.error_after_attempts(&plan, cause)),
         })
     }
 
-    /// Marks the source of a move, in the version that was read: what it is after that.
+    /// Marks the source of a move in the version that was read. Returns the marked entity.
     pub(super) async fn mark(&self, plan: &Plan, entity: &Entity) -> Result<Entity> {
         if !self.keeps(Rule::MarkSource) {
             return Ok(entity.clone());
@@ -138,7 +140,7 @@ impl Journal {
         Ok(marked.with_system(written.etag, None))
     }
 
-    /// Takes a mark off an entity, whose move will never commit. Whether it had it. Two requests.
+    /// Removes the mark of a move that can never commit. Returns whether the entity had it. 2 requests.
     pub(super) async fn unmark(&self, key: &Key, write: WriteId) -> Result<bool> {
         for _ in 0..ROUNDS {
             let Some(entity) = self.store.get(&self.table, key, None).await? else { return Ok(false) };
@@ -155,17 +157,17 @@ impl Journal {
         Err(self.contended(key))
     }
 
-    /// The changes with the entities as they are without marks, whose moves are given up: no move may commit what an entity was
-    /// before a write.
+    /// The changes with old states without marks. Gives up the moves of these entities: no move may commit the state
+    /// of an entity before a write.
     pub(super) async fn without_moves<'a>(&self, changes: &'a [Change]) -> Result<Cow<'a, [Change]>> {
-        let has_mark = |change: &Change| change.old.as_ref().is_some_and(|old| taken_off(old).is_some());
+        let has_mark = |change: &Change| change.old.as_ref().is_some_and(|old| separate_mark(old).is_some());
         if !changes.iter().any(has_mark) {
             return Ok(Cow::Borrowed(changes));
         }
         let mut changes = changes.to_vec();
         for change in &mut changes {
-            let Some((old, mark)) = change.old.as_ref().and_then(taken_off) else { continue };
-            // A write of what was read raw would keep the mark.
+            let Some((old, mark)) = change.old.as_ref().and_then(separate_mark) else { continue };
+            // A caller that read the stored entity would write the mark again.
             change.new = change.new.take().map(|new| match Mark::of(&new) {
                 Some(kept) if kept == mark => without_mark(&new).into_owned(),
                 _ => new,
@@ -177,15 +179,15 @@ impl Journal {
     }
 
     async fn without_move(&self, entity: Entity) -> Result<Entity> {
-        let Some((entity, mark)) = taken_off(&entity) else { return Ok(entity) };
+        let Some((entity, mark)) = separate_mark(&entity) else { return Ok(entity) };
         self.give_up_move(&mark, &entity).await?;
         Ok(entity)
     }
 
-    /// Gives up the move of an entity that is to be written, by its abort row.
+    /// Gives up the move of an entity that is to be written: inserts the move's abort row.
     ///
     /// # Errors
-    /// The move is committed, so that the entity is not what was read any more: it is removed, as the move would do.
+    /// The move is committed, so the old state is out of date. This deletes the source, as the move would.
     async fn give_up_move(&self, mark: &Mark, entity: &Entity) -> Result<()> {
         if !self.keeps(Rule::GiveUpMoves) {
             return Ok(());
@@ -199,7 +201,7 @@ impl Journal {
                 if uncovered.is_empty()
                     && let Sent::Failed(error) = self.send(&removal, lease).await
                 {
-                    tracing::debug!(%error, key = %entity.key(), "the source of a committed move stays for its applier");
+                    tracing::debug!(%error, key = %entity.key(), "the source of a committed move was not deleted: the applier deletes it");
                 }
             }
             None => {}
@@ -207,19 +209,19 @@ impl Journal {
         Err(self.contended(entity.key()))
     }
 
-    /// The group that deletes the source of a committed move, with its entries in its partition, and the entries elsewhere that
-    /// the journal row does not name: of an index that came after the commit.
-    async fn plan_removal(&self, row: &JournalRow, entity: &Entity) -> Result<(Plan, Vec<Touched>)> {
+    /// The group that deletes the source of a committed move with its local entries. Also returns its remote entries
+    /// that the journal row does not list: those of an index that was declared after the commit.
+    async fn plan_removal(&self, row: &JournalRow, entity: &Entity) -> Result<(Plan, Vec<AffectedKey>)> {
         let permission = self.prepare().await?;
         let mut removal = self.plan(&[Change::delete(entity.clone())], permission)?;
-        let mut uncovered = std::mem::take(&mut removal.touched);
-        uncovered.retain(|touched| !row.touched.iter().any(|known| known.is_at(touched)));
+        let mut uncovered = std::mem::take(&mut removal.affected);
+        uncovered.retain(|affected| !row.affected.iter().any(|known| known.is_at(affected)));
         removal.lost.clear();
         Ok((removal, uncovered))
     }
 
-    /// Deletes the source of a committed move, unless that is done: the journal row, which names all entries of the source then.
-    /// `None` if the lease ends, or an answer is in doubt.
+    /// Deletes the source of a committed move if it still exists. Returns the journal row, which then lists all
+    /// entries of the source. `None` if the lease ends or an outcome is ambiguous.
     pub(super) async fn remove_source<'a>(
         &self,
         row: &'a JournalRow,
@@ -230,7 +232,7 @@ impl Journal {
         let Some(source) = row.source.clone() else { return Ok(Some(row)) };
         for _ in 0..ROUNDS {
             let of_this = |entity: &&Entity| Mark::of(entity).is_some_and(|mark| mark.write == row.id);
-            let Some((entity, _)) = states.get(&source).filter(of_this).and_then(taken_off) else {
+            let Some((entity, _)) = states.get(&source).filter(of_this).and_then(separate_mark) else {
                 return Ok(Some(row));
             };
             let (removal, uncovered) = self.plan_removal(&row, &entity).await?;
@@ -239,13 +241,13 @@ impl Journal {
             }
             if !uncovered.is_empty() {
                 let mut longer = row.into_owned();
-                longer.touched.extend(uncovered);
+                longer.affected.extend(uncovered);
                 let Some(longer) = self.replace(longer).await? else { return Ok(None) };
                 row = Cow::Owned(longer);
             }
             match self.send(&removal, lease).await {
                 Sent::Committed(_) => states.set(source.clone(), None),
-                Sent::GivenUp(_) => {}
+                Sent::StartOver(_) => {}
                 Sent::Failed(error) if is_lost(&error) => states.read_again(self, &source).await?,
                 Sent::Failed(error) if error.is_ambiguous() || error.is_transient() => return Ok(None),
                 Sent::Failed(error) => return Err(error),
@@ -254,7 +256,7 @@ impl Journal {
         Ok(None)
     }
 
-    /// Others changed the entity.
+    /// The error after another writer has changed the entity.
     fn contended(&self, key: &Key) -> Error {
         let (table, key) = (self.table.to_string(), key.to_string());
         ErrorKind::PreconditionFailed { table, key }.into()

@@ -1,4 +1,4 @@
-//! What a write will send, worked out before anything is sent.
+//! The plan of a write: everything that it will send, computed before the first request.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 use tokio::time::Instant;
 
+use super::affected_key::AffectedKey;
 use super::change::Change;
 use super::row::WriteId;
 use super::rules::Rule;
-use super::touched::Touched;
 use super::{Journal, unique};
 use crate::index::shared::{Merge, apply_copy, without_copies};
 use crate::index::{Entry, EntryDiff, IndexState, Location, Permission, Shape};
@@ -22,24 +22,25 @@ pub(super) struct Plan {
     pub(super) id: WriteId,
     pub(super) partition: PartitionKey,
     pub(super) owners: Vec<Key>,
-    /// The group, with the entities' operations first.
+    /// The operations of the group; those of the entities come first.
     pub(super) operations: Vec<Operation>,
-    /// Entries of the partition, in the order of their operations.
+    /// The local entries, in the order of their operations.
     pub(super) local: Vec<Entry>,
-    /// Changes of rows of the partition that hold the entries of several entities.
+    /// Changes of local rows that hold the entries of several entities.
     pub(super) shared: Vec<Merge>,
-    pub(super) touched: Vec<Touched>,
-    /// The entity that the write moves here from another partition, as it was read, without a mark.
+    pub(super) affected: Vec<AffectedKey>,
+    /// The source of a move from another partition, as it was read, without a mark.
     pub(super) source: Option<Entity>,
-    /// Unique entries elsewhere that go from one entity of the write to another: what the first one has, and who has it then.
+    /// Remote unique entries that pass from one entity of the write to another: the entry of the first entity, and
+    /// the key of the second.
     pub(super) passed: Vec<(Entry, Key)>,
-    /// Unique keys elsewhere that the new states have and the old ones had not.
+    /// Remote unique entries that the new states have and the old ones had not: to be reserved.
     pub(super) gained: Vec<Entry>,
-    /// Unique keys elsewhere that the new states no longer have.
+    /// Remote unique keys that only the old states have.
     pub(super) lost: Vec<Location>,
-    /// Which operations are on entries of the partition whose rows may be another entity's, in ascending order.
-    pub(super) unsure: Vec<usize>,
-    /// For how long the states of indexes that it was made from may be used.
+    /// The positions of operations on local entries whose rows may belong to another entity, in ascending order.
+    pub(super) unknown_owner: Vec<usize>,
+    /// How long the index states may be used from which the plan was made.
     pub(super) permission: Permission,
     pub(super) made: Instant,
 }
@@ -49,12 +50,12 @@ impl Plan {
         self.permission.valid_until.is_none_or(|until| Instant::now() <= until)
     }
 
-    /// Whether something is left to do after the group: a journal row tells what.
+    /// Whether steps are left after the group; the journal row lists them.
     pub(super) fn has_journal(&self) -> bool {
-        !self.touched.is_empty() || self.source.is_some()
+        !self.affected.is_empty() || self.source.is_some()
     }
 
-    /// The entities that entries must agree with.
+    /// The entities with which the entries must agree.
     pub(super) fn entities(&self) -> Vec<Key> {
         self.owners.iter().chain(self.source.iter().map(Entity::key)).cloned().collect()
     }
@@ -68,7 +69,9 @@ impl Journal {
             self.maintainer.check(new)?;
         }
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
-        let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
+        let first = operations
+            .first()
+            .ok_or_else(|| Error::invalid_request("the write has no change: pass at least one"))?;
         let partition = first.key().partition_key();
         let owners = operations.iter().map(|o| o.key().clone()).collect();
         changes.iter().try_for_each(|change| self.check_ready(change))?;
@@ -80,10 +83,10 @@ impl Journal {
         let remote_shared = Merge::all_of(remote.take_shared());
         self.check_remote(&remote, id)?;
         let (local, local_operations) = local_operations(local);
-        let unsure = self.unsure(&local, &local_operations, operations.len());
+        let unknown_owner = self.unknown_owner(&local, &local_operations, operations.len());
         operations.extend(local_operations);
-        let mut touched = touched(&remote);
-        touched.extend(remote_shared.iter().flat_map(Merge::each).map(Touched::shared));
+        let mut affected = affected(&remote);
+        affected.extend(remote_shared.iter().flat_map(Merge::each).map(AffectedKey::shared));
         let lost = remote.removed.iter().filter(|e| e.unique).map(|e| e.location.clone()).collect();
         let (gained, passed) = gained(remote);
         let made = Instant::now();
@@ -94,12 +97,12 @@ impl Journal {
             operations,
             local,
             shared,
-            touched,
+            affected,
             source: None,
             passed,
             gained,
             lost,
-            unsure,
+            unknown_owner,
             permission,
             made,
         };
@@ -107,7 +110,7 @@ impl Journal {
         Ok(plan)
     }
 
-    /// A write that moves `source` to where `change` writes; `None` where neither has entries in other partitions.
+    /// The plan of a move of `source` to the entity that `change` writes. `None` if neither has remote entries.
     pub(super) fn plan_move(
         &self,
         source: &Entity,
@@ -117,7 +120,7 @@ impl Journal {
         let while_planned = Permission { valid_until: permission.valid_until, permit: None };
         let mut plan = self.plan(std::slice::from_ref(change), permission)?;
         let gone = self.plan(&[Change::delete(source.clone())], while_planned)?;
-        if plan.touched.is_empty() && gone.touched.is_empty() {
+        if plan.affected.is_empty() && gone.affected.is_empty() {
             return Ok(None);
         }
         let is_kept = |at: &Location| plan.gained.iter().any(|entry| entry.location == *at);
@@ -129,17 +132,18 @@ impl Journal {
         let heir = change.key()?;
         plan.passed.extend(kept.into_iter().map(|entry| (entry, heir.clone())));
         self.check_passed(&plan)?;
-        for touched in gone.touched {
-            match plan.touched.iter_mut().find(|known| known.is_at(&touched)) {
+        for affected in gone.affected {
+            match plan.affected.iter_mut().find(|known| known.is_at(&affected)) {
                 Some(known) => known.added = false,
-                None => plan.touched.push(touched),
+                None => plan.affected.push(affected),
             }
         }
         plan.source = Some(source.clone());
         Ok(Some(plan))
     }
 
-    /// Refuses to give an entity a value of a unique index of which it cannot be told whether another entity has it.
+    /// Refuses a new value of a unique index that is not readable: no process can know whether another entity has the
+    /// value.
     fn check_ready(&self, change: &Change) -> Result<()> {
         let unready = |entity: &Option<Entity>| match entity {
             Some(entity) => self.maintainer.unready(&marked(&*self.store, &self.table, entity)),
@@ -154,17 +158,20 @@ impl Journal {
         gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, &self.table)))
     }
 
-    /// The operations that would change or remove a row whoever has it, of indexes of which entities lack entries:
-    /// such a row may be another entity's. What is inserted notices itself. They come behind so many others.
-    fn unsure(&self, local: &[Entry], operations: &[Operation], behind: usize) -> Vec<usize> {
+    /// The positions of operations that would overwrite or delete a row of any owner, for indexes that are not
+    /// complete. An insert needs no check: it fails if the row exists. `offset` is the number of operations before
+    /// the entries'.
+    fn unknown_owner(&self, local: &[Entry], operations: &[Operation], offset: usize) -> Vec<usize> {
         let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
-        let unsure =
+        let unknown_owner =
             |entry: &Entry| !self.maintainer.is_complete(&entry.index) && self.keeps(Rule::LookBeside);
-        let all = local.iter().zip(operations).zip(behind..);
-        all.filter(|((entry, operation), _)| blind(operation) && unsure(entry)).map(|(_, n)| n).collect()
+        let all = local.iter().zip(operations).zip(offset..);
+        all.filter(|((entry, operation), _)| blind(operation) && unknown_owner(entry))
+            .map(|(_, n)| n)
+            .collect()
     }
 
-    /// What copy indexes have written into an entity stays, whatever its writer knows of it.
+    /// Keeps the properties that copy indexes have written into an entity, whatever the caller passes.
     fn keep_copies(&self, changes: &[Change], operations: &mut [Operation]) {
         let copied = self.maintainer.copied();
         for (change, operation) in changes.iter().zip(operations) {
@@ -183,13 +190,13 @@ impl Journal {
         for change in changes {
             let Some(old) = &change.old else { continue };
             let entries = self.removable(old)?.into_iter();
-            // Numbers that are there already must not be added again.
+            // A rewrite must not add the entity's numbers to a summary again.
             all.extend(entries.filter(|e| !change.all_entries || matches!(e.shape, Shape::Summary { .. })));
         }
         Ok(all)
     }
 
-    /// The entries of the new states; two entities of one group cannot share one.
+    /// The entries of the new states. Two entities of one group cannot have the same entry.
     fn new_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
         let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
         let entries = entries.collect::<Result<Vec<_>>>()?.concat();
@@ -206,7 +213,7 @@ impl Journal {
         Ok(entries)
     }
 
-    /// Refuses rows of values that go from one entity to another, where no table would take them.
+    /// Checks the rows of values that pass from one entity to another against the store's limits.
     fn check_passed(&self, plan: &Plan) -> Result<()> {
         plan.passed.iter().try_for_each(|(entry, heir)| {
             let row = unique::pair_row(entry, heir, plan.id);
@@ -214,7 +221,8 @@ impl Journal {
         })
     }
 
-    /// Refuses entries that no table would take: after the commit it would be too late.
+    /// Checks remote entries against the store's limits before the commit; after the commit an error would be too
+    /// late.
     fn check_remote(&self, remote: &EntryDiff, id: WriteId) -> Result<()> {
         remote.put.iter().try_for_each(|(entry, _)| {
             let row = if entry.unique { unique::row(entry, id, true) } else { entry.to_entity() };
@@ -223,7 +231,7 @@ impl Journal {
     }
 }
 
-/// The operations on entries of the entity's own partition, with the entries they are about.
+/// The operations on local entries, with the entries.
 fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
     let put = diff.put.into_iter().map(|(entry, old)| {
         let operation = match old {
@@ -239,7 +247,7 @@ fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
     put.chain(removed).unzip()
 }
 
-/// Copies into entities of the same group: an entity can be written once in it.
+/// Merges copies into entities of the same group: a group can write an entity only once.
 fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<()> {
     let mut elsewhere = Vec::with_capacity(shared.len());
     for merge in shared.drain(..) {
@@ -256,12 +264,12 @@ fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<
     Ok(())
 }
 
-fn touched(remote: &EntryDiff) -> Vec<Touched> {
-    let put = remote.put.iter().map(|(entry, old)| Touched::of(entry, old.is_none()));
-    put.chain(remote.removed.iter().map(|entry| Touched::of(entry, false))).collect()
+fn affected(remote: &EntryDiff) -> Vec<AffectedKey> {
+    let put = remote.put.iter().map(|(entry, old)| AffectedKey::of(entry, old.is_none()));
+    put.chain(remote.removed.iter().map(|entry| AffectedKey::of(entry, false))).collect()
 }
 
-/// The unique entries to reserve, which no entity of the write had, and those that go from one of them to another.
+/// The unique entries to reserve, and those that pass from one entity of the write to another.
 fn gained(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>) {
     let (mut gained, mut passed) = (Vec::new(), Vec::new());
     for (entry, old) in remote.put.into_iter().filter(|(entry, _)| entry.unique) {
@@ -274,7 +282,7 @@ fn gained(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>) {
     (gained, passed)
 }
 
-/// Copies of several indexes may go into one entity.
+/// Whether both entries are copies: several copy indexes may write into one entity.
 const fn both_copy(a: &Entry, b: &Entry) -> bool {
     matches!((&a.shape, &b.shape), (Shape::Copy { .. }, Shape::Copy { .. }))
 }
@@ -287,7 +295,7 @@ fn same_place(entry: &Entry, other: &Entry) -> Error {
     ))
 }
 
-/// The error of a value of a unique index that is not readable.
+/// The error of a new value of a unique index that is not readable.
 fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
     let Entry { index, location, owner, .. } = entry;
     let index = index_name(index);

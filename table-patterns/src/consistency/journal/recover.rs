@@ -1,4 +1,4 @@
-//! What a worker does with a ticket.
+//! Recovery of writes: from a ticket or a journal row.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::write::Acknowledge;
 use crate::consistency::work::Places;
 use crate::rows::took_effect::took_effect;
 
-/// What became of a ticket or a journal row.
+/// The result of the recovery of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Nothing is left to do.
@@ -30,14 +30,15 @@ pub enum Progress {
 }
 
 impl Journal {
-    /// What stands at the key of a write.
+    /// The row at the key of a write: a journal row, an abort row, or none.
     pub(super) async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let entity = self.store.get(&self.table, &id.key(partition)?, None).await?;
         entity.as_ref().map(|e| read(id, e)).transpose()
     }
 
-    /// Gives a write up unless it has committed: inserts the abort row at the journal row's key. `None` if
-    /// a row stood there and has gone: a journal row that someone cleared, since abort rows stay.
+    /// Gives a write up unless it is committed: inserts the abort row at the key of the journal row. Afterwards the
+    /// write can never commit. `None` if a row was there and was deleted meanwhile: a journal row, because abort rows
+    /// stay.
     pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let row = abort_row(id.key(partition)?);
         match took_effect(self.store.write(&self.table, Operation::Insert(row)).await) {
@@ -47,17 +48,17 @@ impl Journal {
         }
     }
 
-    /// Finishes or gives up the write that a ticket points at. `dequeues` says how often its message was
-    /// received. Takes a lease of waiting where the write was committed, that of whoever applied it last, unless its
-    /// writer has [handed it over](Acknowledge::Committed).
+    /// Finishes or gives up the write of a ticket. `dequeues` is the number of receives of its message. For a
+    /// committed write this waits for the lease of its last applier, unless the writer has [handed it
+    /// over](Acknowledge::Committed).
     ///
     /// # Errors
-    /// The text is no ticket of this journal; the storage's.
+    /// The text is not a ticket of this journal, or the store's error.
     pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<Progress> {
         self.recover_in(ticket, dequeues, None).await
     }
 
-    /// The same, in one of the places of a worker.
+    /// The same in a slot of a worker, which is free during the wait.
     pub(super) async fn recover_in(
         &self,
         ticket: &str,
@@ -72,7 +73,7 @@ impl Journal {
         }
     }
 
-    /// Whether a ticket is of this journal's table.
+    /// Whether a ticket belongs to this journal's store and table.
     pub(super) fn has_written(&self, ticket: &Ticket) -> bool {
         let table = TableName::new(ticket.table.as_str());
         ticket.store == self.store_name && table.is_ok_and(|table| table == self.table)
@@ -83,12 +84,14 @@ impl Journal {
             return Ok(());
         }
         let (store, table) = (&ticket.store, &ticket.table);
-        Err(Error::invalid_request(format!("a ticket for the table '{table}' of the store '{store}'")))
+        Err(Error::invalid_request(format!(
+            "the ticket is for the table '{table}' of the store '{store}': give it to the journal of that table"
+        )))
     }
 
-    /// No journal row: after the abort row is in, the writer can never commit, and what it marked and reserved
-    /// is released. The ticket goes when it has come a second time: it is older than a lease then, and
-    /// a reservation that was still on its way has arrived.
+    /// There is no journal row. After the abort row is inserted, the writer can never commit: this releases its mark
+    /// and its reservations. The ticket is deleted at its second receive: it is older than a lease then, and a
+    /// reservation that was under way has arrived.
     async fn give_up_for(&self, ticket: &Ticket, dequeues: u32, places: Option<&Places>) -> Result<Progress> {
         if self.keeps(Rule::AbortAbsent)
             && let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await?
@@ -102,14 +105,14 @@ impl Journal {
             owners.push(source);
         }
         let mut states = States::new(owners);
-        for touched in &ticket.reserved {
-            self.settle(&touched.location()?, By::Release(ticket.write_id()), &mut states).await?;
+        for affected in &ticket.reserved {
+            self.settle(&affected.location()?, By::Release(ticket.write_id()), &mut states).await?;
         }
         Ok(if dequeues > 1 { Progress::Done } else { self.later() })
     }
 
-    /// Watches a journal row for the whole lease that it names, on this process's clock; unchanged, its lease is over
-    /// and it is claimed and applied.
+    /// Waits for the lease of a journal row on this process's clock. If the row has not changed then, its lease has
+    /// expired, and this process claims and applies it.
     async fn take_over_row(&self, row: JournalRow, places: Option<&Places>) -> Result<Progress> {
         let watch = self.watch(row.lease);
         match places {
@@ -119,8 +122,8 @@ impl Journal {
         self.finish(row).await
     }
 
-    /// For as long as a lease lasts that had begun before, and whatever a row says, for an own one; not at all where
-    /// it says that nobody has one.
+    /// Waits for the longer of the row's lease and this process's own. Does not wait for a row without a lease: its
+    /// writer has handed it over.
     pub(super) async fn watch(&self, lease: Duration) {
         if lease.is_zero() {
             return;
@@ -147,12 +150,12 @@ impl Journal {
         Progress::Later(self.timing.lease())
     }
 
-    /// Replaces the row under its ETag; `None` if anyone else was active, or may have been.
+    /// Claims the row under its ETag. `None` if another process has changed the row, or if the outcome is ambiguous.
     async fn claim(&self, row: JournalRow) -> Result<Option<JournalRow>> {
         self.replace(JournalRow { claim: Some(Uuid::new_v4()), lease: self.timing.lease(), ..row }).await
     }
 
-    /// Writes a journal row that was read; `None` if it has changed, or may have.
+    /// Replaces a journal row in the version that was read. `None` if it has changed, or if the outcome is ambiguous.
     pub(super) async fn replace(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
         let Some(etag) = row.etag.take() else { return Ok(None) };
         let replace = Operation::Replace(row.to_entity()?, etag.into());

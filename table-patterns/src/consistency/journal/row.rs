@@ -1,4 +1,5 @@
-//! Journal rows: the evidence that a write has entries to apply, and abort rows in their place.
+//! Journal rows, which show that a write is committed and has entries to apply, and abort rows, which take their
+//! place.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, Ticks, ValueRef};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
-use super::touched::{Touched, decode, encode};
+use super::affected_key::{AffectedKey, decode, encode};
 
 const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
@@ -19,7 +20,7 @@ const WRITTEN: &str = "JournalWritten";
 const WRITE: &str = "write";
 const ABORT: &str = "abort";
 
-/// The identity of one attempt to write.
+/// The id of one attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(Uuid);
 
@@ -40,7 +41,7 @@ impl WriteId {
         self.0
     }
 
-    /// The key of its journal row, or of the abort row in its place.
+    /// The key of the journal row of this write, or of the abort row in its place.
     pub(super) fn key(self, partition: &str) -> Result<Key> {
         Key::new(partition, format!("{SYSTEM_PREFIX}{PREFIX}{}", self.0.simple()))
     }
@@ -52,12 +53,12 @@ impl std::fmt::Display for WriteId {
     }
 }
 
-/// What stands at the key of a write.
+/// The row at the key of a write.
 #[derive(Clone, Debug)]
 pub(super) enum Evidence {
-    /// The write was committed and its entries are to be applied.
+    /// The write is committed, and its entries are to be applied.
     Journal(JournalRow),
-    /// The write was given up: it can never commit.
+    /// The write was given up and can never commit.
     Abort,
 }
 
@@ -67,21 +68,21 @@ pub(super) struct JournalRow {
     pub(super) id: WriteId,
     pub(super) key: Key,
     pub(super) etag: Option<ETag>,
-    /// The row keys of the entities that it wrote.
+    /// The RowKeys of the entities that the write has changed.
     pub(super) rows: Vec<String>,
     /// The remote keys of their old and new states.
-    pub(super) touched: Vec<Touched>,
-    /// The entity that goes, with all that it has, since the write has moved it here.
+    pub(super) affected: Vec<AffectedKey>,
+    /// The source of a move, which is deleted with all its entries.
     pub(super) source: Option<Key>,
-    /// Who applies it now, if a worker has claimed it.
+    /// The claim of the process that applies the row; `None` before the first claim.
     pub(super) claim: Option<Uuid>,
-    /// For how long who wrote this version may apply it: others watch it for as long. Zero where the writer has left
-    /// that to others.
+    /// The time for which the author of this version may apply the row: other processes watch it as long. Zero if the
+    /// writer has handed the write over.
     pub(super) lease: Duration,
 }
 
 impl JournalRow {
-    /// The entities that entries must agree with.
+    /// The entities with which the entries must agree.
     pub(super) fn owners(&self) -> Result<Vec<Key>> {
         let mut owners = owners(self.key.partition(), &self.rows)?;
         owners.extend(self.source.clone());
@@ -94,7 +95,7 @@ impl JournalRow {
             .with(LEASE, millis(self.lease))
             .with(WRITTEN, Ticks::now());
         let source = self.source.as_ref().map(|key| encode(&(key.partition(), key.row()))).transpose()?;
-        let lists = [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.touched)?)];
+        let lists = [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.affected)?)];
         for (name, bytes) in lists.into_iter().chain(source.map(|source| (SOURCE, source))) {
             for (n, chunk) in bytes.chunks(CHUNK).enumerate() {
                 entity.properties_mut().set(&format!("{name}{n}"), chunk);
@@ -107,12 +108,12 @@ impl JournalRow {
     }
 }
 
-/// The keys of a partition's entities.
+/// The keys of entities of a partition.
 pub(super) fn owners(partition: &str, rows: &[String]) -> Result<Vec<Key>> {
     rows.iter().map(|row| Key::new(partition, row)).collect()
 }
 
-/// Bytes in one binary property.
+/// Bytes of one binary property.
 const CHUNK: usize = table_core::store::limits::BINARY_BYTES;
 
 /// An abort row.
@@ -120,16 +121,17 @@ pub(super) fn abort_row(key: Key) -> Entity {
     Entity::from(key).with(KIND, ABORT).with(WRITTEN, Ticks::now())
 }
 
-/// Whether a row is of a committed write whose entries are still to be applied.
+/// Whether a row is a journal row.
 pub(crate) fn is_journal_row(row: &Entity) -> bool {
     let is_system = row.key().row().strip_prefix(SYSTEM_PREFIX).is_some_and(|rest| rest.starts_with(PREFIX));
     is_system && row.get(KIND) == Some(ValueRef::String(WRITE))
 }
 
-/// Reads what stands at the key of a write.
+/// Reads the row at the key of a write.
 pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
-    let damaged =
-        |name: &str| Error::decode("journal row", entity.key(), name, "a journal's value", "something else");
+    let damaged = |name: &str| {
+        Error::decode("journal row", entity.key(), name, "a valid value", "a missing or invalid value")
+    };
     match entity.get(KIND) {
         Some(ValueRef::String(ABORT)) => Ok(Evidence::Abort),
         Some(ValueRef::String(WRITE)) => {
@@ -143,7 +145,7 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
                 key: entity.key().clone(),
                 etag: entity.etag().cloned(),
                 rows: decode(&joined(entity, ROWS)).ok_or_else(|| damaged(ROWS))?,
-                touched: decode(&joined(entity, TOUCHED)).ok_or_else(|| damaged(TOUCHED))?,
+                affected: decode(&joined(entity, TOUCHED)).ok_or_else(|| damaged(TOUCHED))?,
                 source: source(entity).ok_or_else(|| damaged(SOURCE))?,
                 claim,
                 lease: lease(entity).ok_or_else(|| damaged(LEASE))?,
@@ -153,7 +155,7 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
     }
 }
 
-/// Milliseconds, rounded up: no lease is watched for less than it lasts.
+/// Milliseconds, rounded up: a lease is never watched for less than its length.
 fn millis(lease: Duration) -> i64 {
     lease.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i64::MAX)
 }
@@ -165,7 +167,7 @@ fn lease(entity: &Entity) -> Option<Duration> {
     }
 }
 
-/// The source of a move: there is none, or one, or it cannot be read.
+/// The source of a move: `Some(None)` if the write is not a move, `None` if the property is damaged.
 fn source(entity: &Entity) -> Option<Option<Key>> {
     let bytes = joined(entity, SOURCE);
     if bytes.is_empty() {

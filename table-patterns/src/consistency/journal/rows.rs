@@ -1,4 +1,4 @@
-//! Plain entries elsewhere: rows of one partition, written in groups.
+//! Plain remote entries: rows of one partition, written in groups.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,27 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
 
 use super::Journal;
+use super::affected_key::AffectedKey;
 use super::rules::Rule;
 use super::state::States;
-use super::touched::Touched;
 use super::unique::is_unique_row;
 use crate::index::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
-/// Whose a row is that stands where an entry is to go.
-enum Own {
-    /// The entity's own, or nobody's any more: this writes the entry.
-    Write(Operation),
-    /// Another entity's.
+/// The ownership of a row at an entry's key.
+enum RowOwner {
+    /// The row belongs to the entity or to no entity: this operation writes the entry.
+    Same(Operation),
+    /// The row belongs to this other entity.
     Other(Key),
 }
 
 impl Journal {
-    /// Writes the plain entries of one partition in groups, asking before each; what is to go and is gone
-    /// already is left out. Whether all were sent: the others are left in `operations`.
+    /// Writes the plain entries of one partition in groups. Asks `may_send` before each group, and skips deletions of
+    /// missing rows. Returns whether all were sent; the others stay in `operations`.
     ///
     /// # Errors
-    /// Another entity has an entry of the same key: nothing of its group was written.
+    /// Another entity has an entry with the same key: nothing of its group was written.
     pub(crate) async fn put_while(
         &self,
         to: &(TableName, PartitionKey),
@@ -36,7 +36,7 @@ impl Journal {
         self.put_rows(to, operations, &States::default(), may_send).await
     }
 
-    /// The same for entities of one write: the row of one that is gone may become another's.
+    /// The same for the entities of one write. A row of a deleted entity of the write may be taken over.
     pub(super) async fn put_rows(
         &self,
         to: &(TableName, PartitionKey),
@@ -52,13 +52,13 @@ impl Journal {
             }
             match took_effect(self.store().transact(&to.0, group).await) {
                 Ok(_) => drop(operations.drain(..taken)),
-                Err(e) => self.correct_row(&to.0, operations, states, e).await?,
+                Err(e) => self.rebase_failed(&to.0, operations, states, e).await?,
             }
         }
         Ok(true)
     }
 
-    /// As many of the operations as one group takes.
+    /// The first operations that fit into one group.
     fn first_group(&self, partition: &PartitionKey, operations: &[Operation]) -> Result<GroupTransaction> {
         let mut group = GroupTransaction::new(partition.clone(), self.store().profile());
         for operation in operations {
@@ -70,8 +70,8 @@ impl Journal {
         Ok(group)
     }
 
-    /// Changes the operation that failed so that it can be sent again, or hands the error on.
-    async fn correct_row(
+    /// Rebases the operation that failed so that the group can be sent again, or returns the error.
+    async fn rebase_failed(
         &self,
         table: &TableName,
         operations: &mut Vec<Operation>,
@@ -83,11 +83,11 @@ impl Journal {
             Operation::Delete(..) if error.is_entity_not_found() => drop(operations.remove(failed)),
             Operation::Insert(row) if error.is_already_exists() => {
                 match self.own_row(table, row, states).await? {
-                    Own::Write(own) => operations[failed] = own,
-                    Own::Other(owner) => return Err(collision(row, &owner)),
+                    RowOwner::Same(own) => operations[failed] = own,
+                    RowOwner::Other(owner) => return Err(collision(row, &owner)),
                 }
             }
-            // Written by another applier since it was looked at.
+            // Another applier has written the row since it was read.
             Operation::Replace(row, _) if error.is_precondition_failed() || error.is_entity_not_found() => {
                 operations[failed] = Operation::Insert(row.clone());
             }
@@ -96,24 +96,24 @@ impl Journal {
         Ok(())
     }
 
-    /// Looks at the row that keeps an entry from being inserted. One request.
-    async fn own_row(&self, table: &TableName, wanted: &Entity, states: &States) -> Result<Own> {
+    /// Reads the row that an insert of an entry has found. 1 request.
+    async fn own_row(&self, table: &TableName, wanted: &Entity, states: &States) -> Result<RowOwner> {
         let Some(row) = self.store.get(table, wanted.key(), None).await? else {
-            return Ok(Own::Write(Operation::Insert(wanted.clone())));
+            return Ok(RowOwner::Same(Operation::Insert(wanted.clone())));
         };
         // A row without an owner is an entity.
         let owner = Entry::owner_of(&row).unwrap_or_else(|_| row.key().clone());
         let is_gone = states.contains(&owner) && states.get(&owner).is_none();
         if owner != Entry::owner_of(wanted)? && !is_gone {
-            return Ok(Own::Other(owner));
+            return Ok(RowOwner::Other(owner));
         }
         let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
-        Ok(Own::Write(Operation::Replace(wanted.clone(), condition)))
+        Ok(RowOwner::Same(Operation::Replace(wanted.clone(), condition)))
     }
 
-    /// Leaves the deletions of what belongs to entities of the write: where keys collide, or long after it, another
-    /// may have the key. Those of the entities that have become unique rows are answered instead: rule U decides.
-    /// One request per deletion.
+    /// Keeps only the deletions of rows that belong to entities of the write: if keys collide, or long after the
+    /// write, another entity may have the key. Returns the keys of rows that have become unique rows: rule U decides
+    /// about them. 1 request per deletion.
     pub(super) async fn without_others(
         &self,
         table: &TableName,
@@ -147,19 +147,19 @@ fn collision(wanted: &Entity, owner: &Key) -> Error {
 
 type ByPartition = BTreeMap<(TableName, PartitionKey), Vec<Operation>>;
 
-/// What makes the touched keys agree with what is wanted, by partition: inserts of what the write adds, so
-/// that another entity's row is noticed, and of everything where such rows may be. So it is where the index kept no
-/// plain rows when the write touched them.
+/// The operations that make the affected keys agree with the wanted entries, by partition. Rows that may belong to
+/// another entity are inserted, so that a collision fails: new keys, all keys if keys may collide, and keys that had
+/// another kind of row when the write was planned.
 pub(super) fn operations(
-    touched: Vec<(Location, &Touched)>,
+    affected: Vec<(Location, &AffectedKey)>,
     wanted: &BTreeMap<Location, Entry>,
     may_collide: bool,
 ) -> ByPartition {
     let mut by_partition = ByPartition::new();
-    for (at, touched) in touched {
-        let unsure = may_collide || touched.added || touched.unique || touched.shared.is_some();
+    for (at, affected) in affected {
+        let unknown_owner = may_collide || affected.added || affected.unique || affected.shared.is_some();
         let operation = match wanted.get(&at) {
-            Some(entry) if unsure => Operation::Insert(entry.to_entity()),
+            Some(entry) if unknown_owner => Operation::Insert(entry.to_entity()),
             Some(entry) => Operation::InsertOrReplace(entry.to_entity()),
             None => Operation::Delete(at.key.clone(), IfMatch::Any),
         };

@@ -15,34 +15,34 @@ use super::row::Evidence;
 use super::rules::Rule;
 use crate::index::shared::{Merge, Prepared, is_conflict};
 
-/// What a group transaction came to.
+/// The outcome of a group transaction.
 pub(super) enum Sent {
     Committed(Vec<Written>),
-    /// Start over under a new id.
-    GivenUp(Cause),
+    /// The write starts over under a new write id.
+    StartOver(Cause),
     Failed(Error),
 }
 
-/// Why a write is to start over.
+/// The reason why a write starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The journal row's key is taken by an abort row.
-    Others,
-    /// So long after it was planned, the states of indexes were too old.
-    States(Duration),
-    /// So long after it was planned, what it had reserved might have been given away.
-    Lease(Duration),
+    /// An abort row is at the key of the journal row: another process has given the write up.
+    AbortRow,
+    /// The index states expired; the value is the time since the plan was made.
+    StatesExpired(Duration),
+    /// The lease of the reservations expired; the value is the time since the plan was made.
+    LeaseExpired(Duration),
 }
 
-/// A group as it is to be sent.
+/// The group in the form in which it is sent next.
 pub(super) struct Draft {
-    /// The entities' operations first, then those of the partition's entries.
+    /// The operations of the entities, then those of the local entries.
     pub(super) rows: Vec<Operation>,
-    /// What the plan's shared rows come to; none where they are to be read again.
+    /// The prepared changes of shared rows; `None` for rows that must be read again.
     shared: Vec<Option<Prepared>>,
 }
 
-/// Which part of a draft an operation is.
+/// The part of a draft to which an operation belongs.
 enum Part {
     Row(usize),
     Shared(usize),
@@ -82,15 +82,15 @@ impl Draft {
     }
 }
 
-/// Shared rows read at once.
+/// Shared rows that are read concurrently.
 const IN_PARALLEL: usize = 16;
 
-/// How often a group is sent again because a shared row was written by others.
+/// Attempts of a group whose shared rows other writers change.
 const SHARED_ROUNDS: usize = 100;
 
 impl Journal {
-    /// Sends the group, again where a row of the partition is not as the plan or the last read took it to
-    /// be. Each entry of the partition causes two repetitions at most, shared rows a hundred together.
+    /// Sends the group. Sends it again if a row of the partition is not as planned or as read last. Each local entry
+    /// causes at most 2 repetitions, all shared rows together at most 100.
     pub(super) async fn send(&self, plan: &Plan, lease: Lease) -> Sent {
         let mut draft = Draft::new(plan);
         let sent = self.send_draft(plan, &mut draft, lease).await;
@@ -104,28 +104,28 @@ impl Journal {
 
     async fn send_draft(&self, plan: &Plan, draft: &mut Draft, lease: Lease) -> Sent {
         let shared = if plan.shared.is_empty() { 0 } else { SHARED_ROUNDS };
-        if let Err(error) = self.look_beside(plan, draft).await {
+        if let Err(error) = self.read_local_conflicts(plan, draft).await {
             return Sent::Failed(error.with_outcome(Outcome::NotApplied));
         }
         for round in 0..=2 * plan.local.len() + shared {
             if let Err(error) = self.read_shared(plan, draft).await {
                 return Sent::Failed(error.with_outcome(Outcome::NotApplied));
             }
-            // States of indexes may have moved on twice since the plan was made; a blob that is named after
-            // its time may have been collected; the abort row that stopped a slow writer may be gone, and what
-            // it had reserved another entity's.
+            // Without these checks a late group could commit on stale data: index states may have changed twice since
+            // the plan was made, a new blob may have been collected, or the abort row that stopped this writer may be
+            // swept and its reservation may belong to another entity.
             if !plan.is_valid() {
-                return Sent::GivenUp(Cause::States(plan.made.elapsed()));
+                return Sent::StartOver(Cause::StatesExpired(plan.made.elapsed()));
             }
             if self.is_leased(plan, draft) && !lease.may_send() {
-                return Sent::GivenUp(Cause::Lease(plan.made.elapsed()));
+                return Sent::StartOver(Cause::LeaseExpired(plan.made.elapsed()));
             }
-            let until = self.last_moment(plan, draft, lease);
+            let until = self.deadline(plan, draft, lease);
             let error = match self.send_once(plan, draft, until).await {
                 Ok(written) => return Sent::Committed(written),
                 Err(error) => error,
             };
-            if let Err(end) = self.correct(plan, draft, error, lease).await {
+            if let Err(end) = self.rebase_draft(plan, draft, error, lease).await {
                 return end;
             }
             if draft.shared.iter().any(Option::is_none) {
@@ -135,7 +135,7 @@ impl Journal {
         Sent::Failed(contended(plan))
     }
 
-    /// Reads the shared rows that were not read, or have changed since.
+    /// Reads the shared rows that were not read yet or have changed.
     async fn read_shared(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
         let open: Vec<_> = (0..plan.shared.len()).filter(|n| draft.shared[*n].is_none()).collect();
         let reads = open.iter().map(|n| self.read_one(&plan.shared[*n])).collect::<Vec<_>>();
@@ -154,21 +154,21 @@ impl Journal {
         if read.without_target {
             let (index, target) = (index_name(&merge.index), &merge.at.key);
             return Err(Error::invalid_request(format!(
-                "the index '{index}' copies into {target}, which does not exist: write that first, or with it"
+                "the index '{index}' copies into {target}, which does not exist: write the target first, or in the same group"
             )));
         }
         Ok(read)
     }
 
-    /// From when on the group may not leave any more: what it was made from is too old then.
-    fn last_moment(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
+    /// The time after which the group must not be sent: its index states or its lease have expired.
+    fn deadline(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
         let states = plan.permission.valid_until.map(|until| until + self.timing.client());
         let leased = self.is_leased(plan, draft).then(|| lease.cut_off());
         states.into_iter().chain(leased).min()
     }
 
-    /// Whether the group rests on what others may take away when the lease is over: blobs, reservations, and the
-    /// ticket that leads to its journal row.
+    /// Whether the group depends on the lease. After the lease other processes may take away its blobs, its
+    /// reservations and the ticket that points at its journal row.
     fn is_leased(&self, plan: &Plan, draft: &Draft) -> bool {
         (draft.has_blobs() && self.keeps(Rule::BlobInLease))
             || (plan.has_journal() && self.keeps(Rule::CommitInLease))
@@ -189,34 +189,40 @@ impl Journal {
         };
         match sent {
             Err(error) if error.outcome() == Outcome::Applied => {
-                tracing::debug!(%error, write = %plan.id, "the answer to a commit cannot be read");
-                Ok(unseen(plan))
+                tracing::debug!(%error, write = %plan.id, "the answer to a commit cannot be read: the commit has taken effect");
+                Ok(unknown_versions(plan))
             }
             sent => sent,
         }
     }
 
-    /// Changes the draft so that it can be sent again, or says how the write ends.
-    async fn correct(&self, plan: &Plan, draft: &mut Draft, error: Error, lease: Lease) -> Result<(), Sent> {
+    /// Rebases the draft after an error so that it can be sent again, or returns how the write ends.
+    async fn rebase_draft(
+        &self,
+        plan: &Plan,
+        draft: &mut Draft,
+        error: Error,
+        lease: Lease,
+    ) -> Result<(), Sent> {
         if error.is_ambiguous() {
-            return Err(self.find_out(plan, error, lease).await);
+            return Err(self.resolve_lost_commit(plan, error, lease).await);
         }
         let Some(failed) = error.failed_index() else { return Err(Sent::Failed(error)) };
         match draft.part(failed) {
-            Part::Journal if error.is_already_exists() => Err(Sent::GivenUp(Cause::Others)),
+            Part::Journal if error.is_already_exists() => Err(Sent::StartOver(Cause::AbortRow)),
             Part::Shared(n) if is_conflict(&error) => {
                 self.shared().refused(draft.shared[n].take()).await;
                 Ok(())
             }
-            Part::Row(n) if n >= plan.owners.len() => self.correct_entry(plan, draft, n, error).await,
+            Part::Row(n) if n >= plan.owners.len() => self.rebase_local_entry(plan, draft, n, error).await,
             _ => Err(Sent::Failed(inner(error))),
         }
     }
 
-    /// The answer was lost: the journal row is there, or an abort row is put in its place. Only while the
-    /// writer's lease lasts, however long the abort row is on its way: afterwards a worker may have finished
-    /// the write and cleared the row.
-    async fn find_out(&self, plan: &Plan, error: Error, lease: Lease) -> Sent {
+    /// Resolves a commit whose answer was lost: either the journal row is there, or an abort row takes its place.
+    /// Both the decision and the abort row must happen within the writer's lease: afterwards a worker may have
+    /// finished the write and cleared its journal row.
+    async fn resolve_lost_commit(&self, plan: &Plan, error: Error, lease: Lease) -> Sent {
         if !plan.has_journal() {
             return Sent::Failed(error);
         }
@@ -230,18 +236,18 @@ impl Journal {
         };
         match found {
             Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
-            Some(Ok(_)) => Sent::Committed(unseen(plan)),
+            Some(Ok(_)) => Sent::Committed(unknown_versions(plan)),
             Some(Err(_)) | None => Sent::Failed(error),
         }
     }
 }
 
-/// A commit whose versions are not known.
-fn unseen(plan: &Plan) -> Vec<Written> {
+/// The result of a commit whose new versions are unknown.
+fn unknown_versions(plan: &Plan) -> Vec<Written> {
     vec![Written::default(); plan.operations.len()]
 }
 
-/// The operation's own error: the caller has not seen the group.
+/// The error of the single operation: the caller does not know the group.
 pub(super) fn inner(error: Error) -> Error {
     match error.into_kind() {
         ErrorKind::TransactionFailed { error, .. } => *error,
@@ -249,7 +255,7 @@ pub(super) fn inner(error: Error) -> Error {
     }
 }
 
-/// Others kept changing the same rows.
+/// The error after other writers have changed the same rows too often.
 pub(super) fn contended(plan: &Plan) -> Error {
     let table = plan.local.first().map_or_else(String::new, |e| e.location.table.to_string());
     let key = plan.owners.first().map_or_else(String::new, ToString::to_string);

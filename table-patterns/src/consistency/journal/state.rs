@@ -14,22 +14,22 @@ pub(super) struct Wanted {
     pub(super) shared: Vec<Entry>,
 }
 
-/// The entities of a write as they were last read: what entries must agree with.
+/// The entities of a write as they were last read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct States(BTreeMap<Key, Option<Entity>>);
 
 impl States {
-    /// Entities not yet read: as if they did not exist.
+    /// Entities that are not read yet: as if they did not exist.
     pub(super) fn new(keys: Vec<Key>) -> Self {
         Self(keys.into_iter().map(|key| (key, None)).collect())
     }
 
-    /// Takes over what a write has just made.
+    /// Sets an entity to the state that a write has just produced.
     pub(super) fn set(&mut self, key: Key, entity: Option<Entity>) {
         self.0.insert(key, entity);
     }
 
-    /// What is known of an entity.
+    /// The last known state of an entity.
     pub(super) fn get(&self, key: &Key) -> Option<&Entity> {
         self.0.get(key)?.as_ref()
     }
@@ -38,7 +38,7 @@ impl States {
         self.0.contains_key(key)
     }
 
-    /// Reads one of the entities.
+    /// Reads one entity.
     pub(super) async fn read_again(&mut self, journal: &Journal, key: &Key) -> Result<()> {
         let entity = journal.store().get(journal.table(), key, None).await?;
         self.0.insert(key.clone(), entity);
@@ -53,7 +53,7 @@ impl States {
         Ok(())
     }
 
-    /// Every entry that the entities have now.
+    /// All entries of the entities.
     pub(super) fn entries(&self, journal: &Journal) -> Result<Wanted> {
         let mut wanted = Wanted::default();
         for entity in self.0.values().flatten() {
@@ -78,13 +78,13 @@ impl States {
         merge
     }
 
-    /// The entry that one of the entities has at a location.
+    /// The entry of one entity at a location.
     pub(super) fn entry_at(&self, journal: &Journal, key: &Key, at: &Location) -> Result<Option<Entry>> {
         let Some(Some(entity)) = self.0.get(key) else { return Ok(None) };
         Ok(journal.entries(entity)?.into_iter().find(|e| e.location == *at))
     }
 
-    /// The entry that any of the entities has at a location, as far as they are known.
+    /// The entry of any of the entities at a location, as far as they are known.
     pub(super) fn held_at(&self, journal: &Journal, at: &Location) -> Result<Option<Entry>> {
         for key in self.0.keys() {
             if let Some(entry) = self.entry_at(journal, key, at)? {
@@ -94,13 +94,13 @@ impl States {
         Ok(None)
     }
 
-    /// Whether the version of each entity is known that is there. After a lost answer it is not: others may
-    /// have changed or removed the entity since.
+    /// Whether the versions of all existing entities are known. After a lost answer they are not, and other writers
+    /// may have changed the entities.
     pub(super) fn are_known(&self) -> bool {
         self.0.values().flatten().all(|entity| entity.etag().is_some())
     }
 
-    /// The versions of the entities, which are [known](Self::are_known): equal versions are equal entities.
+    /// The versions of the entities, if they are [known](Self::are_known). Equal versions are equal entities.
     pub(super) fn versions(&self) -> Vec<Option<ETag>> {
         self.0.values().map(|e| e.as_ref().and_then(|e| e.etag().cloned())).collect()
     }

@@ -1,4 +1,4 @@
-//! Finding what crashes left without a queue: a scan.
+//! The sweep: finds unfinished writes by a scan, without a queue.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,28 +20,27 @@ use crate::clock::after;
 use crate::index::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Writes whose entries it applied.
+    /// Writes whose entries the sweep has applied.
     pub applied: usize,
-    /// Writes that another applier is busy with; and writes, reservations and abort rows that it could not
-    /// handle.
+    /// Writes that another applier works on, and writes, reservations and abort rows whose recovery failed.
     pub left: usize,
-    /// Old abort rows that it removed.
+    /// Old abort rows that the sweep has removed.
     pub aborts_removed: usize,
-    /// Reservations of writes that never committed, which it released.
+    /// Reservations of uncommitted writes that the sweep has released.
     pub released: usize,
-    /// Entities that were marked by moves that never committed, and are not any more.
+    /// Marks of uncommitted moves that the sweep has removed.
     pub moves_given_up: usize,
 }
 
 impl SweepReport {
-    /// What came of one row; an error is traced and counted.
+    /// The value of a result. An error is traced and counted.
     fn unless_failed<T>(&mut self, key: &Key, result: Result<T>) -> Option<T> {
         result
             .inspect_err(|error| {
-                tracing::warn!(%error, row = %key, "a row was not swept");
+                tracing::warn!(%error, row = %key, "the recovery of a row failed; the next sweep tries again");
                 self.left += 1;
             })
             .ok()
@@ -49,20 +48,20 @@ impl SweepReport {
 }
 
 impl Journal {
-    /// Finishes every write that a crash left, gives up the moves that never committed, releases reservations of given-up writes
-    /// in the tables of unique entries named here, and removes abort rows older than `keep_aborts`, by the clocks of the
-    /// store and of this machine. Whatever these say, an abort row stays until this process has watched it
-    /// for the longest lease of any process: it must outlive the writer that it stopped.
+    /// Finishes unfinished writes, gives up uncommitted moves, releases the reservations of uncommitted writes in
+    /// `unique_tables`, and removes abort rows older than `keep_aborts`. The age is measured by this machine's clock
+    /// against the store's. In addition, this process watches every abort row for the longest lease of any process
+    /// before it removes the row: an abort row must outlive the writer that it has stopped.
     ///
-    /// A move that goes on while it is swept may be given up, and starts over.
+    /// The sweep may give up a move that is under way; that move starts over.
     ///
-    /// Cost: a scan of the journal's table and of each unique table (requests per 1,000 entities), a wait of
-    /// the longest lease found, another where there are abort rows to remove, and 4 + remote partitions
-    /// requests per write found.
+    /// Cost: a scan of the journal's table and of each unique table (1 request per 1,000 entities), a wait for the
+    /// longest lease found, another wait if there are abort rows to remove, and 4 requests + 1 per remote partition
+    /// for each write found.
     ///
     /// # Errors
-    /// The storage's, of the scans. Errors of single writes, reservations and abort rows are traced and
-    /// counted as left: the others go on.
+    /// The store's errors of the scans. Errors of single writes, reservations and abort rows are traced and counted
+    /// as left; the sweep continues.
     pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
         let mut report = SweepReport::default();
         let (journal, mut aborts, marked) = self.journal_rows(&mut report).await?;
@@ -93,7 +92,7 @@ impl Journal {
         Ok(report)
     }
 
-    /// The journal rows, the abort rows, and the entities that are being moved.
+    /// The journal rows, the abort rows, and the marked entities.
     async fn journal_rows(
         &self,
         report: &mut SweepReport,
@@ -136,7 +135,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether an abort row was removed.
+    /// Removes an abort row. Returns whether it was there.
     async fn sweep_abort(&self, row: &Entity) -> Result<bool> {
         let Some(etag) = row.etag() else { return Ok(false) };
         let delete = Operation::Delete(row.key().clone(), etag.into());
@@ -146,7 +145,8 @@ impl Journal {
         }
     }
 
-    /// Whether the mark of an entity was removed: its move has not committed and now never will.
+    /// Removes the mark of an entity whose move is not committed; the move can never commit afterwards. Returns
+    /// whether the mark was removed.
     async fn sweep_mark(&self, entity: &Entity) -> Result<bool> {
         let Some(mark) = Mark::of(entity) else { return Ok(false) };
         match self.abort(mark.write, &mark.partition).await? {
@@ -155,7 +155,8 @@ impl Journal {
         }
     }
 
-    /// Whether a pending row was released: its write has not committed and now never will.
+    /// Releases a reservation whose write is not committed; the write can never commit afterwards. Returns whether
+    /// the reservation was released.
     async fn sweep_reservation(&self, table: &TableName, entity: &Entity) -> Result<bool> {
         let row = UniqueRow::read(entity)?;
         let Some(Evidence::Abort) = self.abort(row.ticket, row.partition()).await? else {

@@ -112,8 +112,8 @@ async fn an_update_moves_entries() -> Result<()> {
 async fn a_unique_value_that_its_owner_has_no_longer_is_free() -> Result<()> {
     let world = world().await?;
     world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
-    let behind = Operation::InsertOrReplace(person("1", "kim", "oslo")?);
-    world.store.write(world.journal.table(), behind).await?;
+    let offset = Operation::InsertOrReplace(person("1", "kim", "oslo")?);
+    world.store.write(world.journal.table(), offset).await?;
     world.journal.write(&[Change::insert(person("2", "ken", "rome")?)], Acknowledge::Applied).await?;
     let names = rows(&world, "Names").await?;
     assert_eq!(names.keys().collect::<Vec<_>>(), ["('ken', '')"]);

@@ -1,13 +1,15 @@
+//! Tickets: the queue messages that point workers to writes.
+
 use serde::{Deserialize, Serialize};
 use table_core::model::Key;
 use table_core::queue::MESSAGE_BYTES;
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
+use super::affected_key::AffectedKey;
 use super::row::WriteId;
-use super::touched::Touched;
 
-/// A message that points at one write.
+/// A queue message that points at one write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ticket {
     pub(super) write: Uuid,
@@ -15,21 +17,21 @@ pub(super) struct Ticket {
     pub(super) store: String,
     pub(super) table: String,
     pub(super) partition: String,
-    /// The entities' row keys: the owners of what is reserved.
+    /// The RowKeys of the entities: the owners of the reservations.
     pub(super) rows: Vec<String>,
-    /// The key of the entity that the write moves, and marks.
+    /// The source of a move, which the write marks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<(String, String)>,
     /// The unique keys to release if the write is given up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) reserved: Vec<Touched>,
-    /// How often it was received in messages before this one.
+    pub(super) reserved: Vec<AffectedKey>,
+    /// The number of receives of earlier messages with this ticket.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) seen: u32,
-    /// How often its work has failed, as the workers that failed have counted. Workers that died are not counted.
+    /// The number of failures of the work, counted by the workers that failed. Workers that died do not count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) failures: u32,
-    /// The beginning of the last failure's error.
+    /// The beginning of the last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
@@ -51,9 +53,9 @@ impl Ticket {
         self.source.as_ref().map(|(partition, row)| Key::new(partition, row)).transpose()
     }
 
-    /// The message. A text that would not fit is sent without its error. If that does not fit either, the message names the
-    /// write alone, which is all that a committed one needs; the reservations of one that was not are left to whoever wants
-    /// the keys, and to the sweep.
+    /// The text of the message. If the text exceeds a message, the error is left out. If it still exceeds a message,
+    /// the ticket only names the write, which is enough for a committed write. The reservations of an uncommitted one
+    /// then wait for a writer that wants the keys, or for the sweep.
     pub(super) fn to_text(&self) -> Result<String> {
         let text = self.encoded()?;
         if text.len() <= MESSAGE_BYTES {
@@ -74,10 +76,12 @@ impl Ticket {
     }
 
     fn encoded(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|e| Error::invalid_request(format!("cannot write a ticket: {e}")))
+        serde_json::to_string(self)
+            .map_err(|e| Error::invalid_request(format!("a ticket cannot be encoded: {e}")))
     }
 
     pub(super) fn parse(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|e| Error::invalid_request(format!("this is no ticket: {e}")))
+        serde_json::from_str(text)
+            .map_err(|e| Error::invalid_request(format!("the message is not a ticket of the journal: {e}")))
     }
 }

@@ -1,6 +1,6 @@
-//! Rule U: unique rows. A unique row holds its owner, the write that put it, and whether it is
-//! settled. It is inserted by a reservation and never otherwise. The row of a value that an entity keeps while it is moved is a
-//! *pair*: it names the heir, too, the entity that the move writes.
+//! Rule U: the rows of remote unique entries. A unique row contains its owner, the write that has written it, and
+//! whether it is pending or settled. Only a reservation inserts it. The row of a value that an entity keeps during a
+//! move is a *pair*: it also names the heir, the entity that the move writes.
 
 use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
@@ -22,7 +22,7 @@ const HEIR_ROW: &str = "HeirRow";
 #[derive(Clone, Debug)]
 pub(super) struct UniqueRow {
     pub(super) owner: Key,
-    /// Who owns the value when the write, a move, has been applied.
+    /// The owner of the value after the move is applied.
     pub(super) heir: Option<Key>,
     pub(super) ticket: WriteId,
     pub(super) pending: bool,
@@ -32,7 +32,7 @@ pub(super) struct UniqueRow {
 impl UniqueRow {
     pub(super) fn read(entity: &Entity) -> Result<Self> {
         let damaged = |name: &str| {
-            Error::decode("unique row", entity.key(), name, "a unique row's value", "something else")
+            Error::decode("unique row", entity.key(), name, "a valid value", "a missing or invalid value")
         };
         let Some(ValueRef::Guid(ticket)) = entity.get(TICKET) else { return Err(damaged(TICKET)) };
         let Some(ValueRef::Boolean(pending)) = entity.get(PENDING) else { return Err(damaged(PENDING)) };
@@ -41,22 +41,23 @@ impl UniqueRow {
         Ok(Self { owner, heir, ticket: WriteId::from_uuid(ticket), pending, etag })
     }
 
-    /// The partition that has the journal row of its write.
+    /// The partition with the journal row of the row's write.
     pub(super) fn partition(&self) -> &str {
         self.heir.as_ref().unwrap_or(&self.owner).partition()
     }
 
-    /// Whether an entity of a write is its owner or its heir.
+    /// Whether the owner or the heir is an entity of a write.
     fn concerns(&self, states: &States) -> bool {
         states.contains(&self.owner) || self.heir.as_ref().is_some_and(|heir| states.contains(heir))
     }
 
-    /// Who has the value once it is known whether its write was committed.
+    /// The entity that has the value, when it is known whether the row's write was committed.
     fn holder(&self, committed: bool) -> &Key {
         self.heir.as_ref().filter(|_| committed).unwrap_or(&self.owner)
     }
 
-    /// Settles the row if its owner holds the entry, and removes it otherwise, under the row's ETag.
+    /// The operation that settles the row if its owner has the entry, and deletes the row otherwise, under the row's
+    /// ETag.
     fn agreeing_with(&self, at: &Location, held: Option<&Entry>) -> Operation {
         let condition = IfMatch::from(&self.etag);
         match held {
@@ -66,12 +67,12 @@ impl UniqueRow {
     }
 }
 
-/// The row of a unique entry in a state.
+/// The row of a unique entry: pending or settled.
 pub(super) fn row(entry: &Entry, write: WriteId, pending: bool) -> Entity {
     entry.to_entity().with(TICKET, write.uuid()).with(PENDING, pending)
 }
 
-/// The row of a value that an entity keeps while it is moved.
+/// The row of a value that an entity keeps during a move.
 pub(super) fn pair_row(entry: &Entry, heir: &Key, write: WriteId) -> Entity {
     row(entry, write, true).with(HEIR_PARTITION, heir.partition()).with(HEIR_ROW, heir.row())
 }
@@ -85,17 +86,17 @@ fn heir_of(row: &Entity) -> Result<Option<Key>> {
     }
 }
 
-/// The entities of which one has an entry: its owner, and the heir of a value that is being moved.
+/// The entities of which one has the entry: the owner, and the heir of a value that is being moved.
 pub(crate) fn holders(row: &Entity) -> Result<Vec<Key>> {
     Ok(std::iter::once(Entry::owner_of(row)?).chain(heir_of(row)?).collect())
 }
 
-/// Who settles a key.
+/// The process that settles a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
-    /// A write that will never commit: it lets go what it has reserved.
+    /// A write that can never commit releases its reservation.
     Release(WriteId),
-    /// The applier of a write that was committed.
+    /// The applier of a committed write.
     Applier(WriteId),
 }
 
@@ -107,20 +108,20 @@ impl By {
     }
 }
 
-/// What became of a reservation.
+/// The result of a reservation.
 #[derive(Debug)]
 pub(super) enum Reservation {
-    /// The key is the write's to use; the version of its row.
+    /// The write has the key; the value is the version of its row.
     Mine(Option<ETag>),
-    /// Another entity holds it.
+    /// Another entity has the key.
     Taken(Key),
 }
 
-/// How often a row that others change at the same time is read again.
+/// Attempts with a row that other writers change.
 const ROUNDS: usize = 16;
 
 impl Journal {
-    /// Reserves a unique key for a write of `entry.owner`. One request where the key is free.
+    /// Reserves a unique key for a write of `entry.owner`. 1 request if the key is free.
     pub(super) async fn reserve(&self, entry: &Entry, write: WriteId) -> Result<Reservation> {
         let (at, wanted) = (&entry.location, row(entry, write, true));
         for _ in 0..ROUNDS {
@@ -137,8 +138,8 @@ impl Journal {
         Err(contended(at))
     }
 
-    /// Makes the row of a value that `entry.owner` keeps a pair of it and of the entity that it is moved to; `None` if there
-    /// is no row. Two requests.
+    /// Makes the row of a value that `entry.owner` keeps during a move a pair with the moved entity. `None` if there
+    /// is no row. 2 requests.
     pub(super) async fn pair(
         &self,
         entry: &Entry,
@@ -156,7 +157,7 @@ impl Journal {
         Err(contended(at))
     }
 
-    /// Puts what is wanted in the place of a row, if that is the entity's own; `None` if the row is to be read again.
+    /// Replaces a row by the wanted one if it belongs to the entity. `None` if the row must be read again.
     async fn claim_row(
         &self,
         owner: &Key,
@@ -177,8 +178,8 @@ impl Journal {
         Ok((is_held && holder != owner).then(|| Reservation::Taken(holder.clone())))
     }
 
-    /// Makes the entity's own row this write's; `None` if it has changed. The write that it was reserved
-    /// for is given up first: it must not commit on a row that this write may delete.
+    /// Replaces the entity's own row by one of this write. `None` if the row has changed. The write that has reserved
+    /// the row is given up *first*: otherwise both could commit, and a third entity could get the value in between.
     async fn adopt(
         &self,
         at: &Location,
@@ -204,10 +205,9 @@ impl Journal {
         }
     }
 
-    /// Whether the holder of a row holds the key. Otherwise the row is gone, or is to be read again. The write of a
-    /// pending row was given up before, unless it has committed; whether it has or not, the entity tells: its holder may have
-    /// given the key up again, and may hold it although this write never commits. What it does not hold it can only come
-    /// to hold by a reservation, which changes the row.
+    /// Whether the holder of a row still has the key. If not, this deletes the row, or the row must be read again.
+    /// The write of a pending row is given up or committed at this point. In both cases the entity decides: it can
+    /// get a key only by a reservation, which changes the row.
     async fn is_held(&self, at: &Location, found: &UniqueRow, holder: &Key, committed: bool) -> Result<bool> {
         let mut states = States::new(vec![holder.clone()]);
         states.read_again(self, holder).await?;
@@ -222,8 +222,8 @@ impl Journal {
         }
     }
 
-    /// Whether the write of a pending row has committed; if not, it never will. `None` if its evidence has gone
-    /// meanwhile, and the row is to be read again.
+    /// Whether the write of a pending row is committed; if not, it can never commit afterwards. `None` if its
+    /// evidence was removed meanwhile: the row must be read again.
     async fn is_committed(&self, row: &UniqueRow) -> Result<Option<bool>> {
         if !row.pending {
             return Ok(Some(false));
@@ -237,11 +237,11 @@ impl Journal {
         Ok(evidence.map(|evidence| matches!(evidence, Evidence::Journal(_))))
     }
 
-    /// Settles or removes a unique key: the row is read, **then** the entity, then the row is
-    /// written under its ETag. In the other order two entities could end with one value.
+    /// Settles or removes a unique key: reads the row, **then** the entity, then writes the row under its ETag. In
+    /// the other order two entities could end with one value.
     ///
     /// # Errors
-    /// An applier finds that another entity has the key that an entity of its write holds.
+    /// An applier finds that another entity has the key that an entity of its write has.
     pub(super) async fn settle(&self, at: &Location, by: By, states: &mut States) -> Result<()> {
         for _ in 0..ROUNDS {
             if !self.keeps(Rule::RowThenEntity) {
@@ -249,7 +249,7 @@ impl Journal {
             }
             let found = self.store().get(&at.table, &at.key, None).await?;
             if found.as_ref().is_some_and(|row| !is_unique_row(row)) {
-                // Another definition of the index has put a row of another kind.
+                // Another definition of the index has written a row of another kind.
                 return Ok(());
             }
             let found = found.as_ref().map(UniqueRow::read).transpose()?;
@@ -273,8 +273,9 @@ impl Journal {
         Err(contended(at))
     }
 
-    /// The entry of the entity that is to own a row which was just read. Only the applier of a committed move gives the value to
-    /// the heir: that of a move which was given up may be the source of an earlier move, which has the value until it is deleted.
+    /// The entry of the entity that is to own the row. Only the applier of the committed move gives the value to the
+    /// heir: the owner of a move that was given up may be the source of an earlier move and keeps the value until it
+    /// is deleted.
     async fn holder_of(
         &self,
         at: &Location,
@@ -295,7 +296,7 @@ impl Journal {
                 return Ok(Some(entry));
             }
         }
-        // Another entity of the write has it, as far as is known: that one is read after the row, too.
+        // Another entity of the write seems to have the key: read that entity after the row, too.
         let By::Applier(_) = by else { return Ok(None) };
         let Some(entry) = states.held_at(self, at)?.filter(|entry| entry.owner != row.owner) else {
             return Ok(None);
@@ -304,11 +305,10 @@ impl Journal {
         states.entry_at(self, &entry.owner, at)
     }
 
-    /// Whether a row may be settled or removed. That of another write is left to it by who only lets go what it had
-    /// reserved. The applier of a committed write gives the other one up first: it may have
-    /// reserved the key for an entity that was there and is not any more, or the other way round, and absence has no
-    /// version by which it could tell. If the other one is committed, its journal row answers for the key. `None`
-    /// where the row is to be read again.
+    /// Whether the caller may settle or remove a row. A release leaves the pending row of another write alone. An
+    /// applier gives that other write up first. That write may have reserved the key for an entity that was absent
+    /// then, and absence has no version by which the applier could notice a change. If that write is committed, its
+    /// journal row is responsible for the key. `None` if the row must be read again.
     async fn may_settle(&self, row: &UniqueRow, held: Option<&Entry>, by: By) -> Result<Option<bool>> {
         if !row.pending || row.ticket == by.write() || !self.keeps(Rule::PendingToItsWrite) {
             return Ok(Some(true));
@@ -322,9 +322,9 @@ impl Journal {
         }
     }
 
-    /// Whether it is right that no entity of a write has the row; otherwise it is to be read again. A key that one of them
-    /// holds, and that has no row, is reserved. While an index is built, entities are without their rows, and
-    /// two may have had one value before.
+    /// Whether no entity of the write needs this key; `false` if the row must be read again. If an entity has the key
+    /// and there is no row, this reserves the key. While an index is built, entities lack rows and two may have had
+    /// one value; those are left to the build.
     async fn is_without(
         &self,
         at: &Location,
@@ -335,7 +335,7 @@ impl Journal {
         let By::Applier(write) = by else { return Ok(true) };
         let complete = |entry: &Entry| entry.unique && self.maintainer.is_complete(&entry.index);
         let Some(entry) = states.held_at(self, at)?.filter(complete) else { return Ok(true) };
-        // The row was read after what is known of the entity: now the entity again, and then the row.
+        // The row was read after the entity: read the entity again, then the row.
         states.read_again(self, &entry.owner).await?;
         let Some(entry) = states.entry_at(self, &entry.owner, at)? else { return Ok(true) };
         let Some(found) = found else {
@@ -350,8 +350,8 @@ impl Journal {
         }
     }
 
-    /// Settles or removes a key whose row was read or reserved before the commit, when the entity's state
-    /// is newer than the row. `false` if the row has changed since.
+    /// Settles or removes a key whose row was read or reserved before the commit: the entity is newer than the row.
+    /// `false` if the row has changed since.
     pub(super) async fn settle_known(
         &self,
         at: &Location,
@@ -374,7 +374,7 @@ impl Journal {
         entity.as_ref().map(UniqueRow::read).transpose()
     }
 
-    /// The unique row; none where another definition of the index has put a row of another kind.
+    /// The unique row; `None` if another definition of the index has written a row of another kind.
     pub(super) async fn settled_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
         let row = self.store().get(&at.table, &at.key, None).await?;
         row.as_ref().filter(|row| is_unique_row(row)).map(UniqueRow::read).transpose()
@@ -385,28 +385,28 @@ impl Journal {
     }
 }
 
-/// Others kept changing the row.
+/// The error after other writers have changed the row too often.
 fn contended(at: &Location) -> Error {
     ErrorKind::PreconditionFailed { table: at.table.to_string(), key: at.key.to_string() }.into()
 }
 
-/// Whether the row is not what it was: read it again. An ambiguous answer is not that.
+/// Whether the row has changed and must be read again. False for ambiguous outcomes.
 fn changed(error: &Error) -> bool {
     !error.is_ambiguous()
         && matches!(error.kind(), ErrorKind::PreconditionFailed { .. } | ErrorKind::EntityNotFound { .. })
 }
 
-/// Whether a row is a reservation whose write has not been settled.
+/// Whether a row is a reservation that is not settled.
 pub(crate) fn is_pending(row: &Entity) -> bool {
     row.get(PENDING) == Some(ValueRef::Boolean(true))
 }
 
-/// Whether a row is a unique one, whatever it holds.
+/// Whether a row is a unique row, pending or settled.
 pub(crate) fn is_unique_row(row: &Entity) -> bool {
     row.properties().iter().any(|p| is_unique_row_property(p.name()))
 }
 
-/// Whether a property is of the unique row, not of its payload.
+/// Whether a property belongs to the unique row and not to its payload.
 pub(crate) fn is_unique_row_property(name: &str) -> bool {
     [PENDING, TICKET, HEIR_PARTITION, HEIR_ROW].contains(&name)
 }

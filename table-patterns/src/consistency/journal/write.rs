@@ -1,4 +1,4 @@
-//! A write from its ticket to its answer.
+//! A write, from its ticket to its answer.
 
 use std::time::Duration;
 
@@ -8,53 +8,53 @@ use table_core::store::{Error, Outcome, Result, Written};
 use tokio::time::sleep;
 
 use super::Journal;
+use super::affected_key::AffectedKey;
 use super::apply::{Entries, Known};
 use super::change::Change;
 use super::lease::{Lease, before};
+use super::partition_locks::PartitionLock;
 use super::plan::{Plan, violation};
 use super::row::JournalRow;
 use super::rules::Rule;
 use super::send::{Cause, Sent};
 use super::state::States;
 use super::ticket::Ticket;
-use super::touched::Touched;
-use super::turns::Turn;
 use super::unique::{By, Reservation};
 use crate::index::Entry;
 
-/// How often a write that others gave up starts over.
+/// Attempts of a write that other processes give up.
 pub(super) const ATTEMPTS: u32 = 10;
 
-/// When a write answers.
+/// When a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// When remote entries are in step as well.
+    /// After the commit and after the remote entries are applied.
     #[default]
     Applied,
-    /// When it is committed and handed over to the workers of the queue: one of them applies the remote entries as soon
-    /// as it asks the queue. Three requests, and the renewal of the ticket (two of a queue in a table). Without a queue one, and
-    /// nobody applies the entries before a [sweep](Journal::sweep). A process that dies before it has handed the
-    /// write over leaves it to workers that wait a lease twice, for the ticket and at the journal row.
+    /// After the commit. A worker of the queue applies the remote entries, as soon as it receives the ticket. Costs 3
+    /// requests and the renewal of the ticket (2 requests of a queue in a table). Without a queue it costs 1 request,
+    /// and the entries wait for a [sweep](Journal::sweep). If the process dies before it has handed the write over,
+    /// workers wait two leases: for the ticket and for the journal row.
     Committed,
 }
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 pub(super) enum Attempt {
     Committed(Committed),
-    GivenUp(Cause),
+    StartOver(Cause),
 }
 
 /// A committed write.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// The entities' new versions, in the order of the changes; without an ETag where the answer
-    /// was lost and the commit was proved by the journal row.
+    /// The entities' new versions, in the order of the changes. Without ETags if the answer was lost and the journal
+    /// row has proved the commit.
     pub written: Vec<Written>,
-    /// Whether remote entries are in step.
+    /// Whether the remote entries are applied.
     pub entries: Entries,
 }
 
-/// What a write has before its commit.
+/// The rows that a write has prepared before its commit.
 #[derive(Default)]
 pub(super) struct Reserved {
     /// The versions of unique rows.
@@ -64,99 +64,98 @@ pub(super) struct Reserved {
 }
 
 impl Committed {
-    /// The new version of the entity, where one was written: of the first, of several. `None` after a removal, and where the
-    /// answer was lost.
+    /// The new ETag of the first changed entity. `None` after a delete, or if the answer was lost.
     pub fn etag(&self) -> Option<&ETag> {
         self.written.first()?.etag.as_ref()
     }
 
-    /// Nothing was to be written.
+    /// The answer for an empty write.
     pub(crate) const fn nothing() -> Self {
         Self { written: Vec::new(), entries: Entries::Applied }
     }
 }
 
 impl Journal {
-    /// Writes changes of entities of one partition, atomically, and their entries.
+    /// Writes changes of entities of one partition, with their entries, atomically.
     ///
-    /// A unique value elsewhere may go from one entity of the write to another: 3 requests for each. An entity that was read while it was being moved: the move is given up before it is written,
-    /// one request more.
+    /// A remote unique value may pass from one entity of the write to another: 3 requests for each. If an entity was
+    /// read during a move, the move is given up first: 1 more request.
     ///
     /// # Errors
-    /// A precondition failed, a unique value is taken, a limit; nothing was applied then, nor where what comes
-    /// before the commit took too long ten times, as the error says. An ambiguous
-    /// error where it could not be found out whether the write was committed.
+    /// A precondition failed, a unique value is taken, a limit is exceeded, or the steps before the commit took too
+    /// long 10 times: nothing is applied then. An ambiguous error if it is unknown whether the write was committed.
     pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
         let changes = self.without_moves(changes).await?;
         let mut attempt = 0;
         loop {
-            let (plan, turn) = self.plan_in_turn(&changes).await?;
-            match self.attempt(&plan, turn, &changes, acknowledge).await? {
+            let (plan, lock) = self.plan_with_lock(&changes).await?;
+            match self.attempt(&plan, lock, &changes, acknowledge).await? {
                 Attempt::Committed(committed) => return Ok(committed),
-                Attempt::GivenUp(cause) if attempt + 1 == ATTEMPTS => {
-                    return Err(self.always_given_up(&plan, cause));
+                Attempt::StartOver(cause) if attempt + 1 == ATTEMPTS => {
+                    return Err(self.error_after_attempts(&plan, cause));
                 }
-                Attempt::GivenUp(_) => sleep(pause(attempt)).await,
+                Attempt::StartOver(_) => sleep(pause(attempt)).await,
             }
             attempt += 1;
         }
     }
 
-    /// A plan; if it changes shared rows of the partition, with the turn to do so. While that was waited for,
-    /// the states of indexes may have become too old.
-    async fn plan_in_turn(&self, changes: &[Change]) -> Result<(Plan, Option<Turn>)> {
+    /// The plan. If it changes local shared rows, also the lock of the partition. The index states may expire while
+    /// the lock is waited for: then the plan is made again.
+    async fn plan_with_lock(&self, changes: &[Change]) -> Result<(Plan, Option<PartitionLock>)> {
         let plan = self.plan(changes, self.prepare().await?)?;
         if plan.shared.is_empty() {
             return Ok((plan, None));
         }
-        let turn = self.turns.take(&plan.partition, self.timing.lease() / 4).await;
+        let lock = self.partition_locks.lock(&plan.partition, self.timing.lease() / 4).await;
         let permission = self.prepare().await?;
         let is_as_before = permission.valid_until == plan.permission.valid_until;
         let plan = if is_as_before { plan } else { self.plan(changes, permission)? };
-        Ok((plan, turn))
+        Ok((plan, lock))
     }
 
-    /// One attempt under one id. The turn ends with the commit.
+    /// One attempt under one write id. The partition's lock is released after the commit.
     pub(super) async fn attempt(
         &self,
         plan: &Plan,
-        turn: Option<Turn>,
+        lock: Option<PartitionLock>,
         changes: &[Change],
         acknowledge: Acknowledge,
     ) -> Result<Attempt> {
         let lease = Lease::start(self.timing);
         let mut ticket = None;
         if self.keeps(Rule::TicketFirst) {
-            ticket = self.put_ticket(plan).await?;
+            ticket = self.send_ticket(plan).await?;
         }
         let reserved = match self.reserve_in_lease(plan, lease).await {
             Ok(Some(reserved)) => reserved,
             Ok(None) => {
-                // A reservation may still be on its way: the ticket stays.
+                // A reservation may still be under way: the ticket stays.
                 self.release(plan, None).await;
-                return Ok(Attempt::GivenUp(Cause::Lease(plan.made.elapsed())));
+                return Ok(Attempt::StartOver(Cause::LeaseExpired(plan.made.elapsed())));
             }
             Err(error) => return Err(self.withdraw(plan, ticket.as_ref(), error).await),
         };
         let sent = self.send(plan, lease).await;
-        drop(turn);
+        drop(lock);
         match sent {
             Sent::Failed(error) if error.is_ambiguous() => Err(error),
             Sent::Failed(error) => Err(self.withdraw(plan, ticket.as_ref(), error).await),
-            Sent::GivenUp(cause) => {
+            Sent::StartOver(cause) => {
                 self.release(plan, ticket.as_ref()).await;
-                Ok(Attempt::GivenUp(cause))
+                Ok(Attempt::StartOver(cause))
             }
             Sent::Committed(mut written) => {
                 if !self.keeps(Rule::TicketFirst) {
-                    ticket = self.put_ticket(plan).await?;
+                    ticket = self.send_ticket(plan).await?;
                 }
                 if !self.keeps(Rule::RowBeforeTicket) {
-                    self.drop_ticket(ticket.as_ref()).await;
+                    self.delete_ticket(ticket.as_ref()).await;
                 }
-                let entries = self.follow(plan, changes, &written, reserved, lease, acknowledge).await?;
+                let entries =
+                    self.apply_committed(plan, changes, &written, reserved, lease, acknowledge).await?;
                 if entries == Entries::Applied {
-                    self.drop_ticket(ticket.as_ref()).await;
+                    self.delete_ticket(ticket.as_ref()).await;
                 } else if acknowledge == Acknowledge::Committed {
                     self.hand_over(plan, &written, ticket.as_ref()).await;
                 }
@@ -166,7 +165,7 @@ impl Journal {
         }
     }
 
-    async fn put_ticket(&self, plan: &Plan) -> Result<Option<Receipt>> {
+    async fn send_ticket(&self, plan: &Plan) -> Result<Option<Receipt>> {
         let Some(queue) = self.queue.as_ref().filter(|_| plan.has_journal()) else { return Ok(None) };
         let source = plan.source.as_ref().map(Entity::key);
         let passed = plan.passed.iter().map(|(entry, _)| entry);
@@ -177,18 +176,18 @@ impl Journal {
             partition: plan.partition.to_string(),
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
             source: source.map(|k| (k.partition().to_owned(), k.row().to_owned())),
-            reserved: plan.gained.iter().chain(passed).map(|e| Touched::of(e, true)).collect(),
+            reserved: plan.gained.iter().chain(passed).map(|e| AffectedKey::of(e, true)).collect(),
             seen: 0,
             failures: 0,
             error: None,
         };
-        // The queue's errors are those of nothing applied: no reservation stands yet.
+        // If the queue fails, nothing is applied: there is no reservation yet.
         let sent = queue.send(&ticket.to_text()?, self.timing.lease()).await;
         sent.map(Some).map_err(|e| e.with_outcome(Outcome::NotApplied))
     }
 
-    /// Reserves while the ticket is certainly there: nobody would find what is reserved later. `None` if the lease was
-    /// over before all was.
+    /// Reserves within the lease of the ticket: no process would find a later reservation. `None` if the lease ended
+    /// before everything was reserved.
     async fn reserve_in_lease(&self, plan: &Plan, lease: Lease) -> Result<Option<Reserved>> {
         if !self.keeps(Rule::ReserveInLease) {
             return self.reserve_all(plan, || true).await;
@@ -197,14 +196,15 @@ impl Journal {
         before(lease.cut_off(), reserved).await.unwrap_or(Ok(None))
     }
 
-    /// Marks the source of a move and keeps its values for it, reserves what the new states gain, and reads the rows of what
-    /// they lose: a version from before the commit lets the row be settled or removed without reading it again.
+    /// Marks the source of a move, pairs the values that it keeps, reserves the new unique keys, and reads the rows
+    /// of the lost ones. With a version from before the commit, a row can be settled or removed later without another
+    /// read.
     async fn reserve_all(
         &self,
         plan: &Plan,
         may_send: impl Fn() -> bool + Send + Sync,
     ) -> Result<Option<Reserved>> {
-        let Some(Reserved { mut known, source }) = self.freeze(plan, &may_send).await? else {
+        let Some(Reserved { mut known, source }) = self.mark_and_pair(plan, &may_send).await? else {
             return Ok(None);
         };
         for entry in &plan.gained {
@@ -228,9 +228,9 @@ impl Journal {
         Ok(Some(Reserved { known, source }))
     }
 
-    /// Marks the source of a move and makes pairs of the rows of values that go from one entity to another: one request, and
-    /// two for each.
-    async fn freeze(
+    /// Marks the source of a move and pairs the rows of values that pass from one entity to another: 1 request, and 2
+    /// for each value.
+    async fn mark_and_pair(
         &self,
         plan: &Plan,
         may_send: &(impl Fn() -> bool + Send + Sync),
@@ -258,8 +258,9 @@ impl Journal {
         Ok(Some(reserved))
     }
 
-    /// Releases what a write that was never committed holds, and hands its error on. After an answer in
-    /// doubt a reservation may still be on its way: the ticket stays, and a worker releases it.
+    /// Releases the mark and the reservations of a write that was never committed, and returns its error. After an
+    /// ambiguous outcome a reservation may still be under way: the ticket stays, and a worker releases the
+    /// reservation.
     async fn withdraw(&self, plan: &Plan, ticket: Option<&Receipt>, error: Error) -> Error {
         let ticket = ticket.filter(|_| !error.is_ambiguous());
         self.release(plan, ticket).await;
@@ -271,22 +272,22 @@ impl Journal {
         if let Some(source) = &plan.source
             && let Err(error) = self.unmark(source.key(), plan.id).await
         {
-            tracing::debug!(%error, "a mark stays for a worker or a sweep");
+            tracing::debug!(%error, "the mark of a move was not removed: a worker or a sweep removes it");
             return;
         }
         let passed = plan.passed.iter().map(|(entry, _)| entry);
         for entry in passed.chain(&plan.gained) {
             if let Err(error) = self.settle(&entry.location, By::Release(plan.id), &mut states).await {
-                tracing::debug!(%error, "a reservation stays for a worker or a sweep");
+                tracing::debug!(%error, "a reservation was not released: a worker or a sweep releases it");
                 return;
             }
         }
-        self.drop_ticket(ticket).await;
+        self.delete_ticket(ticket).await;
     }
 
-    /// Steps 5 to 7 by the writer itself. Whatever fails now, the write is committed. An entry whose key or unique value
-    /// another entity has is the one error that the caller must know: no worker can write it either.
-    async fn follow(
+    /// Steps 5 to 7 by the writer. No error changes that the write is committed. Only one error is returned: another
+    /// entity has the entry's key or unique value, which no worker could write either.
+    async fn apply_committed(
         &self,
         plan: &Plan,
         changes: &[Change],
@@ -310,15 +311,15 @@ impl Journal {
                 Err(error.with_outcome(Outcome::Applied))
             }
             Err(error) => {
-                tracing::warn!(%error, write = %plan.id, "a committed write's entries could not be applied");
+                tracing::warn!(%error, write = %plan.id, "the entries of a committed write were not applied: a worker or a sweep applies them");
                 Ok(Entries::Pending)
             }
             applied => applied,
         }
     }
 
-    /// Lets a worker begin at once: this process will not apply the write. The row first: who sees the ticket before
-    /// that waits for a lease.
+    /// Hands the write over to workers, without the wait for this process's lease. The journal row first: a worker
+    /// that receives the ticket earlier waits for the lease.
     async fn hand_over(&self, plan: &Plan, written: &[Written], ticket: Option<&Receipt>) {
         let (Some(queue), Some(ticket)) = (&self.queue, ticket) else { return };
         let Some(row) = self.appliable(plan, written) else { return };
@@ -328,11 +329,11 @@ impl Journal {
             other => other.map(drop),
         };
         if let Err(error) = shown {
-            tracing::debug!(%error, write = %plan.id, "a committed write waits for its lease");
+            tracing::debug!(%error, write = %plan.id, "a committed write was not handed over: workers wait for its lease");
         }
     }
 
-    /// The journal row in the version the group gave it; unknown where the answer was lost.
+    /// The journal row with its version; `None` if the answer of the group was lost.
     fn appliable(&self, plan: &Plan, written: &[Written]) -> Option<JournalRow> {
         self.journal_row(plan, Some(written.last()?.etag.clone()?)).ok()
     }
@@ -343,44 +344,45 @@ impl Journal {
             key: plan.id.key(plan.partition.as_str())?,
             etag,
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
-            touched: plan.touched.clone(),
+            affected: plan.affected.clone(),
             source: plan.source.as_ref().map(|source| source.key().clone()),
             claim: None,
             lease: self.timing.lease(),
         })
     }
 
-    /// A ticket that stays is found out to be done by a worker.
-    async fn drop_ticket(&self, ticket: Option<&Receipt>) {
+    /// Deletes the ticket. If that fails, a worker finds that the write is finished.
+    async fn delete_ticket(&self, ticket: Option<&Receipt>) {
         if let (Some(queue), Some(ticket)) = (&self.queue, ticket)
             && let Err(error) = queue.delete(ticket).await
         {
-            tracing::debug!(%error, "a ticket stays for a worker");
+            tracing::debug!(%error, "the ticket of a finished write was not deleted: a worker deletes it");
         }
     }
 
-    /// No conflict: read again and written again, it would end as it did.
-    pub(super) fn always_given_up(&self, plan: &Plan, cause: Cause) -> Error {
+    /// The error of a write that was given up 10 times. Not a conflict: a caller that reads and writes again would
+    /// fail again.
+    pub(super) fn error_after_attempts(&self, plan: &Plan, cause: Cause) -> Error {
         let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
         let why = match cause {
-            Cause::Others => "another process gave it up: sweeps and workers come before it can commit, or who \
-                              wants a value that it reserves does; write less at once, or let `Timing` give more time"
+            Cause::AbortRow => "another process gave it up before its commit: a sweep, a worker, or a write that wants a \
+                              value that it reserves; write fewer entities at once, or give more time by `Timing`"
                 .to_owned(),
-            Cause::States(took) => format!(
-                "the states of indexes were too old at the commit, {took:?} after they were read: raise \
-                 `IndexOptions::cache`, which was made for quicker requests"
+            Cause::StatesExpired(took) => format!(
+                "the index states had expired at the commit, {took:?} after they were read: raise \
+                 `IndexOptions::cache`, which is too short for these requests"
             ),
-            Cause::Lease(took) => format!(
-                "the lease of what it reserves was over before the commit, {took:?} after its start: raise the lease \
-                 of `Timing`, or write less at once"
+            Cause::LeaseExpired(took) => format!(
+                "the lease of its reservations had expired before the commit, {took:?} after its start: raise the lease \
+                 of `Timing`, or write fewer entities at once"
             ),
         };
         let table = &self.table;
-        Error::invalid_request(format!("the write of {key} in '{table}' began {ATTEMPTS} times, and {why}"))
+        Error::invalid_request(format!("the write of {key} in '{table}' was tried {ATTEMPTS} times: {why}"))
     }
 }
 
-/// The entities as the write made them, with their new versions.
+/// The entities as the write has written them, with their new versions.
 fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
     let mut states = States::new(plan.owners.clone());
     for ((key, change), written) in plan.owners.iter().zip(changes).zip(written) {
@@ -390,17 +392,17 @@ fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
     states
 }
 
-/// The error of a unique value without a row, as only a foreign write can leave it.
+/// The error of a unique entry without a row, which only a foreign write to the rows of the index can cause.
 fn without_row(entry: &Entry) -> Error {
     let Entry { index, location, owner, .. } = entry;
     Error::invalid_request(format!(
-        "the unique index '{index}' has no entry {} of {owner}, so nobody can tell whether another entity has the value: repair the \
+        "the unique index '{index}' has no entry {} of {owner}, so another entity may have the value: repair the \
          index by a scrub first",
         location.key
     ))
 }
 
-/// The pause before the next attempt, jittered: two writers that give each other up must part.
+/// The pause before the next attempt, with jitter: two writers that give each other up must separate.
 pub(super) fn pause(attempt: u32) -> Duration {
     Duration::from_millis(5).mul_f64(f64::from(1 << attempt.min(8)) * fastrand::f64())
 }

@@ -1,4 +1,4 @@
-//! Entries in the entity's own partition: rows of the group that commits the write.
+//! Local entries: rows of the entity's partition, written in the group that commits the write.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key};
@@ -10,24 +10,29 @@ use super::send::{Draft, Sent, contended, inner};
 use super::state::States;
 use crate::index::{Entry, Location};
 
-/// Rows read at once.
+/// Rows that are read concurrently.
 const IN_PARALLEL: usize = 16;
 
 impl Journal {
-    /// Looks at the rows of entries of which the plan does not know whose they are: while an index is built, another
-    /// entity may have the row. One request for each.
-    pub(super) async fn look_beside(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
-        let reads = plan.unsure.iter().map(|n| self.as_it_is(plan, &draft.rows[*n])).collect::<Vec<_>>();
+    /// Reads the rows of local entries whose owner the plan does not know: while an index is built, another entity
+    /// may have the row. 1 request for each.
+    pub(super) async fn read_local_conflicts(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
+        let reads = plan
+            .unknown_owner
+            .iter()
+            .map(|n| self.rebase_operation(plan, &draft.rows[*n]))
+            .collect::<Vec<_>>();
         let seen: Vec<_> = stream::iter(reads).buffered(IN_PARALLEL).try_collect().await?;
-        // From behind: what is left out moves no other.
-        for (n, operation) in plan.unsure.iter().zip(seen).rev() {
-            put_back(draft, *n, operation);
+        // From the last one to the first: a removed operation does not move the others.
+        for (n, operation) in plan.unknown_owner.iter().zip(seen).rev() {
+            replace_or_remove(draft, *n, operation);
         }
         Ok(())
     }
 
-    /// Changes the operation on an entry so that it can be sent again, or says how the write ends.
-    pub(super) async fn correct_entry(
+    /// Rebases the failed operation on a local entry, so that the group can be sent again, or returns how the write
+    /// ends.
+    pub(super) async fn rebase_local_entry(
         &self,
         plan: &Plan,
         draft: &mut Draft,
@@ -40,20 +45,20 @@ impl Journal {
             return Err(Sent::Failed(inner(error)));
         }
         let seen = match &draft.rows[n] {
-            // What is not there need not be removed.
+            // A missing row need not be deleted.
             Operation::Delete(..) if error.is_entity_not_found() => None,
-            operation => self.as_it_is(plan, operation).await.map_err(Sent::Failed)?,
+            operation => self.rebase_operation(plan, operation).await.map_err(Sent::Failed)?,
         };
-        put_back(draft, n, seen);
+        replace_or_remove(draft, n, seen);
         Ok(())
     }
 
-    /// The operation that does the same to the row that is there now; none where there is nothing to remove, or
-    /// nothing of the write's entities, or where the row of a value that two have had is the other one's.
+    /// The operation with the same effect on the row that is stored now. `None` if there is nothing to delete, if the
+    /// row belongs to no entity of the write, or if another entity has the row of a value that both have had.
     ///
     /// # Errors
-    /// Another entity has the entry that is to be written.
-    async fn as_it_is(&self, plan: &Plan, operation: &Operation) -> Result<Option<Operation>> {
+    /// Another entity has the entry key.
+    async fn rebase_operation(&self, plan: &Plan, operation: &Operation) -> Result<Option<Operation>> {
         let row = self.store.get(&self.table, operation.key(), None).await?;
         let Some(wanted) = operation.entity() else {
             let own = row.filter(|row| Entry::owner_of(row).is_ok_and(|owner| plan.owners.contains(&owner)));
@@ -65,7 +70,7 @@ impl Journal {
         if !plan.owners.contains(&owner) && (owner == *row.key() || self.has_entry(&owner, row.key()).await?)
         {
             return match plan.local.iter().find(|entry| entry.location.key == *wanted.key()) {
-                Some(entry) if self.was_shared(plan, entry) => Ok(None),
+                Some(entry) if self.had_same_value(plan, entry) => Ok(None),
                 Some(entry) => Err(violation(entry, &owner)),
                 None => Err(contended(plan)),
             };
@@ -73,16 +78,16 @@ impl Journal {
         Ok(Some(Operation::Replace(wanted.clone(), version(&row))))
     }
 
-    /// Whether an entity keeps a value of a unique index that is not complete: two may have had it before, and the other
-    /// one has the row.
-    fn was_shared(&self, plan: &Plan, entry: &Entry) -> bool {
+    /// Whether an entity keeps a value of a unique index that is not complete. Two entities may have had the value
+    /// before, and the other one has the row.
+    fn had_same_value(&self, plan: &Plan, entry: &Entry) -> bool {
         let kept = |operation: &Operation| matches!(operation, Operation::InsertOrReplace(_));
         let planned = plan.operations.iter().find(|operation| *operation.key() == entry.location.key);
         entry.unique && planned.is_some_and(kept) && !self.maintainer.is_complete(&entry.index)
     }
 
-    /// Whether an entity has an entry at a key of the table. What it has not is left of a state that it was in before, and
-    /// anybody may write over that in the version that was read: who wants to have it again meets it too.
+    /// Whether an entity has an entry at a key of the table. A row that its owner no longer wants may be overwritten
+    /// in the version that was read: an owner that wants it again meets the new row.
     async fn has_entry(&self, owner: &Key, key: &Key) -> Result<bool> {
         let at = Location { table: self.table.clone(), key: key.clone() };
         let mut states = States::new(vec![owner.clone()]);
@@ -91,7 +96,7 @@ impl Journal {
     }
 }
 
-fn put_back(draft: &mut Draft, n: usize, operation: Option<Operation>) {
+fn replace_or_remove(draft: &mut Draft, n: usize, operation: Option<Operation>) {
     match operation {
         Some(operation) => draft.rows[n] = operation,
         None => drop(draft.rows.remove(n)),

@@ -1,3 +1,5 @@
+//! Remote keys that a write affects, as journal rows and tickets list them.
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use table_core::model::{Key, TableName};
@@ -6,9 +8,9 @@ use table_core::store::{Error, Result};
 use crate::index::shared::Merge;
 use crate::index::{Entry, Location, Shape};
 
-/// A remote key that a write may change.
+/// A remote key that a write may affect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Touched {
+pub(super) struct AffectedKey {
     #[serde(rename = "t")]
     table: String,
     #[serde(rename = "p")]
@@ -17,15 +19,15 @@ pub(super) struct Touched {
     row: String,
     #[serde(rename = "u", default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unique: bool,
-    /// Whether the old state had it not: then no row is there, or another entity's.
+    /// Whether only the new state has the key: then there is no row, or a row of another entity.
     #[serde(rename = "a", default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) added: bool,
-    /// The index and shape of a row that holds the entries of several entities.
+    /// The index and the shape of a row that holds the entries of several entities.
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
     pub(super) shared: Option<(String, Shape)>,
 }
 
-impl Touched {
+impl AffectedKey {
     pub(super) fn of(entry: &Entry, added: bool) -> Self {
         let Location { table, key } = &entry.location;
         let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
@@ -39,9 +41,9 @@ impl Touched {
         Self { table: table.to_string(), partition, row, unique: false, added: false, shared }
     }
 
-    /// Whether both are of one row: of its whole, or of the same index.
+    /// Whether both are the same row: the whole row, or the part of the same index.
     pub(super) fn is_at(&self, other: &Self) -> bool {
-        let index = |touched: &Self| touched.shared.as_ref().map(|(index, _)| index.clone());
+        let index = |affected: &Self| affected.shared.as_ref().map(|(index, _)| index.clone());
         (&self.table, &self.partition, &self.row) == (&other.table, &other.partition, &other.row)
             && index(self) == index(other)
     }
@@ -53,7 +55,8 @@ impl Touched {
 }
 
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|e| Error::invalid_request(format!("cannot write a journal row: {e}")))
+    serde_json::to_vec(value)
+        .map_err(|e| Error::invalid_request(format!("a journal row cannot be encoded: {e}")))
 }
 
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
