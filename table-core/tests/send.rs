@@ -68,7 +68,7 @@ fn manifests(
     change: &LocalChange,
 ) {
     send(Manifest::load(store, table));
-    send(cache.of(store, table));
+    send(cache.get(store, table));
     send(cache.plain_write(store, table));
     send(writers.until_idle("a build"));
     send(change.known());

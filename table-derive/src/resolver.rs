@@ -165,7 +165,7 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
             "{}::{ident}: its rows cannot be distinguished from others; give the entity a `type` or a `discriminator`",
             input.ident
         );
-        quote_spanned!(ty.span()=> #[allow(deprecated)] const _: () = ::core::assert!(#krate::__private::is_told(#schema), "{}", #problem);)
+        quote_spanned!(ty.span()=> #[allow(deprecated)] const _: () = ::core::assert!(#krate::__private::has_discriminator(#schema), "{}", #problem);)
     });
     let pairs = variants.iter().enumerate().flat_map(|(i, a)| variants[i + 1..].iter().map(move |b| (a, b)));
     let distinct = pairs.map(|((ident, ty), (other, other_ty))| {

@@ -1,7 +1,7 @@
 use super::{IndexDefinition, KeyTemplate, Placement};
 
-/// Whether two indexes can have entries with the same key in the same table, as far as the templates tell: `false` is
-/// certain, `true` is not.
+/// Whether two indexes may have entries with the same key in the same table. `false` is certain; `true` may be wrong,
+/// because only literal texts and lengths of the templates are compared.
 ///
 /// ```
 /// use table_core::manifest::{IndexDefinition, Placement, can_collide};
@@ -12,24 +12,25 @@ use super::{IndexDefinition, KeyTemplate, Placement};
 pub fn can_collide(a: &IndexDefinition, b: &IndexDefinition) -> bool {
     let same_table = match (&a.placement, &b.placement) {
         (Placement::OtherTable(a), Placement::OtherTable(b)) => a.as_str().eq_ignore_ascii_case(b.as_str()),
-        // An index may be told to use the entities' own table by its name, which a definition does not know.
+        // The "other" table may be the entities' own table. A definition does not know the name of its own table.
         (Placement::OtherTable(_), _) | (_, Placement::OtherTable(_)) => true,
         _ => true,
     };
     let partitions = match (a.partition_key(), b.partition_key()) {
         (Some(a), Some(b)) => can_equal(a, b),
-        // The entity's own may be any text.
+        // The PartitionKey of the entity may be any text.
         _ => true,
     };
     let rows = match (a.row_key(), b.row_key()) {
         (Some(a), Some(b)) => can_equal(a, b),
-        // A function may give any key.
+        // A function may return any key.
         _ => true,
     };
     same_table && partitions && rows
 }
 
-/// Whether two templates can give the same text: not where their first or last literal texts or their lengths differ.
+/// Whether two templates may give the same text. They cannot if their first or last literals or their lengths contradict
+/// each other.
 fn can_equal(a: &KeyTemplate, b: &KeyTemplate) -> bool {
     let starts = a.prefix().starts_with(b.prefix()) || b.prefix().starts_with(a.prefix());
     let ends = a.suffix().ends_with(b.suffix()) || b.suffix().ends_with(a.suffix());

@@ -10,60 +10,58 @@ use super::{
 use crate::error::{Error, Result};
 use crate::model::{Entity, Key, SYSTEM_PREFIX};
 
-/// An index, complete and as data: of which entities, where its entries are, how their keys come from an entity, and what
-/// they hold.
+/// The complete definition of an index, as data: the entities, the place and keys of the entries, and their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexDefinition {
-    /// The name, which is the index's own among those of its table.
+    /// The name. It is unique among the indexes of the table.
     pub name: Text,
-    /// The type of the entities: rows of other types have no entry.
+    /// The type of the entities. Rows of other types have no entries.
     pub entity: EntityType,
-    /// Where entries are.
+    /// Where the entries are.
     pub placement: Placement,
-    /// How their keys come from an entity.
+    /// How the keys of the entries are computed.
     pub keys: IndexKeys,
-    /// A filter in the service's language: an entity that does not match has no entry. It sees the entity as it is
-    /// stored.
+    /// A filter in the service's language. Only entities that match have entries. It compares stored properties.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Text>,
-    /// What entries hold.
+    /// The properties that an entry contains.
     pub payload: Payload,
-    /// How entries are kept.
+    /// How the entries are stored.
     pub shape: Shape,
-    /// Which other entities may have the same entry.
+    /// Whether several entities may have the same entry.
     pub uniqueness: Uniqueness,
 }
 
-/// How the keys of entries come from an entity.
+/// How the keys of an index's entries are computed from an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IndexKeys {
     /// By templates.
     Templates {
-        /// The PartitionKey; the entity's own without a template.
+        /// The template of the PartitionKey. Without a template, an entry has the PartitionKey of its entity.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partition_key: Option<KeyTemplate>,
-        /// The RowKey.
+        /// The template of the RowKey.
         row_key: KeyTemplate,
     },
-    /// By a function, which cannot be stored: only programs that have it can maintain the index.
+    /// By a Rust function, which cannot be stored. Only programs with the function can maintain the index.
     Opaque {
-        /// What stands for the function: another text for another function.
+        /// Identifies the function. Use another text for another function.
         version: Text,
     },
 }
 
-/// The type of the entities of an index: how its rows are told from others, and how their keys are made.
+/// The type of the entities of an index: its discriminator and its key templates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntityType {
-    /// The name that a discriminator holds; empty for entities of any type.
+    /// The type name that the discriminator contains; empty for entities of any type.
     pub name: Text,
-    /// How rows of the type are told from others.
+    /// How a row says that it has this type.
     pub discriminator: Discriminator,
-    /// The template of their PartitionKeys, if the type has one.
+    /// The template of the entities' PartitionKeys, if the type has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_key: Option<KeyTemplate>,
-    /// The template of their RowKeys, if the type has one.
+    /// The template of the entities' RowKeys, if the type has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_key: Option<KeyTemplate>,
 }
@@ -77,15 +75,15 @@ impl EntityType {
         row_key: None,
     };
 
-    /// Whether a row is of the type, as far as the discriminator tells.
+    /// Whether the discriminator admits a row. Without a discriminator, every row is admitted.
     pub fn admits(&self, entity: &Entity) -> bool {
         self.discriminator.admits(&self.name, entity)
     }
 }
 
 impl IndexDefinition {
-    /// An index with entries of references, a row each, whose keys come from templates. Without a template the
-    /// PartitionKey is the entity's.
+    /// Creates an index with key templates. Its entries are rows with references. Without a template for the PartitionKey,
+    /// an entry has the PartitionKey of its entity.
     ///
     /// ```
     /// use table_core::manifest::{IndexDefinition, Placement};
@@ -105,7 +103,7 @@ impl IndexDefinition {
         Self::with_keys(name.into(), placement, IndexKeys::Templates { partition_key, row_key })
     }
 
-    /// An index whose keys a function makes; `version` stands for the function.
+    /// Creates an index whose keys a Rust function computes. `version` identifies the function.
     pub fn opaque(name: impl Into<Text>, placement: Placement, version: impl Into<Text>) -> Self {
         Self::with_keys(name.into(), placement, IndexKeys::Opaque { version: version.into() })
     }
@@ -123,7 +121,7 @@ impl IndexDefinition {
         }
     }
 
-    /// The template of the PartitionKey, if it has one of its own.
+    /// Returns the template of the PartitionKey, if there is one.
     pub const fn partition_key(&self) -> Option<&KeyTemplate> {
         match &self.keys {
             IndexKeys::Templates { partition_key, .. } => partition_key.as_ref(),
@@ -131,7 +129,7 @@ impl IndexDefinition {
         }
     }
 
-    /// The template of the RowKey, unless a function makes the keys.
+    /// Returns the template of the RowKey; `None` if a function computes the keys.
     pub const fn row_key(&self) -> Option<&KeyTemplate> {
         match &self.keys {
             IndexKeys::Templates { row_key, .. } => Some(row_key),
@@ -139,21 +137,21 @@ impl IndexDefinition {
         }
     }
 
-    /// The parts of its key templates.
+    /// Iterates over the parts of the key templates.
     pub fn parts(&self) -> impl Iterator<Item = &TemplatePart> {
         self.partition_key().into_iter().chain(self.row_key()).flat_map(KeyTemplate::parts)
     }
 
-    /// Whether only programs that have its Rust code can maintain it: a function makes the keys, or a part of them has an
-    /// encoding or a stored form of a Rust type's own.
+    /// Whether only programs with the Rust code can maintain the index: a function computes the keys, or a key part has the
+    /// encoding of a user-defined type.
     pub fn is_opaque(&self) -> bool {
         matches!(self.keys, IndexKeys::Opaque { .. }) || self.parts().any(TemplatePart::is_opaque)
     }
 
-    /// The names of the properties that its keys and its condition read.
+    /// Returns the names of the properties in the key templates and the condition.
     ///
     /// # Errors
-    /// The condition is no filter.
+    /// Fails if the condition cannot be parsed.
     pub fn properties_read(&self) -> Result<Vec<String>> {
         let mut names: Vec<String> = Vec::new();
         let mut add = |name: &str| {
@@ -172,25 +170,26 @@ impl IndexDefinition {
         Ok(names)
     }
 
-    /// Refuses a definition that makes no sense.
+    /// Checks that the parts of the definition fit together.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if they do not; the error names the rule.
     pub fn validate(&self) -> Result<()> {
         let (shape, payload) = (&self.shape, &self.payload);
         let lists: Vec<_> = self.parts().filter(|part| part.each).map(|part| &part.source).collect();
         let problem = if self.name.starts_with(SYSTEM_PREFIX) {
-            format!("names that begin with '{SYSTEM_PREFIX}' are the library's")
+            format!("names that start with '{SYSTEM_PREFIX}' are reserved for the library")
         } else if let Some(problem) = shape.problem() {
             problem
         } else if shape.is_shared() && self.uniqueness != Uniqueness::No {
-            format!("a {shape} is for entities that share a key: a unique index is kept as rows")
+            format!("a {shape} contains several entities: use `Shape::Row` for a unique index")
         } else if shape.is_shared() && *payload != Payload::Reference {
-            format!("a {shape} has no payload of its own: leave it at `Payload::Reference`, or keep rows")
+            format!("a {shape} has no payload: use `Payload::Reference`, or `Shape::Row` for another payload")
         } else if matches!(shape, Shape::Summary { .. }) && self.placement != Placement::SamePartition {
-            "numbers elsewhere could be added twice: a summary is in the entity's partition".to_owned()
+            "a summary must be in the entity's partition; in another partition a retry could add a number twice"
+                .to_owned()
         } else if lists.windows(2).any(|two| two[0] != two[1]) {
-            "its keys have elements of two lists: index one list, and the other by another index".to_owned()
+            "its keys have elements of two lists: use one index per list".to_owned()
         } else if let Some(field) = self.unknown_key_field() {
             format!("'{field}' is in no key template of the entities")
         } else {
@@ -210,39 +209,44 @@ impl IndexDefinition {
         })
     }
 
-    /// The condition, parsed.
+    /// Parses the condition.
     pub(super) fn condition(&self) -> Result<Option<crate::query::Filter>> {
         let Some(text) = &self.condition else { return Ok(None) };
-        let refused = |why: String| {
-            Error::invalid_request(format!("the index '{}': its condition {text:?}: {why}", self.name))
+        let refused = |reason: String| {
+            Error::invalid_request(format!("the index '{}': its condition {text:?}: {reason}", self.name))
         };
         let filter: crate::query::Filter = text.parse().map_err(|e: Error| refused(e.to_string()))?;
-        let mut times = false;
-        filter.for_each_property(&mut |name| times |= name == crate::query::Filter::TIMESTAMP);
-        if times {
-            return Err(refused("the store sets the Timestamp after the entry is written".to_owned()));
+        let mut compares_timestamp = false;
+        filter.for_each_property(&mut |name| {
+            compares_timestamp |= name == crate::query::Filter::TIMESTAMP;
+        });
+        if compares_timestamp {
+            return Err(refused(
+                "it compares the Timestamp, which the store sets after the entry is computed".to_owned(),
+            ));
         }
         Ok(Some(filter))
     }
 
-    /// What evaluates the definition again and again.
+    /// Returns an evaluator, for many entities.
     ///
     /// # Errors
-    /// It makes no sense.
+    /// Returns the errors of [`validate`](Self::validate).
     pub fn evaluator(&self) -> Result<Evaluator> {
         Evaluator::new(self.clone())
     }
 
-    /// The keys of an entity's entries: none where it has no entry, several where a part is a list. Byte for byte those that
-    /// derived code gives for the entity. To evaluate many entities, keep the [`evaluator`](Self::evaluator).
+    /// Returns the keys of an entity's entries: none if the entity has no entry, several if a part is a list. Derived code
+    /// returns the same keys, byte for byte. For many entities, use one [`evaluator`](Self::evaluator).
     ///
     /// # Errors
-    /// As for [`Evaluator::entry_keys`].
+    /// Returns the errors of [`evaluator`](Self::evaluator) and [`Evaluator::entry_keys`].
     pub fn entry_keys(&self, entity: &Entity) -> Result<Vec<Key>> {
         self.evaluator()?.entry_keys(entity)
     }
 
-    /// The definition as JSON: two programs that write it differently do not mean the same index.
+    /// Returns the definition as JSON. Equal definitions have equal JSON, on which the [fingerprint](Self::fingerprint)
+    /// depends.
     ///
     /// ```
     /// use table_core::manifest::{IndexDefinition, Placement};
@@ -251,22 +255,23 @@ impl IndexDefinition {
     /// # Ok::<(), table_core::Error>(())
     /// ```
     pub fn to_json(&self) -> String {
-        // Nothing in a definition can fail to be written: no maps with keys that are no text, no numbers that JSON lacks.
+        // Serialization cannot fail: a definition contains only texts, integers and lists.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Back from [`to_json`](Self::to_json).
+    /// Parses the JSON of [`to_json`](Self::to_json).
     ///
     /// # Errors
-    /// The text is no definition of this [format](super::FORMAT), or makes no sense.
+    /// Fails if the text is not a definition in this [format](super::FORMAT); also returns the errors of
+    /// [`validate`](Self::validate).
     pub fn from_json(text: &str) -> Result<Self> {
-        let read: Self = serde_json::from_str(text)
-            .map_err(|e| Error::invalid_request(format!("no definition of an index: {e}")))?;
-        read.validate()?;
-        Ok(read)
+        let definition: Self = serde_json::from_str(text)
+            .map_err(|e| Error::invalid_request(format!("the text is not an index definition: {e}")))?;
+        definition.validate()?;
+        Ok(definition)
     }
 
-    /// 32 hexadecimal digits that stand for the whole definition: the XXH3 hash (128 bits) of its [JSON](Self::to_json).
+    /// Returns 32 hexadecimal digits that identify the definition: the 128-bit XXH3 hash of its [JSON](Self::to_json).
     pub fn fingerprint(&self) -> String {
         format!("{:032x}", xxh3_128(self.to_json().as_bytes()))
     }

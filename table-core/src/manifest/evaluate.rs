@@ -23,30 +23,30 @@ impl Evaluator {
         Ok(Self { definition, condition })
     }
 
-    /// The definition.
+    /// Returns the definition.
     pub const fn definition(&self) -> &IndexDefinition {
         &self.definition
     }
 
-    /// Whether an entity has entries, as far as its type and the condition say.
+    /// Whether type and condition of the index admit an entity.
     ///
     /// # Errors
-    /// The condition reads a property that is to be encrypted.
+    /// Fails if the condition compares a property with the encrypt mark.
     pub fn admits(&self, entity: &Entity) -> Result<bool> {
         if !self.definition.entity.admits(entity) {
             return Ok(false);
         }
         let Some(condition) = &self.condition else { return Ok(true) };
-        let mut secret = None;
+        let mut marked = None;
         condition.for_each_property(&mut |name| {
             if entity.properties().find(name).is_some_and(|p| p.is_encrypted()) {
-                secret = Some(name);
+                marked = Some(name);
             }
         });
-        match secret {
+        match marked {
             Some(name) => Err(Error::invalid_request(format!(
-                "the index '{}': its condition reads '{name}' of {}, which is to be encrypted, and whether there is an entry \
-                 would show it",
+                "the index '{}': its condition compares '{name}' of {}, which must be encrypted; the existence of an entry would \
+                 reveal the value",
                 self.definition.name,
                 entity.key()
             ))),
@@ -54,12 +54,16 @@ impl Evaluator {
         }
     }
 
-    /// The keys of an entity's entries, each once; none where the entity is of another type, does not match the condition, or
-    /// lacks a property of the keys.
+    /// Returns the distinct keys of an entity's entries. There are none if type or condition do not admit the entity, or if a
+    /// property of the keys is absent.
     ///
     /// # Errors
-    /// The definition is opaque; a stored value cannot be taken for the declared type, does not fit its width, or is to be encrypted;
-    /// the entity's own key does not fit the templates of its type; the key is too long, or is one that an entity could have.
+    /// Fails if
+    ///
+    /// - the definition is opaque,
+    /// - a stored value does not fit the declared type or width, or has the encrypt mark,
+    /// - the entity's key does not fit the key templates of its type, or
+    /// - a key of an entry is too long, or an entity could have the key.
     pub fn entry_keys(&self, entity: &Entity) -> Result<Vec<Key>> {
         let IndexDefinition { name, placement, keys, .. } = &self.definition;
         let IndexKeys::Templates { partition_key, row_key } = keys else {
@@ -87,7 +91,7 @@ impl Evaluator {
         Ok(keys)
     }
 
-    /// What the keys are made for: the elements of a list, or the entity once.
+    /// Returns the elements of the list in the keys, one key per element; a single `None` if there is no list.
     fn elements<'e>(&self, entity: &'e Entity) -> Result<Vec<Option<PartValue<'e>>>> {
         let Some(part) = self.definition.parts().find(|part| part.each) else { return Ok(vec![None]) };
         let PartSource::Property(name) = &part.source else { return Ok(Vec::new()) };
@@ -97,7 +101,7 @@ impl Evaluator {
         Ok(elements.into_iter().map(Some).collect())
     }
 
-    /// The key of an entity by a template; `None` if a property is absent.
+    /// Computes a key of an entity by a template; `None` if a property is absent.
     fn fill(
         &self,
         which: &'static str,
@@ -127,7 +131,7 @@ impl Evaluator {
         Ok(Some(key.finish()))
     }
 
-    /// The value of a part, before its transforms.
+    /// Returns the value of a part, before its transforms.
     fn value<'e>(&self, part: &TemplatePart, entity: &'e Entity) -> Result<Option<PartValue<'e>>> {
         let key = entity.key();
         let found = match &part.source {
@@ -142,19 +146,19 @@ impl Evaluator {
         found.map(Some).map_err(|e| self.invalid(entity, &part.to_string(), &e))
     }
 
-    /// A property; refused where it is to be encrypted.
+    /// Returns a property. Refuses a property with the encrypt mark.
     fn property<'e>(&self, name: &str, entity: &'e Entity) -> Result<Option<ValueRef<'e>>> {
         match entity.properties().find(name) {
             None => Ok(None),
             Some(p) if p.is_encrypted() => {
-                let reason = "it is to be encrypted, and a key is plain text: make the key by a blind index";
+                let reason = "it must be encrypted, but keys are plaintext: use a blind index";
                 Err(Error::invalid_key("index key", name, reason))
             }
             Some(_) => Ok(entity.get(name)),
         }
     }
 
-    /// A field of the entity's own key, read by the templates of its type.
+    /// Reads a field from the entity's key, by the key templates of its type.
     fn key_field<'e>(&self, part: &TemplatePart, name: &str, key: &'e Key) -> Result<PartValue<'e>> {
         let entity = &self.definition.entity;
         let templates = [(true, &entity.partition_key), (false, &entity.row_key)];
@@ -164,7 +168,13 @@ impl Evaluator {
             };
             return read_field(template, of_partition, key, name).ok_or_else(|| {
                 let which = if of_partition { "PartitionKey" } else { "RowKey" };
-                Error::decode("entity of an index", key, which, format!("a key as {template}"), "another")
+                Error::decode(
+                    "entity of an index",
+                    key,
+                    which,
+                    format!("a key like {template}"),
+                    "another key",
+                )
             });
         }
         Err(Error::invalid_request(format!(
@@ -184,7 +194,7 @@ impl Evaluator {
 
     fn opaque(&self) -> Error {
         Error::invalid_request(format!(
-            "the index '{}' is opaque: its keys are made by Rust code that this program does not have",
+            "the index '{}' is opaque: Rust code that this program does not have computes its keys",
             self.definition.name
         ))
     }
@@ -195,15 +205,15 @@ impl Evaluator {
     }
 }
 
-/// The error for the key of an entry that an entity could have.
+/// Returns the error for an entry whose key an entity could have.
 pub(crate) fn could_be_entity(index: &str, entity: &str, key: &Key) -> Error {
     Error::invalid_request(format!(
-        "the index '{index}' of {entity} gives an entry the key {key}, which an entity could have: start one of \
-         the key templates with other text"
+        "the index '{index}' of {entity} gives an entry the key {key}, which an entity could have: start the key \
+         template of the index with another text"
     ))
 }
 
-/// Writes a value as its part says.
+/// Appends a value with the transforms and the encoding of its part.
 fn write(
     key: &mut KeyBuilder,
     part: &TemplatePart,
@@ -224,7 +234,7 @@ fn write(
     value.write(key, descending, format)
 }
 
-/// The value of a field in a key, or `None` where the key does not fit its template.
+/// Returns the value of a field in a key; `None` if the key does not fit the template.
 fn read_field<'e>(
     template: &KeyTemplate,
     of_partition: bool,
@@ -252,7 +262,7 @@ fn parser(of_partition: bool, key: &Key) -> KeyParser<'_> {
     if of_partition { KeyParser::partition("entity", "", key) } else { KeyParser::row("entity", "", key) }
 }
 
-/// Reads a part of an entity's own key, which has no transform but a descending order.
+/// Reads a part of an entity's key. Templates of entities have no transforms except descending order.
 fn read_part<'e>(
     parser: &mut KeyParser<'_>,
     part: &TemplatePart,
@@ -263,7 +273,7 @@ fn read_part<'e>(
     PartValue::of_key(part_type, descending, parser, PartFormat { width: part.width, stop })
 }
 
-/// Whether a key fits both templates, and fields that occur twice have one value.
+/// Whether a key fits both templates, and each field that occurs twice has one value.
 fn could_have(partition: &KeyTemplate, row: &KeyTemplate, key: &Key) -> bool {
     let mut fields: Vec<(&str, PartValue<'_>)> = Vec::new();
     for (of_partition, template) in [(true, partition), (false, row)] {
@@ -274,7 +284,7 @@ fn could_have(partition: &KeyTemplate, row: &KeyTemplate, key: &Key) -> bool {
                 KeySegment::Literal(_) => return false,
                 KeySegment::Part(part) => part,
             };
-            // What only Rust code reads may be anything.
+            // Only Rust code can read an opaque part, so assume that the key fits.
             if part.is_opaque() {
                 return true;
             }

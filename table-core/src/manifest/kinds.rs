@@ -11,7 +11,7 @@ use crate::query::Filter;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// In the entity's own partition: written with it, atomically.
+    /// In the entity's partition: one group transaction writes the entity and its entries.
     SamePartition,
     /// In another partition of the same table.
     OtherPartition,
@@ -19,119 +19,118 @@ pub enum Placement {
     OtherTable(TableName),
 }
 
-/// What an entry holds beside its owner's key.
+/// The properties that an entry contains, in addition to the key of its entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Payload {
-    /// Every property: a lookup is one request.
+    /// All properties. A lookup needs no second request.
     Full,
     /// These properties.
     Fields(Names),
-    /// Nothing: a lookup follows the reference.
+    /// No properties. A lookup reads each entity by its key.
     Reference,
 }
 
 impl Payload {
-    /// Entries that hold these properties.
+    /// Creates a payload of these properties.
     pub fn fields<N: Into<Text>>(properties: impl IntoIterator<Item = N>) -> Self {
         Self::Fields(names(properties))
     }
 }
 
-/// Which other entities may have the same entry.
+/// Whether several entities may have the same entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Uniqueness {
-    /// Any: the entry's key includes the entity's, so that entries do not collide.
+    /// The index is not unique. The key of an entry must contain the key of its entity, so that entries do not collide.
     No,
-    /// None in the partition of the entity.
+    /// No two entities of a partition have the same entry.
     WithinPartition,
-    /// None in the table.
+    /// No two entities of the table have the same entry.
     WithinTable,
 }
 
-/// How the entries of an index are kept.
+/// How the entries of an index are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// A row of its own for each entity.
+    /// One row per entity.
     #[default]
     Row,
-    /// One row for each key, with references to its entities: the guide's index entity. See
-    /// [`Shape::LIST`].
+    /// One row per key, with references to all entities: the index entity of the design guide. See [`Shape::LIST`].
     List {
-        /// How many bytes of references one list entity holds. Every change writes the whole entity
-        /// again: less makes writes cheaper and long lists dearer to read.
+        /// Maximum number of bytes of references in one list entity. Every change writes the whole entity again. A
+        /// smaller number makes writes cheaper and reads of long lists more expensive.
         bytes: usize,
-        /// Where references go that do not fit.
+        /// Where further references are stored.
         overflow: Overflow,
     },
-    /// One blob for each key, with references to its entities, and a row that names the blob.
+    /// One blob per key, with references to all entities, and a row with the name of the blob.
     Blob,
-    /// One row for each key in the entity's partition, which counts its entities and sums properties of
-    /// theirs.
+    /// One row per key, in the entities' partition, with the number of entities and sums of their properties.
     Summary {
-        /// The properties to sum: integers, or absent.
+        /// The properties to add up. Their values must be integers or absent.
         sums: Names,
     },
-    /// Properties copied into another entity, whose key the index gives.
+    /// Properties copied into another entity, whose key the index computes.
     Copy {
-        /// What the names of the copies start with.
+        /// The prefix of the names of the copied properties.
         prefix: Text,
         /// The properties to copy.
         fields: Names,
     },
 }
 
-/// Where references go that do not fit into a list entity.
+/// Where the references of a full list entity are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
-    /// Into more list entities beside it.
+    /// In further list entities (chunks) of the same partition.
     Entities,
-    /// All of the list into a blob.
+    /// In a blob, with all references of the list.
     Blob,
 }
 
 impl Shape {
-    /// What fits into an entity beside its keys.
+    /// Maximum number of bytes of references in an entity, so that keys and other properties fit too.
     pub const LIST_BYTES: usize = 14 * limits::BINARY_BYTES;
 
-    /// Lists that fill an entity, and then go on in another.
+    /// Lists with full entities and further list entities.
     pub const LIST: Self = Self::List { bytes: Self::LIST_BYTES, overflow: Overflow::Entities };
 
-    /// Rows that count entities and sum these properties of theirs.
+    /// Creates a summary that counts entities and adds up these properties.
     pub fn summary<N: Into<Text>>(sums: impl IntoIterator<Item = N>) -> Self {
         Self::Summary { sums: names(sums) }
     }
 
-    /// Copies of these properties in another entity, under names that start with `prefix`.
+    /// Creates copies of these properties in another entity. The names of the copies start with `prefix`.
     pub fn copy<N: Into<Text>>(prefix: impl Into<Text>, fields: impl IntoIterator<Item = N>) -> Self {
         Self::Copy { prefix: prefix.into(), fields: names(fields) }
     }
 
-    /// Whether entries of several entities are kept in one row.
+    /// Whether one row contains entries of several entities.
     pub const fn is_shared(&self) -> bool {
         !matches!(self, Self::Row)
     }
 
-    /// Whether it is a list of references.
+    /// Whether the shape is a list of references.
     pub const fn is_list(&self) -> bool {
         matches!(self, Self::List { .. } | Self::Blob)
     }
 
-    /// Whether it needs a store of blobs.
+    /// Whether the shape needs a blob store.
     pub const fn needs_blobs(&self) -> bool {
         matches!(self, Self::Blob | Self::List { overflow: Overflow::Blob, .. })
     }
 
-    /// What is wrong with it, if anything.
+    /// Returns the rule that the shape breaks, if it breaks one.
     pub fn problem(&self) -> Option<String> {
         match self {
             Self::List { bytes: 256..=Self::LIST_BYTES, .. } => None,
-            Self::List { bytes, .. } => {
-                Some(format!("a list entity of {bytes} bytes: choose 256 to {}", Self::LIST_BYTES))
-            }
+            Self::List { bytes, .. } => Some(format!(
+                "a list entity has {bytes} bytes; it must have 256 to {} bytes",
+                Self::LIST_BYTES
+            )),
             _ => None,
         }
     }
@@ -149,22 +148,22 @@ impl fmt::Display for Shape {
     }
 }
 
-/// How rows of a type are told from the rows of other types in the same table.
+/// How a row says which type it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discriminator {
-    /// The table holds nothing else.
+    /// Rows do not say it: the table must not contain other types.
     None,
-    /// A property with this name holds the name of the type.
+    /// The property with this name contains the name of the type.
     Property(Text),
-    /// The row key starts with this text.
+    /// The RowKey starts with this text.
     RowPrefix(Text),
-    /// The partition key starts with this text.
+    /// The PartitionKey starts with this text.
     PartitionPrefix(Text),
 }
 
 impl Discriminator {
-    /// The condition that keeps other types' rows out of a query.
+    /// Returns the filter that selects the rows of a type; `None` without a discriminator.
     pub fn filter(&self, type_name: &str) -> Option<Filter> {
         let prefix = |property: &str, prefix: &str| Some(Filter::starts_with(property, prefix));
         match self {
@@ -175,7 +174,7 @@ impl Discriminator {
         }
     }
 
-    /// Whether a row is of the type, as far as the discriminator tells.
+    /// Whether a row has the type. Without a discriminator, every row is admitted.
     pub fn admits(&self, type_name: &str, entity: &Entity) -> bool {
         match self {
             Self::None => true,
@@ -185,7 +184,7 @@ impl Discriminator {
         }
     }
 
-    /// The property that holds the name of the type, if one does.
+    /// Returns the property that contains the name of the type, if there is one.
     pub fn property(&self) -> Option<&str> {
         match self {
             Self::Property(name) => Some(name),

@@ -1,9 +1,9 @@
-/// The Unicode version whose simple lower-case mappings [`lowercase`] has.
+/// The Unicode version of the simple lower-case mappings of [`lowercase`].
 ///
-/// It is part of the format of definitions: another version of Rust's library knows more letters, and must not write other keys.
+/// It is part of the format of definitions: programs with another version of Rust's library must write the same keys.
 pub const LOWERCASE_UNICODE: (u8, u8, u8) = (17, 0, 0);
 
-/// Runs of letters with a lower case: the first, the last, the step between them, and how far the lower case is.
+/// Runs of letters with a lower case: first letter, last letter, step between letters, distance to the lower case.
 #[rustfmt::skip]
 const RUNS: [(u32, u32, u32, i32); 186] = [
     (0x0041, 0x005A, 1, 32), (0x00C0, 0x00D6, 1, 32), (0x00D8, 0x00DE, 1, 32), (0x0100, 0x012E, 2, 1),
@@ -59,14 +59,14 @@ const RUNS: [(u32, u32, u32, i32); 186] = [
     (0x16E40, 0x16E5F, 1, 32), (0x16EA0, 0x16EB8, 1, 27), (0x1E900, 0x1E921, 1, 34),
 ];
 
-/// The text with each character in its simple lower case, by [one version of Unicode](LOWERCASE_UNICODE): the same in every program,
-/// whatever its compiler. Each character is mapped alone, to one character, so that the lower case of a prefix is a prefix
-/// of the lower case.
+/// Returns the text with the simple lower case of each character, by [one version of Unicode](LOWERCASE_UNICODE). The
+/// result does not depend on the compiler. Each character is mapped to one character, independently of its neighbors, so
+/// the lower case of a prefix is a prefix of the lower case.
 ///
 /// ```
 /// use table_core::manifest::lowercase;
 /// assert_eq!(lowercase("Ken@CONTOSO.com"), "ken@contoso.com");
-/// assert_eq!(lowercase("ΟΔΟΣ"), "οδοσ"); // each character alone: no final sigma
+/// assert_eq!(lowercase("ΟΔΟΣ"), "οδοσ"); // no final sigma, which depends on the position
 /// ```
 pub fn lowercase(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii() { c.to_ascii_lowercase() } else { mapped(c) }).collect()
@@ -86,7 +86,7 @@ fn mapped(c: char) -> char {
 mod tests {
     use super::*;
 
-    /// Its simple lower case in the version of Rust's library.
+    /// The simple lower case in Rust's library.
     fn simple(c: char) -> char {
         match c {
             // The only character whose full mapping is longer than one character.
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_that_of_its_unicode_version() {
+    fn the_table_matches_its_unicode_version() {
         let mut letters = 0;
         for c in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
             letters += usize::from(mapped(c) != c);

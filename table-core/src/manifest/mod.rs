@@ -1,8 +1,9 @@
-//! What a table says of itself, as data: the definitions of its indexes and the types of its entities.
+//! The manifest of a table: its index definitions and the layouts of its entity types, as data.
 //!
-//! An [`IndexDefinition`] is complete: where entries are, how their keys come from an entity, what they hold. Derived types,
-//! dynamic indexes and the rows of a manifest have the same definition. [`IndexDefinition::entry_keys`] gives the keys of a
-//! stored entity, byte for byte those that derived code gives, so that any program can keep an index whose definition it reads.
+//! An [`IndexDefinition`] is complete: it says where the entries are, how their keys are computed from an entity, and
+//! which properties they contain. Derived types, dynamic indexes and manifest rows use the same definition.
+//! [`IndexDefinition::entry_keys`] returns the same keys as derived code, byte for byte. So any program can maintain an
+//! index whose definition it has read.
 //!
 //! `docs/manifest.md` describes the format: every word of a [`KeyTemplate`] and the JSON of a definition.
 
@@ -41,21 +42,21 @@ pub use stored_type::StoredType;
 pub use template::{KeySegment, KeyTemplate};
 pub(crate) use value::first_chars;
 
-/// The format of definitions that this library writes, and the newest that it can evaluate.
+/// The format of definitions that this library writes, and the latest format that it can evaluate.
 pub const FORMAT: u32 = 1;
 
-/// Text of a definition: borrowed where a program has it, owned where it was read.
+/// A text in a definition: borrowed if it is a constant of the program, owned if it was read from a manifest.
 pub type Text = Cow<'static, str>;
 
 /// Names of properties.
 pub type Names = Cow<'static, [Text]>;
 
-/// Names from anything that holds texts.
+/// Collects names.
 fn names<N: Into<Text>>(names: impl IntoIterator<Item = N>) -> Names {
     Cow::Owned(names.into_iter().map(Into::into).collect())
 }
 
-/// The text, in constants.
+/// Returns the text; usable in constant expressions.
 pub(crate) const fn str_of(text: &Text) -> &str {
     match text {
         Cow::Borrowed(text) => text,

@@ -3,37 +3,37 @@ use std::borrow::Cow;
 use super::Text;
 use crate::model::KeyPartType;
 
-/// Where the value of a key part comes from.
+/// The source of a key part's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartSource {
     /// A property of the entity.
     Property(Text),
-    /// A field inside the entity's own keys, by the name it has in the key templates of the entity's type.
+    /// A field in the entity's keys, by its name in the key templates of the entity's type.
     KeyField(Text),
-    /// The whole PartitionKey.
+    /// The complete PartitionKey of the entity.
     PartitionKey,
-    /// The whole RowKey.
+    /// The complete RowKey of the entity.
     RowKey,
 }
 
-/// How the value of a key part is written.
+/// The encoding of a key part's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartEncoding {
-    /// As the type that the property is stored as: a dynamic index declares no types.
+    /// The encoding of the property's stored type. Dynamic indexes use it, because they declare no types.
     Stored,
-    /// As this type, whatever integer or number type the property is stored as.
+    /// The encoding of this type, also if the property is stored as another integer or number type.
     Declared(KeyPartType),
-    /// As only a Rust type of the program knows: no other program can evaluate the template.
+    /// The encoding of a user-defined Rust type. Programs without the type cannot evaluate the template.
     Opaque {
         /// The name of the encoding.
         name: Text,
-        /// The characters that it takes, if they do not vary.
+        /// The number of characters, if it is fixed.
         width: Option<usize>,
     },
 }
 
 impl PartEncoding {
-    /// The encoding of a type; `name` and `width` are for one of its own.
+    /// Returns the encoding of a type. `name` and `width` are used for a user-defined type.
     pub const fn new(part_type: KeyPartType, name: &'static str, width: Option<usize>) -> Self {
         match part_type {
             KeyPartType::Custom => Self::Opaque { name: Cow::Borrowed(name), width },
@@ -42,40 +42,40 @@ impl PartEncoding {
     }
 }
 
-/// What is done to a value before it is written.
+/// A transform of a value before it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transform {
-    /// Text in lower case: see [`lowercase`](super::lowercase()).
+    /// The lower case of a text: see [`lowercase`](super::lowercase()).
     Lower,
-    /// The first so many characters (Unicode scalar values) of a text.
+    /// This number of first characters (Unicode scalar values) of a text.
     Prefix(u32),
     /// The UTC day of a time.
     Date,
     /// The UTC hour of a time.
     Hour,
-    /// In descending order: the largest number or the latest time first.
+    /// Descending order: the largest number or the latest time is first.
     Descending,
-    /// The shard of a text among so many, in place of the text: see [`Shards`](crate::model::Shards).
+    /// The shard of a text, one of this number of shards: see [`Shards`](crate::model::Shards).
     Shard(u16),
 }
 
-/// A part of a key template: a value of the entity and how it is written.
+/// A part of a key template: a value of the entity and its encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplatePart {
-    /// Where the value comes from.
+    /// The source of the value.
     pub source: PartSource,
-    /// Whether the value is a list, stored as JSON, with a key for each of its elements.
+    /// Whether the value is a list, stored as JSON, with one key per element.
     pub each: bool,
-    /// How the value is written.
+    /// The encoding of the value.
     pub encoding: PartEncoding,
-    /// What is done to it before, in this order.
+    /// The transforms before the encoding, in this order.
     pub transforms: Cow<'static, [Transform]>,
-    /// The digits of an unsigned integer, if the template chooses them.
+    /// The number of digits of an unsigned integer, if the template sets it.
     pub width: Option<usize>,
 }
 
 impl TemplatePart {
-    /// A property, as it is stored.
+    /// Creates a part with the stored value of a property.
     pub fn property(name: impl Into<Text>) -> Self {
         Self {
             source: PartSource::Property(name.into()),
@@ -86,12 +86,12 @@ impl TemplatePart {
         }
     }
 
-    /// Whether only a program that has the Rust type can evaluate it.
+    /// Whether only programs with the Rust type can evaluate the part.
     pub const fn is_opaque(&self) -> bool {
         matches!(self.encoding, PartEncoding::Opaque { .. })
     }
 
-    /// The shards that the value is divided among, where the part is its shard.
+    /// Returns the number of shards, if the part is a shard.
     pub fn shards(&self) -> Option<u16> {
         self.transforms.iter().find_map(|transform| match transform {
             Transform::Shard(count) => Some(*count),
@@ -99,7 +99,7 @@ impl TemplatePart {
         })
     }
 
-    /// The type of what is written, where the declaration tells.
+    /// Returns the type after the transforms, if it is known.
     pub(super) fn written(&self) -> Option<KeyPartType> {
         let mut written = match self.encoding {
             PartEncoding::Declared(part_type) => Some(part_type),
@@ -116,7 +116,7 @@ impl TemplatePart {
         written
     }
 
-    /// The characters that it takes in a key, if they do not vary.
+    /// Returns the number of characters in a key, if it is fixed.
     pub(super) fn key_width(&self) -> Option<usize> {
         if let Some(count) = self.shards() {
             return Some(usize::from(count - 1).to_string().len());
@@ -129,7 +129,7 @@ impl TemplatePart {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Returns the rule that the part breaks, if it breaks one.
     pub(super) fn problem(&self) -> Option<String> {
         let mut at = match self.encoding {
             PartEncoding::Declared(part_type) => Some(part_type),
@@ -146,13 +146,13 @@ impl TemplatePart {
                 }
                 Transform::Prefix(0) => "a prefix has at least one character",
                 Transform::Date | Transform::Hour if !needs(KeyPartType::Time) => {
-                    "`date` and `hour` are of a time"
+                    "`date` and `hour` need a time"
                 }
                 Transform::Descending if !at.is_none_or(KeyPartType::has_descending) => {
                     "only numbers and times have a descending order"
                 }
                 Transform::Shard(_) | Transform::Descending if transforms.peek().is_some() => {
-                    "`desc` and a shard come last"
+                    "`desc` and a shard must be the last transform"
                 }
                 _ => "",
             };
@@ -167,10 +167,10 @@ impl TemplatePart {
             };
         }
         if self.width.is_some() && (self.shards().is_some() || !at.is_none_or(KeyPartType::is_unsigned)) {
-            return Some("only unsigned integers take a width".to_owned());
+            return Some("only unsigned integers have a width".to_owned());
         }
         if self.each && !matches!(self.source, PartSource::Property(_)) {
-            return Some("a key is no list".to_owned());
+            return Some("a key is not a list".to_owned());
         }
         None
     }

@@ -2,19 +2,19 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Where an index is in its life. The order is that of an online schema change: no two writers are ever
-/// more than one step apart (Rae et al., *Online, Asynchronous Schema Change in F1*, VLDB 2013).
+/// The state of an index. The states follow each other as in an online schema change: the states that two writers use at
+/// the same time differ by at most one step (Rae et al., *Online, Asynchronous Schema Change in F1*, VLDB 2013).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexState {
-    /// Not in the manifest: nobody maintains it.
+    /// The index is not in the manifest. Writers do not maintain it.
     Absent,
-    /// Writers remove entries and add none.
+    /// Writers remove entries, but do not add entries.
     DeleteOnly,
-    /// Writers maintain entries; entities from before have none yet.
+    /// Writers add and remove entries. Older entities may have no entries.
     WriteOnly,
-    /// Like write-only, while entries of older entities are added.
+    /// Like write-only, while a build adds the entries of older entities.
     Building,
-    /// Complete: lookups may use it.
+    /// The index is complete. Lookups can use it.
     Readable,
 }
 
@@ -31,7 +31,7 @@ impl IndexState {
         !matches!(self, Self::Absent)
     }
 
-    /// The name that the manifest has.
+    /// Returns the name of the state in the manifest.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Absent => "absent",
@@ -42,13 +42,13 @@ impl IndexState {
         }
     }
 
-    /// The state with this name.
+    /// Returns the state with this name.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if there is no such state.
     pub fn parse(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|state| state.name() == name);
-        known.ok_or_else(|| Error::invalid_request(format!("'{name}' is no state of an index")))
+        known.ok_or_else(|| Error::invalid_request(format!("'{name}' is not a state of an index")))
     }
 }
 

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{PartSource, TemplatePart, Text};
 
-/// A key as texts and parts: `email_{Email:text:lower}`.
+/// A template of a key, with literals and parts: `email_{Email:text:lower}`.
 ///
-/// [`str::parse`] reads it, [`Display`](std::fmt::Display) writes it; `docs/manifest.md` lists the words.
+/// [`str::parse`] parses it, and [`Display`](std::fmt::Display) formats it. `docs/manifest.md` lists the words.
 ///
 /// ```
 /// use table_core::manifest::KeyTemplate;
@@ -21,37 +21,37 @@ pub struct KeyTemplate {
     segments: Cow<'static, [KeySegment]>,
 }
 
-/// A piece of a [`KeyTemplate`].
+/// A segment of a [`KeyTemplate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySegment {
-    /// Text, as it is.
+    /// Literal text.
     Literal(Text),
     /// A value of the entity.
     Part(TemplatePart),
 }
 
 impl KeyTemplate {
-    /// A template whose rules were checked when the program was compiled.
+    /// Creates a template from constant segments. The derive macro has checked the rules.
     #[doc(hidden)]
     pub const fn from_static(segments: &'static [KeySegment]) -> Self {
         Self { segments: Cow::Borrowed(segments) }
     }
 
-    /// A template of these pieces.
+    /// Creates a template from segments.
     ///
     /// # Errors
-    /// What could not be told apart in a key, or a transform of a value that has none.
+    /// Fails if the end of a part could not be recognized in a key, or if a transform does not fit its value.
     pub fn new(segments: Vec<KeySegment>) -> Result<Self, String> {
         let template = Self { segments: Cow::Owned(segments) };
         template.problem().map_or(Ok(template), Err)
     }
 
-    /// The pieces.
+    /// Returns the segments.
     pub fn segments(&self) -> &[KeySegment] {
         &self.segments
     }
 
-    /// The parts.
+    /// Iterates over the parts.
     pub fn parts(&self) -> impl Iterator<Item = &TemplatePart> {
         self.segments.iter().filter_map(|segment| match segment {
             KeySegment::Part(part) => Some(part),
@@ -59,7 +59,7 @@ impl KeyTemplate {
         })
     }
 
-    /// The first character of the literal text after a piece: it ends the piece.
+    /// Returns the first character of the literal after a segment. It ends the segment in a key.
     pub(super) fn stop(&self, at: usize) -> Option<char> {
         match self.segments.get(at + 1) {
             Some(KeySegment::Literal(text)) => text.chars().next(),
@@ -67,7 +67,7 @@ impl KeyTemplate {
         }
     }
 
-    /// The literal text that every key starts with.
+    /// Returns the literal at the start of every key.
     pub(super) fn prefix(&self) -> &str {
         match self.segments.first() {
             Some(KeySegment::Literal(text)) => text,
@@ -75,7 +75,7 @@ impl KeyTemplate {
         }
     }
 
-    /// The literal text that every key ends with.
+    /// Returns the literal at the end of every key.
     pub(super) fn suffix(&self) -> &str {
         match self.segments.last() {
             Some(KeySegment::Literal(text)) => text,
@@ -83,7 +83,7 @@ impl KeyTemplate {
         }
     }
 
-    /// The characters of every key, if they do not vary.
+    /// Returns the number of characters of every key, if it is fixed.
     pub(super) fn width(&self) -> Option<usize> {
         let widths = self.segments.iter().map(|segment| match segment {
             KeySegment::Literal(text) => Some(text.chars().count()),
@@ -108,16 +108,16 @@ impl KeyTemplate {
             }
             let problem = match (self.segments.get(at + 1), self.stop(at)) {
                 (None, _) => continue,
-                (Some(KeySegment::Part(_)), _) => "has no fixed width: put a text such as `_` after it",
+                (Some(KeySegment::Part(_)), _) => "has no fixed width: add a separator such as `_` after it",
                 (_, Some('0'..='9' | 'A'..='F' | '~')) => {
-                    "may be text, where that separator can be part of an escape: use another such as `_`"
+                    "may be text, and the separator after it can be part of an escape: use another separator, such as `_`"
                 }
-                (_, Some(stop)) if !stop.is_ascii() => "is ended by a separator in ASCII, such as `_`",
+                (_, Some(stop)) if !stop.is_ascii() => "needs an ASCII separator after it, such as `_`",
                 _ => continue,
             };
             return Some(format!("`{part}` {problem}"));
         }
         let lists: Vec<_> = self.parts().filter(|part| part.each).map(|part| &part.source).collect();
-        lists.windows(2).any(|two| two[0] != two[1]).then(|| "two lists in one key".to_owned())
+        lists.windows(2).any(|two| two[0] != two[1]).then(|| "two lists in one key: use one list".to_owned())
     }
 }

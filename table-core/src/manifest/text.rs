@@ -1,4 +1,4 @@
-//! Templates as text.
+//! The text form of templates.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::{KeySegment, KeyTemplate, PartEncoding, PartSource, TemplatePart, Tex
 use crate::error::{Error, Result};
 use crate::model::{KeyPartType, Shards};
 
-/// The digits of the largest unsigned integer.
+/// The number of digits of the largest `u64`.
 const MAX_DIGITS: usize = 20;
 const WHICH: &str = "key template";
 
@@ -76,7 +76,7 @@ impl FromStr for KeyTemplate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let refused = |why: String| Error::invalid_key(WHICH, text, why);
+        let refused = |reason: String| Error::invalid_key(WHICH, text, reason);
         Self::new(segments(text).map_err(refused)?).map_err(refused)
     }
 }
@@ -126,7 +126,7 @@ fn part(text: &str) -> Result<TemplatePart, String> {
             None if is_name(name) => PartSource::Property(Text::Owned(name.to_owned())),
             _ => {
                 return Err(format!(
-                    "`{name}` is no name: write {{Name}}, {{Name:06}} for digits, or {{Name#16}} for a shard"
+                    "`{name}` is not a name: write {{Name}}, {{Name:06}} for digits, or {{Name#16}} for a shard"
                 ));
             }
         },
@@ -151,7 +151,7 @@ fn part(text: &str) -> Result<TemplatePart, String> {
                 (.., Some(width)) if part.width.is_none() => part.width = Some(width),
                 _ => {
                     return Err(format!(
-                        "`{word}` is no word of a template: write {{Name}}, {{Name:06}} for digits, {{Name#16}} for a \
+                        "`{word}` is not a word of templates: write {{Name}}, {{Name:06}} for digits, {{Name#16}} for a \
                          shard (1 to 1000), {{Name[]}} for a list, or `lower`, `prefix(3)`, `date`, `hour`, `desc` after a colon"
                     ));
                 }
@@ -163,7 +163,7 @@ fn part(text: &str) -> Result<TemplatePart, String> {
     Ok(part)
 }
 
-/// The text in `name(…)`.
+/// Returns the argument of `name(…)`.
 fn argument<'a>(word: &'a str, name: &str) -> Option<&'a str> {
     word.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')')
 }
@@ -188,5 +188,7 @@ fn width(word: &str) -> Option<usize> {
 
 fn shards(count: &str) -> Result<u16, String> {
     let known = count.parse().ok().filter(|count| Shards::new(*count).is_ok());
-    known.ok_or_else(|| format!("`#{count}` is no number of shards: write #16, from 1 to 1000"))
+    known.ok_or_else(|| {
+        format!("`#{count}` is not a number of shards: write a number from 1 to 1000, such as #16")
+    })
 }

@@ -11,7 +11,7 @@ use crate::model::{
     ValueError, ValueRef,
 };
 
-/// A value on its way into a key.
+/// A value of a key part.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PartValue<'e> {
     Text(Cow<'e, str>),
@@ -32,7 +32,7 @@ pub(super) enum PartValue<'e> {
 }
 
 impl<'e> PartValue<'e> {
-    /// What is stored, taken for what the part declares, as the typed code takes it.
+    /// Converts a stored value to the declared type, by the rules of typed reads.
     pub(super) fn stored(encoding: &PartEncoding, value: ValueRef<'e>) -> Result<Self, ValueError> {
         match encoding {
             PartEncoding::Stored => Self::as_stored(value),
@@ -76,14 +76,14 @@ impl<'e> PartValue<'e> {
             KeyPartType::Uuid => Self::Uuid(Uuid::read(value)?),
             KeyPartType::Day | KeyPartType::Hour | KeyPartType::Custom => {
                 return Err(ValueError::new(
-                    format!("a {part_type}, which is in keys alone"),
+                    format!("a {part_type}, which only keys contain"),
                     value.edm_type(),
                 ));
             }
         })
     }
 
-    /// The elements of a list that is stored as JSON.
+    /// Parses the elements of a list that is stored as JSON.
     pub(super) fn elements(encoding: &PartEncoding, value: ValueRef<'_>) -> Result<Vec<Self>, ValueError> {
         const LIST: &str = "a list as JSON text";
         let ValueRef::String(text) = value else { return Err(ValueError::new(LIST, value.edm_type())) };
@@ -178,8 +178,8 @@ impl<'e> PartValue<'e> {
         })
     }
 
-    /// A number of the entity's key as the unsigned type that a part declares: a template that chooses the width has the same
-    /// keys for any of them.
+    /// Converts an unsigned number of the entity's key to the unsigned type that a part declares. With a width in the
+    /// template, all unsigned types have the same keys.
     pub(super) fn declared_as(self, encoding: &PartEncoding) -> Result<Self, ValueError> {
         let number = match (&self, encoding) {
             (Self::U8(n), _) => u64::from(*n),
@@ -202,7 +202,7 @@ impl<'e> PartValue<'e> {
         }
     }
 
-    /// In lower case.
+    /// Returns the lower case.
     pub(super) fn lower(self) -> Result<Self, ValueError> {
         match self {
             Self::Text(text) => Ok(Self::Text(Cow::Owned(lowercase(&text)))),
@@ -210,7 +210,7 @@ impl<'e> PartValue<'e> {
         }
     }
 
-    /// The first so many characters.
+    /// Returns the first characters.
     pub(super) fn prefix(self, count: u32) -> Result<Self, ValueError> {
         match self {
             Self::Text(text) => Ok(Self::Text(Cow::Owned(first_chars(&text, count).to_owned()))),
@@ -218,7 +218,7 @@ impl<'e> PartValue<'e> {
         }
     }
 
-    /// The day of a time.
+    /// Returns the day of a time.
     pub(super) fn date(self) -> Result<Self, ValueError> {
         match self {
             Self::Time(time) => Ok(Self::Day(time.to_datetime().date_naive())),
@@ -226,7 +226,7 @@ impl<'e> PartValue<'e> {
         }
     }
 
-    /// The hour of a time.
+    /// Returns the hour of a time.
     pub(super) fn hour(self) -> Result<Self, ValueError> {
         match self {
             Self::Time(time) => Ok(Self::Hour(Hour::of(time))),
@@ -234,7 +234,7 @@ impl<'e> PartValue<'e> {
         }
     }
 
-    /// Writes the shard of a text.
+    /// Appends the shard of a text to a key.
     pub(super) fn write_shard(&self, count: u16, key: &mut KeyBuilder) -> Result<(), ValueError> {
         let Self::Text(text) = self else { return Err(self.wrong("text, for a shard")) };
         let shards = Shards::new(count).map_err(|_| ValueError::new("1 to 1000 shards", count))?;
@@ -242,7 +242,7 @@ impl<'e> PartValue<'e> {
         Ok(())
     }
 
-    /// Writes the value.
+    /// Appends the value to a key.
     pub(super) fn write(
         self,
         key: &mut KeyBuilder,
@@ -257,7 +257,7 @@ impl<'e> PartValue<'e> {
         ) -> Result<(), ValueError> {
             if descending { key.push(&Reverse(value), format) } else { key.push(&value, format) }
         }
-        // A width is for digits: of a number whose type nothing declares, if it is not negative.
+        // A number without a declared type may have a width, if it is not negative.
         let value = match self {
             Self::I32(n) if format.width.is_some() => Self::I64(n.into()),
             other => other,
@@ -305,13 +305,10 @@ impl<'e> PartValue<'e> {
 }
 
 fn opaque(name: &str) -> ValueError {
-    ValueError::new(
-        "an encoding that the library knows",
-        format_args!("`{name}`, which is a Rust type's own"),
-    )
+    ValueError::new("an encoding that the library knows", format_args!("`{name}` of a user-defined type"))
 }
 
-/// The first so many characters of a text.
+/// Returns the first `count` characters of a text.
 pub(crate) fn first_chars(text: &str, count: u32) -> &str {
     let end = usize::try_from(count).ok().and_then(|count| text.char_indices().nth(count));
     end.map_or(text, |(end, _)| &text[..end])

@@ -1,7 +1,7 @@
-//! What an answer must satisfy, whichever service gave it.
+//! Checks of answers: a page or an entity must fit its request.
 //!
-//! A store that answers with another row than the one asked for is damaged, behind a proxy that mixes connections up, or
-//! hostile. Such an answer is an error: read-modify-write would make the other row's content permanent.
+//! A store may return a wrong row because it is damaged or hostile, or because a proxy confuses connections. The
+//! answer is then refused: a read-modify-write would write the wrong row's content to the requested key.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
@@ -9,80 +9,85 @@ use super::{Error, ErrorKind, KeyOrder, Result, ServiceProfile};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, KeyBounds, Query, Range};
 
-/// Checks that a point read was answered with the entity that was asked for.
+/// Checks that a point read returned the requested entity.
 ///
 /// # Errors
-/// The entity has another key: [`ErrorKind::Service`].
-pub fn check_entity(table: &TableName, asked: &Key, found: &Entity) -> Result<()> {
-    if found.key() == asked {
+/// Fails if the entity has another key ([`ErrorKind::Service`]).
+pub fn check_entity(table: &TableName, requested: &Key, found: &Entity) -> Result<()> {
+    if found.key() == requested {
         return Ok(());
     }
-    let text = format!("the read of {asked} in '{table}' was answered with {}, another entity", found.key());
-    Err(not_asked_for(text))
+    let text = format!("another entity, {}, to the read of {requested} in '{table}'", found.key());
+    Err(wrong_answer(text))
 }
 
-/// Checks that a page leads on: its continuation is not the one that the page itself was asked for by, which would be read
-/// without end.
+/// Checks that the continuation of a page differs from the continuation in its request. Otherwise reading page after
+/// page would never end.
 ///
 /// # Errors
-/// It is the same one: [`ErrorKind::Service`].
-pub fn check_progress(asked: Option<&Continuation>, found: Option<&Continuation>) -> Result<()> {
-    if found.is_none() || asked != found {
+/// Fails if they are equal ([`ErrorKind::Service`]).
+pub fn check_progress(requested: Option<&Continuation>, found: Option<&Continuation>) -> Result<()> {
+    if found.is_none() || requested != found {
         return Ok(());
     }
-    Err(repeated())
+    Err(repeated_continuation())
 }
 
-/// Notices pages that lead in a circle, however long: a place is compared with one that is kept, and replaces it after
-/// 1, 2, 4, 8… pages (Brent's algorithm). A service may give a place again that it could not leave in the time that it has,
-/// without a row: a few times, that is no circle.
+/// Detects cycles of continuations of any length by Brent's algorithm: each continuation is compared with one remembered
+/// continuation, which is replaced after 1, 2, 4, 8… pages.
 ///
-/// Of the place that is kept only a hash of 64 bits is: the chance of an error where there is none is 1 in 2^64 a page.
+/// A service may return an empty page with the same continuation if it found no row in its time limit. So a
+/// few repetitions without rows are allowed.
+///
+/// Only a 64-bit hash of the continuation is remembered. The probability of a false error is 2^-64 per page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress {
-    kept: u64,
+pub(crate) struct CycleDetector {
+    remembered: u64,
     pages: u32,
-    /// How often the place was given again since it is kept, without a row in between.
-    standstills: u8,
+    /// How often the remembered continuation was returned again without a row in between.
+    repetitions: u8,
+    /// Whether a page had rows since the continuation was remembered.
     has_rows: bool,
 }
 
-/// Empty pages that lead nowhere, in a row.
-const STANDSTILLS: u8 = 16;
+/// Allowed repetitions of a continuation without rows.
+const MAX_REPETITIONS: u8 = 16;
 
-impl Progress {
-    /// Takes note of where the next page starts, after a page of so many rows.
+impl CycleDetector {
+    /// Adds the continuation of a page with this number of rows.
     ///
     /// # Errors
-    /// It started there before: [`ErrorKind::Service`].
-    pub(crate) fn note(&mut self, next: &Continuation, rows: usize) -> Result<()> {
-        let place = BuildHasherDefault::<DefaultHasher>::default().hash_one(next);
+    /// Fails if the continuations form a cycle ([`ErrorKind::Service`]).
+    pub(crate) fn add(&mut self, next: &Continuation, rows: usize) -> Result<()> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(next);
         self.has_rows |= rows > 0;
-        if self.pages > 0 && self.kept == place {
-            self.standstills += 1;
-            if self.has_rows || self.standstills > STANDSTILLS {
-                return Err(repeated());
+        if self.pages > 0 && self.remembered == hash {
+            self.repetitions += 1;
+            if self.has_rows || self.repetitions > MAX_REPETITIONS {
+                return Err(repeated_continuation());
             }
         } else if self.pages == 0 || self.pages.is_power_of_two() {
-            (self.kept, self.standstills, self.has_rows) = (place, 0, false);
+            (self.remembered, self.repetitions, self.has_rows) = (hash, 0, false);
         }
         self.pages = self.pages.saturating_add(1);
         Ok(())
     }
 }
 
-fn repeated() -> Error {
-    not_asked_for("a continuation that was there before: the pages would have no end".to_owned())
+fn repeated_continuation() -> Error {
+    wrong_answer("a repeated continuation; the query would never end".to_owned())
 }
 
-/// Checks that the entities of a page have keys that the query can match, and that there are not more than it asks for.
+/// Checks that the keys of a page's entities are within the bounds of the query, and that there are no more entities than
+/// requested.
 ///
-/// Only keys are checked: which properties match is the service's answer alone. On a service that does not sort, whose order of
-/// text is not documented (Azure Cosmos DB), a key with characters from U+D800 on is compared with equal keys only:
-/// UTF-8, UTF-16 and code points order them differently.
+/// Only keys are checked; the service alone decides which properties match. Azure Cosmos DB does not document
+/// its order of text. For such a service a key with a character from U+D800 on is compared for equality only,
+/// because UTF-8, UTF-16 and code points order these characters differently.
 ///
 /// # Errors
-/// A key is outside of the query's [bounds](Query::bounds), or there are too many entities: [`ErrorKind::Service`].
+/// Fails if a key is outside of the query's [bounds](Query::bounds) or if there are too many entities
+/// ([`ErrorKind::Service`]).
 pub fn check_page(
     profile: &ServiceProfile,
     table: &TableName,
@@ -90,8 +95,8 @@ pub fn check_page(
     found: &[Entity],
 ) -> Result<()> {
     if let Some(top) = query.top.filter(|top| found.len() > *top) {
-        let text = format!("a query of '{table}' for {top} entities was answered with {}", found.len());
-        return Err(not_asked_for(text));
+        let text = format!("{} entities to a query of '{table}' for {top}", found.len());
+        return Err(wrong_answer(text));
     }
     let bounds = query.bounds();
     if found.is_empty() || bounds == KeyBounds::ALL {
@@ -103,22 +108,22 @@ pub fn check_page(
         is_outside(&bounds.partition, key.partition(), sorts) || is_outside(&bounds.row, key.row(), sorts)
     };
     found.iter().find(is_outside).map_or(Ok(()), |entity| {
-        let text = format!("a query of '{table}' for {bounds} was answered with {}", entity.key());
-        Err(not_asked_for(text))
+        let text = format!("the entity {} to a query of '{table}' for {bounds}", entity.key());
+        Err(wrong_answer(text))
     })
 }
 
 fn is_outside(range: &Range, text: &str, sorts: bool) -> bool {
-    let is_certain = || sorts || range.is_empty() || range.as_single().is_some() || is_ordered_alike(text);
+    let is_certain = || sorts || range.is_empty() || range.as_single().is_some() || has_one_order(text);
     !range.contains(text) && is_certain()
 }
 
-/// Whether every order of text puts this one at the same place.
-fn is_ordered_alike(text: &str) -> bool {
+/// Whether UTF-8, UTF-16 and code points sort this text at the same position.
+fn has_one_order(text: &str) -> bool {
     text.chars().all(|c| c < '\u{D7FF}')
 }
 
-fn not_asked_for(text: String) -> Error {
+fn wrong_answer(text: String) -> Error {
     ErrorKind::Service(text).into()
 }
 
@@ -159,7 +164,7 @@ mod tests {
             let ok = |filter: &Filter, partition: &str, row: &str| check(&profile, filter, partition, row);
             assert!(ok(&sales, "Sales", "x") && !ok(&sales, "Tax", "x"));
             assert!(ok(&rows, "Sales", "emp_1") && !ok(&rows, "Sales", "emq") && !ok(&rows, "Tax", "emp_1"));
-            // An `or` is bounded by what surrounds both sides.
+            // The bounds of an `or` are the smallest bounds that contain both sides.
             assert!(ok(&either, "Tax", "x") && !ok(&either, "Zoo", "x"));
             assert!(ok(&Filter::eq("Age", 41), "any", "x") && ok(&!sales.clone(), "Tax", "x"));
             let never = sales.clone().and(Filter::eq(Filter::PARTITION_KEY, "Tax"));
@@ -168,59 +173,57 @@ mod tests {
     }
 
     #[test]
-    fn more_entities_than_asked_for_are_refused() {
+    fn more_entities_than_requested_are_refused() {
         let found = [entity("p", "1"), entity("p", "2")];
         let check = |top| check_page(&ServiceProfile::LOCAL, &table(), &Query::new().with_top(top), &found);
         assert!(check(2).is_ok());
         assert!(matches!(check(1).unwrap_err().kind(), ErrorKind::Service(_)));
     }
 
-    fn place(n: usize) -> Continuation {
+    fn continuation(n: usize) -> Continuation {
         let position = Position { first: n.to_string(), second: None };
         Continuation::new(&ServiceProfile::LOCAL, &table(), &Query::new(), position)
     }
 
     #[test]
-    fn pages_that_lead_in_a_circle_are_noticed_within_three_rounds() {
-        assert!(
-            check_progress(None, Some(&place(1))).is_ok() && check_progress(Some(&place(1)), None).is_ok()
-        );
-        assert!(
-            check_progress(None, None).is_ok() && check_progress(Some(&place(1)), Some(&place(2))).is_ok()
-        );
-        assert!(check_progress(Some(&place(1)), Some(&place(1))).is_err());
-        for (tail, circle) in [(0, 1), (0, 2), (5, 3), (100, 7), (3, 1000)] {
-            let mut progress = Progress::default();
-            let at = |n: usize| if n < tail { n } else { tail + (n - tail) % circle };
-            let noticed = (0..).position(|n| progress.note(&place(at(n)), 1).is_err()).unwrap();
-            assert!(
-                noticed > tail + circle - 1 && noticed <= 3 * (tail + circle) + 3,
-                "{tail} {circle}: {noticed}"
-            );
-        }
-        let mut progress = Progress::default();
-        assert!((0..10_000).all(|n| progress.note(&place(n), 1).is_ok()));
+    fn a_page_with_the_continuation_of_its_request_is_refused() {
+        assert!(check_progress(None, None).is_ok());
+        assert!(check_progress(None, Some(&continuation(1))).is_ok());
+        assert!(check_progress(Some(&continuation(1)), None).is_ok());
+        assert!(check_progress(Some(&continuation(1)), Some(&continuation(2))).is_ok());
+        assert!(check_progress(Some(&continuation(1)), Some(&continuation(1))).is_err());
     }
 
     #[test]
-    fn a_place_that_is_not_left_at_once_is_no_circle() {
-        let mut progress = Progress::default();
+    fn cycles_of_pages_are_detected_within_three_rounds() {
+        for (before, cycle) in [(0, 1), (0, 2), (5, 3), (100, 7), (3, 1000)] {
+            let mut detector = CycleDetector::default();
+            let at = |n: usize| if n < before { n } else { before + (n - before) % cycle };
+            let pages = (0..).position(|n| detector.add(&continuation(at(n)), 1).is_err()).unwrap();
+            assert!(pages > before + cycle - 1, "{before} {cycle}: {pages}");
+            assert!(pages <= 3 * (before + cycle) + 3, "{before} {cycle}: {pages}");
+        }
+        let mut detector = CycleDetector::default();
+        assert!((0..10_000).all(|n| detector.add(&continuation(n), 1).is_ok()));
+    }
+
+    #[test]
+    fn a_few_repetitions_without_rows_are_allowed() {
+        let mut detector = CycleDetector::default();
         for n in 0..50 {
-            assert!(
-                (0..4).all(|_| progress.note(&place(n), 0).is_ok())
-                    && progress.note(&place(n + 50), 1).is_ok()
-            );
+            assert!((0..4).all(|_| detector.add(&continuation(n), 0).is_ok()));
+            assert!(detector.add(&continuation(n + 50), 1).is_ok());
         }
-        for (length, most) in [(1, 20), (3, 130)] {
-            let mut progress = Progress::default();
-            let noticed = (0..).position(|n| progress.note(&place(n % length), 0).is_err()).unwrap();
-            assert!(noticed <= most, "{length}: {noticed}");
+        for (length, limit) in [(1, 20), (3, 130)] {
+            let mut detector = CycleDetector::default();
+            let pages = (0..).position(|n| detector.add(&continuation(n % length), 0).is_err()).unwrap();
+            assert!(pages <= limit, "{length}: {pages}");
         }
     }
 
-    /// U+1F600 is before U+FF5E in UTF-16, after it in UTF-8.
+    /// U+1F600 is before U+FF5E in UTF-16 and after it in UTF-8.
     #[test]
-    fn an_order_that_is_not_documented_refuses_nothing() {
+    fn keys_are_not_refused_by_an_undocumented_order() {
         let after = Filter::gt(Filter::ROW_KEY, "\u{FF5E}");
         assert!(!check(&ServiceProfile::AZURE_TABLES, &after, "p", "\u{1F600}"));
         assert!(check(&ServiceProfile::COSMOS_TABLE, &after, "p", "\u{1F600}"));

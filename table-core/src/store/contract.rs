@@ -8,60 +8,59 @@ use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::ManifestCache;
 
-/// A store of tables: the narrow waist between programs and backends.
-///
-/// Implement it for a backend or an adapter; use it through
+/// A store of tables. Backends and adapters implement this trait; programs use it through
 /// [`TableStoreExt`](super::TableStoreExt) and [`Table`](crate::typed::Table).
 ///
 /// # Atomicity
-/// Each write and each group transaction happens wholly or not at all. Nothing spans partitions.
+/// A write or group transaction takes effect as a whole or not at all. No operation writes several partitions.
 ///
 /// # Ordering
-/// A page's entities are sorted if the profile's [`KeyOrder`](super::KeyOrder) says so. A read that
-/// starts after a write was answered sees it. A query is not a snapshot: each page is read when
-/// it is asked for, and an entity written meanwhile is seen in the old state or the new one.
+/// A page's entities are sorted if the profile's [`KeyOrder`](super::KeyOrder) is `Sorted`. A read that starts after a
+/// write was answered sees the write, unless [`has_stale_reads`](ServiceProfile::has_stale_reads) is set. A query is
+/// not a snapshot: each page is read separately, and an entity that is written during the query is returned in its
+/// old or its new state.
 ///
 /// # Pages
-/// A page may be short, even empty, and still carry a continuation; only its absence is the end.
+/// A page may be short or empty and still have a continuation. A query ends with the page that has no continuation.
 ///
 /// # Errors
-/// Every error says whether the operation took effect. A missing entity is `None` for
-/// [`get`](Self::get), a missing table is an error. What the profile forbids is refused before
-/// anything is sent.
+/// Every error says whether the operation took effect ([`Outcome`](super::Outcome)). For a missing entity,
+/// [`get`](Self::get) returns `None`; a missing table is an error. A request that exceeds the limits of the profile is
+/// refused before it is sent.
 ///
 /// # Encryption
-/// A store whose profile does not encrypt refuses a marked property. Typed tables declare downward
-/// ([`declare_encrypted`](Self::declare_encrypted)) which names they mark, before the store meets them. A store that encrypts
-/// declares upward ([`encrypted_names`](Self::encrypted_names)) which names it encrypts, marked or not, so that layers above
-/// derive no plaintext from them.
+/// A store whose profile does not encrypt refuses marked properties. Typed tables call
+/// [`declare_encrypted`](Self::declare_encrypted) with the names that they mark, before the first request. A store that
+/// encrypts returns the names that it encrypts from [`encrypted_names`](Self::encrypted_names), so that the layers above
+/// do not copy the plaintext of these properties into keys, index entries or messages.
 ///
 /// # Cancellation
-/// Dropping a future leaves the operation either undone or done, as if the answer had been lost.
+/// If a future is dropped, its operation may or may not have taken effect.
 ///
 /// # Wrappers
 /// Adapters forward every method: add `#[deny(clippy::missing_trait_methods)]`.
 #[async_trait]
 pub trait TableStore: Debug + Send + Sync + 'static {
-    /// What the store allows and promises.
+    /// Returns what the store can do: limits, order, encryption. Sends no request.
     fn profile(&self) -> &ServiceProfile;
 
-    /// Creates a table. One request.
+    /// Creates a table. 1 request.
     async fn create_table(&self, table: &TableName) -> Result<()>;
 
-    /// Deletes a table with its entities. One request.
+    /// Deletes a table with its entities. 1 request.
     ///
-    /// Its name may be taken for a while, on Azure Table Storage for at least 40 seconds: requests to it fail with
-    /// [`TableBeingDeleted`](crate::store::ErrorKind::TableBeingDeleted) until then.
+    /// The name may stay reserved for a time, on Azure Table Storage for at least 40 seconds. Until then requests fail
+    /// with [`TableBeingDeleted`](crate::store::ErrorKind::TableBeingDeleted).
     async fn delete_table(&self, table: &TableName) -> Result<()>;
 
-    /// The tables whose names start with `prefix`, sorted by name. One request a page.
+    /// Returns a page of the tables whose names start with `prefix`, sorted by name. 1 request.
     async fn list_tables(&self, prefix: Option<&str>, from: Option<&Continuation>)
     -> Result<Page<TableName>>;
 
-    /// The entity with this key, or `None`. One request.
+    /// Returns the entity with this key; `None` if there is none. 1 request.
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>>;
 
-    /// A page of the entities that match. One request.
+    /// Returns a page of the entities that match. 1 request.
     async fn query(
         &self,
         table: &TableName,
@@ -69,11 +68,12 @@ pub trait TableStore: Debug + Send + Sync + 'static {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>>;
 
-    /// A page of the entities that match and can be read, with a list of those that cannot. One request.
+    /// Returns a page of the entities that match and can be decrypted, and a list of the entities that cannot. 1 request.
     ///
-    /// A store that decrypts refuses a whole [page](Self::query) if one entity in it is damaged, was planted, or is under a key that
-    /// is not here. Here the others are read: to find out how much is damaged, to serve what is sound, or to go on with the
-    /// others. An entity that is missing from the page may still exist. For every other store this is [`query`](Self::query).
+    /// A store that decrypts refuses a whole page of [`query`](Self::query) if one entity in it is damaged or forged, or if
+    /// its key is not available. This method returns the other entities: to serve them, to process them, or to
+    /// measure the damage. An entity that is not in the page may still exist. For a store that does not decrypt,
+    /// the method is the same as `query`.
     async fn query_readable(
         &self,
         table: &TableName,
@@ -83,36 +83,41 @@ pub trait TableStore: Debug + Send + Sync + 'static {
         self.query(table, query, from).await.map(ReadablePage::from)
     }
 
-    /// One write to one entity. One request.
+    /// Writes one entity. 1 request.
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written>;
 
-    /// Several writes to one partition, all or none. One request; answers in the group's order.
+    /// Writes several entities of one partition, all or none. 1 request. Returns the answers in the group's order.
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>>;
 
-    /// Says that entities of the table have these properties encrypted, as typed tables do when they are opened. No
-    /// request. A store that encrypts refuses filters on them, and plaintext in them, from now on; others
-    /// have nothing to remember.
+    /// Declares that entities of the table have these properties encrypted. Typed tables call it when they are opened.
+    /// Sends no request. A store that encrypts then refuses filters on these properties and plaintext in them. Other
+    /// stores ignore the call.
     fn declare_encrypted(&self, _table: &TableName, _names: &[&str]) {}
 
-    /// The names of the properties that the store encrypts in a table, by its rules and as far as it knows them from marks. No
-    /// request. What derives rows, keys, messages or blobs from an entity asks first: it marks these properties, or refuses
-    /// to show them. None for a store that does not encrypt.
+    /// Returns the names of the properties that the store encrypts in a table, by its rules and by the marks that it
+    /// knows. Sends no request. Empty for a store that does not encrypt.
+    ///
+    /// Code that derives rows, keys, messages or blobs from an entity must call this first. It marks these
+    /// properties, or refuses to derive from them.
     fn encrypted_names(&self, _table: &TableName) -> EncryptedNames {
         EncryptedNames::default()
     }
 
-    /// What the handles of this process tell each other about the store, where no other process can write it: a change that
-    /// all writers must know of waits for those that are under way, instead of for as long as any could be. No request. The store
-    /// answers the same to all its handles, and keeps a [permit](LocalWriters::enter) for what it goes on with after its
-    /// future was dropped. `None` where others may write, as they may on every service.
+    /// Returns the register of this process's writes, if no other process can write the store; `None` for every service.
+    /// Sends no request.
+    ///
+    /// With a register, a change of an index state waits only for the writes in flight. Without one it waits for
+    /// the longest time that a write of any process can take. A store returns the same register to all handles. If it
+    /// continues an operation after its future was dropped, it holds a [permit](LocalWriters::enter) for it.
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         None
     }
 
-    /// What this process knows of the manifests of the store's tables, for all who write through it. No request. A backend keeps
-    /// one: it tells it of tables that it [creates](ManifestCache::new_table) and deletes, and of rows of manifests that it
-    /// [writes](ManifestCache::change_of). Without one each handle keeps its own, and learns of what others of the process write as late as of what
-    /// other processes do.
+    /// Returns this process's cache of the manifests of the store's tables. Sends no request.
+    ///
+    /// A backend owns the cache and informs it of tables that it [creates](ManifestCache::new_table) and deletes, and
+    /// of manifest rows that it [writes](ManifestCache::change_of). Without a shared cache each handle has its own.
+    /// It then learns of manifest writes by the same process no earlier than of writes by other processes.
     fn manifests(&self) -> Option<Arc<ManifestCache>> {
         None
     }

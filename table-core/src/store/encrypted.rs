@@ -8,17 +8,15 @@ use crate::model::{Entity, Key, Properties};
 /// always give the same answer for the same key and name.
 pub type RowRule = Arc<dyn Fn(&Key, &str) -> bool + Send + Sync>;
 
-/// The names of the properties that a store encrypts in one table.
-///
-/// A store that encrypts declares them upward ([`TableStore::encrypted_names`](super::TableStore::encrypted_names)), so that a
-/// layer which derives something from an entity (index entries, sums, messages, blobs) marks the property first, or
-/// refuses to show it.
+/// The names of the properties that a store encrypts in one table
+/// ([`TableStore::encrypted_names`](super::TableStore::encrypted_names)). A layer that derives index entries, sums, messages
+/// or blobs from an entity marks these properties first, or refuses.
 ///
 /// | names | source | encrypted in |
 /// |---|---|---|
-/// | [of a rule](Self::with_rule) | the configuration of the store | every row, marked or not |
-/// | [of a rule by row](Self::with_row_rule) | the configuration of the store | the rows that the rule chooses, marked or not |
-/// | [known](Self::add_known) | a mark: a type declares it, or the store has written or read the name encrypted | every row; plaintext is refused, unless a rule by row has the name |
+/// | [by rule](Self::with_rule) | the configuration of the store | every row, marked or not |
+/// | [by row rule](Self::with_row_rule) | the configuration of the store | the rows that the rule chooses, marked or not |
+/// | [known](Self::add_known) | marks: a type declares the name, or the store has written or read it encrypted | every row; plaintext is refused, unless a row rule has the name |
 ///
 /// Cheap to clone: clones share the names.
 ///
@@ -65,7 +63,7 @@ impl EncryptedNames {
         self
     }
 
-    /// Adds the names of another store that entities pass through.
+    /// Adds the names of another store, for an adapter around several encrypting stores.
     #[must_use]
     pub fn with_all_of(mut self, other: &Self) -> Self {
         let Some(other) = &other.0 else { return self };
@@ -79,14 +77,14 @@ impl EncryptedNames {
         self
     }
 
-    /// Adds a name that was declared or met encrypted.
+    /// Adds a known name: a type declares it, or the store has written or read it encrypted.
     pub fn add_known(&mut self, name: &str) {
         if !self.known().contains(name) {
             self.names_mut().known.insert(name.into());
         }
     }
 
-    /// Removes the names that were declared or met; those of rules stay.
+    /// Removes the known names and keeps the names of rules.
     pub fn clear_known(&mut self) {
         if !self.known().is_empty() {
             self.names_mut().known.clear();
@@ -98,39 +96,39 @@ impl EncryptedNames {
         self.iter().next().is_none()
     }
 
-    /// Whether the name was declared or met, whatever rules say.
-    pub fn has_met(&self, name: &str) -> bool {
+    /// Whether the name is known, also if a rule has it.
+    pub fn has_known(&self, name: &str) -> bool {
         self.known().contains(name)
     }
 
-    /// How many names were declared or met.
+    /// Returns the number of known names.
     pub fn known_len(&self) -> usize {
         self.known().len()
     }
 
-    /// Every name; one that has several sources comes several times.
+    /// Iterates over all names. A name with several sources occurs several times.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let by_row = self.by_row().iter().flat_map(|(names, _)| names);
         self.every_row().iter().chain(by_row).chain(self.known()).map(|name| &**name)
     }
 
-    /// The names that a rule encrypts in every row.
+    /// Iterates over the names that a rule encrypts in every row.
     pub fn in_every_row(&self) -> impl Iterator<Item = &str> {
         self.every_row().iter().map(|name| &**name)
     }
 
-    /// The names that a rule encrypts in some rows, and no rule in every row.
+    /// Iterates over the names that rules encrypt only in some rows.
     pub fn in_some_rows(&self) -> impl Iterator<Item = &str> {
         let names = self.by_row().iter().flat_map(|(names, _)| names);
         names.filter(|name| !self.every_row().contains(*name)).map(|name| &**name)
     }
 
-    /// Whether the property is encrypted in some row.
+    /// Whether the property is encrypted in any row.
     pub fn contains(&self, name: &str) -> bool {
         self.has_rule(name) || self.known().contains(name)
     }
 
-    /// Whether a rule names the property, for every row or for some.
+    /// Whether a rule has the name, for all or some rows.
     pub fn has_rule(&self, name: &str) -> bool {
         self.every_row().contains(name) || self.has_row_rule(name)
     }
@@ -146,19 +144,19 @@ impl EncryptedNames {
             || self.by_row().iter().any(|(names, rule)| names.contains(name) && rule(key, name))
     }
 
-    /// Whether the property was declared or met encrypted, and no rule says in which rows it is.
+    /// Whether the name is known and no rule has it.
     pub fn is_known(&self, name: &str) -> bool {
         self.known().contains(name) && !self.has_rule(name)
     }
 
-    /// The first property of an entity that is encrypted in its row and carries no mark.
+    /// Returns the first unmarked property of an entity that the store encrypts in this row.
     pub fn find_unmarked<'a>(&self, entity: &'a Entity) -> Option<&'a str> {
         self.0.as_ref()?;
         let mut unmarked = entity.properties().iter().filter(|p| !p.is_encrypted());
         unmarked.find(|p| self.contains_at(entity.key(), p.name())).map(|p| p.name())
     }
 
-    /// Marks the properties that are encrypted in the row with this key.
+    /// Marks the properties that the store encrypts in the row with this key.
     pub fn mark(&self, key: &Key, properties: &mut Properties) {
         if self.0.is_none() {
             return;
@@ -189,7 +187,7 @@ impl EncryptedNames {
         self.0.as_ref().map_or(const { &Set::new() }, |names| &names.known)
     }
 
-    /// The names, copied first where others share them.
+    /// Returns the names for modification. Copies them if clones share them.
     fn names_mut(&mut self) -> &mut Names {
         Arc::make_mut(self.0.get_or_insert_default())
     }
@@ -218,28 +216,30 @@ mod tests {
         let mut names = EncryptedNames::default()
             .with_rule(["Always"])
             .with_row_rule(["Some"], Arc::new(|key: &Key, _: &str| key.row() == "secret"));
-        ["Met", "Some"].iter().for_each(|name| names.add_known(name));
+        ["Known", "Some"].iter().for_each(|name| names.add_known(name));
         names
     }
 
-    /// A rule by row decides alone about its name, whatever was met.
+    /// A row rule alone decides about its name, even if the name is known.
     #[test]
-    fn rules_decide_before_what_was_met() {
+    fn rules_decide_before_known_names() {
         let names = names();
         let at =
-            |row: &str| ["Always", "Some", "Met", "Other"].map(|name| names.contains_at(&key(row), name));
+            |row: &str| ["Always", "Some", "Known", "Other"].map(|name| names.contains_at(&key(row), name));
         assert_eq!(at("secret"), [true, true, true, false]);
         assert_eq!(at("open"), [true, false, true, false]);
-        assert_eq!((names.is_known("Met"), names.is_known("Some")), (true, false));
+        assert!(names.is_known("Known"));
+        assert!(!names.is_known("Some"));
         assert_eq!(names.in_every_row().collect::<Vec<_>>(), ["Always"]);
         assert_eq!(names.in_some_rows().collect::<Vec<_>>(), ["Some"]);
-        assert!(names.contains("Some") && !names.contains("Other"));
+        assert!(names.contains("Some"));
+        assert!(!names.contains("Other"));
     }
 
     #[test]
     fn properties_are_marked_in_their_rows() {
         let entity =
-            Entity::from(key("open")).with("Always", 1).with("Some", 2).with("Met", 3).with("Other", 4);
+            Entity::from(key("open")).with("Always", 1).with("Some", 2).with("Known", 3).with("Other", 4);
         assert_eq!(names().find_unmarked(&entity), Some("Always"));
         let (key, mut properties) = entity.into_parts();
         names().mark(&key, &mut properties);
@@ -253,11 +253,15 @@ mod tests {
         let mut original = names();
         let clone = original.clone();
         original.add_known("New");
-        assert!(original.contains("New") && !clone.contains("New"));
+        assert!(original.contains("New"));
+        assert!(!clone.contains("New"));
         original.clear_known();
-        assert_eq!((original.known_len(), original.contains("Met"), clone.contains("Met")), (0, false, true));
+        assert_eq!(original.known_len(), 0);
+        assert!(!original.contains("Known"));
+        assert!(clone.contains("Known"));
         let both = EncryptedNames::default().with_rule(["Inner"]).with_all_of(&clone);
-        assert!(["Inner", "Always", "Some", "Met"].iter().all(|name| both.contains(name)));
-        assert!(EncryptedNames::default().is_empty() && !both.is_empty());
+        assert!(["Inner", "Always", "Some", "Known"].iter().all(|name| both.contains(name)));
+        assert!(EncryptedNames::default().is_empty());
+        assert!(!both.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::TryStreamExt;
 
-use super::{Error, ErrorKind, Pages, Progress, QueryCursor, Result, TableStore};
+use super::{CycleDetector, Error, ErrorKind, Pages, QueryCursor, Result, TableStore};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Page, Query};
 
@@ -13,12 +13,15 @@ fn exists(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::TableAlreadyExists { .. })
 }
 
-/// Conveniences over any [`TableStore`].
+/// Extension methods of every [`TableStore`].
 #[async_trait]
 pub trait TableStoreExt: TableStore {
-    /// Creates the table unless it is there; whether it was created. One request; another where the answer was
-    /// lost: a table that is there then may be this call's, and the answer is `false`. A name that was just
-    /// deleted can be refused for a while: see [`TableBeingDeleted`](ErrorKind::TableBeingDeleted).
+    /// Creates the table unless it exists. Returns whether this call created it. 1 request, or 2 if the first answer
+    /// was lost.
+    ///
+    /// If the first answer was lost and the table then exists, the method returns `false`, although this call may
+    /// have created it. For some time after a deletion the name is refused: see
+    /// [`TableBeingDeleted`](ErrorKind::TableBeingDeleted).
     async fn create_table_if_missing(&self, table: &TableName) -> Result<bool> {
         match self.create_table(table).await {
             Err(e) if exists(&e) => Ok(false),
@@ -31,8 +34,9 @@ pub trait TableStoreExt: TableStore {
         }
     }
 
-    /// Deletes the table if it is there; whether it was. One request; another where the answer was lost: a
-    /// table that is gone then may have been there, and the answer is `false`.
+    /// Deletes the table if it exists. Returns whether this call deleted it. 1 request, or 2 if the first answer was
+    /// lost. If the first answer was lost and the table then does not exist, the method returns `false`, although this
+    /// call may have deleted it.
     async fn delete_table_if_exists(&self, table: &TableName) -> Result<bool> {
         match self.delete_table(table).await {
             Err(e) if e.is_table_not_found() => Ok(false),
@@ -45,23 +49,27 @@ pub trait TableStoreExt: TableStore {
         }
     }
 
-    /// The entity, or an entity-not-found error. One request.
+    /// Returns the entity with this key. 1 request.
+    ///
+    /// # Errors
+    /// Fails if the entity does not exist ([`ErrorKind::EntityNotFound`]).
     async fn get_existing(&self, table: &TableName, key: &Key) -> Result<Entity> {
         self.get(table, key, None).await?.ok_or_else(|| {
             ErrorKind::EntityNotFound { table: table.to_string(), key: key.to_string() }.into()
         })
     }
 
-    /// Whether the store takes entities of the table with these properties encrypted, which it is told of
-    /// ([`declare_encrypted`](TableStore::declare_encrypted)). No request. What opens a table for a type asks.
+    /// Checks that the store can encrypt these properties, and
+    /// [declares](TableStore::declare_encrypted) them as encrypted. Sends no request. Every handle that opens a table for a type
+    /// calls it.
     ///
     /// # Errors
-    /// There are such properties, and the store does not encrypt.
+    /// Fails if there are names and the store does not encrypt.
     fn check_encrypts(&self, table: &TableName, names: &[&str]) -> Result<()> {
         let Some(name) = names.first() else { return Ok(()) };
         if !self.profile().encrypts {
             let what = format!(
-                "encrypted properties such as '{name}' in '{table}': put an encrypting store in front of it"
+                "encrypted properties, such as '{name}' in '{table}'; put an encrypting store around it"
             );
             return Err(Error::unsupported(self.profile().name, what));
         }
@@ -69,27 +77,28 @@ pub trait TableStoreExt: TableStore {
         Ok(())
     }
 
-    /// Checks that no rule of the store encrypts one of these properties in every row: a type that has it in plaintext would
-    /// write it, and could not read it back. No request. What opens a table for a type asks.
+    /// Checks that no rule of the store encrypts one of these properties, which a type has in plaintext, in every row:
+    /// the type could write the property, but not read it. Sends no request. Every handle that opens a table for a
+    /// type calls it.
     ///
     /// # Errors
-    /// A rule encrypts one of them.
+    /// Fails if a rule encrypts one of the properties in every row.
     fn check_unencrypted(&self, table: &TableName, names: &[&str]) -> Result<()> {
         let encrypted = self.encrypted_names(table);
         let Some(name) = encrypted.in_every_row().find(|name| names.contains(name)) else { return Ok(()) };
         Err(Error::invalid_request(format!(
-            "the store encrypts '{name}' in '{table}' by a rule, and the type has it in plaintext: mark the field `#[encrypt]`"
+            "a rule of the store encrypts the property '{name}' in '{table}', but the type has it in plaintext: mark the field `#[encrypt]`"
         )))
     }
 
-    /// All entities that match, collected: mind the memory. One request a page.
+    /// Returns all entities that match, in memory. 1 request per page.
     async fn query_all(&self, table: &TableName, query: &Query) -> Result<Vec<Entity>> {
         self.query_stream(table.clone(), query.clone()).try_collect().await
     }
 
-    /// The entities that match, page after page as the stream is polled. One request a page.
+    /// Returns a stream of the entities that match. It reads page after page as it is polled; 1 request per page.
     ///
-    /// `top` bounds the stream as a whole. An error ends it. Dropping it leaves nothing behind.
+    /// The query's `top` limits the whole stream. The stream ends after an error.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -115,20 +124,20 @@ pub trait TableStoreExt: TableStore {
         table: TableName,
         query: Query,
     ) -> impl Stream<Item = Result<Entity>> + Send + Unpin {
-        Pages::new(self, table, QueryCursor::of(query, None)).entities(false)
+        Pages::new(self, table, QueryCursor::new(query, None)).entities(false)
     }
 
-    /// The pages of a query as a stream. One request a page; `top` bounds the stream as a whole.
+    /// Returns a stream of the pages of a query. 1 request per page. The query's `top` limits the whole stream.
     fn query_pages(
         &self,
         table: TableName,
         query: Query,
     ) -> impl Stream<Item = Result<Page<Entity>>> + Send + Unpin {
-        Pages::new(self, table, QueryCursor::of(query, None))
+        Pages::new(self, table, QueryCursor::new(query, None))
     }
 
-    /// The store for several owners. One that is shared already stays as it is: wrapped again, each of its futures would
-    /// be boxed twice.
+    /// Converts the store to a shared store. A store that is shared already is not wrapped again, because its futures
+    /// would then be boxed twice.
     fn into_shared(self) -> Arc<dyn TableStore>
     where
         Self: Sized,
@@ -139,15 +148,15 @@ pub trait TableStoreExt: TableStore {
         }
     }
 
-    /// All tables whose names start with `prefix`. One request a page.
+    /// Returns all tables whose names start with `prefix`. 1 request per page.
     async fn all_tables(&self, prefix: Option<&str>) -> Result<Vec<TableName>> {
-        let (mut tables, mut from, mut progress) = (Vec::new(), None, Progress::default());
+        let (mut tables, mut from, mut cycles) = (Vec::new(), None, CycleDetector::default());
         loop {
             let page = self.list_tables(prefix, from.as_ref()).await?;
             let found = page.items.len();
             tables.extend(page.items);
             let Some(next) = page.continuation else { return Ok(tables) };
-            progress.note(&next, found)?;
+            cycles.add(&next, found)?;
             from = Some(next);
         }
     }

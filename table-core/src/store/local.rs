@@ -1,4 +1,4 @@
-//! What a process knows of its own use of a store that no other process writes.
+//! The register of a process's writes to a store that no other process writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -7,81 +7,86 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// What the handles of one process tell each other about a store that only this process writes
-/// ([`TableStore::local_writers`](super::TableStore::local_writers)): that what writes rest on has changed, and which writes that
-/// began before are still under way. One for each store, which its clones and adapters share.
+/// A register of the writes in flight and the manifest changes of one process, for a store that only this process writes
+/// ([`TableStore::local_writers`](super::TableStore::local_writers)). The clones and adapters of a store share one register.
 ///
-/// Who changes what others rest on, as the state of an index, writes it, calls [`change`](Self::change), and waits until the
-/// [permits](Self::enter) that were taken before are gone. Who writes takes a permit first, reads what it rests on if that is older than
-/// the last [change](Self::changed), and keeps the permit until its last request is done. Permits are counted by the changes before
-/// them: nobody waits for a permit that is taken later, so that writers never wait, and a permit within a permit waits for nobody.
+/// - A writer first takes a [permit](Self::enter). It reads the manifest if its copy is older than the table's last
+///   [change](Self::changed). It keeps the permit until its last request is done.
+/// - A process that changes a manifest, such as the state of an index, writes the manifest row and calls
+///   [`change`](Self::change). It then waits until all permits from before the change are returned: every later
+///   writer knows the change.
+///
+/// Each permit has the number of the last change before it, so a change waits only for earlier permits. Writers
+/// never wait, and an operation with a permit can take further permits without a deadlock.
 #[derive(Debug, Default)]
 pub struct LocalWriters {
-    held: Mutex<Held>,
-    left: Notify,
+    register: Mutex<Register>,
+    /// Wakes the waiting tasks when a permit is returned or a piece of work ends.
+    returned: Notify,
     served: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Register {
     /// The number of the last change.
     last: u64,
-    /// The last change of each table, by the table's identity.
+    /// The number of the last change of each table, by the table's identity.
     changed: HashMap<String, u64>,
-    /// How many permits there are, by the last change before they were taken.
+    /// The number of permits in use, by the last change before them.
     permits: BTreeMap<u64, usize>,
-    /// How many work on something that one at a time is to work on.
+    /// The number of tasks that work on a subject, by its name.
     working: HashMap<String, usize>,
 }
 
 impl LocalWriters {
-    /// Says that a write, or a read that rests on the same, begins.
+    /// Registers the start of a write, or of a read that depends on the manifest. Dropping the permit registers the end.
     #[must_use]
     pub fn enter(self: &Arc<Self>) -> LocalPermit {
-        let mut held = self.held();
-        let since = held.last;
-        *held.permits.entry(since).or_default() += 1;
+        let mut register = self.register();
+        let since = register.last;
+        *register.permits.entry(since).or_default() += 1;
         LocalPermit { writers: Arc::clone(self), since }
     }
 
-    /// The number of the last change of any table: what is asked for now knows it.
+    /// Returns the number of the last change of any table. A manifest that is read from now on contains this change.
     pub fn last(&self) -> u64 {
-        self.held().last
+        self.register().last
     }
 
-    /// The number of the last change of a table, by its [identity](super::ServiceProfile::table_identity); zero if there was none.
+    /// Returns the number of the last change of a table, given by its
+    /// [identity](super::ServiceProfile::table_identity); zero if there was no change.
     pub fn changed(&self, table: &str) -> u64 {
-        self.held().changed.get(table).copied().unwrap_or_default()
+        self.register().changed.get(table).copied().unwrap_or_default()
     }
 
-    /// Says that what writes of a table rest on has changed, as the store has it.
+    /// Registers a change of a table's manifest. The store must already contain the change.
     pub fn change(self: &Arc<Self>, table: &str) -> LocalChange {
-        let mut held = self.held();
-        held.last += 1;
-        let number = held.last;
-        held.changed.insert(table.to_owned(), number);
+        let mut register = self.register();
+        register.last += 1;
+        let number = register.last;
+        register.changed.insert(table.to_owned(), number);
         LocalChange { writers: Arc::clone(self), number }
     }
 
-    /// Says that someone works on what this text names, until the answer is dropped.
+    /// Registers that a task works on a subject, such as a build of an index, until the result is dropped.
     #[must_use]
-    pub fn work_on(self: &Arc<Self>, what: String) -> LocalWork {
-        *self.held().working.entry(what.clone()).or_default() += 1;
-        LocalWork { writers: Arc::clone(self), what }
+    pub fn work_on(self: &Arc<Self>, subject: String) -> LocalWork {
+        *self.register().working.entry(subject.clone()).or_default() += 1;
+        LocalWork { writers: Arc::clone(self), subject }
     }
 
-    /// Whether nobody works on it.
-    pub fn is_idle(&self, what: &str) -> bool {
-        !self.is_served() && !self.held().working.contains_key(what)
+    /// Whether no task works on the subject.
+    pub fn is_idle(&self, subject: &str) -> bool {
+        !self.is_served() && !self.register().working.contains_key(subject)
     }
 
-    /// Waits until nobody works on it: for ever, if the store is [served](Self::serve).
-    pub async fn until_idle(&self, what: &str) {
-        self.until(|| self.is_idle(what)).await;
+    /// Waits until no task works on the subject. Never returns if the store is [served](Self::serve).
+    pub async fn until_idle(&self, subject: &str) {
+        self.until(|| self.is_idle(subject)).await;
     }
 
-    /// Says that other processes are about to write the store through this one, which then cannot tell any more who writes: from now
-    /// on no wait here ends, and who waits goes by durations.
+    /// Declares that other processes write the store through this one, for example through a server. The register does not
+    /// know their writes. From now on no wait here returns, and callers must wait for the documented durations.
     pub fn serve(&self) {
         self.served.store(true, Ordering::SeqCst);
     }
@@ -91,24 +96,24 @@ impl LocalWriters {
         self.served.load(Ordering::SeqCst)
     }
 
-    async fn until(&self, done: impl Fn() -> bool + Send) {
+    async fn until(&self, is_done: impl Fn() -> bool + Send) {
         loop {
-            let mut left = pin!(self.left.notified());
-            // Before it is looked: what leaves in between is told.
-            left.as_mut().enable();
-            if done() {
+            let mut returned = pin!(self.returned.notified());
+            // Enabled before the check, so that a notification between check and await is not lost.
+            returned.as_mut().enable();
+            if is_done() {
                 return;
             }
-            left.await;
+            returned.await;
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn register(&self) -> MutexGuard<'_, Register> {
+        self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A write, or a read, that is under way until this is dropped.
+/// A write or read in flight. Dropping it registers the end.
 #[derive(Debug)]
 pub struct LocalPermit {
     writers: Arc<LocalWriters>,
@@ -117,21 +122,21 @@ pub struct LocalPermit {
 
 impl Drop for LocalPermit {
     fn drop(&mut self) {
-        let mut held = self.writers.held();
-        let Some(count) = held.permits.get_mut(&self.since) else { return };
+        let mut register = self.writers.register();
+        let Some(count) = register.permits.get_mut(&self.since) else { return };
         *count -= 1;
         if *count == 0 {
-            held.permits.remove(&self.since);
-            let waited_for = held.last > self.since;
-            drop(held);
-            if waited_for {
-                self.writers.left.notify_waiters();
+            register.permits.remove(&self.since);
+            let may_be_awaited = register.last > self.since;
+            drop(register);
+            if may_be_awaited {
+                self.writers.returned.notify_waiters();
             }
         }
     }
 }
 
-/// A change of what writes rest on.
+/// A change of a manifest. Writes from before the change may not know it.
 #[derive(Debug)]
 pub struct LocalChange {
     writers: Arc<LocalWriters>,
@@ -139,35 +144,35 @@ pub struct LocalChange {
 }
 
 impl LocalChange {
-    /// Whether everything is done that began before the change.
+    /// Whether all writers know the change, because every permit from before the change was returned.
     pub fn is_known(&self) -> bool {
-        let first = self.writers.held().permits.keys().next().copied();
+        let first = self.writers.register().permits.keys().next().copied();
         !self.writers.is_served() && first.is_none_or(|since| since >= self.number)
     }
 
-    /// Waits until everything is done that began before the change: for ever, if the store is [served](LocalWriters::serve), and
-    /// as long as somebody keeps a future that is not polled, so bound it.
+    /// Waits until all writers know the change. Bound the wait: a task that does not poll its write keeps its permit, and
+    /// for a [served](LocalWriters::serve) store the wait never returns.
     pub async fn known(&self) {
         self.writers.until(|| self.is_known()).await;
     }
 }
 
-/// Work that one at a time is to do, until this is dropped.
+/// The work of a task on a subject. Dropping it registers the end.
 #[derive(Debug)]
 pub struct LocalWork {
     writers: Arc<LocalWriters>,
-    what: String,
+    subject: String,
 }
 
 impl Drop for LocalWork {
     fn drop(&mut self) {
-        let mut held = self.writers.held();
-        let Some(count) = held.working.get_mut(&self.what) else { return };
+        let mut register = self.writers.register();
+        let Some(count) = register.working.get_mut(&self.subject) else { return };
         *count -= 1;
         if *count == 0 {
-            held.working.remove(&self.what);
-            drop(held);
-            self.writers.left.notify_waiters();
+            register.working.remove(&self.subject);
+            drop(register);
+            self.writers.returned.notify_waiters();
         }
     }
 }
@@ -181,44 +186,49 @@ mod tests {
 
     use super::*;
 
-    /// Permits that were taken before a change are waited for; those after it, also within one from before, are not.
+    /// A change waits for the permits from before it, and not for later permits.
     #[tokio::test(start_paused = true)]
-    async fn a_change_waits_for_what_began_before_it() {
+    async fn a_change_waits_for_earlier_permits() {
         let writers = Arc::new(LocalWriters::default());
         let (before, also) = (writers.enter(), writers.enter());
         let change = writers.change("people");
-        let (after, other) = (writers.enter(), writers.changed("orders"));
-        assert_eq!((writers.changed("people"), other, writers.last()), (1, 0, 1));
+        let after = writers.enter();
+        assert_eq!(writers.changed("people"), 1);
+        assert_eq!(writers.changed("orders"), 0);
+        assert_eq!(writers.last(), 1);
         assert!(change.known().now_or_never().is_none());
         drop(also);
-        assert!(!change.is_known(), "one is left");
+        assert!(!change.is_known(), "one earlier permit is left");
         let leave = async {
             tokio::time::sleep(Duration::from_millis(5)).await;
             drop(before);
         };
         let (known, ()) = tokio::join!(timeout(Duration::from_millis(6), change.known()), leave);
-        known.expect("what left is told at once");
+        known.expect("the return of the last earlier permit wakes the wait");
         let next = writers.change("people");
-        assert!(change.is_known() && !next.is_known(), "the later permit counts for the next change");
+        assert!(change.is_known());
+        assert!(!next.is_known(), "the next change waits for the later permit");
         drop(after);
         assert!(next.known().now_or_never().is_some());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_ends_for_all_who_wait() {
+    async fn the_end_of_work_wakes_all_waiting_tasks() {
         let writers = Arc::new(LocalWriters::default());
         let work = writers.work_on("index".to_owned());
-        assert!(writers.is_idle("another") && !writers.is_idle("index"));
+        assert!(writers.is_idle("another"));
+        assert!(!writers.is_idle("index"));
         let leave = async { drop(work) };
         tokio::join!(writers.until_idle("index"), writers.until_idle("index"), leave);
     }
 
-    /// Through a server others write, of whom nothing is known here.
+    /// The register does not know the writes of a server's clients.
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_is_served_is_never_known_to_be_quiet() {
+    async fn waits_for_a_served_store_never_return() {
         let writers = Arc::new(LocalWriters::default());
         let change = writers.change("people");
-        assert!(change.is_known() && writers.is_idle("index"));
+        assert!(change.is_known());
+        assert!(writers.is_idle("index"));
         writers.serve();
         assert!(timeout(Duration::from_secs(600), change.known()).await.is_err());
         assert!(timeout(Duration::from_secs(600), writers.until_idle("index")).await.is_err());

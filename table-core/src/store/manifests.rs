@@ -1,4 +1,4 @@
-//! What is known of the manifests of a store, shared by all who write through it.
+//! The cache of manifests, which all handles of a store in a process share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,74 +14,77 @@ use crate::model::{MANIFEST_PARTITION, TableName};
 use crate::profile::ServiceProfile;
 use crate::query::{Filter, Query};
 
-/// How long one who needs a manifest waits for another who reads it; then it reads itself.
-const WAIT: Duration = Duration::from_secs(5);
-/// Tables that are kept; of more, those are dropped that nobody has asked for lately.
-const TABLES: usize = 1024;
+/// How long a task waits for another task that reads the same manifest. Afterwards it reads the manifest itself.
+const READ_WAIT: Duration = Duration::from_secs(5);
+/// Maximum number of cached tables. Beyond it the cache removes outdated manifests.
+const MAX_TABLES: usize = 1024;
 
-/// What is known of the manifests of a store's tables: one for each store in a process ([`TableStore::manifests`]), which its clones and
-/// adapters share. Who writes rows asks it before each write, so that no program misses an index that another one has declared.
+/// The manifests of a store's tables, as far as this process has read them ([`TableStore::manifests`]). The clones and
+/// adapters of a store share one cache. Every writer asks it before each write, so that no program misses an index
+/// that another program has declared.
 ///
-/// A manifest is read when it is asked for and was not read for [`LIFE`](Self::LIFE); that it is empty is remembered as well. Who
-/// writes a row of a manifest through the store, creates a table or deletes one, changes what is known at once. What other
-/// processes write is known after [`LIFE`](Self::LIFE) at most.
+/// A cached manifest is used for [`LIFE`](Self::LIFE), also if it is empty. If this process writes a manifest row or
+/// creates or deletes a table, its cached manifest is removed at once. Writes of manifests by other processes are
+/// known after at most [`LIFE`](Self::LIFE).
 pub struct ManifestCache {
     profile: ServiceProfile,
-    /// Whether every manifest is taken for an empty one.
+    /// Whether the cache returns empty manifests without reading.
     unmanaged: bool,
-    /// By the table's identity. What is forgotten is taken out, so that a read of before, which may still be under way, is not
-    /// taken for one of after.
+    /// By the table's identity. Forgetting a table removes its slot. A read that started before then fills the removed
+    /// slot, so an outdated answer never reaches the map.
     tables: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
-/// What is known of one table.
+/// The cached manifest of one table.
 #[derive(Default)]
 struct Slot {
-    known: Mutex<Option<Known>>,
-    /// One reads for all who wait.
+    cached: Mutex<Option<CachedManifest>>,
+    /// Locked by the task that reads the manifest; the other tasks wait for its answer.
     reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct CachedManifest {
     manifest: Arc<Manifest>,
-    asked: Asked,
+    requested: RequestTime,
 }
 
-/// When a manifest was asked for: by the changes that other handles of this process told before, and by the clock.
+/// When the request for a manifest was sent: the last change of any manifest before it in this process, and the time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Asked {
+struct RequestTime {
     change: u64,
     at: Instant,
 }
 
 impl ManifestCache {
-    /// How long a manifest is used after it was asked for: 30 seconds. A program that writes plain rows
-    /// ([`Table`](crate::typed::Table)) learns of an index so long after it was declared at most.
+    /// How long a manifest is used, from the moment when its request was sent: 30 seconds. A program that writes plain
+    /// rows ([`Table`](crate::typed::Table)) knows an index at most this long after its declaration.
     pub const LIFE: Duration = Duration::from_secs(30);
 
-    /// One for a store with this profile, that knows nothing yet.
+    /// Creates an empty cache for a store with this profile.
     pub fn new(profile: &ServiceProfile) -> Self {
         Self { profile: profile.clone(), unmanaged: false, tables: Mutex::default() }
     }
 
-    /// One for a store whose credential may not read manifests: it reads none, takes every manifest for an empty one, and refuses
-    /// no write.
+    /// Creates a cache for a store whose credential may not read manifests. The cache sends no requests and returns empty
+    /// manifests, so no write is refused.
     pub fn unmanaged(profile: &ServiceProfile) -> Self {
         Self { unmanaged: true, ..Self::new(profile) }
     }
 
-    /// That of the store; one of its own for a store that has none.
-    pub fn over(store: &dyn TableStore) -> Arc<Self> {
+    /// Returns the cache of the store; a new cache if the store has none.
+    pub fn for_store(store: &dyn TableStore) -> Arc<Self> {
         store.manifests().unwrap_or_else(|| Arc::new(Self::new(store.profile())))
     }
 
-    /// The manifest of a table. One request where it was not asked for within [`LIFE`](Self::LIFE), or has changed through this
-    /// store since; none otherwise. Dropped before it is done, it leaves nothing; another one who waits reads.
+    /// Returns the manifest of a table. No request if it was requested within [`LIFE`](Self::LIFE) and has not changed
+    /// through this store since; otherwise 1 request.
+    ///
+    /// If the future is dropped, the cache does not change and another waiting task sends the request.
     ///
     /// # Errors
-    /// As for [`Manifest::load`], a missing table among them. Nothing is remembered then.
-    pub async fn of(&self, store: &dyn TableStore, table: &TableName) -> Result<Arc<Manifest>> {
+    /// Returns the errors of [`Manifest::load`], for example for a missing table. Errors are not cached.
+    pub async fn get(&self, store: &dyn TableStore, table: &TableName) -> Result<Arc<Manifest>> {
         if self.unmanaged {
             return Ok(Arc::default());
         }
@@ -91,22 +94,22 @@ impl ManifestCache {
             if let Some(manifest) = slot.fresh(local.as_deref(), &identity) {
                 return Ok(manifest);
             }
-            // One whose future nobody polls holds up nobody for long.
-            let _turn = timeout(WAIT, slot.reading.lock()).await;
+            // The wait is bounded, because the task that reads may not poll its future.
+            let _reading = timeout(READ_WAIT, slot.reading.lock()).await;
             if !self.is_current(&identity, &slot) {
                 continue;
             }
             if let Some(manifest) = slot.fresh(local.as_deref(), &identity) {
                 return Ok(manifest);
             }
-            let asked = Asked::now(local.as_deref());
+            let requested = RequestTime::now(local.as_deref());
             let manifest = Arc::new(Manifest::load(store, table).await?);
-            slot.keep(Known { manifest: Arc::clone(&manifest), asked });
+            slot.put(CachedManifest { manifest: Arc::clone(&manifest), requested });
             return Ok(manifest);
         }
     }
 
-    /// The manifest of a table, if that needs no request: see [`of`](Self::of).
+    /// Returns the manifest of a table if [`get`](Self::get) would send no request.
     pub fn known(&self, store: &dyn TableStore, table: &TableName) -> Option<Arc<Manifest>> {
         if self.unmanaged {
             return Some(Arc::default());
@@ -116,52 +119,54 @@ impl ManifestCache {
         slot.fresh(store.local_writers().as_deref(), &identity)
     }
 
-    /// What a write of plain rows rests on: the manifest, and where only this process writes the store the permit that a change of
-    /// the manifest waits for. Keep it until the write is done. As many requests as [`of`](Self::of).
+    /// Returns the manifest for a write of plain rows, with a permit if only this process writes the store. Keep the result
+    /// until the write is done: a change of the manifest waits for the permit. As many requests as [`get`](Self::get).
     ///
     /// # Errors
-    /// As there. Who may not read the manifest is told what else to do.
+    /// Returns the errors of [`get`](Self::get). If the credential may not read the manifest, the error names the alternatives.
     pub async fn plain_write(&self, store: &dyn TableStore, table: &TableName) -> Result<PlainWrite> {
-        // Before it is looked: who changes the manifest waits for the permit, or is known here.
+        // The permit comes before the read. A change of the manifest either waits for the permit, or came before it
+        // and is in the manifest that is read.
         let permit = store.local_writers().map(|local| local.enter());
-        match self.of(store, table).await {
+        match self.get(store, table).await {
             Ok(manifest) => Ok(PlainWrite { manifest, _permit: permit }),
-            Err(error) => Err(explained(error, table)),
+            Err(error) => Err(with_advice(error, table)),
         }
     }
 
-    /// Forgets what is known of a table: who asks next reads it.
+    /// Removes the manifest of a table from the cache.
     pub fn forget(&self, table: &TableName) {
         self.tables().remove(&self.profile.table_identity(table));
     }
 
-    /// Says that the manifest of a table changes, or the table as a whole, until the answer is dropped: what was read before that is
-    /// forgotten.
+    /// Registers that the manifest of a table, or the table itself, changes until the result is dropped. The cache forgets
+    /// the manifest now and again when the result is dropped.
     #[must_use]
     pub fn change(self: &Arc<Self>, table: &TableName) -> ManifestChange {
         self.forget(table);
         ManifestChange { cache: Arc::clone(self), table: table.clone() }
     }
 
-    /// The same, if rows of this partition are the manifest's: for a store that is about to write them.
+    /// Calls [`change`](Self::change) if the partition is the manifest's. A store calls it before it writes the partition.
     #[must_use]
     pub fn change_of(self: &Arc<Self>, table: &TableName, partition: &str) -> Option<ManifestChange> {
         (partition == MANIFEST_PARTITION).then(|| self.change(table))
     }
 
-    /// Says that a table is about to be created: for a store, which says by [`NewTable::created`] that it was.
+    /// Registers the start of a table's creation. A store calls it before the request, and [`NewTable::created`] after the
+    /// request has succeeded: a new table has an empty manifest, which the cache then need not read.
     pub fn new_table(self: &Arc<Self>, table: &TableName, local: Option<&LocalWriters>) -> NewTable {
         let identity = self.profile.table_identity(table);
-        // What is known stays, for a table that turns out to be there.
+        // A cached manifest stays, because the table may exist already.
         let slot = self.slot(&identity);
-        NewTable { cache: Arc::clone(self), identity, slot, asked: Asked::now(local) }
+        NewTable { cache: Arc::clone(self), identity, slot, requested: RequestTime::now(local) }
     }
 
     fn slot(&self, identity: &str) -> Arc<Slot> {
         if let Some(slot) = self.tables().get(identity) {
             return Arc::clone(slot);
         }
-        self.make_room();
+        self.evict();
         Arc::clone(self.tables().entry(identity.to_owned()).or_default())
     }
 
@@ -169,13 +174,14 @@ impl ManifestCache {
         self.tables().get(identity).is_some_and(|current| Arc::ptr_eq(current, slot))
     }
 
-    /// A program may go through any number of tables, such as slices of time.
-    fn make_room(&self) {
+    /// Limits the number of cached tables: a program may use any number of tables, such as time slices. Removes outdated
+    /// manifests first, and all manifests if that is not enough.
+    fn evict(&self) {
         let mut tables = self.tables();
-        if tables.len() >= TABLES {
+        if tables.len() >= MAX_TABLES {
             tables.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_young());
         }
-        if tables.len() >= TABLES {
+        if tables.len() >= MAX_TABLES {
             tables.clear();
         }
     }
@@ -187,30 +193,31 @@ impl ManifestCache {
 
 impl Slot {
     fn fresh(&self, local: Option<&LocalWriters>, identity: &str) -> Option<Arc<Manifest>> {
-        let known = self.known();
-        let Known { manifest, asked } = known.as_ref()?;
-        let is_last = local.is_none_or(|local| local.changed(identity) <= asked.change);
-        (is_last && asked.is_young()).then(|| Arc::clone(manifest))
+        let cached = self.cached();
+        let CachedManifest { manifest, requested } = cached.as_ref()?;
+        let has_all_changes = local.is_none_or(|local| local.changed(identity) <= requested.change);
+        (has_all_changes && requested.is_young()).then(|| Arc::clone(manifest))
     }
 
-    /// Takes over what was read, unless a later read is known: an answer that was long on its way says what was true before.
-    fn keep(&self, read: Known) {
-        let mut known = self.known();
-        if known.as_ref().is_none_or(|before| before.asked <= read.asked) {
-            *known = Some(read);
+    /// Caches an answer, unless the cached answer belongs to a later request. Answers may arrive in another order than
+    /// their requests.
+    fn put(&self, answer: CachedManifest) {
+        let mut cached = self.cached();
+        if cached.as_ref().is_none_or(|before| before.requested <= answer.requested) {
+            *cached = Some(answer);
         }
     }
 
     fn is_young(&self) -> bool {
-        self.known().as_ref().is_some_and(|known| known.asked.is_young())
+        self.cached().as_ref().is_some_and(|cached| cached.requested.is_young())
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached(&self) -> MutexGuard<'_, Option<CachedManifest>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Asked {
+impl RequestTime {
     fn now(local: Option<&LocalWriters>) -> Self {
         Self { change: local.map_or(0, LocalWriters::last), at: Instant::now() }
     }
@@ -221,17 +228,17 @@ impl Asked {
 }
 
 impl Manifest {
-    /// Reads the manifest of a table. One request.
+    /// Reads the manifest of a table. 1 request per 1,000 rows of the manifest, so in practice 1 request.
     ///
     /// # Errors
-    /// A row is damaged; the storage's.
+    /// Fails if a row is damaged; also returns the errors of the store.
     pub async fn load(store: &dyn TableStore, table: &TableName) -> Result<Self> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
         Self::from_rows(store.query_all(table, &query).await?)
     }
 }
 
-/// What a write of plain rows rests on, until it is done: see [`ManifestCache::plain_write`].
+/// The manifest for a write of plain rows, and the permit of the write: see [`ManifestCache::plain_write`].
 #[derive(Debug)]
 pub struct PlainWrite {
     manifest: Arc<Manifest>,
@@ -239,25 +246,25 @@ pub struct PlainWrite {
 }
 
 impl PlainWrite {
-    /// The manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 }
 
-/// A guest's credential may be good for rows of one partition alone.
-fn explained(error: Error, table: &TableName) -> Error {
+/// Adds advice if the credential may not read the manifest, for example because it is valid for one partition only.
+fn with_advice(error: Error, table: &TableName) -> Error {
     let ErrorKind::Forbidden(reason) = error.kind() else { return error };
     let kind = ErrorKind::Forbidden(format!(
-        "{reason}; a write of '{table}' reads its manifest first, which this credential may not: allow it to read the partition \
-         '{MANIFEST_PARTITION}', or, where no index and no layout is of what is written, ask for it by `unmanaged()` \
-         (of the table, or of the store for other handles; `write_indexed` of a bulk write)"
+        "{reason}; a write of '{table}' first reads the table's manifest, and the credential does not allow this. Allow it to read \
+         the partition '{MANIFEST_PARTITION}'. If the written entities have no index and no layout, use `unmanaged()` of the table \
+         or of the store instead, or `write_indexed` of a bulk write"
     ));
-    let told = match error.answer().cloned() {
+    let advised = match error.answer().cloned() {
         Some(answer) => Error::new(kind).with_answer(answer),
         None => Error::new(kind),
     };
-    told.with_source(error)
+    advised.with_source(error)
 }
 
 impl fmt::Debug for ManifestCache {
@@ -266,7 +273,7 @@ impl fmt::Debug for ManifestCache {
     }
 }
 
-/// A change of a manifest that is under way until this is dropped.
+/// A change of a manifest in progress. When it is dropped, the cache forgets the manifest again.
 #[derive(Debug)]
 pub struct ManifestChange {
     cache: Arc<ManifestCache>,
@@ -279,20 +286,21 @@ impl Drop for ManifestChange {
     }
 }
 
-/// A table that is being created.
+/// The creation of a table in progress: see [`ManifestCache::new_table`].
 #[must_use]
 pub struct NewTable {
     cache: Arc<ManifestCache>,
     identity: String,
     slot: Arc<Slot>,
-    asked: Asked,
+    requested: RequestTime,
 }
 
 impl NewTable {
-    /// It was, so that its manifest was empty when it was asked for; unless somebody in this process has written it since.
+    /// Caches an empty manifest, because the table is new. Does nothing if this process has changed the manifest since the
+    /// creation started.
     pub fn created(self) {
         if self.cache.is_current(&self.identity, &self.slot) {
-            self.slot.keep(Known { manifest: Arc::default(), asked: self.asked });
+            self.slot.put(CachedManifest { manifest: Arc::default(), requested: self.requested });
         }
     }
 }

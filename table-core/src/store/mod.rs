@@ -1,4 +1,4 @@
-//! The storage contract: what every backend and every adapter implements, and what it reports.
+//! The trait [`TableStore`] that every backend and every adapter implements, with its operations, errors and profiles.
 
 mod answer;
 mod contract;
@@ -8,14 +8,14 @@ mod local;
 mod manifests;
 mod pages;
 
-pub(crate) use answer::Progress;
+pub(crate) use answer::CycleDetector;
 pub use answer::{check_entity, check_page, check_progress};
 pub use contract::TableStore;
 pub use encrypted::{EncryptedNames, RowRule};
 pub use ext::TableStoreExt;
 pub use local::{LocalChange, LocalPermit, LocalWork, LocalWriters};
 pub use manifests::{ManifestCache, ManifestChange, NewTable, PlainWrite};
-pub(crate) use pages::{Entities, Handle, Hidden, Pages, QueryCursor, Step, Stepped};
+pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, RowFilter, StoreHandle};
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};
 pub use crate::limits;

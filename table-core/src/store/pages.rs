@@ -6,125 +6,131 @@ use std::vec;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 
-use super::{Error, Progress, Result, TableStore};
+use super::{CycleDetector, Error, Result, TableStore};
 use crate::model::{Entity, INDEX_NAME, TableName};
 use crate::query::{Continuation, Page, Query, Select};
 
-/// While a page is consumed, the next is driven once in this many items.
+/// While a page is consumed, the request for the next page is polled once per this number of items.
 const PREFETCH_EVERY: usize = 16;
 
-/// What is left to read, a step at a time: one step, one page.
-pub(crate) trait Step: Sized + Send + Unpin {
-    /// Reads the next page; nothing is left at the end, and when a limit is reached.
-    fn step<H: Handle>(self, store: H, table: TableName) -> impl Future<Output = Stepped<Self>> + Send;
+/// A position in a sequence of pages. Each step reads one page.
+pub(crate) trait Cursor: Sized + Send + Unpin {
+    /// Reads the next page. Returns no further cursor at the end or if a limit is reached.
+    fn next_page<H: StoreHandle>(
+        self,
+        store: H,
+        table: TableName,
+    ) -> impl Future<Output = NextPage<Self>> + Send;
 }
 
-/// A page, and what is left after it.
-pub(crate) type Stepped<S> = Result<(Page<Entity>, Option<S>)>;
+/// A page, and the cursor for the page after it.
+pub(crate) type NextPage<C> = Result<(Page<Entity>, Option<C>)>;
 
-/// A store that a step can keep: borrowed or shared.
-pub(crate) trait Handle: Deref<Target: TableStore> + Clone + Send + Sync + Unpin {}
+/// A reference to a store, borrowed or shared.
+pub(crate) trait StoreHandle: Deref<Target: TableStore> + Clone + Send + Sync + Unpin {}
 
-impl<H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin> Handle for H {}
+impl<H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin> StoreHandle for H {}
 
-/// What is left to read of a query.
+/// The position in the pages of one query.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryCursor {
     query: Query,
     from: Option<Continuation>,
-    left: Option<usize>,
+    /// How many entities the caller still wants.
+    wanted: Option<usize>,
     page_size: Option<usize>,
-    hidden: Hidden,
-    /// How many rows were left out so far.
-    left_out: usize,
-    progress: Progress,
+    row_filter: RowFilter,
+    /// The number of rows that the filter has removed so far.
+    removed: usize,
+    cycles: CycleDetector,
 }
 
 impl QueryCursor {
-    /// A query from its start; its `top` bounds the whole. `None` if nothing is asked for.
-    pub(crate) fn of(mut query: Query, page_size: Option<usize>) -> Option<Self> {
-        let left = query.top.take();
-        let progress = Progress::default();
-        let hidden = Hidden::default();
-        let rest = Self { query, from: None, left, page_size, hidden, left_out: 0, progress };
-        (left != Some(0)).then_some(rest)
+    /// Returns the cursor at the start of a query. The query's `top` limits all pages together. `None` if `top` is zero.
+    pub(crate) fn new(mut query: Query, page_size: Option<usize>) -> Option<Self> {
+        let wanted = query.top.take();
+        let row_filter = RowFilter::default();
+        let cycles = CycleDetector::default();
+        let cursor = Self { query, from: None, wanted, page_size, row_filter, removed: 0, cycles };
+        (wanted != Some(0)).then_some(cursor)
     }
 
-    /// The same without certain rows.
-    pub(crate) const fn without(mut self, hidden: Hidden) -> Self {
-        self.hidden = hidden;
+    /// Removes rows from the pages.
+    pub(crate) const fn with_row_filter(mut self, row_filter: RowFilter) -> Self {
+        self.row_filter = row_filter;
         self
     }
 
-    /// `None` at the end and when the limit is reached.
+    /// Returns the cursor after a page; `None` at the end or if the caller wants no more entities.
     ///
     /// # Errors
-    /// The pages lead in a circle.
+    /// Fails if the continuations form a cycle.
     fn after(mut self, page: &Page<Entity>) -> Result<Option<Self>> {
         let Some(next) = &page.continuation else { return Ok(None) };
-        if let Some(left) = &mut self.left {
-            *left = left.saturating_sub(page.items.len());
-            if *left == 0 {
+        if let Some(wanted) = &mut self.wanted {
+            *wanted = wanted.saturating_sub(page.items.len());
+            if *wanted == 0 {
                 return Ok(None);
             }
         }
-        self.progress.note(next, page.items.len())?;
+        self.cycles.add(next, page.items.len())?;
         self.from = Some(next.clone());
         Ok(Some(self))
     }
 }
 
-impl Step for QueryCursor {
-    async fn step<H: Handle>(mut self, store: H, table: TableName) -> Stepped<Self> {
-        // Where rows are left out, more are asked for than are wanted: else a few wanted ones behind many others would cost a
-        // request for each of those.
-        let wanted = self.left.map(|left| left.saturating_add(self.left_out));
-        self.query.top = wanted.into_iter().chain(self.page_size).min();
+impl Cursor for QueryCursor {
+    async fn next_page<H: StoreHandle>(mut self, store: H, table: TableName) -> NextPage<Self> {
+        // If earlier pages had rows that the filter removed, ask for as many more rows. With `top` at the wanted number,
+        // a few wanted rows behind many removed rows would need one request for each of them.
+        let top = self.wanted.map(|wanted| wanted.saturating_add(self.removed));
+        self.query.top = top.into_iter().chain(self.page_size).min();
         let mut page = store.query(&table, &self.query, self.from.as_ref()).await?;
-        self.left_out += self.hidden.leave_out(&mut page);
-        page.items.truncate(self.left.unwrap_or(usize::MAX));
-        let rest = self.after(&page)?;
-        Ok((page, rest))
+        self.removed += self.row_filter.filter_page(&mut page);
+        page.items.truncate(self.wanted.unwrap_or(usize::MAX));
+        let cursor = self.after(&page)?;
+        Ok((page, cursor))
     }
 }
 
-/// The rows that a read leaves out.
+/// The rows that a read does not return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hidden {
-    /// Those that only patterns see; see [`Key::is_system`](crate::model::Key::is_system).
-    pub(crate) system_rows: bool,
-    /// See [`Entity::is_index_entry`].
-    pub(crate) index_entries: bool,
-    /// Whether [`INDEX_NAME`] is read for that alone: nobody asked for it.
+pub(crate) struct RowFilter {
+    /// Whether to remove the rows that only patterns use; see [`Key::is_system`](crate::model::Key::is_system).
+    pub(crate) removes_system_rows: bool,
+    /// Whether to remove index entries; see [`Entity::is_index_entry`].
+    pub(crate) removes_index_entries: bool,
+    /// Whether [`INDEX_NAME`] is read only to recognize index entries, and must not be returned to the caller.
     pub(crate) adds_index_name: bool,
 }
 
-impl Hidden {
-    /// Leaves them out of a page; how many there were.
-    pub(crate) fn leave_out(self, page: &mut Page<Entity>) -> usize {
+impl RowFilter {
+    /// Filters a page. Returns the number of removed rows.
+    pub(crate) fn filter_page(self, page: &mut Page<Entity>) -> usize {
         let before = page.items.len();
-        // Looking is quicker than keeping, and most pages have none.
-        if page.items.iter().any(|entity| self.hides(entity)) {
-            page.items.retain(|entity| !self.hides(entity));
+        // Most pages have no such rows, and the check is faster than `retain`.
+        if page.items.iter().any(|entity| self.removes(entity)) {
+            page.items.retain(|entity| !self.removes(entity));
         }
         page.items.iter_mut().for_each(|entity| self.clean(entity));
         before - page.items.len()
     }
 
-    /// The entity, unless it is to be left out.
-    pub(crate) fn show(self, mut entity: Entity) -> Option<Entity> {
-        let hidden = self.hides(&entity);
+    /// Returns the entity unless the filter removes it.
+    pub(crate) fn filter(self, mut entity: Entity) -> Option<Entity> {
+        let removed = self.removes(&entity);
         self.clean(&mut entity);
-        (!hidden).then_some(entity)
+        (!removed).then_some(entity)
     }
 
-    /// What is read for it.
-    pub(crate) fn select(self, asked: &Select) -> Select {
-        if self.adds_index_name { asked.union([INDEX_NAME]) } else { asked.clone() }
+    /// Returns the properties to read: the caller's, and those that the filter needs.
+    pub(crate) fn select(self, requested: &Select) -> Select {
+        if self.adds_index_name { requested.union([INDEX_NAME]) } else { requested.clone() }
     }
 
-    fn hides(self, entity: &Entity) -> bool {
-        (self.system_rows && entity.key().is_system()) || (self.index_entries && entity.is_index_entry())
+    fn removes(self, entity: &Entity) -> bool {
+        (self.removes_system_rows && entity.key().is_system())
+            || (self.removes_index_entries && entity.is_index_entry())
     }
 
     fn clean(self, entity: &mut Entity) {
@@ -134,77 +140,80 @@ impl Hidden {
     }
 }
 
-/// Pages asked for one after another, in steps. An error ends them.
-pub(crate) struct Pages<'a, H, S> {
+/// A stream of pages. It reads one page at a time and ends after an error.
+pub(crate) struct Pages<'a, H, C> {
     store: H,
     table: TableName,
-    rest: Option<S>,
-    pending: Option<BoxFuture<'a, Stepped<S>>>,
-    ahead: Option<Result<Page<Entity>>>,
+    /// The cursor of the next page, while no request is in flight.
+    cursor: Option<C>,
+    /// The request in flight.
+    pending: Option<BoxFuture<'a, NextPage<C>>>,
+    /// A page that [`prefetch`](Self::prefetch) has read.
+    prefetched: Option<Result<Page<Entity>>>,
 }
 
-impl<'a, H: Handle + 'a, S: Step + 'a> Pages<'a, H, S> {
-    pub(crate) fn new(store: H, table: TableName, steps: Option<S>) -> Self {
-        Self { store, table, rest: steps, pending: None, ahead: None }
+impl<'a, H: StoreHandle + 'a, C: Cursor + 'a> Pages<'a, H, C> {
+    pub(crate) fn new(store: H, table: TableName, cursor: Option<C>) -> Self {
+        Self { store, table, cursor, pending: None, prefetched: None }
     }
 
-    /// The error only.
+    /// Creates a stream with one error.
     pub(crate) fn failed(store: H, table: TableName, error: Error) -> Self {
-        Self { ahead: Some(Err(error)), ..Self::new(store, table, None) }
+        Self { prefetched: Some(Err(error)), ..Self::new(store, table, None) }
     }
 
-    /// The entities, one after another.
-    pub(crate) fn entities(self, prefetch: bool) -> Entities<'a, H, S> {
+    /// Converts the stream of pages to a stream of entities.
+    pub(crate) fn entities(self, prefetch: bool) -> Entities<'a, H, C> {
         Entities { pages: self, items: Vec::new().into_iter(), prefetch }
     }
 
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Page<Entity>>>> {
-        let Some(step) = self.pending.take().or_else(|| self.next_step()) else {
+    fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Page<Entity>>>> {
+        let Some(request) = self.pending.take().or_else(|| self.next_request()) else {
             return Poll::Ready(None);
         };
-        let (page, rest) = match self.pending.insert(step).as_mut().poll(cx) {
+        let (page, cursor) = match self.pending.insert(request).as_mut().poll(cx) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok((page, rest))) => (Ok(page), rest),
+            Poll::Ready(Ok((page, cursor))) => (Ok(page), cursor),
             Poll::Ready(Err(error)) => (Err(error), None),
         };
-        (self.pending, self.rest) = (None, rest);
+        (self.pending, self.cursor) = (None, cursor);
         Poll::Ready(Some(page))
     }
 
-    fn next_step(&mut self) -> Option<BoxFuture<'a, Stepped<S>>> {
-        let rest = self.rest.take()?;
-        Some(Box::pin(rest.step(self.store.clone(), self.table.clone())))
+    fn next_request(&mut self) -> Option<BoxFuture<'a, NextPage<C>>> {
+        let cursor = self.cursor.take()?;
+        Some(Box::pin(cursor.next_page(self.store.clone(), self.table.clone())))
     }
 
-    /// Gets on with the next page, which [`poll_next`](Stream::poll_next) will return.
+    /// Polls the request for the next page, which [`poll_next`](Stream::poll_next) will return.
     pub(crate) fn prefetch(&mut self, cx: &mut Context<'_>) {
-        if self.ahead.is_none()
-            && let Poll::Ready(page) = self.poll_step(cx)
+        if self.prefetched.is_none()
+            && let Poll::Ready(page) = self.poll_page(cx)
         {
-            self.ahead = page;
+            self.prefetched = page;
         }
     }
 }
 
-impl<'a, H: Handle + 'a, S: Step + 'a> Stream for Pages<'a, H, S> {
+impl<'a, H: StoreHandle + 'a, C: Cursor + 'a> Stream for Pages<'a, H, C> {
     type Item = Result<Page<Entity>>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.ahead.take() {
+        match self.prefetched.take() {
             Some(page) => Poll::Ready(Some(page)),
-            None => self.poll_step(cx),
+            None => self.poll_page(cx),
         }
     }
 }
 
-/// The entities of [`Pages`], without a box per item.
-pub(crate) struct Entities<'a, H, S> {
-    pages: Pages<'a, H, S>,
+/// A stream of the entities of [`Pages`], without a box per entity.
+pub(crate) struct Entities<'a, H, C> {
+    pages: Pages<'a, H, C>,
     items: vec::IntoIter<Entity>,
     prefetch: bool,
 }
 
-impl<'a, H: Handle + 'a, S: Step + 'a> Stream for Entities<'a, H, S> {
+impl<'a, H: StoreHandle + 'a, C: Cursor + 'a> Stream for Entities<'a, H, C> {
     type Item = Result<Entity>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

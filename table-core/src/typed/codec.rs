@@ -5,7 +5,7 @@ use super::{Property, PropertySink};
 use crate::model::property::text;
 use crate::model::{EdmType, KeyPart, KeyText, KeyWriter, PartFormat, ValueError, ValueRef};
 
-/// A way to store a `T` as one property: [`Plain`], [`Json`], [`Padded`], or your own, named by
+/// Stores a `T` as one property: [`Plain`], [`Json`], [`Padded`], or your own codec with
 /// `#[entity(with = MyCodec)]`.
 ///
 /// ```
@@ -31,51 +31,51 @@ use crate::model::{EdmType, KeyPart, KeyText, KeyWriter, PartFormat, ValueError,
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not store a `{T}`",
-    note = "`Json` stores what implements serde's `Serialize` and `DeserializeOwned`, `Padded` an unsigned \
-            integer; others implement `Codec<{T}>`"
+    note = "`Json` stores types with serde's `Serialize` and `DeserializeOwned`, `Padded` stores unsigned \
+            integers; implement `Codec<{T}>` for your own codec"
 )]
 pub trait Codec<T> {
-    /// The type in the store.
+    /// The EDM type of the property.
     const TYPE: EdmType;
-    /// Whether it may be absent.
+    /// Whether the property may be absent.
     const OPTIONAL: bool = false;
 
-    /// Puts the value into the sink, or nothing to be absent.
+    /// Puts the value into the sink. If it puts nothing, the property is absent.
     ///
     /// # Errors
-    /// The store has no such value.
+    /// Fails if the value cannot be stored.
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError>;
 
-    /// Reads a stored value.
+    /// Converts a stored value.
     ///
     /// # Errors
-    /// It has another type, or is out of range.
+    /// Fails if the stored value has another type or is out of range.
     fn read(value: ValueRef<'_>) -> Result<T, ValueError>;
 
-    /// The value of an absent property, if it may be absent.
+    /// Returns the value for an absent property; `None` if the property must not be absent.
     fn missing() -> Option<T> {
         None
     }
 }
 
-/// A [`Codec`] whose stored values compare as the values do, so that filters may compare them.
+/// A [`Codec`] whose stored values have the order of the values, so that filters can compare them.
 #[diagnostic::on_unimplemented(
     message = "a property stored by `{Self}` cannot be compared in a filter",
-    note = "its text in the store does not compare as the value does; implement `Comparable` for your own \
+    note = "the stored text does not have the order of the values; implement `Comparable` for your own \
             codec if it does"
 )]
 pub trait Comparable<T>: Codec<T> {}
 
-/// A [`Comparable`] codec that stores a text which starts with another as one that starts with the other's, so that
-/// filters may ask for prefixes.
+/// A [`Comparable`] codec that keeps prefixes: if a text starts with a prefix, the stored text starts with the stored
+/// prefix. Filters can then select prefixes.
 #[diagnostic::on_unimplemented(
     message = "a property stored by `{Self}` has no prefixes in a filter",
-    note = "its text in the store need not start as the value does; implement `PrefixComparable` for your own \
+    note = "the stored text need not start with the prefix of the value; implement `PrefixComparable` for your own \
             codec if it does"
 )]
 pub trait PrefixComparable<T>: Comparable<T> {}
 
-/// Stores a [`Property`] as it is: the codec of a field without another.
+/// Stores a [`Property`] as its EDM type. The default codec of a field.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
@@ -102,10 +102,10 @@ impl<T: Property> Codec<T> for Plain {
 impl<T: Property> Comparable<T> for Plain {}
 impl<T: Property> PrefixComparable<T> for Plain {}
 
-/// Stores a value as JSON text: `#[entity(json)]`. A value that is `null` in JSON is absent.
+/// Stores a value as JSON text: `#[entity(json)]`. A value whose JSON is `null` is stored as an absent property.
 ///
-/// JSON has no NaN and no infinity. A value that comes to hold `null` where its type takes none is refused before it is
-/// written; an `Option` of such a number reads as `None`.
+/// JSON has no NaN and no infinity; serde writes them as `null`. A write fails if the value could not be read back for
+/// this reason. An `Option` of such a number is read as `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
 
@@ -115,7 +115,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec<T> for Json 
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
         let json =
             serde_json::to_string(value).map_err(|e| ValueError::new("a value with a JSON form", e))?;
-        // A NaN is written as `null`, which a number cannot be read from.
+        // serde_json writes NaN as `null`, from which no number can be read.
         if json.contains("null") {
             serde_json::from_str::<T>(&json).map_err(|e| {
                 ValueError::new("a value whose JSON can be read back (no NaN, no infinity)", e)
@@ -137,8 +137,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec<T> for Json 
     }
 }
 
-/// Stores an unsigned integer as a String with leading zeros, as wide as the type needs: for `u64`
-/// values above `i64::MAX`. Compares as the numbers do.
+/// Stores an unsigned integer as a String with leading zeros, in the width of the type. Use it for `u64` values above
+/// `i64::MAX`. Filters can compare the values.
 #[derive(Clone, Copy, Debug)]
 pub struct Padded;
 

@@ -7,52 +7,53 @@ use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
 
-/// What can be read from an entity: entities, projections, resolvers, and [`Entity`] itself.
+/// A type that can be read from an entity: an entity type, a projection, a resolver, or [`Entity`] itself.
 ///
 /// Derive it with `TableEntity` or `EntityResolver`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from a table",
-    note = "derive `TableEntity` (a struct) or `EntityResolver` (an enum over several) for it"
+    note = "derive `TableEntity` (a struct) or `EntityResolver` (an enum of several types) for it"
 )]
 pub trait FromEntity: Sized + Send + 'static {
-    /// The properties that decoding needs; `None` for all.
+    /// Returns the properties that decoding needs; `None` for all.
     fn select() -> Option<Select>;
 
-    /// The condition that keeps other types' rows out; `None` if every row can be read.
+    /// Returns the filter that selects the rows of this type; `None` if the type can be read from every row.
     fn type_filter() -> Option<Filter>;
 
-    /// The properties that are encrypted in the store: a table of this type needs an encrypting one.
+    /// Returns the properties that are stored encrypted. The store of a table of this type must encrypt them.
     fn encrypted() -> Vec<&'static str>;
 
-    /// The properties that the type has in plaintext: a table whose store encrypts one of them by a rule refuses the type.
+    /// Returns the properties that the type has in plaintext. No rule of the store may encrypt them.
     fn unencrypted() -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The properties whose values may be in blobs: a table that does not know of blobs refuses such a type.
+    /// Returns the properties whose values may be in blobs. Only a handle for large entities accepts such a type.
     fn large() -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The buckets that partitions are spread over: a table that does not know of buckets refuses such a type.
+    /// Returns the buckets of a spread type. Only a handle for spread tables accepts such a type.
     fn spread() -> Option<Spread> {
         None
     }
 
-    /// Whether an entity may take several rows: a table that does not know of that refuses such a type.
+    /// Whether the properties of an entity may be in several rows. Only a handle for wide entities accepts such a type.
     fn wide() -> bool {
         false
     }
 
-    /// The declared indexes of the entities, which writes must keep in step.
+    /// Returns the declared indexes of the type. Writes must write their entries too.
     fn indexes() -> Vec<&'static IndexDefinition> {
         Vec::new()
     }
 
-    /// Reads an entity.
+    /// Converts an entity to this type.
     ///
     /// # Errors
-    /// A property is missing, or of another type, or the schema version is newer than this type.
+    /// Fails if a property is missing or has another type, or if the entity is stored in a later schema version than
+    /// the type can read.
     fn from_entity(entity: Entity) -> Result<Self>;
 }
 
@@ -69,13 +70,13 @@ impl FromEntity for Entity {
         Vec::new()
     }
 
-    /// Detached, so that keeping one entity of a page does not keep others.
+    /// Copies the properties out of the page, so that a kept entity does not keep the memory of other entities.
     fn from_entity(entity: Entity) -> Result<Self> {
         Ok(entity.detached())
     }
 }
 
-/// A struct stored as an entity. Derive it: the derive macro of this name describes every attribute.
+/// A struct that is stored as an entity. Derive it; the derive macro of this name documents all attributes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a table entity",
     note = "derive it: `#[derive(TableEntity)]`, with `#[partition_key]` and `#[row_key]` fields"
@@ -84,65 +85,65 @@ pub trait TableEntity: FromEntity + Sync {
     /// The partial update of this type: its fields without keys, each optional.
     type Patch: EntityPatch<Entity = Self>;
 
-    /// What the derive macro knows of the type.
+    /// The schema of the type, from the derive macro.
     const SCHEMA: &'static Schema;
 
-    /// The key that the fields give.
+    /// Returns the key of the entity, from the key fields.
     ///
     /// # Errors
-    /// A key part does not fit its width, or the key is too long.
+    /// Fails if a key part does not fit its width or if the key is too long.
     fn entity_key(&self) -> Result<EntityKey<Self>>;
 
-    /// The entity to store as one row under its key, as tables, groups and bulk writers do.
+    /// Converts to an entity that is stored as one row under its key.
     ///
     /// # Errors
-    /// A key or a value cannot be stored. The type is stored in another way, by a table of its own: its keys are spread, or it
-    /// may take several rows.
+    /// Fails if a key or value cannot be stored, or if the type is spread or wide.
     fn to_entity(&self) -> Result<Entity> {
         Self::SCHEMA.check_one_row()?;
         self.to_logical()
     }
 
-    /// The entity as a program knows it, for the table that stores such types: under the key before it is spread, and whole.
+    /// Converts to the logical entity: with the key without a bucket, and with all properties. The handles of spread and
+    /// wide types convert it to rows.
     ///
     /// # Errors
-    /// A key or a value cannot be stored.
+    /// Fails if a key or value cannot be stored.
     fn to_logical(&self) -> Result<Entity>;
 
-    /// The version it was read in, if a field keeps it (`#[etag]`).
+    /// Returns the ETag of the `#[etag]` field, if the type has one and the value was read.
     fn etag(&self) -> Option<&ETag>;
 
-    /// The version it was read in, which a `replace` or a removal of it is bound to.
+    /// Returns the ETag of the `#[etag]` field, for conditional writes.
     ///
     /// # Errors
-    /// It carries none.
+    /// Fails if there is none.
     fn own_version(&self) -> Result<ETag> {
         if let Some(etag) = self.etag() {
             return Ok(etag.clone());
         }
         let (name, key) = (Self::SCHEMA.rust_name, self.entity_key()?);
         Err(Error::invalid_request(format!(
-            "the {name} {key} carries no ETag: read it into a type with an #[etag] field, or name the version \
-             (`replace_if`, `delete`), `IfMatch::Any` for any"
+            "the {name} {key} has no ETag: read it into a type with an `#[etag]` field, or give a version to \
+             `replace_if` or `delete` (`IfMatch::Any` for any version)"
         )))
     }
 }
 
-/// A partial update for a merge. Derived with the entity.
+/// A partial update for a merge. The derive macro generates one for each entity type.
 pub trait EntityPatch: Send + Sync + 'static {
-    /// The entity it patches.
+    /// The entity type.
     type Entity: TableEntity<Patch = Self>;
 
-    /// The properties that are set.
+    /// Returns the properties that the patch sets.
     ///
     /// # Errors
-    /// A value cannot be stored.
+    /// Fails if a value cannot be stored.
     fn to_properties(&self) -> Result<Properties>;
 
-    /// What a merge writes into the entity with this key.
+    /// Returns the entity that a merge sends for this key.
     ///
     /// # Errors
-    /// As for [`to_properties`](Self::to_properties); it sets nothing.
+    /// Fails if the patch sets no field; also returns the errors of [`to_properties`](Self::to_properties).
     fn to_entity(&self, key: Key) -> Result<Entity> {
         let properties = self.to_properties()?;
         if properties.is_empty() {
@@ -153,30 +154,30 @@ pub trait EntityPatch: Send + Sync + 'static {
     }
 }
 
-/// The key of an entity of type `T`: made by `T::key(…)`.
+/// The key of an entity of type `T`. `T::key(…)` creates it.
 pub struct EntityKey<T> {
     key: Key,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> EntityKey<T> {
-    /// Claims that a key belongs to the type: reading will tell.
+    /// Creates the key of an entity of `T` from a key, without a check.
     pub const fn new(key: Key) -> Self {
         Self { key, of: PhantomData }
     }
 
-    /// The key.
+    /// Returns the key.
     pub const fn key(&self) -> &Key {
         &self.key
     }
 
-    /// Claims that the key also belongs to another type: a projection, or an enum over several.
+    /// Converts to the key of another type without a check, for example of a projection or a resolver.
     #[must_use]
     pub fn cast<U>(self) -> EntityKey<U> {
         EntityKey::new(self.key)
     }
 
-    /// The key, taken out.
+    /// Converts to the untyped key.
     pub fn into_key(self) -> Key {
         self.key
     }
@@ -194,25 +195,25 @@ impl<T> From<&EntityKey<T>> for Key {
     }
 }
 
-/// A partition that holds entities of type `T`: made by `T::partition(…)`.
+/// A partition with entities of type `T`. `T::partition(…)` creates it.
 pub struct PartitionOf<T> {
     partition: PartitionKey,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> PartitionOf<T> {
-    /// Claims that a partition belongs to the type.
+    /// Creates the partition from a PartitionKey, without a check.
     pub const fn new(partition: PartitionKey) -> Self {
         Self { partition, of: PhantomData }
     }
 
-    /// Claims that the partition also holds entities of another type.
+    /// Converts to a partition of another type without a check.
     #[must_use]
     pub fn cast<U>(self) -> PartitionOf<U> {
         PartitionOf::new(self.partition)
     }
 
-    /// The partition key.
+    /// Returns the PartitionKey.
     pub const fn partition_key(&self) -> &PartitionKey {
         &self.partition
     }

@@ -1,33 +1,37 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use super::width::widened;
-use super::{Comparable, ExactWidth, Operand, Plain, PrefixComparable, Text};
+use super::{Comparable, ExactWidth, Plain, PrefixComparable, Text};
 use crate::model::property::written;
 use crate::query::{Comparison, Filter};
 use crate::store::{Error, Result};
 
-/// A property of `E` that holds a `V`, for filters: `Employee::AGE.gt(30)`.
+/// A property of `E` with values of type `V`, for filters: `Employee::AGE.gt(30)`.
 ///
-/// The derive macro makes one constant per stored field. An encrypted field gets an
-/// [`EncryptedField`] instead, and a field of a key a [`KeyField`](super::KeyField), which have no comparisons. An
-/// absent property matches no comparison, [`ne`](Self::ne) included: `!AGE.eq(30)` finds it, `AGE.ne(30)` does not.
+/// The derive macro generates a constant for each stored field. For an encrypted field it generates an
+/// [`EncryptedField`] instead, and for a field of a key a [`KeyField`](super::KeyField); both have no comparisons.
 ///
-/// A filter sees what is stored. Of a type with a `previous` version it sees older rows as they are, under the names
-/// and types of their version, though a read converts them:
-/// [`Table::upgrade_all`](super::Table::upgrade_all) brings them up to date.
+/// No comparison matches an absent property, not even [`ne`](Self::ne): `!AGE.eq(30)` finds entities without the
+/// property, `AGE.ne(30)` does not.
+///
+/// A filter compares stored values. Rows of a `previous` schema version are compared under the names and types of
+/// their version, although a read converts them. [`Table::upgrade_all`](super::Table::upgrade_all) converts the stored
+/// rows.
 ///
 /// # Integers of both widths
-/// A field of `i64`, `u32` or `u64` is stored as an Int64 and reads Int32s too: those that other clients write for
-/// small numbers, as Node and Python do, and those of rows from when the field was an `i32`. To the service an Int64
-/// literal equals no Int32. So that a filter finds whatever a read would take, each comparison of such a field
-/// becomes two, `Age gt 40L or Age gt 40`, which both count towards the service's 15 in a filter.
-/// [`exact_width`](Self::exact_width) makes it one, of Int64s alone.
+/// A field of type `i64`, `u32` or `u64` is stored as Int64. A read accepts Int32 too: clients for Node and Python write
+/// small numbers as Int32, and the field may have been an `i32` before. At the service an Int64 literal does not match
+/// an Int32. A filter must find every entity that a read accepts, so each comparison becomes two:
+/// `Age gt 40L or Age gt 40`. Both count towards the service's limit of 15 comparisons in a filter.
+/// [`exact_width`](Self::exact_width) compares with Int64 only.
 ///
-/// A field of `f64` or `f32` reads whole numbers too, which JavaScript clients write as Int32s: `120.0` becomes `120`. The
-/// service documents only that a literal of the property's type gives valid results; that a Double literal finds no
-/// integer is *assumed*, and that an Int32 literal finds Int64s and Doubles. So a comparison becomes two, `Price gt 9.5 or Price ge 10`,
-/// or three beyond the Int32s.
+/// A read of an `f64` or `f32` accepts integers too, because JavaScript clients write `120.0` as the Int32 `120`. The
+/// service documents only that a literal of the property's type gives valid results. This library *assumes* that a
+/// Double literal does not match integers, and that an Int32 literal matches Int64 and Double values. So a comparison
+/// becomes two, `Price gt 9.5 or Price ge 10`, or three for values outside of the Int32 range.
 ///
 /// ```
 /// use table_core::typed::Field;
@@ -43,16 +47,16 @@ pub struct Field<E, V, C = Plain> {
     of: Of<E, V, C>,
 }
 
-/// Neither owns an `E`, a `V` nor a `C`.
+/// The field does not own an `E`, `V` or `C`.
 type Of<E, V, C> = PhantomData<fn() -> (E, V, C)>;
 
-/// A property of `E` that is encrypted: it can be selected, never compared.
+/// An encrypted property of `E`. It can be selected, but not compared.
 pub struct EncryptedField<E> {
     name: &'static str,
     of: PhantomData<fn() -> E>,
 }
 
-/// A flattened field of `E`: its properties are those of `G`.
+/// A flattened field of `E`. Its properties are the properties of `G`.
 ///
 /// ```
 /// use table_core::typed::{Field, FieldGroup};
@@ -66,42 +70,42 @@ pub struct FieldGroup<E, G> {
     of: PhantomData<fn() -> (E, G)>,
 }
 
-/// A filter on entities of type `E`.
+/// A filter of entities of type `E`.
 ///
-/// A value that cannot be stored cannot be compared either: the error comes with
-/// [`into_filter`](Self::into_filter), when the query is run.
+/// If a compared value cannot be stored, [`into_filter`](Self::into_filter) returns the error, when the query is run.
 pub struct Condition<E> {
     filter: Result<Filter>,
     of: PhantomData<fn() -> E>,
 }
 
 impl<E, V, C> Field<E, V, C> {
-    /// The field with this name in the store.
+    /// Creates a field with this name in the store.
     pub const fn new(name: &'static str) -> Self {
         Self { name, of: PhantomData }
     }
 
-    /// The name in the store.
+    /// Returns the name in the store.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 }
 
-/// Its name in the store, for [`TableQuery::select`](super::TableQuery::select) and the like.
+/// Returns the name in the store, for example for [`TableQuery::select`](super::TableQuery::select).
 impl<E, V, C> AsRef<str> for Field<E, V, C> {
     fn as_ref(&self) -> &str {
         self.name
     }
 }
 
-/// Its name in the store.
+/// Returns the name in the store.
 impl<E> AsRef<str> for EncryptedField<E> {
     fn as_ref(&self) -> &str {
         self.name
     }
 }
 
-/// What a filter may compare with an encrypted property: nothing. Never implemented.
+/// Bound of the comparisons of an encrypted property. No type implements it, so a comparison does not compile, with an
+/// explanation.
 #[diagnostic::on_unimplemented(
     message = "an encrypted property cannot be compared in a filter",
     label = "the store sees only its ciphertext",
@@ -112,36 +116,37 @@ pub trait ComparesWithEncrypted {
     fn into_condition<E>(self) -> Condition<E>;
 }
 
+/// Comparison methods that do not compile, with the explanation of the trait `$bound`.
 macro_rules! no_comparisons {
-    ($($name:ident)*) => {$(
-        /// Does not compile: the store sees only the ciphertext.
+    ($bound:ident: $($name:ident)*) => {$(
+        /// Does not compile: a filter cannot compare this property.
         #[doc(hidden)]
-        pub fn $name<V: ComparesWithEncrypted>(self, value: V) -> Condition<E> {
+        pub fn $name<V: $bound>(self, value: V) -> Condition<E> {
             value.into_condition()
         }
     )*};
 }
 
-/// So that a comparison is explained, instead of taken for one of `Iterator`.
+/// Without these methods the compiler would suggest the comparisons of `Iterator`.
 impl<E> EncryptedField<E> {
-    no_comparisons! { eq ne gt ge lt le starts_with }
+    no_comparisons! { ComparesWithEncrypted: eq ne gt ge lt le starts_with }
 }
 
-/// The operators, by a method `compare` of fields `E, V, C`.
+/// The comparison methods of a field, which call its method `compare`.
 macro_rules! comparisons {
     () => {
         comparisons! {
-            /// The property equals the value.
+            /// Matches if the property equals the value.
             eq Equal;
-            /// The property differs from the value.
+            /// Matches if the property differs from the value.
             ne NotEqual;
-            /// The property is greater than the value.
+            /// Matches if the property is greater than the value.
             gt GreaterThan;
-            /// The property is the value or greater.
+            /// Matches if the property is greater than or equal to the value.
             ge GreaterThanOrEqual;
-            /// The property is less than the value.
+            /// Matches if the property is less than the value.
             lt LessThan;
-            /// The property is the value or less.
+            /// Matches if the property is less than or equal to the value.
             le LessThanOrEqual;
         }
     };
@@ -161,7 +166,7 @@ pub(super) use comparisons;
 impl<E, V, C> Field<E, V, C> {
     comparisons!();
 
-    /// A comparison with the operator as a value.
+    /// Compares with an operator that is given as a value.
     #[must_use]
     pub fn compare(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E>
     where
@@ -170,11 +175,11 @@ impl<E, V, C> Field<E, V, C> {
         self.compare_stored(comparison, value).map(widened)
     }
 
-    /// The field for comparisons of the width that its type is stored with, one each.
+    /// Returns the field with comparisons of its own stored type only: each comparison stays one comparison.
     ///
-    /// For `i64`, `u32`, `u64`, `f64` and `f32` where every row has an Int64 or a Double, as all that this library writes for such a field do, and a
-    /// filter comes near the limit of comparisons. An Int32 is not found. Of other fields the comparisons stay as
-    /// they are.
+    /// Use it for `i64`, `u32`, `u64`, `f64` and `f32` if a filter comes near the limit of comparisons and every row
+    /// has an Int64 or a Double. Rows that this library writes do. Values that another client has stored as Int32 are
+    /// not found. For fields of other types it has no effect.
     ///
     /// ```
     /// use table_core::model::Entity;
@@ -192,7 +197,7 @@ impl<E, V, C> Field<E, V, C> {
         ExactWidth(self)
     }
 
-    /// A comparison with the value as it is stored.
+    /// Compares with the stored form of the value.
     pub(super) fn compare_stored(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E>
     where
         C: Comparable<V>,
@@ -206,7 +211,7 @@ impl<E, V, C> Field<E, V, C> {
         Condition { filter, of: PhantomData }
     }
 
-    /// The text starts with `prefix`. Two comparisons.
+    /// Matches if the text starts with `prefix`. Counts as 2 comparisons.
     #[must_use]
     pub fn starts_with(self, prefix: &str) -> Condition<E>
     where
@@ -218,62 +223,62 @@ impl<E, V, C> Field<E, V, C> {
 }
 
 impl<E, G> FieldGroup<E, G> {
-    /// The properties of `G` in `E`.
+    /// Creates the flattened field.
     #[expect(clippy::new_without_default, reason = "a constant of the derive macro")]
     pub const fn new() -> Self {
         Self { of: PhantomData }
     }
 
-    /// A field of the group, as a field of the entity.
+    /// Returns a field of the group as a field of the entity.
     pub fn field<V, C>(self, field: Field<G, V, C>) -> Field<E, V, C> {
         Field::new(field.name)
     }
 }
 
 impl<E> EncryptedField<E> {
-    /// The field with this name in the store.
+    /// Creates a field with this name in the store.
     pub const fn new(name: &'static str) -> Self {
         Self { name, of: PhantomData }
     }
 
-    /// The name in the store.
+    /// Returns the name in the store.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 }
 
 impl<E> Condition<E> {
-    /// Claims that a filter is about `E`.
+    /// Creates a condition from a filter, without a check that its names belong to `E`.
     pub const fn new(filter: Filter) -> Self {
         Self { filter: Ok(filter), of: PhantomData }
     }
 
-    /// Both hold.
+    /// Returns a condition that matches if both conditions match.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.join(other, Filter::and)
     }
 
-    /// One of them holds.
+    /// Returns a condition that matches if at least one of the conditions matches.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.join(other, Filter::or)
     }
 
-    /// The filter.
+    /// Converts to the filter.
     ///
     /// # Errors
-    /// A value of a comparison cannot be stored.
+    /// Fails if a compared value cannot be stored.
     pub fn into_filter(self) -> Result<Filter> {
         self.filter
     }
 
-    pub(super) fn map(self, how: impl FnOnce(Filter) -> Filter) -> Self {
-        Self { filter: self.filter.map(how), of: PhantomData }
+    pub(super) fn map(self, convert: impl FnOnce(Filter) -> Filter) -> Self {
+        Self { filter: self.filter.map(convert), of: PhantomData }
     }
 
-    fn join(self, other: Self, how: fn(Filter, Filter) -> Filter) -> Self {
-        let filter = self.filter.and_then(|left| Ok(how(left, other.filter?)));
+    fn join(self, other: Self, join: fn(Filter, Filter) -> Filter) -> Self {
+        let filter = self.filter.and_then(|left| Ok(join(left, other.filter?)));
         Self { filter, of: PhantomData }
     }
 }
@@ -336,3 +341,116 @@ impl<E, V, C> fmt::Debug for Field<E, V, C> {
         write!(f, "Field({})", self.name)
     }
 }
+
+/// A field of a key of `E`. A key contains it in encoded form with other fields, so filters cannot compare it by name. Find
+/// entities by `T::key(…)`, `.partition(T::partition(…))` or `.rows(T::row_prefix()…)`.
+pub struct KeyField<E> {
+    name: &'static str,
+    of: PhantomData<fn() -> E>,
+}
+
+/// Bound of the comparisons of a key field. No type implements it, so a comparison does not compile, with an explanation.
+#[diagnostic::on_unimplemented(
+    message = "a filter cannot compare a field of a key",
+    label = "the store has it as a part of the PartitionKey or the RowKey",
+    note = "use keys: `table.get(T::key(…)?)`, or `query().partition(T::partition(…)?)` and \
+            `.rows(T::row_prefix().…)`, which cost less than a filter"
+)]
+pub trait ComparesWithKey {
+    /// Never called.
+    fn into_condition<E>(self) -> Condition<E>;
+}
+
+/// With these methods the compiler explains a comparison.
+impl<E> KeyField<E> {
+    no_comparisons! { ComparesWithKey: eq ne gt ge lt le starts_with }
+}
+
+impl<E> KeyField<E> {
+    /// Creates a field with this name in the struct.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, of: PhantomData }
+    }
+}
+
+impl<E> Clone for KeyField<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for KeyField<E> {}
+
+impl<E> fmt::Debug for KeyField<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyField({})", self.name)
+    }
+}
+
+/// A property of `E` whose value may be in a blob (`#[large]`). It identifies the property for streams. Filters cannot compare
+/// it, because the row may contain a reference to the blob instead of the value.
+pub struct LargeField<E> {
+    name: &'static str,
+    of: PhantomData<fn() -> E>,
+}
+
+impl<E> LargeField<E> {
+    /// Creates a field with this name in the store.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, of: PhantomData }
+    }
+
+    /// Returns the name in the store.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<E> Clone for LargeField<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for LargeField<E> {}
+
+impl<E> std::fmt::Debug for LargeField<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LargeField({})", self.name)
+    }
+}
+
+/// An argument for a `V` in comparisons, keys and patches: a `V`, a `&V`, or, for owned text and bytes, a `&str` or
+/// `&[u8]`.
+#[diagnostic::on_unimplemented(
+    message = "expected a `{V}`, found a `{Self}`",
+    note = "give a `{V}` or a `&{V}`; text may be given as `&str`, bytes as `&[u8]`"
+)]
+pub trait Operand<V> {
+    /// Converts to the value.
+    fn into_operand(self) -> V;
+}
+
+impl<V> Operand<V> for V {
+    fn into_operand(self) -> V {
+        self
+    }
+}
+
+impl<V: Clone> Operand<V> for &V {
+    fn into_operand(self) -> V {
+        self.clone()
+    }
+}
+
+macro_rules! borrowed {
+    ($($from:ty => $to:ty),*) => {$(
+        impl Operand<$to> for $from {
+            fn into_operand(self) -> $to {
+                self.to_owned().into()
+            }
+        }
+    )*};
+}
+
+borrowed!(&str => String, &str => Box<str>, &str => Arc<str>, &str => Cow<'static, str>, &[u8] => Vec<u8>);

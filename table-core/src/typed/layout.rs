@@ -1,4 +1,4 @@
-//! What a manifest says of a type, by the schema of a program's type.
+//! The manifest entry of a type, created from and compared with the schema of a program's type.
 
 use super::{Schema, Spread};
 use crate::manifest::{Layout, StoredType, told_by};
@@ -6,7 +6,7 @@ use crate::model::TableName;
 use crate::store::{Error, Result};
 
 impl Layout {
-    /// How a type is stored.
+    /// Returns the layout of a type.
     pub fn of(schema: &Schema) -> Self {
         match schema {
             Schema { wide: true, .. } => Self::Wide,
@@ -19,27 +19,30 @@ impl Layout {
         }
     }
 
-    /// Whether a program may store entities of a type in this layout. One that does not know a large property leaves it alone; one
-    /// that takes it for a plain property would take the name of a blob for the value.
+    /// Whether a program with this schema may store entities in this layout.
+    ///
+    /// For large entities the lists of large properties may differ: a program does not change properties that it does not
+    /// know. But a property that is large here must not be plain in the schema, because the program would take the
+    /// reference to a blob for the value.
     pub fn serves(&self, schema: &Schema) -> bool {
-        let mine = Self::of(schema);
-        match (self.large(), mine.large()) {
+        let own = Self::of(schema);
+        match (self.large(), own.large()) {
             (Some(large), Some(_)) => !schema
                 .properties
                 .iter()
                 .any(|p| p.large.is_none() && large.iter().any(|name| name == p.name)),
-            _ => *self == mine,
+            _ => *self == own,
         }
     }
 }
 
 impl StoredType {
-    /// A type, before it is stored.
+    /// Creates the manifest entry of a type.
     pub fn of(schema: &Schema) -> Self {
         let encrypted = schema.properties.iter().filter(|p| p.encrypted);
         Self {
             entity: Some(told_by(&schema.entity_type())),
-            // The macro keeps both within an `i32`.
+            // The derive macro ensures that both fit an `i32`.
             version: schema.version.cast_signed(),
             reader: schema.min_reader.cast_signed(),
             layout: Layout::of(schema),
@@ -48,30 +51,30 @@ impl StoredType {
         }
     }
 
-    /// Refuses a program that stores entities of the type in another layout.
+    /// Checks that the program stores entities of the type in the layout of the manifest.
     ///
     /// # Errors
-    /// It does; the error names both.
+    /// Fails if the layouts differ; the error names both.
     pub fn check_layout(&self, table: &TableName, schema: &Schema) -> Result<()> {
         if self.layout.serves(schema) {
             return Ok(());
         }
-        let (name, stored, mine) = (schema.rust_name, &self.layout, Layout::of(schema));
-        let remedy = match (stored, &mine) {
+        let (name, stored, own) = (schema.rust_name, &self.layout, Layout::of(schema));
+        let remedy = match (stored, &own) {
             (Layout::Spread { .. }, Layout::Spread { .. }) => {
                 "change the buckets by a migration (`SpreadTable::with_previous`, then `migrate`)"
             }
-            _ => "declare the type as it is stored, or store it in another table",
+            _ => "declare the layout of the manifest, or store the type in another table",
         };
         Err(Error::invalid_request(format!(
-            "the manifest of the table '{table}' says that {name} is stored as {stored}, and this program stores it as {mine}: {remedy}"
+            "the manifest of the table '{table}' says that {name} is stored as {stored}, and this program stores it as {own}: {remedy}"
         )))
     }
 
-    /// Refuses a program that would write a property in plaintext which another one encrypts.
+    /// Checks that the program encrypts the properties that are encrypted according to the manifest.
     ///
     /// # Errors
-    /// It would; the error names the property.
+    /// Fails if the program would write such a property in plaintext; the error names the property.
     pub fn check_encrypted(&self, table: &TableName, schema: &Schema) -> Result<()> {
         let mut in_plaintext = schema.properties.iter().filter(|p| !p.encrypted).map(|p| p.name);
         let Some(property) = in_plaintext.find(|name| self.encrypted.contains(*name)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Typed mapping: structs as entities, typed keys, fields, patches and the [`Table`] handle.
+//! Typed entities: structs as entities, typed keys, fields, patches and the [`Table`] handle.
 
 mod codec;
 #[doc(hidden)]
@@ -6,16 +6,11 @@ pub mod derived;
 mod entity;
 mod field;
 mod index;
-mod key_field;
-mod large_field;
 mod layout;
-mod operand;
-mod prefix_builder;
 mod record;
 mod row_prefix;
 mod schema;
 mod table;
-mod versions;
 mod width;
 
 pub use crate::manifest::Discriminator;
@@ -23,11 +18,11 @@ pub use crate::model::{Property, PropertySink, Text};
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain, PrefixComparable};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
-pub use field::{ComparesWithEncrypted, Condition, EncryptedField, Field, FieldGroup};
+pub use field::{
+    ComparesWithEncrypted, ComparesWithKey, Condition, EncryptedField, Field, FieldGroup, KeyField,
+    LargeField, Operand,
+};
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
-pub use key_field::{ComparesWithKey, KeyField};
-pub use large_field::LargeField;
-pub use operand::Operand;
 pub use record::Record;
 pub use row_prefix::RowPrefix;
 pub use schema::{PropertySchema, Schema, Spread};

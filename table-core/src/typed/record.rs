@@ -3,8 +3,8 @@ use super::derived::Encoder;
 use crate::model::{Entity, Properties};
 use crate::store::Result;
 
-/// Properties without a key, for patterns that make the keys themselves: a struct that derives
-/// `PropertyGroup`, or [`Properties`] as they are.
+/// Properties without a key, for patterns that compute the keys. A struct that derives `PropertyGroup`, or
+/// [`Properties`].
 ///
 /// ```
 /// use table_core::model::{Entity, ValueRef};
@@ -27,21 +27,21 @@ use crate::store::Result;
     note = "derive `PropertyGroup` for it: a struct of properties without a key"
 )]
 pub trait Record: Sized + Send + Sync + 'static {
-    /// The properties to store.
+    /// Converts to properties.
     ///
     /// # Errors
-    /// A value cannot be stored.
+    /// Fails if a value cannot be stored.
     fn to_properties(&self) -> Result<Properties>;
 
-    /// The properties that must be encrypted.
+    /// Returns the names of the properties that must be stored encrypted.
     fn encrypted() -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Reads them back; properties of other programs are left aside.
+    /// Reads the record from an entity. Ignores properties that the record does not have.
     ///
     /// # Errors
-    /// A property is missing or does not fit.
+    /// Fails if a property is missing or does not fit.
     fn read_from(entity: &Entity) -> Result<Self>;
 }
 

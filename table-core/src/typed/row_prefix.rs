@@ -2,18 +2,19 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::EntityKey;
+use crate::model::{KeyBuilder, KeyPart, PartFormat, TextKeyPart};
 use crate::store::Result;
 
-/// The start of the row keys of type `T`: made by `T::row_prefix()` and the key parts that follow.
+/// A prefix of RowKeys of type `T`: the result of `T::row_prefix()` and of the methods that add key parts.
 ///
-/// A part that cannot be encoded is reported when the prefix is used, so that parts can be chained.
+/// If a part cannot be encoded, the use of the prefix fails, so that the methods can be chained.
 pub struct RowPrefix<T> {
     text: Result<String>,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> RowPrefix<T> {
-    /// Claims that row keys of the type start with this text.
+    /// Creates a prefix from text, without a check that RowKeys of the type start with it.
     ///
     /// ```
     /// use table_core::model::Entity;
@@ -26,27 +27,27 @@ impl<T> RowPrefix<T> {
         Self::from_result(Ok(text.into()))
     }
 
-    /// A prefix whose encoding may have failed.
+    /// Creates a prefix, or keeps the error of its encoding.
     pub const fn from_result(text: Result<String>) -> Self {
         Self { text, of: PhantomData }
     }
 
-    /// Claims that row keys of another type start so as well.
+    /// Converts to a prefix of another type without a check.
     #[must_use]
     pub fn cast<U>(self) -> RowPrefix<U> {
         RowPrefix::from_result(self.text)
     }
 
-    /// The text.
+    /// Converts to the text.
     ///
     /// # Errors
-    /// A key part does not fit its width.
+    /// Fails if a key part could not be encoded.
     pub fn into_text(self) -> Result<String> {
         self.text
     }
 }
 
-/// The whole row key, for ranges whose last part has no fixed width, as one of a newtype.
+/// Converts to the complete RowKey, for ranges whose last part has no fixed width.
 impl<T> From<EntityKey<T>> for RowPrefix<T> {
     fn from(key: EntityKey<T>) -> Self {
         Self::new(key.key().row())
@@ -65,5 +66,52 @@ impl<T> fmt::Debug for RowPrefix<T> {
             Ok(text) => write!(f, "RowPrefix({text:?})"),
             Err(error) => write!(f, "RowPrefix({error})"),
         }
+    }
+}
+
+/// Builds a RowKey prefix for generated code, step by step. It keeps the first error.
+#[derive(Debug)]
+pub struct PrefixBuilder(Result<KeyBuilder>);
+
+impl PrefixBuilder {
+    /// Starts with an empty prefix. `template` is for errors.
+    pub fn new(template: &'static str) -> Self {
+        Self(Ok(KeyBuilder::new("RowKey", template)))
+    }
+
+    /// Appends text of the template.
+    #[must_use]
+    pub fn literal(self, text: &str) -> Self {
+        Self(self.0.map(|key| key.literal(text)))
+    }
+
+    /// Appends a whole part.
+    #[must_use]
+    pub fn part<P: KeyPart>(self, name: &str, value: &P, format: PartFormat) -> Self {
+        Self(self.0.and_then(|key| key.part(name, value, format)))
+    }
+
+    /// Appends the start of a text part. Must be the last step.
+    #[must_use]
+    pub fn starting(self, prefix: &str, format: PartFormat) -> Self {
+        Self(self.0.map(|key| key.text_prefix(prefix, format)))
+    }
+
+    /// Returns the prefix.
+    #[must_use]
+    pub fn finish<T>(self) -> RowPrefix<T> {
+        RowPrefix::from_result(self.0.map(KeyBuilder::finish))
+    }
+}
+
+/// A text that is the start of a key part of type `P`.
+pub trait PrefixOf<P> {
+    /// Returns the text.
+    fn as_prefix(&self) -> &str;
+}
+
+impl<P: TextKeyPart, S: AsRef<str>> PrefixOf<P> for S {
+    fn as_prefix(&self) -> &str {
+        self.as_ref()
     }
 }

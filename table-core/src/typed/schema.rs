@@ -1,71 +1,71 @@
 use crate::manifest::{Discriminator, EntityType, IndexDefinition};
-use crate::model::EdmType;
+use crate::model::{EdmType, Entity, ValueRef, WRITE_ID_PROPERTY};
+use crate::store::{Error, Result};
 
-/// What the derive macro knows of a type.
+/// The description of an entity type, from the derive macro.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The Rust type, for messages.
+    /// The name of the Rust type, for errors.
     pub rust_name: &'static str,
-    /// The name that the discriminator holds.
+    /// The type name that the discriminator contains.
     pub type_name: &'static str,
-    /// How its rows are told from others.
+    /// How a row says that it has this type.
     pub discriminator: Discriminator,
-    /// The schema version; stored in [`Schema::VERSION_PROPERTY`] from version 2 on, where absent
-    /// means 1.
+    /// The schema version. Rows contain it in [`Schema::VERSION_PROPERTY`] from version 2 on; a row without the property
+    /// has version 1.
     pub version: u32,
-    /// The earliest version whose programs read rows of this one as their own: `#[entity(min_reader = 2)]`; the version itself unless
-    /// declared. Stored in [`Schema::READER_PROPERTY`] where it is less.
+    /// The earliest schema version whose programs can read rows of this version: `#[entity(min_reader = 2)]`. Default:
+    /// this version. If it is earlier, rows contain it in [`Schema::READER_PROPERTY`].
     pub min_reader: u32,
-    /// The version before this one, which rows may still be stored in.
+    /// The schema of the previous version. The table may still contain rows of it.
     pub previous: Option<&'static Self>,
-    /// Whether the type says that it has versions, be it the first: `#[entity(version = 1)]`.
+    /// Whether the type declares a version, for example `#[entity(version = 1)]`.
     pub has_versions: bool,
-    /// The template of the partition key, for messages: `"{department}"`.
+    /// The template of the PartitionKey, for errors: `"{department}"`.
     pub partition_key: &'static str,
-    /// The template of the row key, for messages: `"empid_{id:06}"`.
+    /// The template of the RowKey, for errors: `"empid_{id:06}"`.
     pub row_key: &'static str,
-    /// Whether the row key ends in text, so that others start with it: `ann`, `anna`.
+    /// Whether the RowKey ends with text of any length, so that a RowKey can be a prefix of another: `ann`, `anna`.
     pub row_key_is_open: bool,
-    /// The properties, in the order they are written; flattened structs included.
+    /// The properties in the order in which they are written, with the properties of flattened structs.
     pub properties: &'static [PropertySchema],
-    /// The declared indexes, in the order they are declared.
+    /// The declared indexes.
     pub indexes: &'static [IndexDefinition],
-    /// The buckets that partitions are spread over, if they are: `#[partition_key(spread = 16)]`.
+    /// The buckets of a spread type: `#[partition_key(spread = 16)]`.
     pub spread: Option<Spread>,
-    /// Whether properties without a field are kept, so that reads must not project.
+    /// Whether the type has a field for all other properties of the entity. Reads must then not use a projection.
     pub keeps_rest: bool,
-    /// Whether its properties may take several rows: `#[entity(wide)]`.
+    /// Whether the properties of an entity may be in several rows: `#[entity(wide)]`.
     pub wide: bool,
 }
 
 impl Schema {
-    /// The property that holds the discriminator unless another is named.
+    /// The default property of the discriminator.
     pub const TYPE_PROPERTY: &'static str = "EntityType";
-    /// The property that holds the schema version.
+    /// The property with the schema version.
     pub const VERSION_PROPERTY: &'static str = "EntityVersion";
-
-    /// The property that holds the earliest version whose programs read the row.
+    /// The property with the earliest schema version that can read the row.
     pub const READER_PROPERTY: &'static str = "EntityReader";
 
-    /// The type as a manifest names it: what tells its rows, without the templates of its keys.
+    /// Returns the type as the manifest names it: type name and discriminator, without key templates.
     pub fn entity_type(&self) -> EntityType {
         let (name, discriminator) = (self.type_name.into(), self.discriminator.clone());
         EntityType { name, discriminator, ..EntityType::ANY }
     }
 }
 
-/// How partitions are spread over buckets.
+/// The buckets of a spread type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// Their number.
+    /// The number of buckets per logical partition.
     pub buckets: u32,
-    /// What is hashed with a RowKey to find its bucket: `#[partition_key(spread = 16, salt = "…")]`; empty
-    /// unless declared.
+    /// A text that is hashed together with a RowKey to choose the bucket:
+    /// `#[partition_key(spread = 16, salt = "…")]`. Default: empty.
     pub salt: &'static str,
 }
 
 impl From<u32> for Spread {
-    /// So many buckets, without a salt.
+    /// Creates this number of buckets, without a salt.
     fn from(buckets: u32) -> Self {
         Self { buckets, salt: "" }
     }
@@ -76,12 +76,151 @@ impl From<u32> for Spread {
 pub struct PropertySchema {
     /// The name in the store.
     pub name: &'static str,
-    /// The type in the store.
+    /// The EDM type in the store.
     pub edm_type: EdmType,
-    /// Whether it may be absent.
+    /// Whether the property may be absent.
     pub optional: bool,
-    /// Whether it carries the *encrypt* mark.
+    /// Whether the property has the mark: it must be stored encrypted.
     pub encrypted: bool,
-    /// For a large property, the bytes over which its value leaves the row: `#[large(over = …)]`.
+    /// For a large property, the maximum number of bytes of a value in the row: `#[large(over = …)]`. A longer value is
+    /// in a blob.
     pub large: Option<usize>,
+}
+
+impl Schema {
+    /// Whether the table may contain rows of the type in a later schema version: the type declares a version, or has a
+    /// discriminator, because other programs may use the table. A type with neither must be the only type of its table;
+    /// its unconditional writes do not read the stored entity first.
+    pub const fn may_be_newer(&self) -> bool {
+        self.has_versions || !matches!(self.discriminator, Discriminator::None)
+    }
+
+    /// Returns the schema version in which an entity is stored.
+    ///
+    /// # Errors
+    /// Fails if its version property is not an integer.
+    pub fn stored_version(&self, entity: &Entity) -> Result<i64> {
+        Ok(version_in(self, entity, Self::VERSION_PROPERTY)?.unwrap_or(1))
+    }
+
+    /// Whether the entity is stored in a later schema version that this version can read.
+    ///
+    /// # Errors
+    /// Fails if a version property is not an integer.
+    pub fn reads_later(&self, entity: &Entity) -> Result<bool> {
+        let own = i64::from(self.version);
+        Ok(self.stored_version(entity)? > own
+            && version_in(self, entity, Self::READER_PROPERTY)?.is_some_and(|reader| reader <= own))
+    }
+
+    /// Removes the version properties. A merge of the other properties into a stored entity does not change the schema
+    /// version of that entity.
+    pub fn without_version(mut entity: Entity) -> Entity {
+        for name in [Self::VERSION_PROPERTY, Self::READER_PROPERTY] {
+            entity.properties_mut().remove(name);
+        }
+        entity
+    }
+
+    /// Checks that a program of this version may replace a stored entity. A replacement of an entity in a later version
+    /// would lose its properties, unless this version can read it. For an entity of another type the version does not
+    /// matter.
+    ///
+    /// # Errors
+    /// Fails if the entity is stored in a later version that this version cannot read.
+    pub fn check_replaceable(&self, entity: &Entity) -> Result<()> {
+        if let Some(name) = self.discriminator.property()
+            && entity.get(name) != Some(ValueRef::String(self.type_name))
+        {
+            return Ok(());
+        }
+        let stored = self.stored_version(entity)?;
+        if stored <= i64::from(self.version) || self.reads_later(entity)? {
+            return Ok(());
+        }
+        let Self { rust_name, version, .. } = self;
+        Err(Error::invalid_request(format!(
+            "{} is stored in version {stored} of the schema of {rust_name}, and this program knows version {version}: properties of \
+             the later version would be lost; write the entity with a program that knows version {stored}",
+            entity.key()
+        )))
+    }
+
+    /// Copies the properties that the type does not know from a stored entity to the entity that replaces it. Other
+    /// programs, or a later definition of the same version, may have written them.
+    ///
+    /// Properties that an earlier version of the type knows are not copied, because the conversion has already handled
+    /// them. An entity in a later version, which this version can read, keeps its version.
+    ///
+    /// # Errors
+    /// Fails if the version property of the stored entity is not an integer.
+    pub fn keep_unknown(&self, old: &Entity, new: &mut Entity) -> Result<()> {
+        let version = self.stored_version(old)?;
+        if version > i64::from(self.version) {
+            for name in [Self::VERSION_PROPERTY, Self::READER_PROPERTY] {
+                new.properties_mut().remove(name);
+                if let Some(value) = old.get(name) {
+                    new.properties_mut().push(name, value, false);
+                }
+            }
+        }
+        // A type with a field for all other properties has decided about them.
+        if self.keeps_rest && self.of_version(version).is_none_or(|read_by| read_by.keeps_rest) {
+            return Ok(());
+        }
+        for property in old.properties() {
+            let name = property.name();
+            if !self.knows(name) && name != WRITE_ID_PROPERTY && new.get(name).is_none() {
+                new.properties_mut().push(name, property.value(), property.is_encrypted());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that entities of the type are stored as one row under their key.
+    ///
+    /// # Errors
+    /// Fails for a spread or wide type.
+    pub(super) fn check_one_row(&self) -> Result<()> {
+        let (reason, table) = match self {
+            Self { spread: Some(_), .. } => {
+                ("its key is stored with a bucket", "`table_patterns::spread::SpreadTable`")
+            }
+            Self { wide: true, .. } => ("it may take several rows", "`table_patterns::wide::WideTable`"),
+            _ => return Ok(()),
+        };
+        let name = self.rust_name;
+        Err(Error::invalid_request(format!(
+            "a {name} is not stored as one row under its key: {reason}; write it through a {table}"
+        )))
+    }
+
+    /// Returns the schema of a version, from this version or an earlier one.
+    fn of_version(&self, version: i64) -> Option<&Self> {
+        let mut schema = Some(self);
+        while let Some(one) = schema.filter(|one| i64::from(one.version) != version) {
+            schema = one.previous;
+        }
+        schema
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        [Self::VERSION_PROPERTY, Self::READER_PROPERTY].contains(&name)
+            || self.discriminator.property() == Some(name)
+            || self.properties.iter().any(|property| property.name == name)
+            || self.previous.is_some_and(|previous| previous.knows(name))
+    }
+}
+
+/// Returns the version in a property of an entity.
+fn version_in(schema: &Schema, entity: &Entity, name: &str) -> Result<Option<i64>> {
+    match entity.get(name) {
+        None => Ok(None),
+        Some(ValueRef::Int32(version)) => Ok(Some(version.into())),
+        Some(ValueRef::Int64(version)) => Ok(Some(version)),
+        Some(other) => {
+            let found = other.edm_type().name();
+            Err(Error::decode(schema.rust_name, entity.key(), name, "a schema version (integer)", found))
+        }
+    }
 }

@@ -5,13 +5,13 @@ use super::{Comparable, Condition, Field, Operand};
 use crate::model::EdmValue;
 use crate::query::{Comparison, Filter, FilterNode};
 
-/// A field whose numbers all have the type that its own is stored with: see [`Field::exact_width`].
+/// A field that is compared with values of its own stored type only: see [`Field::exact_width`].
 pub struct ExactWidth<E, V, C>(pub(super) Field<E, V, C>);
 
 impl<E, V, C> ExactWidth<E, V, C> {
     comparisons!();
 
-    /// A comparison with the operator as a value.
+    /// Compares with an operator that is given as a value.
     #[must_use]
     pub fn compare(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E>
     where
@@ -21,7 +21,7 @@ impl<E, V, C> ExactWidth<E, V, C> {
     }
 }
 
-/// The same comparison, of integers of other widths too: a typed read takes an Int32 for an Int64, and whole numbers for a
+/// Extends a comparison to integers of other widths: a typed read accepts an Int32 for an Int64, and an integer for a
 /// Double, so a filter must find them.
 pub(super) fn widened(filter: Filter) -> Filter {
     let FilterNode::Compare { property, comparison, value } = filter.node() else { return filter };
@@ -35,15 +35,17 @@ pub(super) fn widened(filter: Filter) -> Filter {
     if comparison == Comparison::NotEqual { filter.and(others) } else { filter.or(others) }
 }
 
-/// What whole numbers are to be compared with; `None` where the Double literal says already what is true of all of them.
+/// Returns the comparison of integers for a comparison with a Double; `None` if the Double literal alone gives the right
+/// result for every integer.
 ///
-/// An Int32 literal is compared with Int64s and Doubles too, so that each bound is a whole number on the side of
-/// the literal where every number matches. Of large Int64s, only those that are exactly a Double are found, and read.
+/// The service compares an Int32 literal with Int64 and Double values too. So the bound is rounded to the side where every
+/// number between the Double and the integer matches, too. Of the Int64 values that a Double cannot represent exactly,
+/// a read accepts none, and the comparison need not find them.
 fn whole(property: &str, comparison: Comparison, value: f64) -> Option<Filter> {
     if value.is_nan() {
         return None;
     }
-    // Beyond all integers, and small enough to count on from.
+    // Outside of the range of all integers, and small enough to add 1 to it as an i128.
     let near = value.clamp(-1e19, 1e19);
     let (floor, ceil) = (near.floor() as i128, near.ceil() as i128);
     match comparison {
@@ -86,7 +88,8 @@ fn joined(left: Option<Filter>, right: Option<Filter>) -> Option<Filter> {
     }
 }
 
-/// What an Int32 is to be compared with; `None` where the Int64 literal says already what is true of all of them.
+/// Returns the comparison of Int32 values for a comparison with an Int64; `None` if the Int64 literal alone gives the right
+/// result for every Int32.
 fn narrow(property: &str, comparison: Comparison, value: i64) -> Option<Filter> {
     use Comparison::{GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual};
     match (i32::try_from(value), comparison) {

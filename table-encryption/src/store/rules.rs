@@ -90,7 +90,7 @@ impl Rules {
 
     fn has_met(&self, table: &str, name: &str) -> bool {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        names.get(table).is_some_and(|names| names.has_met(name))
+        names.get(table).is_some_and(|names| names.has_known(name))
     }
 
     /// Removes the recorded names of a deleted table.

@@ -427,7 +427,7 @@ enum GroupFailure {
 
 impl Sender {
     fn new(store: Arc<dyn TableStore>, writes_indexed: bool) -> Self {
-        Self { manifests: ManifestCache::over(&*store), store, writes_indexed, requests: Arc::default() }
+        Self { manifests: ManifestCache::for_store(&*store), store, writes_indexed, requests: Arc::default() }
     }
 
     /// Sends requests until every operation of the batch has an outcome.

@@ -396,7 +396,9 @@ fn is_readable_before<P: Program>() -> bool {
 /// Whether a write was refused because the row has schema version 2.
 fn is_of_the_later(error: &Error) -> bool {
     let text = error.to_string();
-    ["the newest that this program knows", "is stored in version 2"].iter().any(|why| text.contains(why))
+    ["the latest version that this program can read", "is stored in version 2"]
+        .iter()
+        .any(|why| text.contains(why))
 }
 
 fn is_duplicate(error: &Error) -> bool {

@@ -16,7 +16,7 @@ pub(crate) async fn permit(
     table: &TableName,
     touched: Touched<'_>,
 ) -> Result<PlainWrite> {
-    let permitted = ManifestCache::over(store).plain_write(store, table).await?;
+    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     permitted.manifest().check_plain(table, touched, "a write", INSTEAD)?;
     Ok(permitted)
 }
@@ -27,7 +27,7 @@ pub(crate) async fn permit_whole(
     table: &TableName,
     entity: impl FnOnce() -> Entity + Send,
 ) -> Result<PlainWrite> {
-    let permitted = ManifestCache::over(store).plain_write(store, table).await?;
+    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     if !permitted.manifest().indexes.is_empty() {
         permitted.manifest().check_plain(table, Touched::Entity(&entity()), "a write", INSTEAD)?;
     }
@@ -40,7 +40,7 @@ pub(crate) async fn write(
     table: &TableName,
     operation: Operation,
 ) -> Result<Written> {
-    let permitted = ManifestCache::over(store).plain_write(store, table).await?;
+    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     check_own(&permitted, table, &operation)?;
     store.write(table, operation).await
 }
@@ -51,7 +51,7 @@ pub(crate) async fn transact(
     table: &TableName,
     group: GroupTransaction,
 ) -> Result<Vec<Written>> {
-    let permitted = ManifestCache::over(store).plain_write(store, table).await?;
+    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     group.operations().iter().try_for_each(|operation| check_own(&permitted, table, operation))?;
     store.transact(table, group).await
 }

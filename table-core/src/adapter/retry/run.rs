@@ -32,7 +32,7 @@ impl<S: TableStore> Retrying<S> {
 
     /// Sends a write until its outcome is certain or no further attempt is allowed.
     pub(super) async fn change(&self, table: &TableName, mut job: Job) -> Result<Vec<Written>> {
-        let id = self.profile_beside_id().map(|profile| attach(&mut job, profile)).transpose()?;
+        let id = self.caller_profile().map(|profile| attach(&mut job, profile)).transpose()?;
         let mut attempts = self.attempts(job.kind());
         let mut doubt: Option<Error> = None;
         loop {

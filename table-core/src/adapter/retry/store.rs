@@ -6,7 +6,7 @@ use fastrand::Rng;
 use super::RetryPolicy;
 use super::attempts::Attempts;
 use super::job::Job;
-use super::write_id::{profile_beside_id, strip, strip_page};
+use super::write_id::{caller_profile, strip, strip_page};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
@@ -79,15 +79,15 @@ pub struct Retrying<S> {
     store: S,
     policy: RetryPolicy,
     rng: Mutex<Rng>,
-    beside_id: Option<ServiceProfile>,
+    caller_profile: Option<ServiceProfile>,
 }
 
 impl<S: TableStore> Retrying<S> {
     /// Retries requests to `store` by the policy.
     pub fn new(store: S, policy: RetryPolicy) -> Self {
         let rng = Mutex::new(policy.rng());
-        let beside_id = policy.write_ids.then(|| profile_beside_id(store.profile().clone()));
-        Self { store, policy, rng, beside_id }
+        let caller_profile = policy.write_ids.then(|| caller_profile(store.profile().clone()));
+        Self { store, policy, rng, caller_profile }
     }
 
     /// Returns the policy.
@@ -100,8 +100,8 @@ impl<S: TableStore> Retrying<S> {
     }
 
     /// Returns the limits that remain for the caller, if a write id is stored.
-    pub(super) const fn profile_beside_id(&self) -> Option<&ServiceProfile> {
-        self.beside_id.as_ref()
+    pub(super) const fn caller_profile(&self) -> Option<&ServiceProfile> {
+        self.caller_profile.as_ref()
     }
 
     /// Refuses write ids if reads may be stale, because they prove nothing then.
@@ -120,7 +120,7 @@ impl<S: TableStore> Retrying<S> {
 impl<S: TableStore> TableStore for Retrying<S> {
     /// With write ids, an entity may have one property less, and a group fewer bytes.
     fn profile(&self) -> &ServiceProfile {
-        self.beside_id.as_ref().unwrap_or_else(|| self.store.profile())
+        self.caller_profile.as_ref().unwrap_or_else(|| self.store.profile())
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {

@@ -12,7 +12,7 @@ pub use crate::model::WRITE_ID_PROPERTY;
 const JSON: &str = r#""_WriteId@odata.type":"Edm.Guid","_WriteId":"00000000-0000-0000-0000-000000000000","#;
 
 /// Returns the limits that remain for the caller.
-pub(super) fn profile_beside_id(mut profile: ServiceProfile) -> ServiceProfile {
+pub(super) fn caller_profile(mut profile: ServiceProfile) -> ServiceProfile {
     profile.entity_bytes -= engine::property_size(WRITE_ID_PROPERTY, ValueRef::Guid(Uuid::nil()));
     profile.group_bytes -= profile.group_operations * JSON.len();
     profile.custom_properties -= 1;

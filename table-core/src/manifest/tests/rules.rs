@@ -6,9 +6,9 @@ fn index(row: &str) -> IndexDefinition {
     IndexDefinition::keyed("i", Placement::SamePartition, None, row.parse().unwrap())
 }
 
-fn refused(template: &str, why: &str) {
+fn refused(template: &str, reason: &str) {
     let error = template.parse::<KeyTemplate>().unwrap_err().to_string();
-    assert!(error.contains(why), "{template}: {error}");
+    assert!(error.contains(reason), "{template}: {error}");
 }
 
 #[test]
@@ -34,16 +34,16 @@ fn templates_print_as_they_are_written() -> Result<()> {
 }
 
 #[test]
-fn what_makes_no_key_is_refused() {
+fn templates_that_give_no_valid_key_are_refused() {
     refused("{Age", "not closed");
     refused("Age}", "without '{'");
-    refused("{}", "no name");
-    refused("{A b}", "no name");
-    refused("{Age:6}", "no word");
-    refused("{Age:021}", "no word");
-    refused("{Age:03:04}", "no word");
-    refused("{Name:upper}", "no word");
-    refused("{Name:lower:text}", "no word");
+    refused("{}", "not a name");
+    refused("{A b}", "not a name");
+    refused("{Age:6}", "not a word");
+    refused("{Age:021}", "not a word");
+    refused("{Age:03:04}", "not a word");
+    refused("{Name:upper}", "not a word");
+    refused("{Name:lower:text}", "not a word");
     refused("{Name:prefix(x)}", "prefix(3)");
     refused("{Name:prefix(0)}", "at least one");
     refused("{Age#0}", "shards");
@@ -52,13 +52,13 @@ fn what_makes_no_key_is_refused() {
     refused("{Name}0", "separator");
     refused("{Name}é", "ASCII");
     refused("{Age:u32:lower}", "of text");
-    refused("{Name:text:date}", "of a time");
+    refused("{Name:text:date}", "need a time");
     refused("{Name:text:desc}", "descending");
     refused("{At:time:date:desc}", "descending");
-    refused("{Age:desc:lower}", "come last");
+    refused("{Age:desc:lower}", "must be the last");
     refused("{Age:i32:06}", "unsigned");
     refused("{Name:text:06}", "unsigned");
-    refused("{RowKey[]}", "no list");
+    refused("{RowKey[]}", "not a list");
     refused("{Tags[]}_{Others[]}", "two lists");
     let two = IndexDefinition {
         keys: IndexKeys::Templates {
@@ -73,7 +73,7 @@ fn what_makes_no_key_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_taken_for_the_declared_type_is_refused() {
+fn values_that_do_not_fit_the_template_are_refused() {
     let entity = Entity::new("p", "r")
         .unwrap()
         .with("Age", -7)
@@ -84,7 +84,8 @@ fn what_cannot_be_taken_for_the_declared_type_is_refused() {
         .with_encrypted("Secret", "s3cr3t");
     let refused = |template: &str, why: &str| {
         let error = index(template).entry_keys(&entity).unwrap_err().to_string();
-        assert!(error.contains(why) && !error.contains("s3cr3t"), "{template}: {error}");
+        assert!(error.contains(why), "{template}: {error}");
+        assert!(!error.contains("s3cr3t"), "{template}: {error}");
     };
     refused("{Age:u32}", "range of u32");
     refused("{Age:03}", "not negative");
@@ -102,13 +103,14 @@ fn what_cannot_be_taken_for_the_declared_type_is_refused() {
     refused("{Secret#16}{RowKey}", "blind index");
     refused("{Name:custom(own)}", "own");
     let opaque = IndexDefinition::opaque("i", Placement::SamePartition, "1");
-    assert!(opaque.is_opaque() && opaque.entry_keys(&entity).unwrap_err().to_string().contains("opaque"));
+    assert!(opaque.is_opaque());
+    assert!(opaque.entry_keys(&entity).unwrap_err().to_string().contains("opaque"));
     assert!(index("{Missing}_{RowKey}").entry_keys(&entity).unwrap().is_empty());
     assert!(index("{Missing[]}_{RowKey}").entry_keys(&entity).unwrap().is_empty());
 }
 
 #[test]
-fn a_condition_keeps_entities_out() -> Result<()> {
+fn entities_that_do_not_match_the_condition_have_no_entries() -> Result<()> {
     let with =
         |filter: &'static str| IndexDefinition { condition: Some(filter.into()), ..index("open_{RowKey}") };
     let entity =
@@ -128,15 +130,16 @@ fn a_condition_keeps_entities_out() -> Result<()> {
 }
 
 #[test]
-fn definitions_read_back_and_have_one_fingerprint() -> Result<()> {
+fn definitions_survive_a_round_trip_through_json() -> Result<()> {
     let city = IndexDefinition {
         condition: Some("Age gt 3".into()),
         shape: Shape::LIST,
         ..index("city_{City:text:lower}")
     };
     let read = IndexDefinition::from_json(&city.to_json())?;
-    assert_eq!((&read, read.fingerprint()), (&city, city.fingerprint()));
-    // What a definition is written as is a format: stored fingerprints depend on it.
+    assert_eq!(read, city);
+    assert_eq!(read.fingerprint(), city.fingerprint());
+    // The JSON is a stored format: fingerprints depend on it.
     assert_eq!(
         index("city_{City:lower}_{RowKey}").to_json(),
         r#"{"name":"i","entity":{"name":"","discriminator":"none"},"placement":"same_partition","keys":{"templates":{"row_key":"city_{City:lower}_{RowKey:text}"}},"payload":"reference","shape":"row","uniqueness":"no"}"#
@@ -156,16 +159,16 @@ fn templates_that_differ_in_text_or_length_do_not_collide() {
     assert!(collide("a_{E}", "a_b_{E}"));
     assert!(collide("{E}", "name_{N}"));
     assert!(collide("{A:u32}", "{B:i32}"));
-    let elsewhere = |table: &str, row: &str| IndexDefinition {
+    let in_table = |table: &str, row: &str| IndexDefinition {
         placement: Placement::OtherTable(table.try_into().unwrap()),
         ..index(row)
     };
-    assert!(!can_collide(&elsewhere("One", "a_{E}"), &elsewhere("Two", "a_{E}")));
-    assert!(can_collide(&elsewhere("One", "a_{E}"), &elsewhere("one", "a_{E}")));
+    assert!(!can_collide(&in_table("One", "a_{E}"), &in_table("Two", "a_{E}")));
+    assert!(can_collide(&in_table("One", "a_{E}"), &in_table("one", "a_{E}")));
 }
 
 proptest::proptest! {
-    /// Whatever two templates give one key, `can_collide` has said so.
+    /// If two templates give the same key, `can_collide` returns `true`.
     #[test]
     fn no_collision_is_denied(
         a in "[ab]{0,2}\\{X\\}([_-][ab]{0,2}(\\{N:(u8|u16)\\})?)?",

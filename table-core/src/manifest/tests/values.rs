@@ -156,7 +156,7 @@ proptest! {
 }
 
 #[test]
-fn hours_and_days_are_those_of_utc() {
+fn hours_and_days_are_in_utc() {
     let at = DateTime::UNIX_EPOCH + TimeDelta::minutes(59);
     assert_eq!(evaluated("{V:hour}", &entity(&at)), "1970-01-01T00");
     assert_eq!(evaluated("{V:date}", &entity(&(at - TimeDelta::hours(1)))), "1969-12-31");

@@ -1,4 +1,5 @@
-//! Rules that only the compiler can check, because the macros see tokens and not types.
+//! Checks in constant expressions of generated code. The macros see tokens and not types, so the compiler must check
+//! rules about types.
 
 use crate::manifest::str_of;
 use crate::model::EdmType;
@@ -7,7 +8,7 @@ use crate::typed::{Discriminator, PropertySchema, Schema};
 const EMPTY: PropertySchema =
     PropertySchema { name: "", edm_type: EdmType::String, optional: false, encrypted: false, large: None };
 
-/// The properties of several groups as one array of `N`, their total.
+/// Joins the properties of several groups to one array. `N` must be their total number.
 pub const fn joined<const N: usize>(groups: &[&[PropertySchema]]) -> [PropertySchema; N] {
     let mut all = [EMPTY; N];
     let (mut group, mut n) = (0, 0);
@@ -63,24 +64,24 @@ const fn occurrences(names: &[&str], groups: &[&[PropertySchema]], name: &str) -
     count
 }
 
-/// How a field of a projection fits its entity.
+/// Whether a field of a projection fits the entity type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Projected {
-    /// It does.
+    /// The field fits.
     Fits,
-    /// The entity has no such property.
+    /// The entity has no property with this name.
     Missing,
-    /// The property has another type.
+    /// The property has another EDM type.
     OtherType,
-    /// The property may be absent, the field not.
+    /// The property may be absent, but the field is not optional.
     Optional,
-    /// One is encrypted, the other not.
+    /// Only one of property and field is encrypted.
     OtherMark,
-    /// The value may not be in the row.
+    /// The property is large: its value may be in a blob instead of the row.
     Large,
 }
 
-/// Compares a field of a projection with the entity's property of that name.
+/// Compares a field of a projection with the property of the same name.
 pub const fn projected(schema: &Schema, field: PropertySchema) -> Projected {
     let mut i = 0;
     while i < schema.properties.len() {
@@ -106,8 +107,8 @@ const fn compare(property: PropertySchema, field: PropertySchema) -> Projected {
     if property.optional && !field.optional { Projected::Optional } else { Projected::Fits }
 }
 
-/// Whether a large property of this type can leave the row, and one of `over` bytes can stay: a String
-/// holds 32 Ki UTF-16 units, of which none has less than a byte.
+/// Whether `#[large(over = …)]` is allowed for this type: the type can be in a blob, and a value of `over` bytes fits into
+/// a row. A String in a row has at most 32 Ki UTF-16 units, and each unit takes at least 1 byte.
 pub const fn can_be_large(edm_type: EdmType, over: usize) -> bool {
     match edm_type {
         EdmType::String => over <= crate::store::limits::STRING_UNITS,
@@ -116,7 +117,7 @@ pub const fn can_be_large(edm_type: EdmType, over: usize) -> bool {
     }
 }
 
-/// Whether a version and its previous one describe the same rows.
+/// Whether two schema versions describe the same type: type name and discriminator are equal.
 pub const fn same_type(a: &Schema, b: &Schema) -> bool {
     equal(a.type_name, b.type_name)
         && match (&a.discriminator, &b.discriminator) {
@@ -130,7 +131,7 @@ pub const fn same_type(a: &Schema, b: &Schema) -> bool {
         }
 }
 
-/// Whether no row can be both, as far as the discriminators tell.
+/// Whether the discriminators of two types exclude each other, so that a row cannot belong to both.
 pub const fn is_distinct_from(a: &Schema, b: &Schema) -> bool {
     match (&a.discriminator, &b.discriminator) {
         (Discriminator::None, _) | (_, Discriminator::None) => false,
@@ -141,7 +142,7 @@ pub const fn is_distinct_from(a: &Schema, b: &Schema) -> bool {
         | (Discriminator::PartitionPrefix(p), Discriminator::PartitionPrefix(q)) => {
             !starts_with(str_of(p), str_of(q)) && !starts_with(str_of(q), str_of(p))
         }
-        // Told by different means: the first variant that fits is taken.
+        // Different kinds of discriminators: a resolver takes the first variant that fits.
         _ => true,
     }
 }

@@ -3,10 +3,10 @@ use crate::model::{EdmType, Entity, Properties, Raw, ValueError, ValueRef};
 use crate::store::{Error, Result};
 use crate::typed::{Property, PropertySchema};
 
-/// The stored properties of one entity, found by one pass over its packed bytes.
+/// The properties of one entity by their position in a type. One pass over the packed bytes finds them.
 ///
-/// `names` are in the order in which they are written, so that the next one is usually the right
-/// one; any other order costs a search.
+/// `names` are in the order in which the type writes them, so the next stored property usually has the next name. In
+/// another order, each property costs a search.
 pub struct Slots<'a, const N: usize> {
     owner: &'static str,
     names: &'static [&'static str; N],
@@ -14,11 +14,11 @@ pub struct Slots<'a, const N: usize> {
     found: [Option<Raw<'a>>; N],
 }
 
-/// The place of a name, looked for from `next` on and then from the start.
+/// Returns the position of a name. Searches from `next` on, then from the start.
 #[inline]
 fn place<const N: usize>(names: &[&str; N], next: usize, name: &[u8]) -> Option<usize> {
-    let is_it = |i: &usize| names[*i].as_bytes() == name;
-    (next..N).find(is_it).or_else(|| (0..next.min(N)).find(is_it))
+    let matches = |i: &usize| names[*i].as_bytes() == name;
+    (next..N).find(matches).or_else(|| (0..next.min(N)).find(matches))
 }
 
 impl<const N: usize> std::fmt::Debug for Slots<'_, N> {
@@ -28,7 +28,7 @@ impl<const N: usize> std::fmt::Debug for Slots<'_, N> {
 }
 
 impl<'a, const N: usize> Slots<'a, N> {
-    /// Finds the properties; the first of a name counts.
+    /// Finds the properties. If a name occurs twice, the first property is used.
     pub fn scan(owner: &'static str, names: &'static [&'static str; N], entity: &'a Entity) -> Self {
         let mut found = [None; N];
         let mut rest = entity.properties().as_packed();
@@ -43,17 +43,17 @@ impl<'a, const N: usize> Slots<'a, N> {
         Self { owner, names, entity, found }
     }
 
-    /// The type that is read, for messages.
+    /// Returns the name of the type that is read, for errors.
     pub const fn owner(&self) -> &'static str {
         self.owner
     }
 
-    /// Reads a property by the functions of its codec; an absent one of the `expected` type by
-    /// `missing`.
+    /// Reads a property with the functions of its codec. For an absent property it calls `missing`; `expected` is for the
+    /// error.
     ///
     /// # Errors
-    /// It is missing, of another type, or marked for encryption where the field is not (or the
-    /// other way round).
+    /// Fails if the property is missing or has another type, or if only one of property and field is marked for
+    /// encryption.
     #[inline]
     pub fn get<T, const ENCRYPT: bool>(
         &self,
@@ -68,10 +68,10 @@ impl<'a, const N: usize> Slots<'a, N> {
         }
     }
 
-    /// Reads a property that has a default.
+    /// Reads a property, or returns the default if it is absent.
     ///
     /// # Errors
-    /// As for [`get`](Self::get), unless it is missing.
+    /// Fails if the property has another type or another mark.
     #[inline]
     pub fn get_or<T, const ENCRYPT: bool>(
         &self,
@@ -102,7 +102,7 @@ impl<'a, const N: usize> Slots<'a, N> {
     /// Checks the discriminator.
     ///
     /// # Errors
-    /// The entity is of another type, or tells none.
+    /// Fails if the entity has another type or no discriminator.
     pub fn check_type(&self, place: usize, type_name: &str) -> Result<()> {
         let found = self.read::<_, false>(place, text)?.ok_or_else(|| self.absent(place, EdmType::String))?;
         if found == type_name {
@@ -111,11 +111,11 @@ impl<'a, const N: usize> Slots<'a, N> {
         Err(self.mismatch(place, format!("the type {type_name:?}"), format!("{found:?}")))
     }
 
-    /// Whether the entity was stored in an older version of its schema. The earliest version that reads it has the place after
-    /// that of the version.
+    /// Whether the entity is stored in an older schema version. `place` is the position of the version property; the
+    /// property with the earliest reader version must follow it.
     ///
     /// # Errors
-    /// It was stored in a newer one that does not say that this one reads it: this program cannot know what its properties mean.
+    /// Fails if the entity is stored in a later version that this version cannot read.
     pub fn is_older(&self, place: usize, version: u32) -> Result<bool> {
         let stored = self.read::<_, false>(place, u32::read)?.unwrap_or(1);
         if stored <= version {
@@ -124,22 +124,26 @@ impl<'a, const N: usize> Slots<'a, N> {
         if self.read::<_, false>(place + 1, u32::read)?.is_some_and(|reader| reader <= version) {
             return Ok(false);
         }
-        let expected = format!("at most version {version}, the newest that this program knows");
+        let expected = format!("at most version {version}, the latest version that this program can read");
         Err(self.mismatch(place, expected, stored))
     }
 
-    /// Checks that the entity was stored in this version of its schema.
+    /// Checks that the entity is stored in this schema version, or in a later version that this version reads.
     ///
     /// # Errors
-    /// It was stored in another one.
+    /// Fails if the entity is stored in another version.
     pub fn check_version(&self, place: usize, version: u32) -> Result<()> {
         if !self.is_older(place, version)? {
             return Ok(());
         }
-        Err(self.mismatch(place, format!("version {version}"), "an older one that this type cannot read: `upgrade_all` of the table of whole entities rewrites such rows"))
+        Err(self.mismatch(
+            place,
+            format!("version {version}"),
+            "an older version, which this type cannot read: run `upgrade_all` with the entity type",
+        ))
     }
 
-    /// The properties that are neither of this type nor of its flattened groups.
+    /// Returns the properties that belong neither to this type nor to its flattened groups.
     pub fn rest(&self, groups: &[&[PropertySchema]]) -> Properties {
         let known = |name: &str| {
             self.names.contains(&name) || groups.iter().any(|group| group.iter().any(|p| p.name == name))
@@ -161,19 +165,17 @@ impl<'a, const N: usize> Slots<'a, N> {
 
     #[cold]
     fn wrong_mark(&self, place: usize, encrypt: bool) -> Error {
-        let (marked, plain) = ("an encrypted property", "one that is not encrypted");
+        let (marked, plain) = ("an encrypted property", "a property that is not encrypted");
         let (expected, found) = if encrypt { (marked, plain) } else { (plain, marked) };
         self.mismatch(place, expected, found)
     }
 
-    /// A marked value is never shown: only its type is.
+    /// Returns the error for a value that the codec refuses. For a marked property it shows only the type.
     #[cold]
     fn wrong(&self, place: usize, error: &ValueError, secret: Option<EdmType>) -> Error {
         match secret {
             None => self.mismatch(place, error.expected(), error.found()),
-            Some(edm) => {
-                self.mismatch(place, error.expected(), format_args!("another {edm}, which is secret"))
-            }
+            Some(edm) => self.mismatch(place, error.expected(), format_args!("another {edm} (secret)")),
         }
     }
 

@@ -1,21 +1,27 @@
-//! Constants of index definitions.
+//! Constructors of index definitions for constant expressions of generated code.
 
 use std::borrow::Cow;
 
-use crate::manifest::{KeySegment, PartEncoding, PartSource, TemplatePart, Text, Transform};
-use crate::model::KeyPartType;
+use super::KeyFields;
+use crate::manifest::{
+    IndexDefinition, KeySegment, PartEncoding, PartSource, Placement, TemplatePart, Text, Transform,
+    could_be_entity,
+};
+use crate::model::{Key, KeyPartType};
+use crate::store::Result;
+use crate::typed::{Schema, TableEntity};
 
-/// A text of the program.
+/// A constant text.
 pub const fn text(text: &'static str) -> Text {
     Cow::Borrowed(text)
 }
 
-/// A literal of a key template.
+/// A literal in a key template.
 pub const fn literal(text: &'static str) -> KeySegment {
     KeySegment::Literal(Cow::Borrowed(text))
 }
 
-/// A part of a key template.
+/// A part in a key template.
 pub const fn part(
     source: PartSource,
     each: bool,
@@ -26,12 +32,13 @@ pub const fn part(
     KeySegment::Part(TemplatePart { source, each, encoding, transforms: Cow::Borrowed(transforms), width })
 }
 
-/// The transforms of a part whose type has its encoding in a descending order, or not.
+/// Returns the transforms of a field: descending if its type is `Reverse`.
 pub const fn reversed(is_reversed: bool) -> &'static [Transform] {
     if is_reversed { &[Transform::Descending] } else { &[] }
 }
 
-/// The encoding of a field of the entity's key: `chosen` is the width that the template chose.
+/// Returns the encoding of a field of the entity's key. `width` is the width of the type, `chosen` the width that the
+/// template sets.
 pub const fn key_encoding(
     part: KeyPartType,
     name: &'static str,
@@ -39,7 +46,8 @@ pub const fn key_encoding(
     chosen: Option<usize>,
 ) -> PartEncoding {
     match (chosen, width) {
-        // Any number of that many digits is one of the type: a field of a wider type has the same keys.
+        // With fewer digits than the type has, every number of that width fits the type. A wider type gives the same
+        // keys, so the definition does not depend on the type.
         (Some(chosen), Some(own)) if part.is_unsigned() && chosen < own => {
             PartEncoding::new(KeyPartType::U64, name, None)
         }
@@ -48,8 +56,8 @@ pub const fn key_encoding(
     }
 }
 
-/// The encoding of a property that is stored as values of the key part type `stored`: known where the field is a part of that
-/// type, and otherwise opaque.
+/// Returns the encoding of a property whose stored values correspond to the key part type `stored`. If the field has another
+/// key part type, its keys cannot be computed from the stored values, and the encoding is opaque.
 pub const fn encoding(
     part: KeyPartType,
     stored: KeyPartType,
@@ -62,4 +70,31 @@ pub const fn encoding(
         known if known as u8 == stored as u8 => key_encoding(part, name, width, chosen),
         known => key_encoding(KeyPartType::Custom, known.word(), width, chosen),
     }
+}
+
+/// Returns the indexes of a schema.
+pub fn indexes(schema: &'static Schema) -> Vec<&'static IndexDefinition> {
+    schema.indexes.iter().collect()
+}
+
+/// Adds the key of an index entry, unless it was added before.
+///
+/// # Errors
+/// Fails if the key is too long. For an index in the entities' own table, also fails if an entity could have the key.
+pub fn push_entry_key<T: TableEntity + KeyFields>(
+    keys: &mut Vec<Key>,
+    index: usize,
+    partition: String,
+    row: String,
+) -> Result<()> {
+    let key = Key::new(partition, row)?;
+    let IndexDefinition { name, placement, .. } = &T::SCHEMA.indexes[index];
+    let shared = !matches!(placement, Placement::OtherTable(_));
+    if shared && T::key_fields(&key).is_ok() {
+        return Err(could_be_entity(name, T::SCHEMA.rust_name, &key));
+    }
+    if !keys.contains(&key) {
+        keys.push(key);
+    }
+    Ok(())
 }

@@ -5,10 +5,10 @@ use crate::model::{Entity, Key, Properties, ValueError, ValueRef};
 use crate::store::{Error, Result};
 use crate::typed::{PropertySchema, PropertySink, Schema};
 
-/// How a codec writes a `T`.
+/// [`Codec::write`](crate::typed::Codec::write) of a codec for `T`.
 type Write<T> = fn(&T, PropertySink<'_>) -> Result<(), ValueError>;
 
-/// Collects the properties of an entity or of a patch.
+/// Collects the properties of an entity or a patch.
 #[derive(Debug)]
 pub struct Encoder {
     owner: &'static str,
@@ -16,7 +16,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Nothing yet, with room for `bytes`.
+    /// Creates an encoder without properties, with a buffer of `bytes`.
     pub fn new(owner: &'static str, bytes: usize) -> Self {
         Self { owner, properties: Properties::with_capacity(bytes) }
     }
@@ -26,21 +26,21 @@ impl Encoder {
         self.properties.push(name, ValueRef::String(type_name), false);
     }
 
-    /// Appends the schema version, which the macro keeps within an `i32`.
+    /// Appends the schema version. The derive macro ensures that it fits an `i32`.
     pub fn version(&mut self, version: u32) {
         let version = ValueRef::Int32(version.cast_signed());
         self.properties.push(Schema::VERSION_PROPERTY, version, false);
     }
 
-    /// Appends the earliest version that reads the entity.
+    /// Appends the earliest schema version that reads the entity.
     pub fn min_reader(&mut self, version: u32) {
         self.properties.push(Schema::READER_PROPERTY, ValueRef::Int32(version.cast_signed()), false);
     }
 
-    /// Appends a field by the function of its codec.
+    /// Appends a field with the write function of its codec.
     ///
     /// # Errors
-    /// The value cannot be stored.
+    /// Fails if the value cannot be stored.
     #[inline]
     pub fn field<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
         let sink = PropertySink::new(&mut self.properties, name, encrypt);
@@ -50,15 +50,15 @@ impl Encoder {
     /// Appends the fields of a group.
     ///
     /// # Errors
-    /// A value cannot be stored.
+    /// Fails if a value cannot be stored.
     pub fn group<G: PropertyGroup>(&mut self, group: &G) -> Result<()> {
         group.write(self)
     }
 
-    /// Appends the properties that a type keeps without knowing them.
+    /// Appends the other properties of an entity, which the type has in a `rest` field.
     ///
     /// # Errors
-    /// One of them has the name of a declared property.
+    /// Fails if such a property has the name of a declared property.
     pub fn rest(&mut self, rest: &Properties, declared: &[PropertySchema]) -> Result<()> {
         for p in rest {
             let name = p.name();
@@ -74,7 +74,7 @@ impl Encoder {
     /// Appends a field of a patch, if it is set.
     ///
     /// # Errors
-    /// The value cannot be stored, or would clear the property, which a merge cannot.
+    /// Fails if the value cannot be stored or would remove the property; a merge cannot remove properties.
     pub fn patch<T>(&mut self, name: &str, value: Option<&T>, encrypt: bool, write: Write<T>) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let before = self.properties.as_packed().len();
@@ -85,7 +85,7 @@ impl Encoder {
     /// Appends a group of a patch, if it is set.
     ///
     /// # Errors
-    /// A value cannot be stored, or one is absent, which a merge cannot make so.
+    /// Fails if a value cannot be stored or is absent; a merge cannot remove properties.
     pub fn patch_group<G: PropertyGroup>(&mut self, group: Option<&G>) -> Result<()> {
         let Some(group) = group else { return Ok(()) };
         group.write(self)?;
@@ -93,35 +93,34 @@ impl Encoder {
         absent.map_or(Ok(()), |p| Err(self.cannot_clear(p.name)))
     }
 
-    /// The properties.
+    /// Returns the properties.
     pub fn finish(self) -> Properties {
         self.properties
     }
 
-    /// The properties under their key.
+    /// Returns an entity with this key and the properties.
     pub fn finish_entity(self, key: Key) -> Entity {
         Entity::from_parts(key, self.properties)
     }
 
     fn cannot_clear(&self, name: &str) -> Error {
-        let reason =
-            format!("a merge cannot clear a property of {}; read and replace the entity", self.owner);
+        let reason = format!("a merge cannot remove a property of {}; use `update`", self.owner);
         Error::invalid_value(name, reason)
     }
 }
 
-/// Formats a patch by what it sets, without the values.
+/// Formats a patch as the names of the fields that it sets. The values may be secret.
 ///
 /// # Errors
-/// The formatter's.
+/// Returns the errors of the formatter.
 pub fn debug_patch(f: &mut fmt::Formatter<'_>, name: &str, fields: &[(&str, bool)]) -> fmt::Result {
     f.write_str(name)?;
     f.debug_set().entries(fields.iter().filter(|(_, set)| *set).map(|(field, _)| field)).finish()
 }
 
-/// A marked value is never shown.
+/// Returns the error for a value that the codec refuses. It does not show marked values.
 #[cold]
 fn invalid(owner: &str, name: &str, error: &ValueError, secret: bool) -> Error {
-    let found = if secret { "another value, which is secret" } else { error.found() };
+    let found = if secret { "another value (secret)" } else { error.found() };
     Error::invalid_value(name, format!("{owner} expects {}, found {found}", error.expected()))
 }

@@ -3,16 +3,16 @@ use crate::model::{
     tag,
 };
 
-/// Decodes properties that stand in the order in which a type writes them, which is the usual case: each is
-/// found by one comparison, its name and type being known when this is compiled. Rows with numbers in place of dictionary
-/// are decoded as they are.
+/// Decodes properties that are stored in the order in which the type writes them. This is the usual case: the next stored
+/// property is compared with the next field, whose name and type are constants. Numbered rows are decoded without
+/// conversion.
 ///
-/// Gives up, by `None`, on whatever else it meets. [`Slots`](super::Slots) then decodes the entity or
-/// says what is wrong with it.
+/// In every other case a method returns `None`. [`Slots`](super::Slots) then decodes the entity or returns the error.
 #[derive(Debug)]
 pub struct InOrder<'a> {
+    /// The bytes of the properties that are not decoded yet.
     rest: &'a [u8],
-    /// What the numbers in the rest stand for, if there are numbers.
+    /// The dictionary of a numbered row.
     dictionary: Option<&'a PropertyDictionary>,
 }
 
@@ -24,7 +24,8 @@ impl<'a> InOrder<'a> {
         Self { rest, dictionary }
     }
 
-    /// Reads the next property if it has this name, which is preceded by its length; otherwise it is absent.
+    /// Reads the next property if it has this name; otherwise the property is absent. `name` starts with the length of the
+    /// name, as in the packed form.
     #[inline(always)]
     pub fn get<T, const ENCRYPT: bool, const N: usize>(
         &mut self,
@@ -49,21 +50,21 @@ impl<'a> InOrder<'a> {
         read(value).ok()
     }
 
-    /// Whether the next property is this text.
+    /// Reads the next property. Returns `None` unless it has this name and text.
     #[inline]
     pub fn is_text<const N: usize>(&mut self, name: &[u8; N], text: &str) -> Option<()> {
         let found = self.get::<_, false, N>(name, EdmType::String, Ok, || None)?;
         (found == ValueRef::String(text)).then_some(())
     }
 
-    /// Whether the next property is this schema version.
+    /// Reads the next property. Returns `None` unless it has this name and is this schema version.
     #[inline]
     pub fn is_version<const N: usize>(&mut self, name: &[u8; N], version: u32) -> Option<()> {
         let found = self.get::<_, false, N>(name, EdmType::Int32, Ok, || None)?;
         (found == ValueRef::Int32(version.cast_signed())).then_some(())
     }
 
-    /// Ends. What is left must be none of the type's properties: one of them would stand out of order.
+    /// Checks that the remaining properties are not properties of the type. Such a property would be out of order.
     #[inline]
     pub fn finish(self, names: &[&str]) -> Option<()> {
         match self.dictionary {
@@ -74,7 +75,7 @@ impl<'a> InOrder<'a> {
     }
 }
 
-/// The next property if it has this name: its tag, and the bytes from the value on.
+/// If the next property has this name, returns its tag and the bytes from the value on.
 #[inline(always)]
 fn named<'a, const N: usize>(packed: &'a [u8], name: &[u8; N]) -> Option<(u8, &'a [u8])> {
     let (found, value) = packed.split_first()?;

@@ -1,18 +1,18 @@
 use super::Slots;
-use crate::model::{EdmType, Entity, ValueError, ValueRef};
+use crate::model::{ETag, EdmType, Entity, Ticks, ValueError, ValueRef};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
-use crate::typed::{Discriminator, PropertySchema, Schema};
+use crate::typed::{Discriminator, FromEntity, PropertySchema, Schema, TableEntity};
 
-/// Whether the discriminator of a type says that the entity is one.
+/// Whether the discriminator says that the entity has this type.
 pub fn is_a(schema: &Schema, entity: &Entity) -> bool {
-    is_told(schema) && schema.discriminator.admits(schema.type_name, entity)
+    has_discriminator(schema) && schema.discriminator.admits(schema.type_name, entity)
 }
 
-/// The error for an entity that is none of a resolver's types.
+/// Returns the error for an entity that has none of a resolver's types.
 ///
 /// # Errors
-/// Always.
+/// Always fails.
 pub fn no_variant<T>(resolver: &'static str, schemas: &[&Schema], entity: &Entity) -> Result<T> {
     let names: Vec<_> = schemas.iter().map(|s| s.type_name).collect();
     let property = schemas.iter().find_map(|s| s.discriminator.property());
@@ -25,10 +25,10 @@ pub fn no_variant<T>(resolver: &'static str, schemas: &[&Schema], entity: &Entit
     Err(Error::decode(resolver, entity.key(), property, format!("one of {}", names.join(", ")), found))
 }
 
-/// Checks that a row is of a projection's entity, in its current schema version.
+/// Checks that a row has the entity type of a projection, in the current schema version.
 ///
 /// # Errors
-/// It is of another type or version.
+/// Fails if the row has another type or schema version.
 pub fn check_projected(owner: &'static str, schema: &Schema, entity: &Entity) -> Result<()> {
     static NAMES: [&str; 2] = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
     if schema.discriminator != Discriminator::None && !is_a(schema, entity) {
@@ -37,33 +37,32 @@ pub fn check_projected(owner: &'static str, schema: &Schema, entity: &Entity) ->
     Slots::scan(owner, &NAMES, entity).check_version(0, schema.version)
 }
 
-/// The properties that a projection of an entity needs.
+/// Returns the properties that a projection reads.
 pub fn select(schema: &Schema, names: &[&str]) -> Select {
     let discriminator = schema.discriminator.property();
     let versions = [&Schema::VERSION_PROPERTY, &Schema::READER_PROPERTY];
     Select::new(discriminator.iter().chain(versions).chain(names))
 }
 
-/// What reading any of several types needs; `None` if one of them needs everything.
+/// Returns the properties that a resolver reads for any of its types; `None` for all, if one type needs all.
 pub fn select_all(selects: impl IntoIterator<Item = Option<Select>>) -> Option<Select> {
     let selects: Option<Vec<Select>> = selects.into_iter().collect();
     let selects = selects?;
     Some(Select::new(selects.iter().flat_map(Select::names)))
 }
 
-/// The condition that keeps other rows than those of several types out; `None` if one of them
-/// takes every row.
+/// Returns the filter that selects the rows of a resolver's types; `None` if one type can be read from every row.
 pub fn filter_all(filters: impl IntoIterator<Item = Option<Filter>>) -> Option<Filter> {
     let filters: Option<Vec<Filter>> = filters.into_iter().collect();
     filters?.into_iter().reduce(Filter::or)
 }
 
-/// Whether the rows of a type can be told from others.
-pub const fn is_told(schema: &Schema) -> bool {
+/// Whether the type has a discriminator.
+pub const fn has_discriminator(schema: &Schema) -> bool {
     !matches!(schema.discriminator, Discriminator::None)
 }
 
-/// The error of an enum for a value that is none of its texts.
+/// Returns the error of an enum for a value that is none of its texts.
 pub fn no_text(texts: &[&str], found: ValueRef<'_>) -> ValueError {
     match found {
         ValueRef::String(text) => {
@@ -73,17 +72,44 @@ pub fn no_text(texts: &[&str], found: ValueRef<'_>) -> ValueError {
     }
 }
 
-/// The marked properties of a type.
+/// Returns the marked properties of a type.
 pub fn encrypted(properties: &[PropertySchema]) -> Vec<&'static str> {
     properties.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
 }
 
-/// The properties of a type that carry no mark.
+/// Returns the properties of a type without a mark.
 pub fn unencrypted(properties: &[PropertySchema]) -> Vec<&'static str> {
     properties.iter().filter(|p| !p.encrypted).map(|p| p.name).collect()
 }
 
-/// The properties of a type whose values may be in blobs.
+/// Returns the properties of a type whose values may be in blobs.
 pub fn large(properties: &[PropertySchema]) -> Vec<&'static str> {
     properties.iter().filter(|p| p.large.is_some()).map(|p| p.name).collect()
+}
+
+/// Reads an entity of an older schema version as the older type and converts it to the new type.
+///
+/// `system` sets the ETag and timestamp of the new value, because a conversion need not keep them.
+///
+/// # Errors
+/// Fails if the older type cannot be read, or if the conversion changes the key: a write of the new value would leave
+/// the old row in the table.
+pub fn upgrade<Old, New>(
+    entity: Entity,
+    system: impl FnOnce(&mut New, Option<ETag>, Option<Ticks>),
+) -> Result<New>
+where
+    Old: FromEntity + Into<New>,
+    New: TableEntity,
+{
+    let (key, etag, timestamp) = (entity.key().clone(), entity.etag().cloned(), entity.timestamp());
+    let mut new = Old::from_entity(entity)?.into();
+    let new_key = new.entity_key()?.into_key();
+    if new_key != key {
+        let (name, expected) =
+            (New::SCHEMA.rust_name, "a conversion from the previous version that keeps the key");
+        return Err(Error::decode(name, key, "RowKey", expected, new_key.to_string()));
+    }
+    system(&mut new, etag, timestamp);
+    Ok(new)
 }

@@ -1,4 +1,4 @@
-//! What templates do to values before they are written.
+//! Transforms of values in key templates.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,7 +13,7 @@ use crate::model::{Hour, KeyPart, KeyPartType, Ticks};
 /// A calendar day.
 pub type Day = chrono::NaiveDate;
 
-/// Text of which a template takes the lower case or the first characters.
+/// Text, for the transforms `:lower` and `:prefix`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not text, so a template cannot take its lower case or its first characters",
     note = "`:lower` and `:prefix` are for `String`, `Box<str>`, `Arc<str>` and `Cow<'static, str>`"
@@ -25,13 +25,13 @@ impl TextPart for Box<str> {}
 impl TextPart for Arc<str> {}
 impl TextPart for Cow<'static, str> {}
 
-/// A time of which a template takes the day or the hour.
+/// A time, for the transforms `:date` and `:hour`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a time, so a template cannot take its day or its hour",
     note = "`:date` and `:hour` are for `DateTime<Utc>`, `NaiveDateTime` and `Ticks`"
 )]
 pub trait TimePart {
-    /// The time.
+    /// Returns the time.
     fn time(&self) -> DateTime<Utc>;
 }
 
@@ -53,13 +53,14 @@ impl TimePart for Ticks {
     }
 }
 
-/// An element of a list that has a key for each of its elements: the JSON of the list tells its elements without the Rust type.
+/// An element of a list that gives one key per element. A program without the Rust type can read the elements from the JSON
+/// of the list.
 #[diagnostic::on_unimplemented(
     message = "the elements of a list in a key are text, integers or `bool`, not `{Self}`",
     note = "keep such a list as a list of text for the index"
 )]
 pub trait ListElement: KeyPart {
-    /// What the JSON holds.
+    /// The type of the elements in JSON.
     const ELEMENT: KeyPartType;
 }
 
@@ -93,7 +94,7 @@ pub fn hour<T: TimePart>(time: &T) -> Hour {
     Hour::of(Ticks::from(time.time()))
 }
 
-/// The ends of a range in descending order.
+/// Returns the bounds of a range in descending order.
 pub fn descending<T>((from, to): (Bound<T>, Bound<T>)) -> (Bound<Reverse<T>>, Bound<Reverse<T>>) {
     (to.map(Reverse), from.map(Reverse))
 }

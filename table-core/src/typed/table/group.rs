@@ -2,19 +2,19 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::merge::looks;
-use super::versioned::without_etag;
-use super::write::{bound, bound_replace, delete, replace};
+use super::read::without_etag;
+use super::write::{delete, insert_or_merge_at, insert_or_replace_at, must_read_first, replace};
 use super::{KeyOf, PartitionIn, Table};
 use crate::manifest::Touched;
 use crate::model::{ETag, IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, PlainWrite, Result, Written};
 use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 
-/// A group transaction: writes to entities of any types in one partition of the table, all or none.
+/// A group transaction: writes to entities of any types in one partition of the table, all or none. [`Table::group`]
+/// creates it.
 ///
-/// Made by [`Table::group`]. A write that cannot be in the group is reported when it is added, with
-/// its index, and leaves the group as it was.
+/// A method that adds a write fails if the write cannot be in the group. The error has the index of the write, and the
+/// group is unchanged.
 ///
 /// ```
 /// # use table_core::memory::MemoryStore;
@@ -46,22 +46,24 @@ use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 pub struct TableGroup<T> {
     table: Table<T>,
     group: GroupTransaction,
-    /// The type of each write's entity, if it tells.
+    /// The type of each write's entity, if the write says so.
     types: Vec<Option<&'static Schema>>,
-    /// Writes that must not cross types or schema versions.
+    /// Checks of stored entities before the commit.
     checks: Vec<Check>,
 }
 
-/// A write, by its index, and the schema that its entity must be stored in; in no later version, of one that replaces.
+/// A check that the stored entity of a write has a schema that the write may change or replace.
 #[derive(Clone, Copy)]
 struct Check {
+    /// The index of the write.
     index: usize,
     schema: &'static Schema,
+    /// Whether the write replaces the entity. Otherwise the write merges.
     replaces: bool,
 }
 
 impl<T: FromEntity> Table<T> {
-    /// An empty group transaction on a partition. No request.
+    /// Creates an empty group transaction on a partition. Sends no request.
     pub fn group(&self, partition: impl PartitionIn<T>) -> TableGroup<T> {
         let partition = partition.partition_key().clone();
         let group = GroupTransaction::new(partition, self.store().profile());
@@ -69,23 +71,22 @@ impl<T: FromEntity> Table<T> {
     }
 }
 
-/// Each method that adds fails if the entity is in another partition, is in the group already, has
-/// declared indexes (see [`Table::unmanaged`]), or exceeds a limit of the store: 100 operations
-/// and 4 MiB on Azure Table Storage.
+/// Every method that adds a write fails if the entity is in another partition, is in the group already, or has declared
+/// indexes (see [`Table::unmanaged`]), or if a limit of the store is exceeded: 100 operations and 4 MiB on Azure Table
+/// Storage.
 impl<T: FromEntity> TableGroup<T> {
     /// Adds an [`insert`](Table::insert).
     ///
     /// # Errors
-    /// See above; a key or a value cannot be stored.
+    /// Fails if a key or value cannot be stored, and for the reasons above.
     pub fn insert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         self.add_typed::<E>(entity.to_entity().map(Operation::Insert))
     }
 
-    /// Adds an [`upsert`](Table::upsert). For a type that has a `type` or a `version`, `commit` costs
-    /// a request more.
+    /// Adds an [`upsert`](Table::upsert). For a type with a `type` or a `version`, `commit` sends 1 more request.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// Returns the errors of [`insert`](Self::insert).
     pub fn upsert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrReplace))?;
@@ -93,11 +94,11 @@ impl<T: FromEntity> TableGroup<T> {
         Ok(self)
     }
 
-    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type that has a `type` or a `version`, `commit` costs
-    /// a request more.
+    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type with a `type` or a `version`, `commit` sends 1 more
+    /// request.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// Returns the errors of [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
@@ -105,35 +106,35 @@ impl<T: FromEntity> TableGroup<T> {
         Ok(self)
     }
 
-    /// Adds a [`replace`](Table::replace) in the version of the entity's `#[etag]` field.
+    /// Adds a [`replace`](Table::replace) on the condition of the entity's `#[etag]` field.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); the value carries no ETag.
+    /// Fails if the value has no ETag; also returns the errors of [`insert`](Self::insert).
     pub fn replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         self.add_typed::<E>(entity.own_version().and_then(|version| replace(entity, version.into())))
     }
 
-    /// Adds a [`replace_if`](Table::replace_if). Under [`IfMatch::Any`], as [`upsert`](Self::upsert).
+    /// Adds a [`replace_if`](Table::replace_if). With [`IfMatch::Any`] it has the cost of [`upsert`](Self::upsert).
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// Returns the errors of [`insert`](Self::insert).
     pub fn replace_if<E: TableEntity>(
         &mut self,
         entity: &E,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
         let (index, schema, version) = (self.len(), E::SCHEMA, version.into());
-        let looks = version == IfMatch::Any && schema.may_be_newer();
+        let must_read = version == IfMatch::Any && schema.may_be_newer();
         self.add_typed::<E>(replace(entity, version))?;
-        self.checks.extend(looks.then_some(Check { index, schema, replaces: true }));
+        self.checks.extend(must_read.then_some(Check { index, schema, replaces: true }));
         Ok(self)
     }
 
-    /// Adds a [`merge`](Table::merge). For a type in schema version 2 or later, and under [`IfMatch::Any`] for one that has a
-    /// `type` or a `version`, `commit` costs a request more.
+    /// Adds a [`merge`](Table::merge). `commit` sends 1 more request for a type in schema version 2 or later, and, with
+    /// [`IfMatch::Any`], for a type with a `type` or a `version`.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); the patch sets nothing.
+    /// Fails if the patch sets no field; also returns the errors of [`insert`](Self::insert).
     pub fn merge<P: EntityPatch>(
         &mut self,
         key: impl KeyOf<P::Entity>,
@@ -141,16 +142,16 @@ impl<T: FromEntity> TableGroup<T> {
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
         let (index, schema, version) = (self.len(), P::Entity::SCHEMA, version.into());
-        let (entity, looks) = (patch.to_entity(key.into_key()), looks(schema, &version));
+        let (entity, must_read) = (patch.to_entity(key.into_key()), must_read_first(schema, &version));
         self.add_typed::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version)))?;
-        self.checks.extend(looks.then_some(Check { index, schema, replaces: false }));
+        self.checks.extend(must_read.then_some(Check { index, schema, replaces: false }));
         Ok(self)
     }
 
     /// Adds a [`delete`](Table::delete) of an entity of any type.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// Returns the errors of [`insert`](Self::insert).
     pub fn delete(&mut self, key: impl Into<Key>, version: impl Into<IfMatch>) -> Result<&mut Self> {
         self.add::<T>(Ok(Operation::Delete(key.into(), version.into())), None)
     }
@@ -158,53 +159,56 @@ impl<T: FromEntity> TableGroup<T> {
     /// Adds a [`delete_entity`](Table::delete_entity).
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// Returns the errors of [`replace`](Self::replace).
     pub fn delete_entity<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         self.add_typed::<E>(delete(entity))
     }
 
-    /// Adds an operation on an entity as a bag of properties.
+    /// Adds an operation on an untyped entity.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// Returns the errors of [`insert`](Self::insert).
     pub fn push(&mut self, operation: Operation) -> Result<&mut Self> {
         self.add::<T>(Ok(operation), None)
     }
 
-    /// How many writes there are.
+    /// Returns the number of writes.
     pub const fn len(&self) -> usize {
         self.group.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no writes.
     pub const fn is_empty(&self) -> bool {
         self.group.is_empty()
     }
 
-    /// Writes all or nothing; answers in the order of the group.
+    /// Commits the writes, all or none. Returns the answers in the order of the writes.
     ///
-    /// One request, and before it one for each merge of a type in schema version 2 or later, and for each unconditional write
-    /// of a type that has a `type` or a `version`, to read what is there, as many at once as
-    /// [`with_concurrency`](Table::with_concurrency) allows. Dropped before the answer, the group is done or undone
-    /// as a whole.
+    /// 1 request, and before it 1 request for each of the following writes. They read the stored entities, at most
+    /// [`with_concurrency`](Table::with_concurrency) at once. The writes are then conditional on the versions read.
     ///
-    /// Where the manifest of the table names indexes, one more for each write that does not tell which type its entity is of: a
-    /// [`delete`](Self::delete), what is [pushed](Self::push). It is bound to what was read.
+    /// - A merge of a type in schema version 2 or later.
+    /// - An unconditional write of a type with a `type` or a `version`.
+    /// - If the manifest has indexes: a write that does not say its entity's type, that is, a
+    ///   [`delete`](Self::delete) or a [pushed](Self::push) operation.
+    ///
+    /// If the future is dropped before the answer, the group has taken effect as a whole or not at all.
     ///
     /// # Errors
-    /// An entity is one that an index of the manifest is of (see [`Table::unmanaged`]). The error of the first operation that failed, with its index; nothing was written. The group is
-    /// empty, or too large in the exact form that is sent.
+    /// Fails if the group is empty or exceeds a limit of the store, or if an entity has an index in the manifest (see
+    /// [`Table::unmanaged`]). If an operation fails, returns its error with its index. In all cases nothing was
+    /// written, unless the error is ambiguous.
     pub async fn commit(mut self) -> Result<Vec<Written>> {
-        let rests_on = self.table.shared().plain_write().await?;
-        if let Some(rests_on) = &rests_on {
-            self.check_types(rests_on)?;
-            self.check_stored(rests_on).await?;
+        let plain = self.table.shared().plain_write().await?;
+        if let Some(plain) = &plain {
+            self.check_types(plain)?;
+            self.check_stored(plain).await?;
         }
         self.check_schemas().await?;
         self.table.store().transact(self.table.name(), self.group).await
     }
 
-    /// Binds the writes to the versions in which the schema was checked.
+    /// Checks the schemas of stored entities, and makes the writes conditional on the versions that were checked.
     async fn check_schemas(&mut self) -> Result<()> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
         let checks = stream::iter(self.checks.clone()).map(|check| async move {
@@ -212,57 +216,57 @@ impl<T: FromEntity> TableGroup<T> {
             let key = operations[index].key();
             let read = match operations[index].if_match() {
                 Some(version) if !replaces => shared.check_schema(schema, key, version).await.map(Some),
-                Some(_) => match shared.replaceable_in(schema, key).await {
+                Some(_) => match shared.replaceable_version(schema, key).await {
                     Ok(None) => Err(shared.not_found(key)),
                     read => read,
                 },
-                None if replaces => shared.replaceable_in(schema, key).await,
-                None => shared.stored_in(schema, key).await,
+                None if replaces => shared.replaceable_version(schema, key).await,
+                None => shared.patchable_version(schema, key).await,
             };
             read.map(|etag| (check, etag)).map_err(|error| Error::in_transaction(index, error))
         });
         let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
         for (Check { index, replaces, .. }, etag) in read {
-            self.bind(index, replaces, etag);
+            self.make_conditional(index, replaces, etag);
         }
         Ok(())
     }
 
-    /// Refuses what an index of the manifest is of, as far as the writes tell.
-    fn check_types(&self, rests_on: &PlainWrite) -> Result<()> {
-        if rests_on.manifest().indexes.is_empty() {
+    /// Refuses writes whose entities have an index in the manifest, as far as type or properties of the write show it.
+    fn check_types(&self, plain: &PlainWrite) -> Result<()> {
+        if plain.manifest().indexes.is_empty() {
             return Ok(());
         }
         for (index, (operation, schema)) in self.group.operations().iter().zip(&self.types).enumerate() {
             let of = schema.map(Schema::entity_type);
             let touched = match (&of, operation.entity()) {
                 (Some(of), _) => Touched::Type(of, operation.key()),
-                // Of others what is stored tells the rest.
                 (None, Some(entity)) => Touched::Entity(entity),
+                // `check_stored` decides by the stored entity.
                 (None, None) => continue,
             };
-            let checked = self.table.shared().check_plain(rests_on, touched, operation.kind().name());
+            let checked = self.table.shared().check_plain(plain, touched, operation.kind().name());
             checked.map_err(|error| Error::in_transaction(index, error))?;
         }
         Ok(())
     }
 
-    /// Refuses to overwrite or remove what an index of the manifest is of, where only what is stored tells, and binds such
-    /// writes to it.
-    async fn check_stored(&mut self, rests_on: &PlainWrite) -> Result<()> {
+    /// Reads the stored entities of untyped writes, refuses writes whose stored entity has an index in the manifest, and
+    /// makes the other writes conditional on the versions that were read.
+    async fn check_stored(&mut self, plain: &PlainWrite) -> Result<()> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
-        let is_open = |operation: &Operation| {
-            let touches = rests_on.manifest().index_of(Touched::Key(operation.key())).is_some();
-            touches && !matches!(operation, Operation::Insert(_))
+        let may_have_index = |operation: &Operation| {
+            let has_index = plain.manifest().index_of(Touched::Key(operation.key())).is_some();
+            has_index && !matches!(operation, Operation::Insert(_))
         };
-        let open = (0..self.len()).filter(|&n| self.types[n].is_none() && is_open(&operations[n]));
-        let reads = stream::iter(open.collect::<Vec<_>>()).map(|index| async move {
-            let (key, what) = (operations[index].key(), operations[index].kind().name());
+        let untyped = (0..self.len()).filter(|&n| self.types[n].is_none() && may_have_index(&operations[n]));
+        let reads = stream::iter(untyped.collect::<Vec<_>>()).map(|index| async move {
+            let (key, operation) = (operations[index].key(), operations[index].kind().name());
             let stored = shared.store.get(&shared.name, key, None).await;
             let stored = stored.and_then(|stored| match stored {
                 None => Ok(None),
                 Some(row) => shared
-                    .check_plain(rests_on, Touched::Entity(&row), what)
+                    .check_plain(plain, Touched::Entity(&row), operation)
                     .and_then(|()| row.etag().cloned().map(Some).ok_or_else(|| without_etag(key))),
             });
             stored.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
@@ -270,24 +274,28 @@ impl<T: FromEntity> TableGroup<T> {
         let read: Vec<_> = reads.buffered(shared.concurrency).try_collect().await?;
         for (index, etag) in read {
             let operation = &self.group.operations()[index];
-            let unbound = operation.if_match().is_none_or(|version| *version == IfMatch::Any);
-            // What is missing and conditioned fails by itself.
-            if unbound && (etag.is_some() || operation.if_match().is_none()) {
+            let is_unconditional = operation.if_match().is_none_or(|version| *version == IfMatch::Any);
+            // A replace, merge or delete of a missing entity fails anyway.
+            if is_unconditional && (etag.is_some() || operation.if_match().is_none()) {
                 let replaces = matches!(operation, Operation::InsertOrReplace(_));
-                self.bind(index, replaces, etag);
+                self.make_conditional(index, replaces, etag);
             }
         }
         Ok(())
     }
 
-    /// Binds a write to the version that was read, or to there being nothing.
-    fn bind(&mut self, index: usize, replaces: bool, stored: Option<ETag>) {
+    /// Makes a write conditional on the version that was read, or on the absence of the entity.
+    fn make_conditional(&mut self, index: usize, replaces: bool, stored: Option<ETag>) {
         let operation = &mut self.group.operations_mut()[index];
         match (operation.if_match_mut(), stored) {
             (Some(version), Some(etag)) => *version = IfMatch::Exactly(etag),
             (_, etag) => {
                 if let Some(entity) = operation.entity().cloned() {
-                    *operation = if replaces { bound_replace(entity, etag) } else { bound(entity, etag) };
+                    *operation = if replaces {
+                        insert_or_replace_at(entity, etag)
+                    } else {
+                        insert_or_merge_at(entity, etag)
+                    };
                 }
             }
         }

@@ -6,20 +6,22 @@ use super::TableQuery;
 use crate::manifest::{IndexDefinition, Touched};
 use crate::model::{INDEX_NAME, Key, TableName};
 use crate::query::{Filter, Select};
-use crate::store::{Error, ErrorKind, Hidden, ManifestCache, PlainWrite, Result, TableStore, TableStoreExt};
+use crate::store::{
+    Error, ErrorKind, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt,
+};
 use crate::typed::{FromEntity, TableEntity};
 
-/// Point reads that [`Table::get_many`] has in flight unless told otherwise.
+/// Default of [`Table::with_concurrency`].
 const CONCURRENCY: usize = 16;
-/// Times that [`Table::update`] tries unless told otherwise.
+/// Default of [`Table::with_attempts`].
 const ATTEMPTS: u32 = 10;
-/// What a write that is refused is to be instead.
-const INSTEAD: &str = "write through `table_patterns::index::IndexedTable`, or ask for it by `unmanaged()`";
+/// The advice in the error of a write that would leave an index entry stale.
+const ADVICE: &str = "write through `table_patterns::index::IndexedTable`, or open the table with `unmanaged()` to leave the entries as they are";
 
-/// A table of a store, read and written as `T`.
+/// A table of a store with entities of type `T`.
 ///
-/// `T` is an entity (writes need one), a projection, an enum over several types in the same table,
-/// or [`Entity`](crate::model::Entity). Cheap to clone; clones share the store.
+/// `T` is an entity type, a projection, an enum over several types in the table, or
+/// [`Entity`](crate::model::Entity). Writes need an entity type. Clones are cheap and share the store.
 ///
 /// ```
 /// use table_core::memory::MemoryStore;
@@ -57,23 +59,24 @@ const INSTEAD: &str = "write through `table_patterns::index::IndexedTable`, or a
 /// ```
 ///
 /// # Cost
-/// Each method says how many requests it sends. What is refused before anything is sent, such as a
-/// key part that does not fit, costs none. Beside that, writing costs one request in 30 seconds
-/// ([`ManifestCache::LIFE`]), of all tables of a process that have one name and one store: the manifest of the table is read, for
-/// indexes that other programs have declared. A table that this process has created costs none for the first 30 seconds.
+/// Each method documents its number of requests. An error that is found before the first request, such as a key part
+/// that cannot be encoded, costs no request.
+///
+/// In addition, writing costs 1 request per 30 seconds ([`ManifestCache::LIFE`]): the table's manifest is read, because
+/// other programs may have declared indexes. All handles of a process for the same table and store share this
+/// request. It is not sent in the first 30 seconds after this process has created the table.
 ///
 /// # Cancellation
-/// A dropped read leaves nothing. A dropped write is done or undone, as if its answer had been
-/// lost, and never half done: each method sends at most one request that writes, except
-/// [`update`](Self::update) and [`merge`](Self::merge) under
-/// [`IfMatch::Any`](crate::model::IfMatch::Any), which send another only after the one before was
-/// refused.
+/// If the future of a write is dropped, the entity is in its old or its new state. Each method sends at most one write
+/// request. Exceptions: [`update`](Self::update), and [`merge`](Self::merge) with
+/// [`IfMatch::Any`](crate::model::IfMatch::Any), send another write after the first was refused, and
+/// [`move_to`](Self::move_to) writes two keys.
 pub struct Table<T> {
     shared: Arc<Shared>,
     of: PhantomData<fn() -> T>,
 }
 
-/// What the clones of a [`Table`] and its queries share.
+/// The state that the clones of a [`Table`] and its queries share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) store: Arc<dyn TableStore>,
@@ -83,26 +86,30 @@ pub(super) struct Shared {
     pub(super) concurrency: usize,
     pub(super) attempts: u32,
     pub(super) manifests: Arc<ManifestCache>,
-    /// Whether writes ask no manifest, and may leave indexes as they are.
+    /// Whether writes do not check the manifest, so that index entries may become stale.
     pub(super) unmanaged: bool,
-    pub(super) shown: Shown,
+    pub(super) extra_rows: ExtraRows,
 }
 
-/// The rows that reads return beside entities.
+/// The kinds of rows that reads return in addition to entities.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct ExtraRows {
     pub(super) index_entries: bool,
     pub(super) system_rows: bool,
 }
 
 impl<T: FromEntity> Table<T> {
-    /// Opens a table. No request: the table need not exist yet.
+    /// Creates a handle for a table, which need not exist yet. Sends no request.
     ///
-    /// An `Arc<dyn TableStore>` is shared as it is, any other store is wrapped in one.
+    /// An `Arc<dyn TableStore>` is used as it is; any other store is wrapped in one.
     ///
     /// # Errors
-    /// The name breaks the rules of [`TableName`]; `T` has encrypted properties and the store does not
-    /// encrypt; `T` has a property in plaintext that the store encrypts by a rule; `T` has large fields (`#[large]`), which may be in blobs, or spread keys, or may take several rows.
+    /// Fails if
+    ///
+    /// - the name breaks the rules of [`TableName`],
+    /// - `T` has encrypted properties and the store does not encrypt,
+    /// - `T` has a property in plaintext that the store encrypts by a rule, or
+    /// - `T` needs another handle: it has large fields (`#[large]`), or is wide or spread.
     pub fn new<S, N>(store: S, name: N) -> Result<Self>
     where
         S: TableStore,
@@ -111,7 +118,7 @@ impl<T: FromEntity> Table<T> {
         let name = name.try_into().map_err(Into::into)?;
         let store = store.into_shared();
         Self::open(Shared {
-            manifests: ManifestCache::over(&*store),
+            manifests: ManifestCache::for_store(&*store),
             store,
             name,
             select: None,
@@ -119,14 +126,14 @@ impl<T: FromEntity> Table<T> {
             concurrency: CONCURRENCY,
             attempts: ATTEMPTS,
             unmanaged: false,
-            shown: Shown::default(),
+            extra_rows: ExtraRows::default(),
         })
     }
 
-    /// The same table read as another type: a projection, an enum over several types, one of them.
+    /// Returns a handle for the same table with another type: a projection, an enum over several types, or one of them.
     ///
     /// # Errors
-    /// `U` has encrypted properties and the store does not encrypt, or large fields.
+    /// Returns the errors of [`new`](Self::new) for `U`.
     pub fn view<U: FromEntity>(&self) -> Result<Table<U>> {
         Table::open((*self.shared).clone())
     }
@@ -137,110 +144,112 @@ impl<T: FromEntity> Table<T> {
         if let Some(property) = T::large().first() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
-                "the values of '{property}' in '{name}' may be in blobs: open it as a table of large entities \
-                 (`LargeTable` of the pattern library)"
+                "values of the property '{property}' in '{name}' may be in blobs: open the table as a \
+                 `table_patterns::large::LargeTable`"
             )));
         }
         if T::spread().is_some() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
-                "the partitions of '{name}' are spread over buckets: open it as a `SpreadTable` of the pattern library"
+                "the partitions of '{name}' are spread over buckets: open the table as a \
+                 `table_patterns::spread::SpreadTable`"
             )));
         }
         if T::wide() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
-                "entities of '{name}' may take several rows: open it as a `WideTable` of the pattern library"
+                "entities of '{name}' may take several rows: open the table as a `table_patterns::wide::WideTable`"
             )));
         }
         let shared = Shared { select: T::select(), type_filter: T::type_filter(), ..shared };
         Ok(Self { shared: Arc::new(shared), of: PhantomData })
     }
 
-    /// Everything in the table that is a `T`, until it is narrowed down.
+    /// Returns a query of all entities of type `T`. Add conditions to it, then run it.
     pub fn query(&self) -> TableQuery<T> {
         TableQuery::new(self.clone())
     }
 }
 
 impl<T> Table<T> {
-    /// The same table with another bound on the point reads that one call has in flight; at least 1.
+    /// Sets the maximum number of point reads that one call has in flight. Default: 16. Minimum: 1.
     #[must_use]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
         Arc::make_mut(&mut self.shared).concurrency = requests.max(1);
         self
     }
 
-    /// The same table with another bound on the attempts of an [`update`](Self::update) that loses
-    /// against other writers; at least 1, and 10 unless told otherwise.
+    /// Sets the maximum number of attempts of an [`update`](Self::update) that conflicts with other writers.
+    /// Default: 10. Minimum: 1.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         Arc::make_mut(&mut self.shared).attempts = attempts.max(1);
         self
     }
 
-    /// The same table with writes that read no manifest, and leave the entries of indexes as they are.
+    /// Makes writes ignore the table's manifest and leave index entries as they are.
     ///
-    /// Otherwise a table refuses to write what an index is of, be it declared by the type (`#[index(…)]`) or, by whichever program, in
-    /// the table's manifest: `table_patterns::index::IndexedTable` keeps the entries in step. What is written here must not
-    /// touch what an index holds, or be followed by a scrub. It is for those, too, whose credential may not read the manifest.
+    /// Without this setting, a table refuses to write entities that have an index, whether the type declares it
+    /// (`#[index(…)]`) or any program has declared it in the manifest.
+    /// `table_patterns::index::IndexedTable` writes such entities and their entries.
+    ///
+    /// Use the setting for writes that do not change indexed properties, before a scrub, or with a credential that
+    /// may not read the manifest.
     #[must_use]
     pub fn unmanaged(mut self) -> Self {
         Arc::make_mut(&mut self.shared).unmanaged = true;
         self
     }
 
-    /// The same table with reads that return index entries, too: see [`TableQuery::with_index_entries`].
-    ///
-    /// Otherwise a [`get`](Self::get) finds no entity where an entry is; so does every read of several rows.
+    /// Makes all reads return index entries too: see [`TableQuery::with_index_entries`]. By default, a read of the key of
+    /// an index entry returns nothing.
     #[must_use]
     pub fn with_index_entries(mut self) -> Self {
-        Arc::make_mut(&mut self.shared).shown.index_entries = true;
+        Arc::make_mut(&mut self.shared).extra_rows.index_entries = true;
         self
     }
 
-    /// The same table with reads that return the rows that patterns keep for themselves, too: see
-    /// [`TableQuery::with_system_rows`].
+    /// Makes all reads return system rows too: see [`TableQuery::with_system_rows`].
     #[must_use]
     pub fn with_system_rows(mut self) -> Self {
-        Arc::make_mut(&mut self.shared).shown.system_rows = true;
+        Arc::make_mut(&mut self.shared).extra_rows.system_rows = true;
         self
     }
 
-    /// What a write of rows of the table rests on, until it is done, for who writes them through the [`store`](Self::store): see
+    /// Returns the manifest and permit for a write through the [`store`](Self::store) itself: see
     /// [`ManifestCache::plain_write`]. `None` if the table is [unmanaged](Self::unmanaged).
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`ManifestCache::plain_write`].
     pub async fn plain_write(&self) -> Result<Option<PlainWrite>> {
         self.shared().plain_write().await
     }
 
-    /// Creates the table unless it is there; whether it was created. One request; another where the answer was
-    /// lost: a table that is there then may be this call's, and the answer is `false`.
+    /// Creates the table unless it exists. Returns whether this call created it. 1 request, or 2 if the first answer was
+    /// lost; see [`TableStoreExt::create_table_if_missing`].
     ///
     /// # Errors
-    /// The store's; a table that is being deleted cannot be created yet: on Azure for 40 seconds or more,
-    /// which only a [`RetryPolicy`](crate::adapter::RetryPolicy) made for it waits out.
+    /// Returns the errors of the store. On Azure a table cannot be created for 40 seconds or more after its deletion;
+    /// a [`RetryPolicy`](crate::adapter::RetryPolicy) with longer delays waits for it.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.store().create_table_if_missing(self.name()).await
     }
 
-    /// Deletes the table, with everything in it, if it is there; whether it was. One request; another where the
-    /// answer was lost: a table that is gone then may have been there, and the answer is `false`.
+    /// Deletes the table and its entities, if it exists. Returns whether this call deleted it. 1 request, or 2 if the first
+    /// answer was lost; see [`TableStoreExt::delete_table_if_exists`].
     ///
     /// # Errors
-    /// The store's.
+    /// Returns the errors of the store.
     pub async fn delete_table_if_exists(&self) -> Result<bool> {
         self.store().delete_table_if_exists(self.name()).await
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn TableStore> {
         &self.shared.store
     }
 
-    /// The name.
+    /// Returns the name of the table.
     pub fn name(&self) -> &TableName {
         &self.shared.name
     }
@@ -255,30 +264,32 @@ impl Shared {
         ErrorKind::EntityNotFound { table: self.name.to_string(), key: key.to_string() }.into()
     }
 
-    /// What a read of this table as `R` leaves out. Types that are told by a discriminator need nothing of that: no entry is one.
-    pub(super) fn hidden<R: FromEntity>(&self, shown: Shown, select: Option<&Select>) -> Hidden {
-        let is_told = self.type_filter.is_some() || R::type_filter().is_some();
-        let index_entries = !is_told && !shown.index_entries;
-        let is_asked_for = select.is_none_or(|select| select.contains(INDEX_NAME));
-        Hidden {
-            system_rows: !shown.system_rows,
-            index_entries,
-            adds_index_name: index_entries && !is_asked_for,
+    /// Returns the rows that a read of this table as `R` removes. If a discriminator selects the type, the service returns
+    /// no index entries, because entries do not have the discriminator.
+    pub(super) fn row_filter<R: FromEntity>(&self, extra: ExtraRows, select: Option<&Select>) -> RowFilter {
+        let has_discriminator = self.type_filter.is_some() || R::type_filter().is_some();
+        let removes_index_entries = !has_discriminator && !extra.index_entries;
+        let is_selected = select.is_none_or(|select| select.contains(INDEX_NAME));
+        RowFilter {
+            removes_system_rows: !extra.system_rows,
+            removes_index_entries,
+            adds_index_name: removes_index_entries && !is_selected,
         }
     }
 
-    /// Refuses writes that would leave entries of declared indexes stale.
-    pub(super) fn check_indexes(&self, indexes: &[&IndexDefinition], what: &str) -> Result<()> {
+    /// Refuses a write if the type declares an index, because the write would leave the index entry stale. `operation` is the
+    /// name of the write for the error.
+    pub(super) fn check_indexes(&self, indexes: &[&IndexDefinition], operation: &str) -> Result<()> {
         match indexes.first() {
             Some(index) if !self.unmanaged => Err(Error::invalid_request(format!(
-                "'{}' holds entities with the index '{}', and {what} would leave its entry stale: {INSTEAD}",
+                "entities of '{}' have the index '{}', and {operation} would leave its entry stale: {ADVICE}",
                 self.name, index.name
             ))),
             _ => Ok(()),
         }
     }
 
-    /// What a write rests on, until it is done; `None` where the manifest does not matter.
+    /// Returns manifest and permit for a write; `None` if the table is unmanaged. Keep the result until the write is done.
     pub(super) async fn plain_write(&self) -> Result<Option<PlainWrite>> {
         if self.unmanaged {
             return Ok(None);
@@ -286,9 +297,14 @@ impl Shared {
         self.manifests.plain_write(&*self.store, &self.name).await.map(Some)
     }
 
-    /// Refuses to write what an index of the manifest is of.
-    pub(super) fn check_plain(&self, rests_on: &PlainWrite, touched: Touched<'_>, what: &str) -> Result<()> {
-        rests_on.manifest().check_plain(&self.name, touched, what, INSTEAD)
+    /// Refuses a write of an entity that may have an index in the manifest.
+    pub(super) fn check_plain(
+        &self,
+        plain: &PlainWrite,
+        touched: Touched<'_>,
+        operation: &str,
+    ) -> Result<()> {
+        plain.manifest().check_plain(&self.name, touched, operation, ADVICE)
     }
 
     pub(super) fn changed(&self, key: &Key) -> Error {
@@ -297,15 +313,16 @@ impl Shared {
 }
 
 impl<T: TableEntity> Table<T> {
-    /// What a write of the entity with this key rests on, until it is done. What an index is of is refused.
-    pub(super) async fn to_write(&self, key: &Key, what: &str) -> Result<Option<PlainWrite>> {
+    /// Returns manifest and permit for a write of the entity with this key, and refuses the write if the entity may have an
+    /// index. Keep the result until the write is done.
+    pub(super) async fn to_write(&self, key: &Key, operation: &str) -> Result<Option<PlainWrite>> {
         let shared = self.shared();
-        shared.check_indexes(&T::indexes(), what)?;
-        let rests_on = shared.plain_write().await?;
-        if let Some(rests_on) = &rests_on {
-            shared.check_plain(rests_on, Touched::Type(&T::SCHEMA.entity_type(), key), what)?;
+        shared.check_indexes(&T::indexes(), operation)?;
+        let plain = shared.plain_write().await?;
+        if let Some(plain) = &plain {
+            shared.check_plain(plain, Touched::Type(&T::SCHEMA.entity_type(), key), operation)?;
         }
-        Ok(rests_on)
+        Ok(plain)
     }
 }
 

@@ -2,20 +2,22 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-use super::conditions::Conditions;
-use super::handle::Shown;
-use super::row_bounds::end_of;
+use super::handle::ExtraRows;
+use super::keys::end_of;
 use super::{PartitionIn, RowBounds, Table};
-use crate::model::{Entity, INDEX_NAME};
-use crate::query::{AccessPath, Explanation, Filter, Query, Range, Select};
-use crate::store::{Error, Hidden, KeyOrder, Result};
+use crate::model::{EdmValue, Entity, INDEX_NAME};
+use crate::query::{
+    AccessPath, Comparison, Explanation, Filter, FilterNode, KeyBounds, Query, Range, Select,
+};
+use crate::store::{Error, KeyOrder, Result, RowFilter};
 use crate::typed::{Condition, FromEntity};
 
-/// A query on a table of `T` that returns `R`: made by [`Table::query`], narrowed down, then run.
+/// A query of a table of `T` that returns `R`. [`Table::query`] creates it. Add conditions and options, then run it; it can
+/// be run several times.
 ///
-/// What cannot be encoded is reported when the query is run. A query can be run more than once. The
-/// rows that patterns keep for themselves ([`Key::is_system`](crate::model::Key::is_system)) and the entries of indexes
-/// ([`Entity::is_index_entry`]) are not returned: see [`with_index_entries`](Self::with_index_entries).
+/// If a value in a condition cannot be encoded, running the query fails. A query does not return system rows
+/// ([`Key::is_system`](crate::model::Key::is_system)) and index entries ([`Entity::is_index_entry`]), unless
+/// [`with_system_rows`](Self::with_system_rows) or [`with_index_entries`](Self::with_index_entries) is set.
 ///
 /// ```
 /// use table_core::memory::MemoryStore;
@@ -31,11 +33,8 @@ use crate::typed::{Condition, FromEntity};
 /// ```
 ///
 /// # Cost
-/// One request a page, of at most 1000 entities on Azure Table Storage; fewer where the service has
-/// to read much to find a match. See [`access_path`](Self::access_path) for what it has to read.
-///
-/// # Cancellation
-/// Dropping a running query leaves nothing behind.
+/// 1 request per page. A page has at most 1,000 entities on Azure Table Storage, and fewer if the service reads many
+/// entities that do not match. [`access_path`](Self::access_path) says which entities the service has to read.
 #[must_use = "a query does nothing until it is run"]
 pub struct TableQuery<T, R = T> {
     pub(super) table: Table<T>,
@@ -45,7 +44,7 @@ pub struct TableQuery<T, R = T> {
     of: PhantomData<fn() -> R>,
 }
 
-/// How a query is run.
+/// The options of a query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) limit: Option<usize>,
@@ -53,55 +52,54 @@ pub(super) struct Options {
     pub(super) order: Order,
     pub(super) prefetch: bool,
     pub(super) cheaper_plan: bool,
-    pub(super) shown: Shown,
+    pub(super) extra_rows: ExtraRows,
 }
 
-/// What is asked of the order of results.
+/// The required order of the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The store's, which must be that of keys where the results are cut.
+    /// The order of the store. A query with a limit fails on a store that does not sort.
     #[default]
-    Given,
-    /// Any.
+    Store,
+    /// Any order.
     Any,
-    /// By key, or an error.
-    Required,
-    /// By key, at the price of reading everything.
-    OnClient,
+    /// By key; fails on a store that does not sort.
+    ByKey,
+    /// By key; on a store that does not sort, the client reads and sorts all results.
+    SortedOnClient,
 }
 
 impl<T: FromEntity> TableQuery<T> {
     pub(super) fn new(table: Table<T>) -> Self {
         let select = table.shared().select.clone();
         let conditions = Ok(Conditions::NONE);
-        let options = Options { shown: table.shared().shown, ..Options::default() };
+        let options = Options { extra_rows: table.shared().extra_rows, ..Options::default() };
         Self { table, options, conditions, select, of: PhantomData }
     }
 }
 
-/// Which entities.
+/// Conditions.
 impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
-    /// Only those in this partition.
+    /// Restricts the query to one partition.
     pub fn partition(self, partition: impl PartitionIn<T>) -> Self {
         let range = Range::single(partition.partition_key().as_str());
         self.and(|conditions| conditions.partitions(range))
     }
 
-    /// Only those in a range of partitions, in the service's order: by UTF-16 code unit.
+    /// Restricts the query to a range of partitions, in the service's order: by UTF-16 code unit.
     pub fn partition_range<P: PartitionIn<T>>(self, partitions: impl RangeBounds<P>) -> Self {
         let text = |bound: Bound<&P>| bound.map(|p| p.partition_key().as_str().to_owned());
         let range = Range { from: text(partitions.start_bound()), to: text(partitions.end_bound()) };
         self.and(|conditions| conditions.partitions(range))
     }
 
-    /// Only those in partitions that start with this text.
+    /// Restricts the query to partitions whose keys start with this text.
     pub fn partition_prefix(self, prefix: &str) -> Self {
         let range = Range { from: Bound::Included(prefix.to_owned()), to: end_of(prefix) };
         self.and(|conditions| conditions.partitions(range))
     }
 
-    /// Only those with these row keys: under a [`RowPrefix`](crate::typed::RowPrefix), or in a range of
-    /// them.
+    /// Restricts the query to a range of RowKeys: a [`RowPrefix`](crate::typed::RowPrefix), or a Rust range of prefixes.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -135,13 +133,14 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self.try_and(|conditions| rows.into_range().map(|range| conditions.rows(range)))
     }
 
-    /// Only those that match. The service reads the others too: a filter saves traffic, not work.
+    /// Restricts the query to entities that match. The service still reads the other entities, so a filter saves
+    /// traffic but not time at the service.
     pub fn filter(self, condition: Condition<T>) -> Self {
         self.try_and(|conditions| condition.into_filter().map(|filter| conditions.filter(filter)))
     }
 
-    /// Only those that match a filter on names. One that compares a property which `T` or the result has encrypted
-    /// is refused when the query is run: the service would compare ciphertext.
+    /// Restricts the query to entities that match a filter, which names properties by text. Running the query fails if
+    /// the filter compares a property that `T` or `R` encrypts: the service would compare ciphertext.
     pub fn raw_filter(self, filter: Filter) -> Self {
         self.and(|conditions| conditions.filter(filter))
     }
@@ -163,9 +162,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     }
 }
 
-/// What is returned, how much, and in which order.
+/// Options.
 impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
-    /// Returns another type: only the properties that it needs are sent.
+    /// Makes the query return another type `P`. The service sends only its properties. The entities must be both a `T`
+    /// and a `P`.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -196,90 +196,90 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// The entities must be both a `T` and a `P`.
     pub fn project<P: FromEntity>(self) -> TableQuery<T, P> {
         let Self { table, options, conditions, .. } = self;
         TableQuery { table, options, conditions, select: P::select(), of: PhantomData }
     }
 
-    /// Returns at most this many: the first by key. It bounds a [`page`](Self::page), which goes on.
+    /// Limits the number of results: the query returns the first entities by key. For a [`page`](Self::page) it limits
+    /// the page; the continuation leads to further results.
     ///
-    /// A store that does not sort, such as Cosmos DB for Table, has no first ones: running the query fails there before
-    /// anything is sent, unless it is [`sorted_on_client`](Self::sorted_on_client), any results will do
-    /// ([`in_any_order`](Self::in_any_order)), or one entity is asked for by its keys.
+    /// On a store that does not sort, such as Cosmos DB for Table, running the query fails without a request, unless
+    /// [`sorted_on_client`](Self::sorted_on_client) or [`in_any_order`](Self::in_any_order) is set, or the query has both
+    /// keys of one entity.
     pub fn limit(mut self, limit: usize) -> Self {
         self.options.limit = Some(limit);
         self
     }
 
-    /// At most so many entities, and no more than an earlier [`limit`](Self::limit) allows.
+    /// Lowers the [`limit`](Self::limit) to this number, if it is higher or not set.
     pub fn limit_to(self, limit: usize) -> Self {
         let limit = self.options.limit.map_or(limit, |earlier| earlier.min(limit));
         self.limit(limit)
     }
 
-    /// Asks for at most this many in a page. A service has a bound of its own.
+    /// Sets the maximum number of entities in a page. The service may return fewer.
     pub fn page_size(mut self, entities: usize) -> Self {
         self.options.page_size = Some(entities);
         self
     }
 
-    /// Asks for the next page while the present one is consumed; at most one ahead.
+    /// Makes [`stream`](Self::stream) read one page ahead while a page is consumed.
     ///
-    /// A consumer that stops early has then paid for a page that it did not use. Where a
-    /// [`limit`](Self::limit) ends the query, no page too many is asked for.
+    /// If the consumer stops early, the request for the next page was unnecessary. A [`limit`](Self::limit) prevents
+    /// requests beyond the last result.
     pub fn prefetch(mut self) -> Self {
         self.options.prefetch = true;
         self
     }
 
-    /// Relies on results in the order of keys: running it fails on a store that does not sort, such
-    /// as Cosmos DB for Table, before anything is sent.
+    /// Requires results in key order. On a store that does not sort, such as Cosmos DB for Table, running the query fails
+    /// without a request.
     pub fn require_order(mut self) -> Self {
-        self.options.order = Order::Required;
+        self.options.order = Order::ByKey;
         self
     }
 
-    /// Takes results in whatever order the store gives them: a [`limit`](Self::limit) then returns any that match, from a
-    /// store that does not sort.
+    /// Accepts results in any order. On a store that does not sort, a [`limit`](Self::limit) then returns any entities
+    /// that match.
     pub fn in_any_order(mut self) -> Self {
         self.options.order = Order::Any;
         self
     }
 
-    /// Returns results in the order of keys from every store.
+    /// Returns results in key order from every store.
     ///
-    /// From a store that does not sort, *everything* that matches is read and held in memory, whatever
-    /// the [`limit`](Self::limit), before the first result. From any other it changes nothing.
+    /// On a store that does not sort, the client first reads *all* entities that match into memory, whatever the
+    /// [`limit`](Self::limit) is. On a store that sorts, the option has no effect.
     pub fn sorted_on_client(mut self) -> Self {
-        self.options.order = Order::OnClient;
+        self.options.order = Order::SortedOnClient;
         self
     }
 
-    /// Returns index entries too, of whatever indexes.
+    /// Makes the query return index entries too, of all indexes.
     ///
-    /// Otherwise a query leaves them out. A type that is told by a discriminator is asked of the service by that, and no entry is
-    /// one. Where any row will do ([`Entity`], a resolver's `other`, a type without a discriminator), the service sends the entries and they are dropped
-    /// here: pages come shorter, even empty, and a projection reads [`INDEX_NAME`](crate::model::INDEX_NAME) beside what was
-    /// asked for. A [`raw_filter`](Self::raw_filter) that names that property asks for entries, too.
+    /// For a type with a discriminator the service selects the type, and entries do not have the discriminator. For
+    /// a type without one ([`Entity`], a resolver's `other`), the service sends entries and the client removes them:
+    /// pages then have fewer entities, or none. A projection then also reads the property
+    /// [`INDEX_NAME`](crate::model::INDEX_NAME). A [`raw_filter`](Self::raw_filter) that compares this property
+    /// also makes the query return entries.
     pub const fn with_index_entries(mut self) -> Self {
-        self.options.shown.index_entries = true;
+        self.options.extra_rows.index_entries = true;
         self
     }
 
-    /// Returns the rows that patterns keep for themselves too: the table's manifest, journals, parts of long lists. See
-    /// [`Key::is_system`](crate::model::Key::is_system).
+    /// Makes the query return system rows too: the rows that patterns use internally, such as the table's manifest and
+    /// journal rows. See [`Key::is_system`](crate::model::Key::is_system).
     pub const fn with_system_rows(mut self) -> Self {
-        self.options.shown.system_rows = true;
+        self.options.extra_rows.system_rows = true;
         self
     }
 
-    /// Runs the cheaper [`Plan`](crate::query::Plan) with the same answer where there is one: an `or`
-    /// of keys as one request each, as many at once as [`Table::with_concurrency`] allows, or an `or`
-    /// of ranges one after another.
+    /// Uses a cheaper [`Plan`](crate::query::Plan) with the same results, if there is one. An `or` of keys becomes one
+    /// point read per key, with at most [`Table::with_concurrency`] requests in flight. An `or` of key ranges becomes
+    /// one query per range, one after another.
     ///
-    /// [`explain`](Self::explain) shows it. It cannot be read by [`page`](Self::page).
+    /// [`explain`](Self::explain) shows the plan. [`page`](Self::page) does not support it.
     pub fn use_cheaper_plan(mut self) -> Self {
         self.options.cheaper_plan = true;
         self
@@ -287,37 +287,37 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 }
 
 impl<T: FromEntity> TableQuery<T, Entity> {
-    /// Returns only these properties, beside keys, ETag and time: names, or fields of one type.
-    ///
-    /// A [`project`](Self::project)ion reads them into a struct instead.
+    /// Makes the service send only these properties, in addition to keys, ETag and timestamp. Give names, or fields of one
+    /// type. [`project`](Self::project) reads properties into a struct instead.
     pub fn select<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.select = Some(Select::new(names));
         self
     }
 }
 
-/// What it will cost.
+/// Cost.
 impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
-    /// How the store finds the entities. No request.
+    /// Returns how the store finds the entities. Sends no request.
     ///
     /// # Errors
-    /// A key part or a compared value cannot be encoded.
+    /// Fails if a key part or a compared value cannot be encoded, or if the filter compares an encrypted property.
     pub fn access_path(&self) -> Result<AccessPath> {
         self.to_query().map(|query| query.access_path())
     }
 
-    /// How the query will run, and what would be cheaper. No request.
+    /// Returns how the query will run, and a cheaper plan if there is one. Sends no request.
     ///
     /// # Errors
-    /// As [`access_path`](Self::access_path).
+    /// Returns the errors of [`access_path`](Self::access_path).
     pub fn explain(&self) -> Result<Explanation> {
         self.to_query().map(|query| query.explain(self.table.store().profile()))
     }
 
-    /// The query that is sent, with the conditions of the types; without a `top`. No request.
+    /// Returns the query that is sent to the store, with the conditions that select the types, and without `top`. Sends no
+    /// request.
     ///
     /// # Errors
-    /// As [`access_path`](Self::access_path).
+    /// Returns the errors of [`access_path`](Self::access_path).
     pub fn to_query(&self) -> Result<Query> {
         let mut conditions = self.conditions.clone()?;
         let (of_table, of_result) = (self.table.shared().type_filter.clone(), R::type_filter());
@@ -325,21 +325,21 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         of_table.into_iter().chain(of_result).for_each(|filter| conditions.of_type(filter));
         let filter = conditions.into_filter();
         filter.iter().try_for_each(|filter| self.check_comparable(filter))?;
-        let hidden = self.hidden();
-        let select = self.select.as_ref().map(|select| hidden.select(select));
+        let row_filter = self.row_filter();
+        let select = self.select.as_ref().map(|select| row_filter.select(select));
         Ok(Query { filter, select, top: None })
     }
 
-    /// What is left out of the results.
-    pub(super) fn hidden(&self) -> Hidden {
-        let mut shown = self.options.shown;
+    /// Returns the rows to remove from the results.
+    pub(super) fn row_filter(&self) -> RowFilter {
+        let mut extra_rows = self.options.extra_rows;
         if let Ok(conditions) = &self.conditions {
-            shown.index_entries |= conditions.name(INDEX_NAME);
+            extra_rows.index_entries |= conditions.compares(INDEX_NAME);
         }
-        self.table.shared().hidden::<R>(shown, self.select.as_ref())
+        self.table.shared().row_filter::<R>(extra_rows, self.select.as_ref())
     }
 
-    /// Refuses a filter that compares what is encrypted.
+    /// Refuses a filter that compares an encrypted property.
     fn check_comparable(&self, filter: &Filter) -> Result<()> {
         let (of_table, of_result) = (T::encrypted(), R::encrypted());
         let mut refused = None;
@@ -349,30 +349,30 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         });
         refused.map_or(Ok(()), |name| {
             Err(Error::invalid_request(format!(
-                "the filter compares '{name}' of the table '{}', which is encrypted: look it up through a blind index",
+                "the filter compares the property '{name}' of '{}', which is encrypted: look the value up in a blind index",
                 self.table.name()
             )))
         })
     }
 
-    /// Whether the results are cut, so that it matters which ones come first.
-    fn is_cut(&self, query: &Query) -> bool {
+    /// Whether the limit may leave out results, so that their order matters.
+    fn may_be_cut(&self, query: &Query) -> bool {
         self.options.limit.is_some_and(|limit| limit > 0) && query.access_path() != AccessPath::Point
     }
 
     pub(super) fn check(&self, query: &Query) -> Result<()> {
         if self.options.page_size == Some(0) {
-            return Err(Error::invalid_request("a page of 0 entities: ask for at least 1"));
+            return Err(Error::invalid_request("the page size is 0; it must be at least 1"));
         }
         let profile = self.table.store().profile();
         let needs_order = match self.options.order {
-            Order::Given => self.is_cut(query),
-            Order::Required => true,
-            Order::Any | Order::OnClient => false,
+            Order::Store => self.may_be_cut(query),
+            Order::ByKey => true,
+            Order::Any | Order::SortedOnClient => false,
         };
         if needs_order && profile.order == KeyOrder::Unsorted {
-            let what = "results in the order of keys, and so no first ones; `sorted_on_client` reads and sorts them all, \
-                `in_any_order` takes any";
+            let what = "results in key order, which a limit needs; `sorted_on_client` reads and sorts all results, \
+                `in_any_order` accepts any results";
             return Err(Error::unsupported(profile.name, what));
         }
         Ok(())
@@ -400,4 +400,67 @@ impl<T, R> fmt::Debug for TableQuery<T, R> {
             .field("options", &self.options)
             .finish()
     }
+}
+
+/// The conditions of a query: bounds of the keys, and a filter for everything else.
+#[derive(Clone, Debug)]
+pub(super) struct Conditions {
+    keys: KeyBounds,
+    filter: Option<Filter>,
+}
+
+impl Conditions {
+    pub(super) const NONE: Self = Self { keys: KeyBounds::ALL, filter: None };
+
+    pub(super) fn partitions(&mut self, partition: Range) {
+        self.within(KeyBounds { partition, row: Range::ALL });
+    }
+
+    pub(super) fn rows(&mut self, row: Range) {
+        self.within(KeyBounds { partition: Range::ALL, row });
+    }
+
+    pub(super) fn filter(&mut self, filter: Filter) {
+        self.filter = Filter::and_maybe(self.filter.take(), Some(filter));
+    }
+
+    /// Adds the condition that selects a type. Comparisons of keys go into the key bounds, so that a query that is already
+    /// within these bounds needs no further comparisons.
+    pub(super) fn of_type(&mut self, filter: Filter) {
+        match filter.node() {
+            FilterNode::And(a, b) if filter.is_bounded() => {
+                self.of_type(a.clone());
+                self.of_type(b.clone());
+            }
+            FilterNode::Compare { property, comparison, value }
+                if is_key_range(property, *comparison, value) =>
+            {
+                self.within(KeyBounds::of_comparison(property, *comparison, value, false));
+            }
+            _ => self.filter(filter),
+        }
+    }
+
+    /// Whether the filter compares a property.
+    pub(super) fn compares(&self, property: &str) -> bool {
+        let mut found = false;
+        if let Some(filter) = &self.filter {
+            filter.for_each_property(&mut |name| found |= name == property);
+        }
+        found
+    }
+
+    pub(super) fn into_filter(self) -> Option<Filter> {
+        Filter::and_maybe(self.keys.to_filter(), self.filter)
+    }
+
+    fn within(&mut self, bounds: KeyBounds) {
+        self.keys = std::mem::replace(&mut self.keys, KeyBounds::ALL).intersect(bounds);
+    }
+}
+
+fn is_key_range(property: &str, comparison: Comparison, value: &EdmValue) -> bool {
+    matches!(property, Filter::PARTITION_KEY | Filter::ROW_KEY)
+        && comparison != Comparison::NotEqual
+        && matches!(value, EdmValue::String(_))
 }

@@ -1,58 +1,58 @@
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::{KeyOf, Table, Versioned};
-use crate::model::{Entity, Key};
-use crate::query::Select;
-use crate::store::Result;
-use crate::typed::FromEntity;
+use super::{KeyOf, Table};
+use crate::manifest::IndexDefinition;
+use crate::model::{ETag, Entity, Key, Ticks};
+use crate::query::{Filter, Select};
+use crate::store::{Error, ErrorKind, Result};
+use crate::typed::{FromEntity, Spread};
 
-/// Point reads. They find entities: where there is an index entry, or a row that patterns keep for themselves, they find
-/// nothing, unless the table is asked for it by [`with_index_entries`](Self::with_index_entries) and
-/// [`with_system_rows`](Self::with_system_rows).
+/// Point reads. They do not return index entries and system rows, unless
+/// [`with_index_entries`](Self::with_index_entries) or [`with_system_rows`](Self::with_system_rows) is set.
 impl<T: FromEntity> Table<T> {
-    /// The entity, or `None`. One request.
+    /// Returns the entity with this key; `None` if there is none. 1 request.
     ///
     /// # Errors
-    /// The store's, a missing table among them; the row is not a `T`.
+    /// Fails if the row does not fit `T`. Returns the errors of the store, for example for a missing table.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         let found = self.read::<T>(&key.into_key(), self.shared().select.as_ref()).await?;
         found.map(T::from_entity).transpose()
     }
 
-    /// The entity, or an error if there is none. One request.
+    /// Returns the entity with this key. 1 request.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and entity not found.
+    /// Fails if there is no entity; also returns the errors of [`get`](Self::get).
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
         let key = key.into_key();
         let found = self.get(&key).await?;
         found.ok_or_else(|| self.shared().not_found(&key))
     }
 
-    /// The entity with its ETag and time, where `T` has no fields for them. One request.
+    /// Returns the entity with its ETag and timestamp, for types without fields for them. 1 request.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Returns the errors of [`get`](Self::get).
     pub async fn get_versioned(&self, key: impl KeyOf<T>) -> Result<Option<Versioned<T>>> {
         self.get_as(key).await
     }
 
-    /// The entity read as another type: only the properties that it needs are sent. One request.
+    /// Returns the entity as another type. The service sends only the properties of that type. 1 request.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Returns the errors of [`get`](Self::get).
     pub async fn get_as<P: FromEntity>(&self, key: impl KeyOf<T>) -> Result<Option<P>> {
         let found = self.read::<P>(&key.into_key(), P::select().as_ref()).await?;
         found.map(P::from_entity).transpose()
     }
 
-    /// The entities with these keys, in the order of the keys, `None` where there is none.
+    /// Returns the entities with these keys, in the order of the keys; `None` for a key without an entity.
     ///
-    /// One request for each distinct key, so many at once as
-    /// [`with_concurrency`](Self::with_concurrency) allows: 16 unless told otherwise. It is not a
-    /// snapshot.
+    /// 1 request per distinct key. [`with_concurrency`](Self::with_concurrency) limits the requests in flight;
+    /// default 16. The result is not a snapshot.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -82,7 +82,7 @@ impl<T: FromEntity> Table<T> {
     /// ```
     ///
     /// # Errors
-    /// The first that one of the reads has; the others' results are dropped.
+    /// Returns the first error of a read.
     pub async fn get_many<K: KeyOf<T>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<T>>> {
         let (distinct, places) = distinct(keys.into_iter().map(KeyOf::into_key));
         let found = self.read_all(distinct).await?;
@@ -97,14 +97,14 @@ impl<T: FromEntity> Table<T> {
 
     async fn read<R: FromEntity>(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
         let shared = self.shared();
-        let hidden = shared.hidden::<R>(shared.shown, select);
-        let select = select.map(|select| hidden.select(select));
+        let row_filter = shared.row_filter::<R>(shared.extra_rows, select);
+        let select = select.map(|select| row_filter.select(select));
         let found = self.store().get(self.name(), key, select.as_ref()).await?;
-        Ok(found.and_then(|row| hidden.show(row)))
+        Ok(found.and_then(|row| row_filter.filter(row)))
     }
 }
 
-/// The keys without repetition, and for each key its place among them.
+/// Returns the distinct keys, and for each given key its position among them.
 fn distinct(keys: impl Iterator<Item = Key>) -> (Vec<Key>, Vec<usize>) {
     let (mut places, mut distinct) = (HashMap::new(), Vec::new());
     let place = |key: Key| {
@@ -117,10 +117,81 @@ fn distinct(keys: impl Iterator<Item = Key>) -> (Vec<Key>, Vec<usize>) {
     (distinct, order)
 }
 
-/// What was found for the distinct keys, for all of them.
+/// Returns the results of the given keys from the results of the distinct keys.
 fn spread(found: Vec<Option<Entity>>, places: &[usize]) -> Vec<Option<Entity>> {
     if places.len() == found.len() {
         return found;
     }
     places.iter().map(|place| found[*place].clone()).collect()
+}
+
+/// A value with its ETag and timestamp, for types without fields for them.
+///
+/// Use it wherever `T` can be read: `table.view::<Versioned<T>>()`, `query.project::<Versioned<T>>()`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versioned<T> {
+    /// The value.
+    pub value: T,
+    /// The version that was read, for conditional writes such as [`Table::replace_if`](super::Table::replace_if).
+    pub etag: ETag,
+    /// The time of the last write by the store's clock, if the store returned it.
+    pub timestamp: Option<Ticks>,
+}
+
+impl<T: FromEntity> FromEntity for Versioned<T> {
+    fn select() -> Option<Select> {
+        T::select()
+    }
+
+    fn type_filter() -> Option<Filter> {
+        T::type_filter()
+    }
+
+    fn encrypted() -> Vec<&'static str> {
+        T::encrypted()
+    }
+
+    fn unencrypted() -> Vec<&'static str> {
+        T::unencrypted()
+    }
+
+    fn spread() -> Option<Spread> {
+        T::spread()
+    }
+
+    fn large() -> Vec<&'static str> {
+        T::large()
+    }
+
+    fn wide() -> bool {
+        T::wide()
+    }
+    fn indexes() -> Vec<&'static IndexDefinition> {
+        T::indexes()
+    }
+
+    fn from_entity(entity: Entity) -> Result<Self> {
+        let etag = entity.etag().cloned().ok_or_else(|| without_etag(entity.key()))?;
+        let timestamp = entity.timestamp();
+        Ok(Self { value: T::from_entity(entity)?, etag, timestamp })
+    }
+}
+
+/// Returns the error for an entity that the store returned without an ETag.
+pub(super) fn without_etag(key: &Key) -> Error {
+    ErrorKind::Service(format!("the entity {key} without an ETag")).into()
+}
+
+impl<T> Deref for Versioned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Versioned<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
 }

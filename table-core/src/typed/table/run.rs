@@ -2,26 +2,28 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::vec;
 
 use futures_core::Stream;
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::TableQuery;
 use super::query::Order;
-use super::steps::{Reads, Steps};
-use crate::model::{Entity, INDEX_NAME};
-use crate::query::{Continuation, Filter, Page, Query, Select};
-use crate::store::{Entities, Error, KeyOrder, Pages, Result, TableStore};
+use crate::model::{Entity, INDEX_NAME, Key, TableName};
+use crate::query::{AccessPath, Continuation, Filter, Page, Plan, Query, Select};
+use crate::store::{
+    Cursor, Entities, Error, KeyOrder, NextPage, Pages, QueryCursor, Result, RowFilter, StoreHandle,
+    TableStore,
+};
 use crate::typed::FromEntity;
 
-/// A query's pages, which own what they need.
-type SharedPages = Pages<'static, Arc<dyn TableStore>, Steps>;
+/// The pages of a query. They do not borrow the query.
+type SharedPages = Pages<'static, Arc<dyn TableStore>, TypedCursor>;
 
-/// Running it.
+/// Execution.
 impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
-    /// The results one after another, page by page as the stream is polled. One request a page.
-    ///
-    /// An error ends the stream. Dropping it leaves nothing behind.
+    /// Returns a stream of the results. It reads page after page as it is polled; 1 request per page. The stream ends
+    /// after an error.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -55,24 +57,25 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         Decoded { entities, of: PhantomData }
     }
 
-    /// The results as they come: a page may be short, even empty, before the last. One request each.
+    /// Returns a stream of pages. A page may be short or empty although further pages follow. 1 request per page.
     pub fn pages(&self) -> impl Stream<Item = Result<Vec<R>>> + Send + Unpin + use<T, R> {
         let decode = |page: Page<Entity>| page.items.into_iter().map(R::from_entity).collect();
         self.entity_pages(self.to_query()).and_then(move |page| std::future::ready(decode(page)))
     }
 
-    /// All results, in memory. One request a page; the next page is read while one is decoded.
+    /// Returns all results, in memory. 1 request per page. The next page is read while a page is decoded.
     ///
     /// # Errors
-    /// The store's, a missing table among them; a row is not an `R`.
+    /// Fails if a row does not fit `R`. Returns the errors of the store, for example for a missing table.
     pub async fn all(&self) -> Result<Vec<R>> {
         Collect { pages: self.entity_pages(self.to_query()), all: Vec::new() }.await
     }
 
-    /// The first result by key, if there is one. One request, unless the service has to read on for a match.
+    /// Returns the first result by key; `None` if there is none. 1 request, or more if the service returns pages without a
+    /// match first.
     ///
     /// # Errors
-    /// As [`all`](Self::all); the store does not sort (see [`limit`](Self::limit)).
+    /// Fails if the store does not sort (see [`limit`](Self::limit)); also returns the errors of [`all`](Self::all).
     pub async fn first(&self) -> Result<Option<R>> {
         let limit = Some(self.options.limit.unwrap_or(1).min(1));
         let mut query = self.clone();
@@ -80,25 +83,25 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         query.stream().try_next().await
     }
 
-    /// How many results there are. One request a page: the service does not count, it sends the keys.
+    /// Returns the number of results. 1 request per page: the service cannot count, so the client reads the keys.
     ///
     /// # Errors
-    /// The store's, a missing table among them.
+    /// Returns the errors of the store, for example for a missing table.
     pub async fn count(&self) -> Result<usize> {
-        let to_tell_entries = self.hidden().index_entries.then_some(INDEX_NAME);
-        let keys_only = Select::new([Filter::PARTITION_KEY].into_iter().chain(to_tell_entries));
+        let index_name = self.row_filter().removes_index_entries.then_some(INDEX_NAME);
+        let keys_only = Select::new([Filter::PARTITION_KEY].into_iter().chain(index_name));
         let query = self.to_query().map(|query| query.with_select(keys_only));
         let mut counted = self.clone();
-        if counted.options.order == Order::Given {
+        if counted.options.order == Order::Store {
             counted = counted.in_any_order();
         }
         counted.entity_pages(query).try_fold(0, async |count, page| Ok(count + page.items.len())).await
     }
 
-    /// One page, from the start or from where an earlier one ended. One request.
+    /// Returns one page, from the start or from the continuation of an earlier page. 1 request.
     ///
-    /// The continuation can be printed, handed to a client, and taken back; it needs the same query,
-    /// but for [`page_size`](Self::page_size), which bounds the page, as [`limit`](Self::limit) does.
+    /// A continuation can be converted to text, given to a client, and parsed again. It is valid only for the same
+    /// conditions and projection; [`page_size`](Self::page_size) and [`limit`](Self::limit) may differ.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -130,19 +133,20 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # }
     /// ```
     ///
-    /// # Backwards
-    /// A continuation leads on, never back. Who offers a previous page keeps the cursors of the pages shown, which
-    /// stay good; or reads in the other order, by a table (or index) keyed by [`Reverse`](crate::model::Reverse).
+    /// # Previous pages
+    /// A continuation leads forward only. To offer a previous page, keep the continuations of the pages shown, which
+    /// stay valid. Or read in the opposite order from a table or index with a key part of type
+    /// [`Reverse`](crate::model::Reverse).
     ///
     /// # Errors
-    /// As [`all`](Self::all); the continuation is another query's; an answer that comes in one piece
-    /// was asked for: a sorted or a planned one.
+    /// Fails if the continuation belongs to another query, or if the query is sorted on the client or uses a cheaper
+    /// plan; also returns the errors of [`all`](Self::all).
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
         let mut query = self.to_query()?;
         self.check(&query)?;
         if self.sorts() || self.options.cheaper_plan {
             return Err(Error::invalid_request(
-                "a page of a query that is sorted on the client or run by a plan: use `stream`",
+                "a query that is sorted on the client or uses a cheaper plan has no single pages: use `stream`",
             ));
         }
         if self.options.limit == Some(0) {
@@ -151,44 +155,49 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         query.top = self.options.limit.into_iter().chain(self.options.page_size).min();
         let table = &self.table;
         let mut page = table.store().query(table.name(), &query, from).await?;
-        self.hidden().leave_out(&mut page);
+        self.row_filter().filter_page(&mut page);
         page.try_map(R::from_entity)
     }
 
     fn entity_pages(&self, query: Result<Query>) -> SharedPages {
         let (store, table) = (Arc::clone(self.table.store()), self.table.name().clone());
-        match query.and_then(|query| self.check(&query).map(|()| self.steps(query))) {
-            Ok(steps) => Pages::new(store, table, steps),
+        match query.and_then(|query| self.check(&query).map(|()| self.cursor(query))) {
+            Ok(cursor) => Pages::new(store, table, cursor),
             Err(error) => Pages::failed(store, table, error),
         }
     }
 
-    /// `None` if there is nothing to ask for.
-    fn steps(&self, mut query: Query) -> Option<Steps> {
+    /// Returns the cursor at the start of the results; `None` if no request is necessary.
+    fn cursor(&self, mut query: Query) -> Option<TypedCursor> {
         let limit = self.options.limit;
         if self.sorts() {
-            return self.reads(query).filter(|_| limit != Some(0)).map(|reads| Steps::Sorted(reads, limit));
+            let cursor = self.read_cursor(query).filter(|_| limit != Some(0));
+            return cursor.map(|cursor| TypedCursor::SortedOnClient(cursor, limit));
         }
         query.top = limit;
-        self.reads(query).map(Steps::AsRead)
+        self.read_cursor(query).map(TypedCursor::StoreOrder)
     }
 
-    fn reads(&self, query: Query) -> Option<Reads> {
-        let (page_size, hidden) = (self.options.page_size, self.hidden());
+    fn read_cursor(&self, query: Query) -> Option<ReadCursor> {
+        let (page_size, row_filter) = (self.options.page_size, self.row_filter());
         match query.cheaper_plan().filter(|_| self.options.cheaper_plan) {
-            Some(plan) => Reads::of_plan(plan, query, page_size, self.table.shared().concurrency, hidden),
-            None => Reads::of_query(query, page_size, hidden),
+            Some(plan) => {
+                ReadCursor::of_plan(plan, query, page_size, self.table.shared().concurrency, row_filter)
+            }
+            None => ReadCursor::of_query(query, page_size, row_filter),
         }
     }
 
+    /// Whether the client sorts the results.
     fn sorts(&self) -> bool {
-        self.options.order == Order::OnClient && self.table.store().profile().order == KeyOrder::Unsorted
+        self.options.order == Order::SortedOnClient
+            && self.table.store().profile().order == KeyOrder::Unsorted
     }
 }
 
-/// Entities as `R`, decoded when they are asked for.
+/// A stream that decodes each entity when it is polled.
 struct Decoded<R> {
-    entities: Entities<'static, Arc<dyn TableStore>, Steps>,
+    entities: Entities<'static, Arc<dyn TableStore>, TypedCursor>,
     of: PhantomData<fn() -> R>,
 }
 
@@ -205,13 +214,13 @@ impl<R: FromEntity> Stream for Decoded<R> {
     }
 }
 
-/// Everything, decoded page by page while the next is read.
+/// A future of all results. It decodes a page while the next page is read.
 struct Collect<R> {
     pages: SharedPages,
     all: Vec<R>,
 }
 
-/// No value is pinned in it.
+/// No field is pinned.
 impl<R> Unpin for Collect<R> {}
 
 impl<R: FromEntity> Future for Collect<R> {
@@ -229,4 +238,186 @@ impl<R: FromEntity> Future for Collect<R> {
         }
         Poll::Ready(Ok(std::mem::take(&mut this.all)))
     }
+}
+
+/// The position in the results of a typed query.
+pub(super) enum TypedCursor {
+    /// Returns results in the order of the store.
+    StoreOrder(ReadCursor),
+    /// Reads all results, sorts them and returns the first ones.
+    SortedOnClient(ReadCursor, Limit),
+}
+
+/// The requests of a query that are still to be sent.
+pub(super) enum ReadCursor {
+    /// Queries, one after another.
+    Ranges(RangeCursor),
+    /// Point reads, several at once.
+    Points(PointCursor),
+}
+
+/// The number of entities that are still wanted; `None` for all.
+type Limit = Option<usize>;
+
+pub(super) struct RangeCursor {
+    current: QueryCursor,
+    next: vec::IntoIter<Query>,
+    page_size: Option<usize>,
+    limit: Limit,
+    row_filter: RowFilter,
+}
+
+pub(super) struct PointCursor {
+    points: vec::IntoIter<Point>,
+    select: Option<Select>,
+    concurrency: usize,
+    limit: Limit,
+    row_filter: RowFilter,
+}
+
+/// A read of at most one entity.
+enum Point {
+    Key(Key),
+    /// A query with both keys and further conditions.
+    Query(Query),
+}
+
+impl ReadCursor {
+    /// Returns the cursor at the start of a query. The query's `top` limits all results. `None` if `top` is zero.
+    pub(super) fn of_query(query: Query, page_size: Option<usize>, row_filter: RowFilter) -> Option<Self> {
+        let limit = query.top;
+        RangeCursor::start(vec![query].into_iter(), page_size, limit, row_filter).map(Self::Ranges)
+    }
+
+    /// Returns the cursor at the start of a plan for a query.
+    pub(super) fn of_plan(
+        plan: Plan,
+        query: Query,
+        page_size: Option<usize>,
+        concurrency: usize,
+        row_filter: RowFilter,
+    ) -> Option<Self> {
+        let Query { select, top: limit, .. } = query;
+        let points: Vec<Point> = match plan {
+            Plan::Points(keys) => keys.into_iter().map(Point::Key).collect(),
+            Plan::Ranges(queries) if queries.iter().all(|q| q.access_path() == AccessPath::Point) => {
+                queries.into_iter().map(Point::Query).collect()
+            }
+            Plan::Ranges(queries) => {
+                return RangeCursor::start(queries.into_iter(), page_size, limit, row_filter)
+                    .map(Self::Ranges);
+            }
+        };
+        let is_empty = points.is_empty() || limit == Some(0);
+        let points = PointCursor { points: points.into_iter(), select, concurrency, limit, row_filter };
+        (!is_empty).then_some(Self::Points(points))
+    }
+}
+
+impl Cursor for TypedCursor {
+    async fn next_page<H: StoreHandle>(self, store: H, table: TableName) -> NextPage<Self> {
+        match self {
+            Self::StoreOrder(cursor) => {
+                let (page, cursor) = cursor.next_page(store, table).await?;
+                Ok((page, cursor.map(Self::StoreOrder)))
+            }
+            Self::SortedOnClient(cursor, limit) => {
+                let mut items = read_all(Some(cursor), &store, &table).await?;
+                items.sort_by(|a, b| a.key().cmp(b.key()));
+                items.truncate(limit.unwrap_or(usize::MAX));
+                Ok((Page { items, continuation: None }, None))
+            }
+        }
+    }
+}
+
+impl Cursor for ReadCursor {
+    async fn next_page<H: StoreHandle>(self, store: H, table: TableName) -> NextPage<Self> {
+        match self {
+            Self::Ranges(cursor) => {
+                let (page, cursor) = cursor.next_page(store, table).await?;
+                Ok((page, cursor.map(Self::Ranges)))
+            }
+            Self::Points(cursor) => {
+                let (page, cursor) = cursor.next_page(store, table).await?;
+                Ok((page, cursor.map(Self::Points)))
+            }
+        }
+    }
+}
+
+impl RangeCursor {
+    fn start(
+        mut next: vec::IntoIter<Query>,
+        page_size: Option<usize>,
+        limit: Limit,
+        row_filter: RowFilter,
+    ) -> Option<Self> {
+        let query = Query { top: limit, ..next.next()? };
+        let current = QueryCursor::new(query, page_size)?.with_row_filter(row_filter);
+        Some(Self { current, next, page_size, limit, row_filter })
+    }
+}
+
+impl Cursor for RangeCursor {
+    async fn next_page<H: StoreHandle>(self, store: H, table: TableName) -> NextPage<Self> {
+        let (page, cursor) = self.current.next_page(store, table).await?;
+        let limit = reduced(self.limit, page.items.len());
+        let next = match cursor {
+            Some(current) => Some(Self { current, limit, ..self }),
+            None => Self::start(self.next, self.page_size, limit, self.row_filter),
+        };
+        Ok((page, next))
+    }
+}
+
+impl Cursor for PointCursor {
+    /// Reads at most as many entities at once as are wanted.
+    async fn next_page<H: StoreHandle>(mut self, store: H, table: TableName) -> NextPage<Self> {
+        let points: Vec<Point> = self.points.by_ref().take(self.limit.unwrap_or(usize::MAX)).collect();
+        let (store, table, select) = (&store, &table, self.select.as_ref());
+        let reads = stream::iter(points).map(|point| point.read(store, table, select));
+        let found: Vec<_> = reads.buffered(self.concurrency).try_collect().await?;
+        let items: Vec<Entity> =
+            found.into_iter().flatten().filter_map(|row| self.row_filter.filter(row)).collect();
+        self.limit = reduced(self.limit, items.len());
+        let is_done = self.points.as_slice().is_empty() || self.limit == Some(0);
+        Ok((Page { items, continuation: None }, (!is_done).then_some(self)))
+    }
+}
+
+impl Point {
+    async fn read<H: StoreHandle>(
+        self,
+        store: &H,
+        table: &TableName,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        match self {
+            Self::Key(key) => store.get(table, &key, select).await,
+            Self::Query(query) => {
+                let cursor = QueryCursor::new(query.with_top(1), None);
+                Ok(read_all(cursor, store, table).await?.pop())
+            }
+        }
+    }
+}
+
+/// Reads all pages of a cursor.
+async fn read_all<C: Cursor, H: StoreHandle>(
+    mut next: Option<C>,
+    store: &H,
+    table: &TableName,
+) -> Result<Vec<Entity>> {
+    let mut entities = Vec::new();
+    while let Some(cursor) = next {
+        let page;
+        (page, next) = cursor.next_page(store.clone(), table.clone()).await?;
+        entities.extend(page.items);
+    }
+    Ok(entities)
+}
+
+fn reduced(limit: Limit, read: usize) -> Limit {
+    limit.map(|limit| limit.saturating_sub(read))
 }

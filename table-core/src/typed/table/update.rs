@@ -1,23 +1,27 @@
+use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::versioned::without_etag;
-use super::write::is_lost;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+
+use super::read::without_etag;
+use super::write::{insert_or_replace_at, is_conflict};
 use super::{KeyOf, Table};
 use crate::model::{Entity, IfMatch, Key};
 use crate::store::{Error, Operation, Outcome, Result};
 use crate::typed::TableEntity;
 
-/// Read, change, write.
+/// Read-modify-write.
 impl<T: TableEntity> Table<T> {
-    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from
-    /// the start if another writer was faster. Returns what was stored.
+    /// Reads the entity, calls `change`, and replaces the entity if it has not changed since. After a conflict with another
+    /// writer it starts again. Returns the stored entity.
     ///
-    /// Two requests, and two more for each conflict: another writer changed the entity, or removed it and added it anew. Attempts are bounded by
-    /// [`with_attempts`](Self::with_attempts), with a random pause between them that doubles, up to
-    /// half a second. An error of `change` ends it with nothing written.
+    /// 2 requests, and 2 more per conflict, at most [`with_attempts`](Self::with_attempts) attempts. Between attempts it
+    /// waits for a random time, of at most 8 ms at first and at most half a second later. If `change` returns an
+    /// error, nothing is written.
     ///
-    /// Properties that `T` does not know, which other programs have stored, stay. An older schema version is replaced by the
-    /// present one.
+    /// Properties that `T` does not know are kept. An entity in an older schema version is converted to the current
+    /// version.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -49,8 +53,8 @@ impl<T: TableEntity> Table<T> {
     /// ```
     ///
     /// # Errors
-    /// Entity not found. `change` changed the key. Precondition failed, after the last attempt. An
-    /// ambiguous failure of the write is returned as it is.
+    /// Fails if the entity does not exist, if `change` changes the key, or if the last attempt conflicts with another
+    /// writer. An ambiguous error of the write is returned without another attempt.
     pub async fn update(
         &self,
         key: impl KeyOf<T>,
@@ -65,7 +69,7 @@ impl<T: TableEntity> Table<T> {
             let mut value = T::from_entity(read.clone())?;
             change(&mut value)?;
             match self.write_back(&read, &value).await {
-                Err(error) => conflicts.wait_if(is_lost(&error), error).await?,
+                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
                 stored => return stored,
             }
         }
@@ -77,7 +81,7 @@ impl<T: TableEntity> Table<T> {
         if entity.key() != key {
             let (name, other) = (T::SCHEMA.rust_name, entity.key());
             return Err(Error::invalid_request(format!(
-                "an update of the {name} {key} would make it {other}: insert the new one and delete the old"
+                "the update of the {name} {key} changes its key to {other}: use `move_to`"
             )));
         }
         T::SCHEMA.keep_unknown(read, &mut entity)?;
@@ -87,36 +91,165 @@ impl<T: TableEntity> Table<T> {
     }
 }
 
-/// The longest pause after the first conflict; it doubles with each.
+/// Maximum pause after the first conflict. It doubles with each further conflict.
 const FIRST_PAUSE: Duration = Duration::from_millis(8);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Maximum pause.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// Counts lost races, and pauses after each.
+/// Counts conflicts with other writers, and pauses after each.
 pub(super) struct Conflicts {
-    left: u32,
+    attempts_left: u32,
     pause: Duration,
 }
 
 impl Conflicts {
     pub(super) const fn new(attempts: u32) -> Self {
-        Self { left: attempts, pause: FIRST_PAUSE }
+        Self { attempts_left: attempts, pause: FIRST_PAUSE }
     }
 
-    /// Waits if another writer was faster and attempts are left; otherwise the error.
+    /// Pauses if the error is a failed precondition and attempts are left; otherwise returns the error.
     pub(super) async fn wait(&mut self, error: Error) -> Result<()> {
-        let lost = error.is_precondition_failed();
-        self.wait_if(lost, error).await
+        let is_conflict = error.is_precondition_failed();
+        self.wait_if(is_conflict, error).await
     }
 
-    /// The same, where the caller knows what a lost race looks like.
-    pub(super) async fn wait_if(&mut self, lost: bool, error: Error) -> Result<()> {
-        self.left = self.left.saturating_sub(1);
-        if self.left == 0 || error.outcome() != Outcome::NotApplied || !lost {
+    /// Pauses if the caller takes the error for a conflict and attempts are left; otherwise returns the error.
+    pub(super) async fn wait_if(&mut self, is_conflict: bool, error: Error) -> Result<()> {
+        self.attempts_left = self.attempts_left.saturating_sub(1);
+        if self.attempts_left == 0 || error.outcome() != Outcome::NotApplied || !is_conflict {
             return Err(error);
         }
         tokio::time::sleep(self.pause.mul_f64(fastrand::f64())).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
         Ok(())
+    }
+}
+
+/// Moves.
+impl<T: TableEntity> Table<T> {
+    /// Moves an entity to a key of this or another table, with the properties that `T` does not know. An entity at the
+    /// target is replaced. Returns whether there was an entity to move.
+    ///
+    /// The move writes the target and then deletes the source in the version that it copied. If another writer changes
+    /// the source in between, the move starts again. If the process ends in between, both entities exist: run the
+    /// move again.
+    ///
+    /// 3 requests; 4 for a type with a `type` or a `version`, because the target may be stored in a later schema
+    /// version. Each conflict costs the same number again.
+    ///
+    /// # Errors
+    /// Fails if source and target are the same, if the entity at the target is stored in a later schema version, or if
+    /// the last attempt conflicts with another writer. Returns the errors of the stores.
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+        let (key, to) = (key.into_key(), to.into_key());
+        if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
+            return Err(Error::invalid_request(format!(
+                "a move of {key} in '{}' has the same key as its target",
+                self.name()
+            )));
+        }
+        self.to_write(&key, "a move").await?;
+        target.to_write(&to, "a move").await?;
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        loop {
+            let Some(row) = self.store().get(self.name(), &key, None).await? else { return Ok(false) };
+            let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);
+            let moved = row.with_system(None, None).with_key(to.clone());
+            let put = if T::SCHEMA.may_be_newer() {
+                insert_or_replace_at(moved, target.shared().replaceable_version(T::SCHEMA, &to).await?)
+            } else {
+                Operation::InsertOrReplace(moved)
+            };
+            let moved = match target.write(put).await {
+                Ok(_) => self.write(Operation::Delete(key.clone(), version)).await,
+                Err(error) => Err(error),
+            };
+            match moved {
+                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
+                Ok(_) => return Ok(true),
+            }
+        }
+    }
+}
+
+/// Schema versions.
+impl<T: TableEntity> Table<T> {
+    /// Converts every entity that is stored in an older schema version to the current version. Returns the number of
+    /// converted entities.
+    ///
+    /// Properties that no version of the type knows are kept. Rows of a newer version do not change.
+    ///
+    /// Reads convert older rows, but filters and projections work on the stored properties. Run the upgrade after the
+    /// last program that writes the older version has stopped. After an interruption run it again; it continues with
+    /// the remaining rows. If another writer changes an entity at the same time, the entity is read again.
+    ///
+    /// 1 request per page of the type's rows and 1 request per older entity, at most
+    /// [`with_concurrency`](Self::with_concurrency) at once; 2 more requests per conflict with another writer. The
+    /// handles of `table-patterns`, such as `IndexedTable`, have their own `upgrade_all`.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// #[derive(TableEntity)]
+    /// #[entity(type = "Customer")]
+    /// struct CustomerV1 {
+    ///     #[partition_key] country: String,
+    ///     #[row_key] number: u32,
+    ///     full_name: String,
+    /// }
+    /// #[derive(TableEntity)]
+    /// #[entity(type = "Customer", version = 2, previous = CustomerV1)]
+    /// struct Customer {
+    ///     #[partition_key] country: String,
+    ///     #[row_key] number: u32,
+    ///     name: String,
+    /// }
+    /// impl From<CustomerV1> for Customer {
+    ///     fn from(old: CustomerV1) -> Self {
+    ///         Self { country: old.country, number: old.number, name: old.full_name }
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// let customers = Table::<Customer>::new(MemoryStore::new(), "Customers")?;
+    /// customers.create_if_missing().await?;
+    /// let old = CustomerV1 { country: "UK".into(), number: 1, full_name: "Ada".into() };
+    /// customers.view::<CustomerV1>()?.insert(&old).await?;
+    ///
+    /// let by_name = customers.query().filter(Customer::NAME.eq("Ada"));
+    /// assert_eq!(by_name.count().await?, 0); // the row has a full_name
+    /// assert_eq!(customers.upgrade_all().await?, 1);
+    /// assert_eq!(by_name.count().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if a conversion fails or changes a key; also returns the errors of the store.
+    pub async fn upgrade_all(&self) -> Result<u64> {
+        self.shared().check_indexes(&T::indexes(), "an upgrade")?;
+        let rows = self.query().project::<Entity>().stream();
+        let upgrades = rows.map(async |row| self.upgrade(row?).await);
+        let upgrades = upgrades.buffer_unordered(self.shared().concurrency);
+        upgrades.try_fold(0, |count, one| ready(Ok(count + u64::from(one)))).await
+    }
+
+    /// Converts one entity. Returns whether it was converted.
+    async fn upgrade(&self, mut row: Entity) -> Result<bool> {
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        while T::SCHEMA.stored_version(&row)? < i64::from(T::SCHEMA.version) {
+            let key = row.key().clone();
+            let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);
+            let mut new = T::from_entity(row.clone())?.to_entity()?;
+            T::SCHEMA.keep_unknown(&row, &mut new)?;
+            match self.write(Operation::Replace(new, version)).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_entity_not_found() => return Ok(false),
+                Err(error) => conflicts.wait(error).await?,
+            }
+            let Some(now) = self.store().get(self.name(), &key, None).await? else { return Ok(false) };
+            row = now;
+        }
+        Ok(false)
     }
 }

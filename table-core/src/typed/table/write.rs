@@ -1,27 +1,30 @@
+use super::handle::Shared;
+use super::read::without_etag;
 use super::{Conflicts, KeyOf, Table};
-use crate::model::{ETag, Entity, IfMatch};
+use crate::model::{ETag, Entity, IfMatch, Key, ValueRef};
+use crate::query::Select;
 use crate::store::{Error, Operation, Result, Written};
-use crate::typed::{Schema, TableEntity};
+use crate::typed::{EntityPatch as _, Schema, TableEntity};
 
-/// Writes. What an index is of is refused: see [`Table::unmanaged`].
+/// Writes. They refuse entities that have an index: see [`Table::unmanaged`].
 impl<T: TableEntity> Table<T> {
-    /// Adds an entity that must not exist. One request.
+    /// Inserts an entity that must not exist. 1 request.
     ///
     /// # Errors
-    /// The entity exists already; a key or a value cannot be stored.
+    /// Fails if the entity exists already or if a key or value cannot be stored.
     pub async fn insert(&self, entity: &T) -> Result<Written> {
         self.write(Operation::Insert(entity.to_entity()?)).await
     }
 
-    /// Writes the entity, whatever was there: the last writer wins. What a program of a later version has stored is
-    /// refused.
+    /// Inserts the entity or replaces the existing entity: the last writer wins.
     ///
-    /// Two requests for a type that has a `type` or a `version`: what is there may be of a later version, so that is read
-    /// first, and the write is bound to what was read; two more for each writer that comes in between, within the bound of
-    /// [`with_attempts`](Self::with_attempts). One for any other type: nothing else is in its table.
+    /// 1 request for a type with neither `type` nor `version`; its table must not contain other types. 2 requests for
+    /// other types: the first reads the schema version of the stored entity, because an entity of a later version must
+    /// not be replaced. The second writes on the condition that the entity has not changed. 2 more requests per
+    /// conflict, at most [`with_attempts`](Self::with_attempts) attempts.
     ///
     /// # Errors
-    /// A key or a value cannot be stored. The entity that is there is stored in a later version of the schema.
+    /// Fails if a key or value cannot be stored, or if the existing entity is stored in a later schema version.
     pub async fn upsert(&self, entity: &T) -> Result<Written> {
         let entity = entity.to_entity()?;
         if !T::SCHEMA.may_be_newer() {
@@ -30,27 +33,26 @@ impl<T: TableEntity> Table<T> {
         self.to_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
-            let stored = self.shared().replaceable_in(T::SCHEMA, entity.key()).await?;
-            match self.write(bound_replace(entity.clone(), stored)).await {
-                Err(error) => conflicts.wait_if(is_lost(&error), error).await?,
+            let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
+            match self.write(insert_or_replace_at(entity.clone(), stored)).await {
+                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
                 written => return written,
             }
         }
     }
 
-    /// Adds the entity, or writes its properties over those of the one that is there: the last writer
-    /// of each property wins. One request.
+    /// Inserts the entity or merges its properties into the existing entity: the last writer of each property wins.
     ///
-    /// A field that is `None` keeps what is stored, and so do properties that `T` does not know.
+    /// A field with the value `None` does not change the stored property, and properties that `T` does not know do not
+    /// change either.
     ///
-    /// Two requests for a type that has a `type` or a `version`: what is there must be of this type and version, so
-    /// that is read first, and the write is
-    /// bound to what was read. Two more for each writer that comes in between, within the bound of
-    /// [`with_attempts`](Self::with_attempts).
+    /// 1 request for a type with neither `type` nor `version`. 2 requests for other types: the first reads type and
+    /// schema version of the stored entity, which must be those of `T`. The second writes on the condition that the
+    /// entity has not changed. 2 more requests per conflict, at most [`with_attempts`](Self::with_attempts) attempts.
     ///
     /// # Errors
-    /// A key or a value cannot be stored. The entity that is there is of another type, or stored in another
-    /// version of the schema: [`update`](Self::update) it.
+    /// Fails if a key or value cannot be stored, or if the existing entity is stored as another type or in another
+    /// schema version; use [`update`](Self::update) for another schema version.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         let entity = entity.to_entity()?;
         if !T::SCHEMA.may_be_newer() {
@@ -59,15 +61,16 @@ impl<T: TableEntity> Table<T> {
         self.to_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
-            let stored = self.shared().stored_in(T::SCHEMA, entity.key()).await?;
-            match self.write(bound(entity.clone(), stored)).await {
-                Err(error) => conflicts.wait_if(is_lost(&error), error).await?,
+            let stored = self.shared().patchable_version(T::SCHEMA, entity.key()).await?;
+            match self.write(insert_or_merge_at(entity.clone(), stored)).await {
+                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
                 written => return written,
             }
         }
     }
 
-    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. One request.
+    /// Replaces the entity if it has not changed since it was read: its ETag must be the value of the `#[etag]` field.
+    /// 1 request.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -99,19 +102,22 @@ impl<T: TableEntity> Table<T> {
     /// ```
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag:
-    /// name the version with [`replace_if`](Self::replace_if).
+    /// Fails if
+    ///
+    /// - another writer changed the entity ([`is_precondition_failed`](Error::is_precondition_failed)),
+    /// - the entity does not exist, or
+    /// - the value has no ETag; give the version to [`replace_if`](Self::replace_if).
     pub async fn replace(&self, entity: &T) -> Result<Written> {
         self.write(replace(entity, entity.own_version()?.into())?).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any, and is refused where a program of a
-    /// later version has stored it.
+    /// Replaces the entity if it is in the given version ([`IfMatch::Any`]: in any version).
     ///
-    /// One request; under [`IfMatch::Any`] as many as [`upsert`](Self::upsert).
+    /// 1 request; with [`IfMatch::Any`] as many as [`upsert`](Self::upsert).
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The entity is stored in a later version of the schema.
+    /// Fails if another writer changed the entity, if it does not exist, or, with [`IfMatch::Any`], if it is stored in
+    /// a later schema version.
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let version = version.into();
         if version != IfMatch::Any || !T::SCHEMA.may_be_newer() {
@@ -120,7 +126,7 @@ impl<T: TableEntity> Table<T> {
         let (entity, mut conflicts) = (entity.to_entity()?, Conflicts::new(self.shared().attempts));
         self.to_write(entity.key(), "a replace").await?;
         loop {
-            let stored = self.shared().replaceable_in(T::SCHEMA, entity.key()).await?;
+            let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
             let stored = stored.ok_or_else(|| self.shared().not_found(entity.key()))?;
             match self.write(Operation::Replace(entity.clone(), stored.into())).await {
                 Err(error) => conflicts.wait(error).await?,
@@ -129,26 +135,27 @@ impl<T: TableEntity> Table<T> {
         }
     }
 
-    /// Removes the entity if it is in this version; [`IfMatch::Any`] asks for any. One request.
+    /// Deletes the entity if it is in the given version ([`IfMatch::Any`]: in any version). 1 request.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found.
+    /// Fails if another writer changed the entity or if it does not exist.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         self.write(Operation::Delete(key.into_key(), version.into())).await.map(drop)
     }
 
-    /// Removes the entity in the version it was read in: that of its `#[etag]` field. One request.
+    /// Deletes the entity if it has not changed since it was read: its ETag must be the value of the `#[etag]` field.
+    /// 1 request.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// Returns the errors of [`replace`](Self::replace).
     pub async fn delete_entity(&self, entity: &T) -> Result<()> {
         self.write(delete(entity)?).await.map(drop)
     }
 
-    /// Removes the entity in any version, if it is there; whether it was. One request.
+    /// Deletes the entity in any version, if it exists. Returns whether it existed. 1 request.
     ///
     /// # Errors
-    /// The store's, a missing table among them.
+    /// Returns the errors of the store, for example for a missing table.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
         match self.delete(key, IfMatch::Any).await {
             Err(error) if error.is_entity_not_found() => Ok(false),
@@ -157,29 +164,30 @@ impl<T: TableEntity> Table<T> {
     }
 
     pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
-        let _rests_on = self.to_write(operation.key(), operation.kind().name()).await?;
+        let _plain = self.to_write(operation.key(), operation.kind().name()).await?;
         self.store().write(self.name(), operation).await
     }
 }
 
-/// A replacement of what is there in this version, or of nothing.
-pub(super) fn bound_replace(entity: Entity, stored: Option<ETag>) -> Operation {
+/// Returns the write that replaces the entity in the stored version, or inserts it if none is stored.
+pub(super) fn insert_or_replace_at(entity: Entity, stored: Option<ETag>) -> Operation {
     match stored {
         Some(etag) => Operation::Replace(entity, etag.into()),
         None => Operation::Insert(entity),
     }
 }
 
-/// An upsert of what is there in this version, or of nothing. What is there stays in the schema version that it is stored in.
-pub(super) fn bound(entity: Entity, stored: Option<ETag>) -> Operation {
+/// Returns the write that merges into the entity in the stored version, or inserts it if none is stored. A merge does not
+/// change the schema version of the stored entity.
+pub(super) fn insert_or_merge_at(entity: Entity, stored: Option<ETag>) -> Operation {
     match stored {
         Some(etag) => Operation::Merge(Schema::without_version(entity), etag.into()),
         None => Operation::Insert(entity),
     }
 }
 
-/// Whether what was read is not what is there any more.
-pub(super) fn is_lost(error: &Error) -> bool {
+/// Whether the write failed because another writer wrote the entity after it was read.
+pub(super) fn is_conflict(error: &Error) -> bool {
     error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found()
 }
 
@@ -189,4 +197,179 @@ pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Op
 
 pub(super) fn delete<E: TableEntity>(entity: &E) -> Result<Operation> {
     Ok(Operation::Delete(entity.entity_key()?.into_key(), entity.own_version()?.into()))
+}
+
+/// Partial updates.
+impl<T: TableEntity> Table<T> {
+    /// Overwrites the fields that the patch sets, if the entity is in the given version ([`IfMatch::Any`]: in any version).
+    /// Other properties do not change.
+    ///
+    /// A merge cannot remove a property: use [`update`](Self::update) to make a field `None`.
+    ///
+    /// 1 request for a type with neither `type` nor `version`, and for a type in schema version 1 with an ETag.
+    /// Otherwise 2 requests: the first reads type and schema version of the stored entity, because a merge must not
+    /// change an entity of another type or schema version. The second merges into the version that was read. With
+    /// [`IfMatch::Any`], 2 more requests per conflict, at most [`with_attempts`](Self::with_attempts) attempts.
+    ///
+    /// For a type with neither `type` nor `version`, the table must not contain other types: under [`IfMatch::Any`]
+    /// the merge does not check the stored entity.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// use table_core::model::IfMatch;
+    /// let patch = EmployeePatch { age: Some(41), ..EmployeePatch::default() };
+    /// employees.merge(Employee::key("Sales", 223)?, &patch, IfMatch::Any).await?;
+    /// let ken = employees.get_existing(Employee::key("Sales", 223)?).await?;
+    /// assert_eq!((ken.name.as_str(), ken.age), ("Ken", Some(41)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if
+    ///
+    /// - another writer changed the entity ([`is_precondition_failed`](Error::is_precondition_failed)),
+    /// - the entity does not exist,
+    /// - the patch sets no field, or
+    /// - the entity is stored as another type or in another schema version.
+    pub async fn merge(
+        &self,
+        key: impl KeyOf<T>,
+        patch: &T::Patch,
+        version: impl Into<IfMatch>,
+    ) -> Result<Written> {
+        let (entity, version) = (patch.to_entity(key.into_key())?, version.into());
+        self.to_write(entity.key(), "a merge").await?;
+        if !must_read_first(T::SCHEMA, &version) {
+            return self.write(Operation::Merge(entity, version)).await;
+        }
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        loop {
+            match (self.merge_versioned(&entity, &version).await, &version) {
+                (Err(error), IfMatch::Any) => conflicts.wait(error).await?,
+                (done, _) => return done,
+            }
+        }
+    }
+
+    async fn merge_versioned(&self, entity: &Entity, version: &IfMatch) -> Result<Written> {
+        let read = self.shared().check_schema(T::SCHEMA, entity.key(), version).await?;
+        self.write(Operation::Merge(entity.clone(), IfMatch::Exactly(read))).await
+    }
+}
+
+/// Whether a merge must first read the stored entity, to check its type and schema version. An ETag that a type in version 1
+/// has read belongs to an entity that the type can read, so no check is necessary.
+pub(super) const fn must_read_first(schema: &Schema, version: &IfMatch) -> bool {
+    schema.version > 1 || (schema.may_be_newer() && matches!(version, IfMatch::Any))
+}
+
+impl Shared {
+    /// Returns the ETag of the stored entity, if it exists, and checks that a patch of this schema may change it.
+    /// 1 request.
+    pub(super) async fn patchable_version(&self, schema: &'static Schema, key: &Key) -> Result<Option<ETag>> {
+        let Some(entity) = self.store.get(&self.name, key, Some(&discriminating(schema))).await? else {
+            return Ok(None);
+        };
+        schema.check_patchable(&entity)?;
+        entity.etag().cloned().map(Some).ok_or_else(|| without_etag(key))
+    }
+
+    /// Returns the ETag of the stored entity, if it exists, and checks that a program with this schema may replace it.
+    /// 1 request.
+    pub(super) async fn replaceable_version(
+        &self,
+        schema: &'static Schema,
+        key: &Key,
+    ) -> Result<Option<ETag>> {
+        let Some(entity) = self.store.get(&self.name, key, Some(&discriminating(schema))).await? else {
+            return Ok(None);
+        };
+        schema.check_replaceable(&entity)?;
+        entity.etag().cloned().map(Some).ok_or_else(|| without_etag(key))
+    }
+
+    /// Returns the ETag of the stored entity, which must exist in the given version, and checks that a patch of this schema
+    /// may change it. 1 request.
+    pub(super) async fn check_schema(
+        &self,
+        schema: &'static Schema,
+        key: &Key,
+        version: &IfMatch,
+    ) -> Result<ETag> {
+        let entity = self.store.get(&self.name, key, Some(&discriminating(schema))).await?;
+        let entity = entity.ok_or_else(|| self.not_found(key))?;
+        let etag = entity.etag().ok_or_else(|| without_etag(key))?;
+        match version {
+            IfMatch::Exactly(wanted) if wanted != etag => Err(self.changed(key)),
+            _ => schema.check_patchable(&entity).map(|()| etag.clone()),
+        }
+    }
+}
+
+fn discriminating(schema: &Schema) -> Select {
+    match schema.discriminator.property() {
+        Some(name) => Select::new([name, Schema::VERSION_PROPERTY, Schema::READER_PROPERTY]),
+        None => Select::new([Schema::VERSION_PROPERTY, Schema::READER_PROPERTY]),
+    }
+}
+
+impl Schema {
+    /// Checks that a patch of the type may change a stored entity: the entity has this type and schema version, or a later
+    /// version whose [`min_reader`](Self::min_reader) admits this version.
+    ///
+    /// # Errors
+    /// Fails if the entity has another type or schema version.
+    pub fn check_patchable(&self, entity: &Entity) -> Result<()> {
+        check_type(self, entity)?;
+        let stored = self.stored_version(entity)?;
+        if stored == i64::from(self.version) || self.reads_later(entity)? {
+            return Ok(());
+        }
+        let Self { rust_name, version, .. } = self;
+        Err(Error::invalid_request(format!(
+            "{} is stored in version {stored} of the schema of {rust_name}, and the merge is of version {version}: \
+             use `update`, which converts an entity of an older version",
+            entity.key()
+        )))
+    }
+
+    /// Returns a stored entity after a merge of `over`. The entity stays in its schema version.
+    ///
+    /// # Errors
+    /// Returns the errors of [`check_patchable`](Self::check_patchable).
+    pub fn merged(&self, stored: &Entity, over: &Entity) -> Result<Entity> {
+        self.check_patchable(stored)?;
+        let mut merged = stored.clone();
+        merged.properties_mut().merge(Self::without_version(over.clone()).properties());
+        Ok(merged)
+    }
+}
+
+fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {
+    let Some(name) = schema.discriminator.property() else { return Ok(()) };
+    match entity.get(name) {
+        Some(ValueRef::String(text)) if text == schema.type_name => Ok(()),
+        found => {
+            let found = found.map_or_else(|| "no such property".to_owned(), |found| format!("{found:?}"));
+            Err(Error::decode(schema.rust_name, entity.key(), name, format!("{:?}", schema.type_name), found))
+        }
+    }
 }

@@ -56,7 +56,7 @@ fn holds(comparison: Comparison, value: i64, literal: i64) -> bool {
 
 /// Typed reads of these fields accept an Int32, which other clients write for small numbers.
 #[test]
-fn a_wide_number_finds_what_reads_accept() {
+fn comparisons_find_all_numbers_that_reads_accept() {
     const BALANCE: Field<Employee, i64> = Field::new("Balance");
     const COMPARISONS: [Comparison; 6] = [
         Comparison::Equal,

@@ -69,15 +69,13 @@ fn an_error_in_a_group_names_the_entity() {
 }
 
 #[test]
-fn a_patch_sets_a_whole_group_and_clears_nothing() {
+fn a_patch_sets_a_complete_group_and_removes_nothing() {
     let properties = Person::patch().address(ada().address).to_properties().unwrap();
     assert_eq!(properties.get("latitude"), Some(ValueRef::Double(59.9)));
-    let clearing = Address { city: None, ..ada().address };
-    let error = Person::patch().address(clearing).to_properties().unwrap_err().to_string();
-    assert!(
-        error.contains("'City'") && error.contains("a merge cannot clear a property of Person"),
-        "{error}"
-    );
+    let removing = Address { city: None, ..ada().address };
+    let error = Person::patch().address(removing).to_properties().unwrap_err().to_string();
+    assert!(error.contains("'City'"), "{error}");
+    assert!(error.contains("a merge cannot remove a property of Person"), "{error}");
 }
 
 #[test]
@@ -93,7 +91,7 @@ fn properties_without_a_field_survive_a_replace() {
 }
 
 #[test]
-fn what_is_kept_cannot_replace_a_field() {
+fn a_rest_field_cannot_contain_a_declared_property() {
     for name in ["name", "City", "EntityType"] {
         let mut person = Person { age: None, ..ada() };
         person.rest.set(name, "other");

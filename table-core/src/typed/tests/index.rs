@@ -56,7 +56,7 @@ fn pair(partition: &str, rows: &str) -> (String, String) {
 }
 
 #[test]
-fn schemas_say_what_is_declared() {
+fn schemas_contain_the_declared_indexes() {
     let [email, surname, login, city] = Employee::SCHEMA.indexes else { panic!("four indexes") };
     assert_eq!((&*email.name, &email.placement), ("email", &Placement::SamePartition));
     assert_eq!(email.payload, Payload::fields(["FirstName"]));
@@ -147,7 +147,7 @@ fn a_patch_has_no_field_that_an_index_holds() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_plain_table_refuses_to_write_what_has_indexes() -> Result<()> {
+async fn a_plain_table_refuses_writes_of_a_type_with_indexes() -> Result<()> {
     let table = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
     table.create_if_missing().await?;
     let refused = table.insert(&ken()).await.unwrap_err().to_string();

@@ -49,7 +49,7 @@ fn ken() -> Entity {
 }
 
 #[test]
-fn a_projection_asks_for_what_it_needs() {
+fn a_projection_selects_its_properties() {
     let expected = Select::new(["EntityType", "EntityVersion", "EntityReader", "Age", "Nickname", "Badge"]);
     assert_eq!(Card::select(), Some(expected));
     assert_eq!(KeyOnly::select(), Some(Select::new(["EntityType", "EntityVersion", "EntityReader"])));

@@ -70,7 +70,7 @@ fn only_the_lossless_widening_is_accepted() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_that_says_why() {
+fn values_that_do_not_fit_are_refused_with_a_reason() {
     let error = u8::read(ValueRef::Int32(256)).unwrap_err();
     assert_eq!(error.to_string(), "expected a number in the range of u8, found 256");
     assert!(u32::read(ValueRef::Int64(-1)).is_err());
@@ -104,7 +104,7 @@ fn json_null_is_absent() {
 
 /// JSON has no NaN: what it would become could not be read.
 #[test]
-fn what_json_cannot_give_back_is_refused() {
+fn values_that_json_cannot_represent_are_refused() {
     let refused = |value: Vec<f64>| written(|sink| Json::write(&value, sink)).unwrap_err().to_string();
     assert!(refused(vec![1.0, f64::NAN]).contains("no NaN"));
     assert!(refused(vec![f64::INFINITY]).contains("no NaN"));

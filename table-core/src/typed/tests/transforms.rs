@@ -64,7 +64,7 @@ fn keys_are_transformed() -> Result<()> {
 
 /// Whatever a lookup is given, it names the entries of the entities that have it.
 #[test]
-fn lookups_transform_what_they_are_given() -> Result<()> {
+fn lookups_transform_their_arguments() -> Result<()> {
     let order = order();
     let key = |n: usize| order.index_keys(n).unwrap().remove(0);
     fn one<T: EntriesOf<Order, Kind = OneEntry>>(named: T) -> T {

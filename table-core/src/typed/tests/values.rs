@@ -63,7 +63,7 @@ fn an_unknown_text_is_an_error_that_lists_the_known() {
 }
 
 #[test]
-fn they_are_compared_and_prefixed_as_what_they_hold() {
+fn newtypes_compare_like_their_values() {
     let filter = Account::LAST_KIND.eq(Kind::PartTime).and(Account::BOSS.eq(Id { inner: 1 }));
     let boss = Filter::eq("boss", 1i64).or(Filter::eq("boss", 1));
     let expected = Filter::eq("last_kind", "part-time").and(boss);

@@ -152,7 +152,7 @@ fn titled() -> Titled {
 }
 
 #[test]
-fn a_later_row_says_which_versions_read_it() {
+fn a_later_row_names_the_earliest_version_that_reads_it() {
     let row = titled().to_entity().unwrap();
     assert_eq!(row.get("EntityVersion"), Some(ValueRef::Int32(4)));
     assert_eq!(row.get("EntityReader"), Some(ValueRef::Int32(2)));
@@ -160,19 +160,22 @@ fn a_later_row_says_which_versions_read_it() {
     let second = EmployeeV2::from_entity(row.clone()).unwrap();
     assert_eq!((second.first.as_str(), second.last.as_str()), ("Ken", "Kwok"));
     assert_eq!(First::from_entity(row.clone()).unwrap().first, "Ken");
-    // Version 3 is between the two, and reads it as its own, which it is not.
+    // Version 3 is between the two, so it reads the row as its own and misses a property.
     let error = Employee::from_entity(row.clone()).unwrap_err().to_string();
     assert!(error.contains("'full'"), "{error}");
     // Version 1 is earlier than the earliest reader.
     let error = EmployeeV1::from_entity(row.clone()).unwrap_err().to_string();
-    assert!(error.contains("at most version 1, the newest that this program knows, found 4"), "{error}");
-    // What a type keeps of others does not hold what tells the version.
+    assert!(
+        error.contains("at most version 1, the latest version that this program can read, found 4"),
+        "{error}"
+    );
+    // A field for all other properties does not contain the version properties.
     let rest = Keeping::from_entity(row).unwrap().rest;
     assert_eq!(rest.iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(), ["first", "last", "title"]);
 }
 
 #[test]
-fn a_reader_is_said_only_where_it_is_an_earlier_version() {
+fn the_reader_is_stored_only_if_it_is_an_earlier_version() {
     #[derive(TableEntity)]
     #[entity(crate = crate, type = "Employee", version = 4, min_reader = 4, previous = EmployeeV2)]
     struct Own {

@@ -116,7 +116,7 @@ impl Coordinator {
 
     fn manifests_of(&self, name: &str, store: &Arc<dyn TableStore>) -> Arc<ManifestCache> {
         let mut known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = || ManifestCache::over(&**store);
+        let over = || ManifestCache::for_store(&**store);
         Arc::clone(known.entry(name.to_owned()).or_insert_with(over))
     }
 }

@@ -204,7 +204,7 @@ impl IndexedEntities {
             if other == *self.table() {
                 continue;
             }
-            let manifest = ManifestCache::over(&*self.store).of(&*self.store, &other).await?;
+            let manifest = ManifestCache::for_store(&*self.store).get(&*self.store, &other).await?;
             if !manifest.indexes.is_empty() {
                 return Err(Error::invalid_request(format!(
                     "the index '{}' copies into the entities of the table '{other}', whose indexes would become stale: copy into entities of \

@@ -87,7 +87,7 @@ async fn queries_of_anything_leave_them_out() {
 }
 
 #[tokio::test]
-async fn limits_count_what_is_left() {
+async fn limits_count_entities_without_index_entries() {
     let (table, meter) = mixed().await;
     assert_eq!(rows(table.query().limit(2)).await, ["m1", "m2"]);
     assert_eq!(rows(table.query().limit(1)).await, ["m1"]);
@@ -126,7 +126,7 @@ async fn point_reads_find_entities() {
 }
 
 #[tokio::test]
-async fn who_asks_for_them_gets_them() {
+async fn index_entries_are_returned_on_request() {
     let (table, _) = mixed().await;
     assert_eq!(table.query().with_index_entries().count().await.unwrap(), 23);
     assert_eq!(rows(table.query().with_system_rows()).await, ["m1", "m2", "~~j_1"]);
@@ -143,7 +143,7 @@ async fn who_asks_for_them_gets_them() {
 }
 
 #[tokio::test]
-async fn what_only_looks_like_an_entry_is_shown() {
+async fn rows_that_only_resemble_index_entries_are_returned() {
     let (table, _) = mixed().await;
     for (n, name) in ["email", "email.1F0C77AA", "email.1f0c77a", ".1f0c77aa"].into_iter().enumerate() {
         let row = entity(&format!("n{n}"), 7).with(INDEX_NAME, name);
@@ -157,7 +157,7 @@ async fn what_only_looks_like_an_entry_is_shown() {
 }
 
 #[tokio::test]
-async fn types_that_are_told_need_no_more_properties() {
+async fn types_with_a_discriminator_read_no_extra_properties() {
     let (table, _) = mixed().await;
     let store: Arc<dyn TableStore> = Arc::clone(table.store());
     let employees = Table::<super::Employee>::new(store, "Mixed").unwrap();

@@ -46,7 +46,7 @@ async fn a_single_write_is_a_group_too() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_in_the_group_is_told_when_it_is_added() {
+async fn a_write_that_cannot_be_in_the_group_is_refused_when_it_is_added() {
     let (table, meter) = employees([]).await;
     let mut group = table.group(sales());
     group.insert(&employee(1, "Ken")).unwrap();

@@ -287,7 +287,7 @@ async fn an_unmanaged_table_reads_and_checks_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn who_may_not_read_the_manifest_is_told_of_unmanaged_tables() -> Result<()> {
+async fn without_permission_to_read_the_manifest_the_error_names_unmanaged_tables() -> Result<()> {
     let shared = MemoryStore::new();
     shared.create_table(&shop()).await?;
     let table = Table::<Order>::new(Process { guest: true, ..Process::of(&shared) }, "Shop")?;
@@ -367,7 +367,7 @@ async fn dynamic_entities_are_checked_one_by_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_missing_table_is_missing_and_a_new_one_is_read_anew() -> Result<()> {
+async fn a_missing_table_is_an_error_and_a_new_table_is_read() -> Result<()> {
     let store = MemoryStore::new();
     let table = Table::<Order>::new(store.clone(), "Shop")?;
     assert!(table.insert(&order(1)).await.unwrap_err().is_table_not_found());
@@ -403,12 +403,12 @@ async fn held() -> Result<(Arc<Process>, Arc<ManifestCache>)> {
 }
 
 #[tokio::test]
-async fn one_reads_for_all_who_wait_and_another_where_it_was_dropped() -> Result<()> {
+async fn one_task_reads_for_all_and_another_task_after_its_future_is_dropped() -> Result<()> {
     let (process, cache) = held().await?;
     let meter = RequestMeter::new();
     let store = Metered::new(process.clone(), meter.clone());
     let table = shop();
-    let (mut first, mut second) = (Box::pin(cache.of(&store, &table)), Box::pin(cache.of(&store, &table)));
+    let (mut first, mut second) = (Box::pin(cache.get(&store, &table)), Box::pin(cache.get(&store, &table)));
     assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
     assert_eq!(meter.total(), 1);
     process.go_on.notify_one();
@@ -417,7 +417,7 @@ async fn one_reads_for_all_who_wait_and_another_where_it_was_dropped() -> Result
 
     cache.forget(&shop());
     process.held.store(true, Ordering::SeqCst);
-    let (mut first, mut second) = (Box::pin(cache.of(&store, &table)), Box::pin(cache.of(&store, &table)));
+    let (mut first, mut second) = (Box::pin(cache.get(&store, &table)), Box::pin(cache.get(&store, &table)));
     assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
     drop(first);
     second.await?;
@@ -430,14 +430,14 @@ async fn one_reads_for_all_who_wait_and_another_where_it_was_dropped() -> Result
 async fn a_reading_of_before_a_change_is_not_kept() -> Result<()> {
     let (process, cache) = held().await?;
     let table = shop();
-    let mut reading = Box::pin(cache.of(&*process, &table));
+    let mut reading = Box::pin(cache.get(&*process, &table));
     assert!(reading.as_mut().now_or_never().is_none());
     let change = cache.change(&table);
     declare(&process.store, orders()).await?;
     drop(change);
     process.go_on.notify_one();
     assert!(reading.await?.indexes.is_empty(), "it was asked for before");
-    assert_eq!(cache.of(&*process, &table).await?.indexes.len(), 1);
+    assert_eq!(cache.get(&*process, &table).await?.indexes.len(), 1);
 
     // Nor is a table taken for empty whose manifest was written before its creator had the answer.
     let new = cache.new_table(&table, None);

@@ -97,7 +97,7 @@ async fn conditions_and_types_are_joined() {
 }
 
 #[tokio::test]
-async fn a_projection_reads_what_it_needs_and_its_own_type() {
+async fn a_projection_reads_its_properties_and_the_type() {
     let (table, _) = employees([1, 2]).await;
     let named = table.query().partition(sales()).project::<Named>();
     assert_eq!(filter(&named), "PartitionKey eq 'Sales' and EntityType eq 'Employee'");

@@ -89,7 +89,7 @@ async fn short_and_empty_pages_are_not_the_end() {
 }
 
 #[tokio::test]
-async fn an_error_ends_a_stream_after_what_came_before_it() {
+async fn an_error_ends_a_stream_after_the_results_before_it() {
     for prefetch in [false, true] {
         let (table, _) = employees(1..=6).await;
         let faults = FaultInjector::new(0);

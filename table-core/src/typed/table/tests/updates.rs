@@ -10,7 +10,7 @@ use crate::store::{Error, ErrorKind, OperationKind};
 use crate::typed::Table;
 
 #[tokio::test]
-async fn an_update_costs_two_requests_and_returns_what_was_stored() {
+async fn an_update_costs_two_requests_and_returns_the_stored_entity() {
     let (table, meter) = employees([1]).await;
     let stored = table
         .update(key(1), |ken| {
@@ -30,7 +30,7 @@ fn interfere(table: &Table<Employee>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_race_starts_again_from_what_the_other_wrote() {
+async fn an_update_after_a_conflict_reads_the_entity_again() {
     let (table, meter) = employees([1]).await;
     let other = Table::<Employee>::new(table.store().clone(), "Employees").unwrap();
     let mut races = 2;

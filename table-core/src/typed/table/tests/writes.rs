@@ -36,7 +36,7 @@ async fn a_replace_without_an_etag_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn an_upsert_by_merge_keeps_what_it_does_not_set() {
+async fn insert_or_merge_keeps_other_properties() {
     let (table, _) = employees([]).await;
     table.insert(&Employee { age: Some(41), ..employee(1, "Ken") }).await.unwrap();
     table.insert_or_merge(&employee(1, "Kenneth")).await.unwrap();

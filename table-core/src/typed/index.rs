@@ -1,0 +1,277 @@
+//! Declared indexes: the trait of `#[index(…)]`, and typed ranges of entries for lookups.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{self, Bound};
+
+use super::{Operand, TableEntity};
+use crate::model::{Key, KeyBuilder, KeyPart, PartFormat, PartitionKey, key_order};
+use crate::query::Range;
+use crate::store::Result;
+
+/// An entity type with declared indexes. `TableEntity` derives it for a struct with `#[index(name, …)]`:
+///
+/// | setting | meaning |
+/// |---|---|
+/// | `row_key = "…"` | the RowKey of entries: text, and fields in braces, as in the template of the entity |
+/// | `partition_key = "…"` | the PartitionKey of entries; default: the entity's PartitionKey. `{email#16}` is the [shard](crate::model::Shards) of a text, one of 16. The RowKey must then start with this field. `T::by_name(…)` computes the shard from the value, and `T::name_shards()` returns all shards |
+/// | `table = "…"` | the entries are in this table instead of the entity's |
+/// | `payload = full`, `fields(a, b)`, `reference` | the properties in entries: all, some, or only a reference to the entity. Default: `reference` |
+/// | `shape = row`, `list`, `blob` | one row per entity, or one list or blob per value. `list(bytes = 65536, overflow = blob)` limits the bytes of a list entity; further references go into more list entities or into a blob |
+/// | `unique = "partition"`, `"table"` | no other entity of the partition or table has the same entry |
+/// | `where = "Status eq 'open'"` | only entities that match the filter have entries. The filter compares stored properties |
+///
+/// A template can transform fields: `{email:lower}`, `{name:prefix(3)}`, `{at:date}`, `{at:hour}`, `{placed:desc}`, and
+/// `{tags[]}` (one entry per element). [`Schema::indexes`](super::Schema) contains the indexes as data:
+/// [`IndexDefinition`](crate::manifest::IndexDefinition).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` declares no indexes",
+    note = "add `#[index(name, row_key = \"…\")]` to the struct with `#[derive(TableEntity)]`"
+)]
+pub trait IndexedEntity: TableEntity {
+    /// Returns the keys of the entity's entries in an index, which is given by its position in
+    /// [`Schema::indexes`](super::Schema): none if a part of the key is absent, one per element for a list. Ignores
+    /// the `where` filter, which compares stored properties.
+    ///
+    /// # Errors
+    /// Fails if a key part cannot be encoded, if the key is too long, or if an entity could have the key.
+    fn index_keys(&self, index: usize) -> Result<Vec<Key>>;
+}
+
+/// A range of entries of a declared index of `T`, in one partition. `T::by_…(…)` creates it.
+pub struct IndexEntries<T> {
+    index: &'static str,
+    partition: PartitionKey,
+    rows: Range,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> IndexEntries<T> {
+    /// Creates a range of entries, without a check that the index has entries there.
+    pub const fn new(index: &'static str, partition: PartitionKey, rows: Range) -> Self {
+        Self { index, partition, rows, of: PhantomData }
+    }
+
+    /// Returns the name of the index.
+    pub const fn index(&self) -> &'static str {
+        self.index
+    }
+
+    /// Returns the partition of the entries.
+    pub const fn partition(&self) -> &PartitionKey {
+        &self.partition
+    }
+
+    /// Returns the RowKeys of the entries.
+    pub const fn rows(&self) -> &Range {
+        &self.rows
+    }
+}
+
+impl<T> Clone for IndexEntries<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.index, self.partition.clone(), self.rows.clone())
+    }
+}
+
+impl<T> fmt::Debug for IndexEntries<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexEntries")
+            .field("index", &self.index)
+            .field("partition", &self.partition)
+            .field("rows", &self.rows)
+            .finish()
+    }
+}
+
+/// Entries of a declared index of `T`: the result of `T::by_…(…)` and of the methods that add further key parts.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name entries of an index of `{T}`",
+    note = "declare an index with `#[index(name, …)]` and select its entries with `{T}::by_name(…)`"
+)]
+pub trait EntriesOf<T> {
+    /// [`OneEntry`] if the complete key of a unique index is given, otherwise [`ManyEntries`].
+    type Kind;
+
+    /// Converts to a range of entries.
+    ///
+    /// # Errors
+    /// Fails if a key part cannot be encoded.
+    fn into_entries(self) -> Result<IndexEntries<T>>;
+}
+
+/// At most one entry: the complete key of a unique index is given.
+#[derive(Clone, Copy, Debug)]
+pub enum OneEntry {}
+
+/// Any number of entries.
+#[derive(Clone, Copy, Debug)]
+pub enum ManyEntries {}
+
+impl<T> EntriesOf<T> for IndexEntries<T> {
+    type Kind = ManyEntries;
+
+    fn into_entries(self) -> Result<Self> {
+        Ok(self)
+    }
+}
+
+/// A range of values of a key part of type `V`: any Rust range of [operands](Operand) for `V`.
+#[diagnostic::on_unimplemented(
+    message = "expected a range of `{V}`, found a `{Self}`",
+    note = "give a range such as `a..b`, `a..=b`, `a..` or `..b`"
+)]
+pub trait PartRange<V> {
+    /// Returns the lower and the upper bound.
+    fn into_bounds(self) -> (Bound<V>, Bound<V>);
+}
+
+impl<V, U: Operand<V>> PartRange<V> for ops::Range<U> {
+    fn into_bounds(self) -> (Bound<V>, Bound<V>) {
+        (Bound::Included(self.start.into_operand()), Bound::Excluded(self.end.into_operand()))
+    }
+}
+
+impl<V, U: Operand<V>> PartRange<V> for ops::RangeInclusive<U> {
+    fn into_bounds(self) -> (Bound<V>, Bound<V>) {
+        let (start, end) = self.into_inner();
+        (Bound::Included(start.into_operand()), Bound::Included(end.into_operand()))
+    }
+}
+
+impl<V, U: Operand<V>> PartRange<V> for ops::RangeFrom<U> {
+    fn into_bounds(self) -> (Bound<V>, Bound<V>) {
+        (Bound::Included(self.start.into_operand()), Bound::Unbounded)
+    }
+}
+
+impl<V, U: Operand<V>> PartRange<V> for ops::RangeTo<U> {
+    fn into_bounds(self) -> (Bound<V>, Bound<V>) {
+        (Bound::Unbounded, Bound::Excluded(self.end.into_operand()))
+    }
+}
+
+impl<V, U: Operand<V>> PartRange<V> for ops::RangeToInclusive<U> {
+    fn into_bounds(self) -> (Bound<V>, Bound<V>) {
+        (Bound::Unbounded, Bound::Included(self.end.into_operand()))
+    }
+}
+
+impl<V, U: Operand<V>> PartRange<V> for (Bound<U>, Bound<U>) {
+    fn into_bounds(self) -> (Bound<V>, Bound<V>) {
+        (self.0.map(Operand::into_operand), self.1.map(Operand::into_operand))
+    }
+}
+
+/// Builds the range of entries of a derived index lookup, step by step. It keeps the first error.
+#[derive(Clone, Debug)]
+pub struct EntriesBuilder {
+    index: &'static str,
+    partition: Result<PartitionKey>,
+    rows: Result<Rows>,
+}
+
+#[derive(Clone, Debug)]
+enum Rows {
+    /// All RowKeys that start with the text of the builder.
+    Prefix(KeyBuilder),
+    /// A finished range.
+    Range(Range),
+}
+
+impl EntriesBuilder {
+    /// Starts with all entries in a partition of an index.
+    pub fn new(index: &'static str, partition: Result<String>, template: &'static str) -> Self {
+        let rows = Ok(Rows::Prefix(KeyBuilder::new("RowKey", template)));
+        Self { index, partition: partition.and_then(PartitionKey::new), rows }
+    }
+
+    /// Appends text of the template.
+    #[must_use]
+    pub fn literal(self, text: &str) -> Self {
+        self.then(|key| Ok(Rows::Prefix(key.literal(text))))
+    }
+
+    /// Appends a whole part.
+    #[must_use]
+    pub fn part<P: KeyPart>(self, name: &str, value: &P, format: PartFormat) -> Self {
+        self.then(|key| key.part(name, value, format).map(Rows::Prefix))
+    }
+
+    /// Appends the start of a text part. Must be the last step.
+    #[must_use]
+    pub fn starting(self, prefix: &str, format: PartFormat) -> Self {
+        self.then(|key| Ok(Rows::Range(under(&key.text_prefix(prefix, format).finish()))))
+    }
+
+    /// Appends a range of a part. Must be the last step. `ends` says whether the key ends with the part.
+    #[must_use]
+    pub fn range<P: KeyPart>(
+        self,
+        name: &str,
+        (from, to): (Bound<P>, Bound<P>),
+        format: PartFormat,
+        ends: bool,
+    ) -> Self {
+        self.then(|key| {
+            let text = |value: P| key.clone().part(name, &value, format).map(KeyBuilder::finish);
+            let all = under(&key.clone().finish());
+            let from = match from {
+                Bound::Unbounded => all.from,
+                Bound::Included(value) => Bound::Included(text(value)?),
+                Bound::Excluded(value) if ends => Bound::Excluded(text(value)?),
+                Bound::Excluded(value) => after(under(&text(value)?)),
+            };
+            let to = match to {
+                Bound::Unbounded => all.to,
+                Bound::Excluded(value) => Bound::Excluded(text(value)?),
+                Bound::Included(value) if ends => Bound::Included(text(value)?),
+                Bound::Included(value) => under(&text(value)?).to,
+            };
+            Ok(Rows::Range(Range { from, to }))
+        })
+    }
+
+    /// Declares the key complete: the range is one RowKey.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        self.then(|key| Ok(Rows::Range(Range::single(&key.finish()))))
+    }
+
+    /// Returns the entries.
+    ///
+    /// # Errors
+    /// Fails if a part could not be encoded.
+    pub fn finish<T>(self) -> Result<IndexEntries<T>> {
+        let rows = match self.rows? {
+            Rows::Prefix(key) => under(&key.finish()),
+            Rows::Range(range) => range,
+        };
+        Ok(IndexEntries::new(self.index, self.partition?, rows))
+    }
+
+    fn then(self, step: impl FnOnce(KeyBuilder) -> Result<Rows>) -> Self {
+        let rows = self.rows.and_then(|rows| match rows {
+            Rows::Prefix(key) => step(key),
+            done @ Rows::Range(_) => Ok(done),
+        });
+        Self { rows, ..self }
+    }
+}
+
+/// Returns the range of all texts that start with this text.
+fn under(text: &str) -> Range {
+    if text.is_empty() {
+        return Range::ALL;
+    }
+    let to = key_order::prefix_end(text).map_or(Bound::Unbounded, Bound::Excluded);
+    Range { from: Bound::Included(text.to_owned()), to }
+}
+
+/// Returns the lower bound of the keys after a range.
+fn after(range: Range) -> Bound<String> {
+    match (range.from, range.to) {
+        (_, Bound::Excluded(end)) => Bound::Included(end),
+        (start, _) => start,
+    }
+}
