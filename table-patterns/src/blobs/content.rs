@@ -163,7 +163,7 @@ impl Check {
     fn fail(self) -> Option<(Result<Bytes>, Option<Self>)> {
         let (size, name) = (self.expected.size, self.name);
         let error = Error::corrupt(format!(
-            "the content of the blob {name} differs from the {size} bytes that were stored"
+            "the content of the blob {name} is not the {size} bytes that were stored"
         ));
         Some((Err(error), None))
     }
