@@ -46,7 +46,7 @@
 //! | read a range | 1 list per day or page of names, 1 per blob. For more than 31 days, or a range that ends in the future: 1, 1 per year and 1 per month more, and no list for days without blobs |
 //!
 //! # Limits, and when not to use it
-//! The times are those of the writer's clock. A writer holds at most four buffers and one record in memory, a reader
+//! The times come from the writer's clock. A writer holds at most four buffers and one record in memory, a reader
 //! one blob, which has the size of a buffer. The blob store must support conditional creation. The reader does not sort
 //! the records of several writers by time.
 

@@ -13,7 +13,7 @@ pub enum LogFormat {
     Delimited(char),
 }
 
-/// The length of time that one directory holds.
+/// The period of one directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPeriod {
     /// An hour: `1800`.
@@ -44,7 +44,7 @@ pub enum LogSync {
 pub struct LogOptions {
     /// The format of the records; JSON lines by default.
     pub format: LogFormat,
-    /// The length of time that one directory holds; an hour by default.
+    /// The period of one directory; an hour by default.
     pub period: LogPeriod,
     /// When an append returns; at once by default.
     pub sync: LogSync,
@@ -78,7 +78,7 @@ impl LogOptions {
         self
     }
 
-    /// Sets the length of time that one directory holds.
+    /// Sets the period of one directory.
     #[must_use]
     pub const fn with_period(mut self, period: LogPeriod) -> Self {
         self.period = period;

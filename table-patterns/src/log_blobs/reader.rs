@@ -17,9 +17,10 @@ use crate::blobs::{self, blob_error};
 /// Reads the records of a service in a range of time; the start is included, the end is not.
 ///
 /// 1 list request per day (or page of names) and 1 request per blob of the directories that the range touches. One blob
-/// and the names of one day are in memory. If the range touches more than 31 days, or ends more than a day in the future
-/// by the local clock, the reader first looks for the days that have blobs: 1 request, and 1 per year and per month with
-/// blobs. A program can therefore ask for all records of a service with `Ticks::MIN..Ticks::MAX`.
+/// and the names of one day are in memory.
+///
+/// A range of more than 31 days, or one that ends more than a day in the future by the local clock, first takes a search
+/// for the days with blobs: 1 request, and 1 per year and per month with blobs. A program can therefore ask for all records of a service with `Ticks::MIN..Ticks::MAX`.
 ///
 /// The records of one writer come in their order; within a directory, the records of several writers come blob by blob.
 /// Both formats and both periods are recognized.
