@@ -4,6 +4,7 @@
 #[path = "../suites/backends.rs"]
 mod backends;
 mod declared;
+mod deploys;
 mod layouts;
 mod readers;
 mod types;
