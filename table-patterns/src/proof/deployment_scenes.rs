@@ -26,7 +26,7 @@ use super::scheduled_queue::Messages;
 use super::scheduled_store::{ScheduledStore, UNWATCHED};
 use super::scheduler::Scheduler;
 use crate::index::{Index, IndexOptions, IndexState, IndexedTable};
-use crate::journal::{Rule, Timing};
+use crate::journal::{Invariant, Timing};
 
 const TABLE: &str = "People";
 
@@ -56,7 +56,7 @@ struct Deployment<P> {
     writers_start: Duration,
     /// The property that must be unique after every write.
     watched: &'static str,
-    broken: Option<Rule>,
+    omitted: Option<Invariant>,
     program: PhantomData<fn() -> P>,
 }
 
@@ -74,7 +74,7 @@ impl<P: Program> Deployment<P> {
         newer: &'static [&'static [ProgramAction]],
     ) -> Self {
         let (start, writers_start, program) = (&[("x", "a")], Duration::ZERO, PhantomData);
-        Self { start, older, newer, writers_start, watched: UNWATCHED, broken: None, program }
+        Self { start, older, newer, writers_start, watched: UNWATCHED, omitted: None, program }
     }
 
     const fn in_a_new_table(self) -> Self {
@@ -85,8 +85,8 @@ impl<P: Program> Deployment<P> {
         Self { watched, ..self }
     }
 
-    const fn breaking(self, rule: Rule) -> Self {
-        Self { broken: Some(rule), ..self }
+    const fn without_invariant(self, invariant: Invariant) -> Self {
+        Self { omitted: Some(invariant), ..self }
     }
 
     fn explore(self, chooser: impl Choose) -> Explored {
@@ -195,7 +195,7 @@ impl<P: Program> DeploymentModel<P> {
             live: Arc::new(AtomicBool::new(true)),
             reads_only: false,
         };
-        Ok(IndexedTable::open(store, TABLE, options).await?.breaking(self.scene.broken))
+        Ok(IndexedTable::open(store, TABLE, options).await?.without_invariant(self.scene.omitted))
     }
 
     fn process<Q: Program>(
@@ -576,7 +576,7 @@ fn deployments_at_random() {
 /// Without the wait for version N, which uses its cached index states, the suite finds a violation.
 #[test]
 fn deployments_wait_for_writers() {
-    let scene = Deployment::<Indexed>::new(UPDATE, BUILD_INDEX).breaking(Rule::WaitForWriters);
+    let scene = Deployment::<Indexed>::new(UPDATE, BUILD_INDEX).without_invariant(Invariant::WaitForWriters);
     let explored = scene.explore(Systematic::new(ALL.switching(1)));
-    explored.assert_violation_without(Rule::WaitForWriters);
+    explored.assert_violation_without(Invariant::WaitForWriters);
 }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::chooser::{Bounds, Choose, Offer};
 use super::ids;
 use super::scheduler::{Action, Choice, Scheduler};
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 /// The tasks of one schedule, and the check after them.
 pub(super) struct Schedule {
@@ -74,10 +74,10 @@ impl Explored {
 
     /// Asserts that a schedule ended with a violation because a rule of the protocol was not enforced.
     #[track_caller]
-    pub(super) fn assert_violation_without(&self, rule: Rule) {
+    pub(super) fn assert_violation_without(&self, invariant: Invariant) {
         let (violation, _) =
-            self.wrong.as_ref().unwrap_or_else(|| panic!("no schedule needs the rule {rule:?}"));
-        eprintln!("without {rule:?}, schedule {} ends with a violation: {violation}", self.schedules);
+            self.wrong.as_ref().unwrap_or_else(|| panic!("no schedule needs the rule {invariant:?}"));
+        eprintln!("without {invariant:?}, schedule {} ends with a violation: {violation}", self.schedules);
     }
 
     /// The number of schedules that the document has for a scene.

@@ -10,7 +10,7 @@ use table_core::store::{Result, TableStoreExt};
 use super::scheduled_queue::Messages;
 use crate::index::shared::{SharedRows, is_chunk};
 use crate::index::{Entry, Location};
-use crate::journal::{Rules, is_pending, is_unique_row, journal_key};
+use crate::journal::{Invariants, is_pending, is_unique_row, journal_key};
 
 /// The violation, if there is one.
 pub(super) type Verdict = Result<(), String>;
@@ -144,7 +144,8 @@ async fn members_of(
     at: &Location,
     row: &Entity,
 ) -> Result<BTreeSet<table_core::model::Key>> {
-    let members = SharedRows { store, blobs: None, rules: Rules::default() }.members_of(at, row).await?;
+    let members =
+        SharedRows { store, blobs: None, invariants: Invariants::default() }.members_of(at, row).await?;
     Ok(members.and_then(|m| m.keys()).unwrap_or_default().into_iter().collect())
 }
 

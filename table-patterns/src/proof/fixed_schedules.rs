@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::index::{Index, IndexOptions, IndexedEntities, Overflow, Payload, Placement, ScrubMode, Shape};
-use crate::journal::{Entries, Rule};
+use crate::journal::{Entries, Invariant};
 
 type Predicate = Box<dyn Fn(&Operation) -> bool + Send + Sync>;
 
@@ -118,7 +118,7 @@ fn table() -> TableName {
 }
 
 impl TwoProcesses {
-    async fn new(indexes: impl Fn() -> Result<Vec<Index>>, broken: Option<Rule>) -> Result<Self> {
+    async fn new(indexes: impl Fn() -> Result<Vec<Index>>, omitted: Option<Invariant>) -> Result<Self> {
         let store = MemoryStore::new();
         store.create_table(&table()).await?;
         let holding_store = HoldingStore::new(&store);
@@ -126,7 +126,12 @@ impl TwoProcesses {
         let options = || IndexOptions { blobs: Some(blobs.clone()), ..IndexOptions::default() };
         let slow = IndexedEntities::open(holding_store.clone(), table(), indexes()?, options()).await?;
         let quick = IndexedEntities::open(Arc::new(store.clone()), table(), indexes()?, options()).await?;
-        Ok(Self { store, holding_store, slow: slow.breaking(broken), quick: quick.breaking(broken) })
+        Ok(Self {
+            store,
+            holding_store,
+            slow: slow.without_invariant(omitted),
+            quick: quick.without_invariant(omitted),
+        })
     }
 
     /// Starts work of the slow process and waits until a request is held.
@@ -226,8 +231,8 @@ async fn find_violation(processes: &TwoProcesses) -> Wrong {
 
 /// The slow process inserts an entity that exists. The quick one changes it, deletes it, and gives its address to
 /// another entity.
-async fn insert_of_an_existing_entity(broken: Option<Rule>) -> Wrong {
-    let processes = TwoProcesses::new(by_email, broken).await?;
+async fn insert_of_an_existing_entity(omitted: Option<Invariant>) -> Wrong {
+    let processes = TwoProcesses::new(by_email, omitted).await?;
     processes.quick.insert(with_email(1)).await?;
     let work = |slow: IndexedEntities| -> BoxFuture<'static, _> {
         Box::pin(async move { slow.insert(with_email(1)).await })
@@ -235,15 +240,15 @@ async fn insert_of_an_existing_entity(broken: Option<Rule>) -> Wrong {
     let slow = processes.begin(inserts(1), work).await;
     pass_address_to_another_entity(&processes).await?;
     let answer = slow.await.unwrap();
-    if broken.is_none() {
+    if omitted.is_none() {
         assert!(answer.unwrap_err().is_unique_violation());
     }
     find_violation(&processes).await
 }
 
 /// The same with an upsert that has found no entity.
-async fn upsert_after_a_read_without_entity(broken: Option<Rule>) -> Wrong {
-    let processes = TwoProcesses::new(by_email, broken).await?;
+async fn upsert_after_a_read_without_entity(omitted: Option<Invariant>) -> Wrong {
+    let processes = TwoProcesses::new(by_email, omitted).await?;
     let work = |slow: IndexedEntities| -> BoxFuture<'static, _> {
         Box::pin(async move { slow.upsert(with_email(1)).await })
     };
@@ -252,7 +257,7 @@ async fn upsert_after_a_read_without_entity(broken: Option<Rule>) -> Wrong {
     processes.go_on(inserts(1)).await;
     pass_address_to_another_entity(&processes).await?;
     let answer = slow.await.unwrap();
-    if broken.is_none() {
+    if omitted.is_none() {
         assert!(answer.unwrap_err().is_unique_violation());
     }
     find_violation(&processes).await
@@ -260,8 +265,8 @@ async fn upsert_after_a_read_without_entity(broken: Option<Rule>) -> Wrong {
 
 /// The slow process inserts an entity that exists, and its release of the address is held. The quick one deletes the
 /// entity.
-async fn delete_during_a_release(broken: Option<Rule>) -> Wrong {
-    let processes = TwoProcesses::new(by_email, broken).await?;
+async fn delete_during_a_release(omitted: Option<Invariant>) -> Wrong {
+    let processes = TwoProcesses::new(by_email, omitted).await?;
     processes.quick.insert(with_email(1)).await?;
     let work = |slow: IndexedEntities| -> BoxFuture<'static, _> {
         Box::pin(async move { slow.insert(with_email(1)).await })
@@ -280,7 +285,7 @@ async fn delete_during_a_release(broken: Option<Rule>) -> Wrong {
 
 /// The slow process deletes an entity. The quick one inserts it again and deletes it. The index states expire, and
 /// the slow process continues its round with the versions that it has read.
-async fn delete_of_an_entity_that_returns(broken: Option<Rule>) -> Wrong {
+async fn delete_of_an_entity_that_returns(omitted: Option<Invariant>) -> Wrong {
     let indexes = || {
         let city = Index::keyed("city", Placement::OtherPartition, "c_{City}", "{PartitionKey}_{RowKey}")?;
         let email = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "email")?;
@@ -289,7 +294,7 @@ async fn delete_of_an_entity_that_returns(broken: Option<Rule>) -> Wrong {
         Ok(vec![city, email.unique_within_table(), phone.unique_within_table()])
     };
     let person = || with_email(1).with("City", "rome").with("Phone", "7");
-    let processes = TwoProcesses::new(indexes, broken).await?;
+    let processes = TwoProcesses::new(indexes, omitted).await?;
     processes.quick.insert(person()).await?;
     let old = processes.slow.get_existing(&key(1)).await?;
     let work =
@@ -308,12 +313,12 @@ async fn delete_of_an_entity_that_returns(broken: Option<Rule>) -> Wrong {
 }
 
 /// The slow process inserts an entity whose reference is in the list already. The quick one deletes the entity.
-async fn insert_into_a_list_that_has_the_reference(shape: Shape, broken: Option<Rule>) -> Wrong {
+async fn insert_into_a_list_that_has_the_reference(shape: Shape, omitted: Option<Invariant>) -> Wrong {
     let indexes = || {
         let index = Index::keyed("team", Placement::SamePartition, "", "team_{Team}")?;
         Ok(vec![index.with_shape(shape.clone())])
     };
-    let processes = TwoProcesses::new(indexes, broken).await?;
+    let processes = TwoProcesses::new(indexes, omitted).await?;
     let member = |id| user(id).with("Team", "red");
     for id in 1..=120 {
         processes.quick.insert(member(id)).await?;
@@ -330,7 +335,7 @@ async fn insert_into_a_list_that_has_the_reference(shape: Shape, broken: Option<
 }
 
 /// The slow process inserts an entity whose copy exists already. The quick one deletes the entity.
-async fn insert_with_an_existing_copy(broken: Option<Rule>) -> Wrong {
+async fn insert_with_an_existing_copy(omitted: Option<Invariant>) -> Wrong {
     let indexes = || {
         let boss = Index::new("boss", Placement::SamePartition, "1", |e: &Entity| match e.key().row() {
             "e_1" => Key::new("d", "z_boss").map(Some),
@@ -339,7 +344,7 @@ async fn insert_with_an_existing_copy(broken: Option<Rule>) -> Wrong {
         let fields = vec!["Age".into()].into();
         Ok(vec![boss.with_shape(Shape::Copy { prefix: "Of".into(), fields })])
     };
-    let processes = TwoProcesses::new(indexes, broken).await?;
+    let processes = TwoProcesses::new(indexes, omitted).await?;
     processes.quick.insert(Entity::new("d", "z_boss")?.with("Name", "boss")).await?;
     processes.quick.insert(user(1)).await?;
     let work = |slow: IndexedEntities| -> BoxFuture<'static, _> {
@@ -358,35 +363,35 @@ fn chunked() -> Shape {
     Shape::List { bytes: 256, overflow: Overflow::Entities }
 }
 
-async fn play(schedule: &str, broken: Option<Rule>) -> Wrong {
+async fn play(schedule: &str, omitted: Option<Invariant>) -> Wrong {
     match schedule {
-        "insert of an existing entity" => insert_of_an_existing_entity(broken).await,
-        "upsert_after_a_read_without_entity" => upsert_after_a_read_without_entity(broken).await,
-        "delete during a release" => delete_during_a_release(broken).await,
-        "delete of an entity that returns" => delete_of_an_entity_that_returns(broken).await,
+        "insert of an existing entity" => insert_of_an_existing_entity(omitted).await,
+        "upsert_after_a_read_without_entity" => upsert_after_a_read_without_entity(omitted).await,
+        "delete during a release" => delete_during_a_release(omitted).await,
+        "delete of an entity that returns" => delete_of_an_entity_that_returns(omitted).await,
         "insert into a list that has the reference" => {
-            insert_into_a_list_that_has_the_reference(Shape::LIST, broken).await
+            insert_into_a_list_that_has_the_reference(Shape::LIST, omitted).await
         }
         "insert into a blob that has the reference" => {
-            insert_into_a_list_that_has_the_reference(Shape::Blob, broken).await
+            insert_into_a_list_that_has_the_reference(Shape::Blob, omitted).await
         }
         "insert into a chunk that has the reference" => {
-            insert_into_a_list_that_has_the_reference(chunked(), broken).await
+            insert_into_a_list_that_has_the_reference(chunked(), omitted).await
         }
-        _ => insert_with_an_existing_copy(broken).await,
+        _ => insert_with_an_existing_copy(omitted).await,
     }
 }
 
 /// The schedules, and the rule that each one needs.
-const SCHEDULES: [(&str, Rule); 8] = [
-    ("insert of an existing entity", Rule::AbortBeforeSettling),
-    ("upsert_after_a_read_without_entity", Rule::AbortBeforeSettling),
-    ("delete during a release", Rule::AbortBeforeSettling),
-    ("delete of an entity that returns", Rule::OneVersion),
-    ("insert into a list that has the reference", Rule::ConditionOnUnchanged),
-    ("insert into a blob that has the reference", Rule::ConditionOnUnchanged),
-    ("insert into a chunk that has the reference", Rule::ConditionOnUnchanged),
-    ("copied already", Rule::ConditionOnUnchanged),
+const SCHEDULES: [(&str, Invariant); 8] = [
+    ("insert of an existing entity", Invariant::AbortBeforeSettling),
+    ("upsert_after_a_read_without_entity", Invariant::AbortBeforeSettling),
+    ("delete during a release", Invariant::AbortBeforeSettling),
+    ("delete of an entity that returns", Invariant::OneVersion),
+    ("insert into a list that has the reference", Invariant::ConditionOnUnchanged),
+    ("insert into a blob that has the reference", Invariant::ConditionOnUnchanged),
+    ("insert into a chunk that has the reference", Invariant::ConditionOnUnchanged),
+    ("copied already", Invariant::ConditionOnUnchanged),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -399,9 +404,10 @@ async fn schedules_of_fixed_bugs_have_no_violation() {
 
 #[tokio::test(start_paused = true)]
 async fn every_rule_of_these_schedules_is_needed() {
-    for (schedule, rule) in SCHEDULES {
-        let wrong = play(schedule, Some(rule)).await.unwrap();
-        let wrong = wrong.unwrap_or_else(|| panic!("{schedule}: nothing notices that {rule:?} is broken"));
-        eprintln!("{schedule}: without {rule:?}, {wrong}");
+    for (schedule, invariant) in SCHEDULES {
+        let wrong = play(schedule, Some(invariant)).await.unwrap();
+        let wrong =
+            wrong.unwrap_or_else(|| panic!("{schedule}: nothing notices that {invariant:?} is broken"));
+        eprintln!("{schedule}: without {invariant:?}, {wrong}");
     }
 }

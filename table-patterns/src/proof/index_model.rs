@@ -136,7 +136,7 @@ impl IndexModel {
         let store = Arc::new(self.scheduled(task, live.clone()));
         let people = IndexedEntities::open(store, table("People"), indexes, options).await?;
         live.store(true, Ordering::SeqCst);
-        Ok(people.breaking(self.scene.broken))
+        Ok(people.without_invariant(self.scene.omitted))
     }
 
     fn queue(&self, task: Option<usize>) -> ScheduledQueue {

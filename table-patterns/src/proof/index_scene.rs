@@ -9,7 +9,7 @@ use super::explorer::{Explored, Schedule, explore};
 use super::index_model::IndexModel;
 use super::journal_scene::Write;
 use super::scheduler::Scheduler;
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 /// The kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) struct IndexScene {
     pub(super) interval: Duration,
     pub(super) workers: usize,
     pub(super) queued: bool,
-    pub(super) broken: Option<Rule>,
+    pub(super) omitted: Option<Invariant>,
 }
 
 impl IndexScene {
@@ -78,7 +78,7 @@ impl IndexScene {
             interval,
             workers: 0,
             queued: false,
-            broken: None,
+            omitted: None,
         }
     }
 
@@ -95,8 +95,8 @@ impl IndexScene {
         Self { workers, queued: true, ..self }
     }
 
-    pub(super) const fn breaking(self, rule: Rule) -> Self {
-        Self { broken: Some(rule), ..self }
+    pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
+        Self { omitted: Some(invariant), ..self }
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {

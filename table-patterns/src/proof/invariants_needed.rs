@@ -15,7 +15,7 @@ use super::maintenance::{
 };
 use super::scheduler::Action;
 use super::write_scenes::FAULTS;
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 /// One entity gets two new values.
 const UPDATED_TWICE: JournalScene =
@@ -62,38 +62,38 @@ const MOVED_AND_CLAIMED: JournalScene =
         .with_sweepers(1);
 
 /// The scene that shows the need of a rule, and a seed shortly before the first failing schedule.
-const NEEDED: [(Rule, JournalScene, u64); 22] = [
-    (Rule::TicketFirst, UPDATED_TWICE, 1),
-    (Rule::Recheck, UPDATED_TWICE, 1),
-    (Rule::ApplyBeforeClear, UPDATED_TWICE, 1),
-    (Rule::RowBeforeTicket, UPDATED_TWICE, 1),
-    (Rule::AbortAbsent, RELEASED_AND_CLAIMED, 3250),
-    (Rule::OneApplier, UPDATED_TWICE, 2000),
-    (Rule::CutOff, UPDATED_TWICE, 1),
-    (Rule::FindOutInLease, UPDATED_TWICE, 400),
-    (Rule::FindOutCutOff, UPDATED_TWICE, 6200),
-    (Rule::DoubtKeepsEvidence, UPDATED_TWICE, 1),
-    (Rule::RowThenEntity, RELEASED_AND_CLAIMED, 2500),
-    (Rule::PendingToItsWrite, RELEASED_AND_CLAIMED, 5150),
-    (Rule::AbortBeforeTakeOver, THREE_CLAIMS, 1),
-    (Rule::AbortBeforeAdopting, THREE_CLAIMS, 190),
-    (Rule::CommitInLease, SWEPT, 1),
-    (Rule::CommitInLease, ABORT_ROW_SWEPT, 240),
-    (Rule::AbortRowsStay, SWEPT, 2330),
-    (Rule::KnownVersions, RETRIED, 1950),
-    (Rule::ByDefinition, REDEFINED, 1),
-    (Rule::MarkSource, MOVED_AND_UPDATED, 1),
-    (Rule::GiveUpMoves, MOVED_AND_UPDATED, 1),
-    (Rule::PairValue, MOVED_AND_CLAIMED, 1),
+const NEEDED: [(Invariant, JournalScene, u64); 22] = [
+    (Invariant::TicketFirst, UPDATED_TWICE, 1),
+    (Invariant::Recheck, UPDATED_TWICE, 1),
+    (Invariant::ApplyBeforeClear, UPDATED_TWICE, 1),
+    (Invariant::RowBeforeTicket, UPDATED_TWICE, 1),
+    (Invariant::AbortAbsent, RELEASED_AND_CLAIMED, 3250),
+    (Invariant::OneApplier, UPDATED_TWICE, 2000),
+    (Invariant::CutOff, UPDATED_TWICE, 1),
+    (Invariant::FindOutInLease, UPDATED_TWICE, 400),
+    (Invariant::FindOutCutOff, UPDATED_TWICE, 6200),
+    (Invariant::DoubtKeepsEvidence, UPDATED_TWICE, 1),
+    (Invariant::RowThenEntity, RELEASED_AND_CLAIMED, 2500),
+    (Invariant::PendingToItsWrite, RELEASED_AND_CLAIMED, 5150),
+    (Invariant::AbortBeforeTakeOver, THREE_CLAIMS, 1),
+    (Invariant::AbortBeforeAdopting, THREE_CLAIMS, 190),
+    (Invariant::CommitInLease, SWEPT, 1),
+    (Invariant::CommitInLease, ABORT_ROW_SWEPT, 240),
+    (Invariant::AbortRowsStay, SWEPT, 2330),
+    (Invariant::KnownVersions, RETRIED, 1950),
+    (Invariant::ByDefinition, REDEFINED, 1),
+    (Invariant::MarkSource, MOVED_AND_UPDATED, 1),
+    (Invariant::GiveUpMoves, MOVED_AND_UPDATED, 1),
+    (Invariant::PairValue, MOVED_AND_CLAIMED, 1),
 ];
 
 const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
 
 #[test]
 fn every_rule_is_needed() {
-    for (rule, scene, seed) in NEEDED {
-        let explored = scene.breaking(rule).explore(Random::new(BOUNDS, seed, 10_000));
-        explored.assert_violation_without(rule);
+    for (invariant, scene, seed) in NEEDED {
+        let explored = scene.without_invariant(invariant).explore(Random::new(BOUNDS, seed, 10_000));
+        explored.assert_violation_without(invariant);
     }
 }
 
@@ -119,32 +119,32 @@ const FIRST_REPLACED: Bounds = REPLACED
 const VALID_BOUNDS: Bounds = FAULT.switching(0);
 
 /// The index scene that shows the need of a rule, and its bounds.
-const NEEDED_BY_INDEXES: [(Rule, IndexScene, Bounds); 10] = [
+const NEEDED_BY_INDEXES: [(Invariant, IndexScene, Bounds); 10] = [
     (
-        Rule::FreshStates,
+        Invariant::FreshStates,
         IndexScene::new(Rows, Build, ONE, UPDATE)
             .writers_start_at(Duration::from_millis(200))
             .with_workers(0),
         FAULT,
     ),
-    (Rule::WaitForWriters, IndexScene::new(Rows, Build, ONE, UPDATE), FAULT),
+    (Invariant::WaitForWriters, IndexScene::new(Rows, Build, ONE, UPDATE), FAULT),
     (
-        Rule::OneBuilder,
+        Invariant::OneBuilder,
         WRITTEN_DURING_BUILD.with_maintainers(2, SECOND_BUILD_START).writers_start_at(WRITER_AFTER_TAKE_OVER),
         REPLACED,
     ),
-    (Rule::ReadWindowAgain, IndexScene { groups: REWRITE, ..WRITTEN_DURING_BUILD }, FAULT),
-    (Rule::SettleDrafts, IndexScene { kind: Local, ..WRITTEN_DURING_BUILD }, FAULT),
+    (Invariant::ReadWindowAgain, IndexScene { groups: REWRITE, ..WRITTEN_DURING_BUILD }, FAULT),
+    (Invariant::SettleDrafts, IndexScene { kind: Local, ..WRITTEN_DURING_BUILD }, FAULT),
     (
-        Rule::LookBeside,
+        Invariant::LookBeside,
         IndexScene { kind: UniqueLocal, start: SAME_VALUE, groups: REWRITE_SECOND, ..WRITTEN_DURING_BUILD },
         FAULT,
     ),
-    (Rule::DanglingLast, WRITTEN_DURING_BUILD, FAULT),
-    (Rule::ScrubInVersion, ENTRY_BECOMES_VALID, VALID_BOUNDS),
-    (Rule::AddByJournal, IndexScene::new(Rows, Repair, ONE, UPDATE), FAULT),
+    (Invariant::DanglingLast, WRITTEN_DURING_BUILD, FAULT),
+    (Invariant::ScrubInVersion, ENTRY_BECOMES_VALID, VALID_BOUNDS),
+    (Invariant::AddByJournal, IndexScene::new(Rows, Repair, ONE, UPDATE), FAULT),
     (
-        Rule::DropInVersion,
+        Invariant::DropInVersion,
         IndexScene::new(Rows, Rebuild, X_AND_K, UPDATE).with_maintainers(2, SECOND_DROP_START),
         FIRST_REPLACED,
     ),
@@ -152,9 +152,9 @@ const NEEDED_BY_INDEXES: [(Rule, IndexScene, Bounds); 10] = [
 
 #[test]
 fn every_rule_of_indexes_is_needed() {
-    for (rule, scene, bounds) in NEEDED_BY_INDEXES {
-        let explored = scene.breaking(rule).explore(Systematic::new(bounds));
-        explored.assert_violation_without(rule);
+    for (invariant, scene, bounds) in NEEDED_BY_INDEXES {
+        let explored = scene.without_invariant(invariant).explore(Systematic::new(bounds));
+        explored.assert_violation_without(invariant);
     }
 }
 
@@ -166,8 +166,9 @@ fn every_reservation_has_a_ticket() {
     LATE_RESERVATION
         .explore(Systematic::new(bounds))
         .assert_no_violation("a slow writer with a reservation, and a worker");
-    let explored = LATE_RESERVATION.breaking(Rule::ReserveInLease).explore(Systematic::new(bounds));
-    explored.assert_violation_without(Rule::ReserveInLease);
+    let explored =
+        LATE_RESERVATION.without_invariant(Invariant::ReserveInLease).explore(Systematic::new(bounds));
+    explored.assert_violation_without(Invariant::ReserveInLease);
 }
 
 #[test]

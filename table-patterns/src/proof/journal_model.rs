@@ -19,7 +19,7 @@ use super::scheduled_queue::{Messages, ScheduledQueue, run_workers};
 use super::scheduled_store::{MARK, ScheduledStore, mark_of_move};
 use super::scheduler::Scheduler;
 use crate::index::{Entry, Location, Maintainer, Shape};
-use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing};
+use crate::journal::{Acknowledge, Change, Invariant, Journal, Recovery, Timing};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
 /// The longest life of a request: the client's and the server's part.
@@ -103,7 +103,7 @@ pub(super) struct JournalModel {
     store: MemoryStore,
     messages: Messages,
     kinds: EntryKinds,
-    broken: Option<Rule>,
+    omitted: Option<Invariant>,
     acknowledgements: Acknowledgements,
     /// The states of entities, in scenes that check them.
     lineage: Option<Lineage>,
@@ -119,13 +119,13 @@ impl JournalModel {
         }
         let (scheduler, messages, acknowledgements) =
             (scheduler.clone(), Messages::default(), Acknowledgements::default());
-        let (broken, lineage) = (None, None);
+        let (omitted, lineage) = (None, None);
         Ok(Self {
             scheduler,
             store,
             messages,
             kinds,
-            broken,
+            omitted,
             acknowledgements,
             lineage,
             queued: true,
@@ -175,8 +175,8 @@ impl JournalModel {
     }
 
     /// The same model; its processes do not enforce one rule.
-    pub(super) const fn breaking(mut self, rule: Option<Rule>) -> Self {
-        self.broken = rule;
+    pub(super) const fn without_invariant(mut self, invariant: Option<Invariant>) -> Self {
+        self.omitted = invariant;
         self
     }
 
@@ -230,8 +230,8 @@ impl JournalModel {
         if self.queued {
             journal = journal.with_queue(Arc::new(queue));
         }
-        match self.broken {
-            Some(rule) => journal.breaking(rule),
+        match self.omitted {
+            Some(invariant) => journal.without_invariant(invariant),
             None => journal,
         }
     }

@@ -3,7 +3,7 @@
 use super::chooser::Choose;
 use super::explorer::{Explored, Schedule, explore};
 use super::journal_model::{EntryKinds, JournalModel};
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 /// An entity and its new value; `None` deletes the entity.
 pub(super) type Write = (&'static str, Option<&'static str>);
@@ -24,7 +24,7 @@ pub(super) struct JournalScene {
     pub(super) retried: bool,
     /// Whether the entities were written under another definition of the index, whose journal rows are left.
     pub(super) redefined: bool,
-    pub(super) broken: Option<Rule>,
+    pub(super) omitted: Option<Invariant>,
     /// The moves: source and target.
     pub(super) moves: &'static [(&'static str, &'static str)],
     /// Whether a move replaces an entity at its target.
@@ -47,7 +47,7 @@ impl JournalScene {
             queued: true,
             retried: false,
             redefined: false,
-            broken: None,
+            omitted: None,
             moves: &[],
             replaces: false,
         }
@@ -85,8 +85,8 @@ impl JournalScene {
         Self { redefined: true, ..self }
     }
 
-    pub(super) const fn breaking(self, rule: Rule) -> Self {
-        Self { broken: Some(rule), ..self }
+    pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
+        Self { omitted: Some(invariant), ..self }
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
@@ -95,7 +95,7 @@ impl JournalScene {
                 true => JournalModel::redefined(scheduler, self.kinds, self.start).await?,
                 false => JournalModel::new(scheduler, self.kinds, self.start).await?,
             };
-            let mut model = model.breaking(self.broken);
+            let mut model = model.without_invariant(self.omitted);
             if !self.moves.is_empty() && !self.replaces {
                 model = model.with_lineage(self.start);
             }

@@ -15,7 +15,7 @@ use super::explorer::{Explored, Schedule, explore};
 use super::scheduled_store::ScheduledStore;
 use super::scheduler::{Action, Scheduler};
 use crate::index::{Entry, Location, Maintainer, Shape};
-use crate::journal::{Acknowledge, Change, Journal, Rule, Timing};
+use crate::journal::{Acknowledge, Change, Invariant, Journal, Timing};
 
 /// An index by city, in another table.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ struct MixedLeases {
     index: ByCity,
     start: &'static [(&'static str, &'static str)],
     actions: &'static [(ProcessAction, [u64; 3])],
-    broken: Option<Rule>,
+    omitted: Option<Invariant>,
 }
 
 /// A writer with a long lease, and a writer and a sweep with short leases.
@@ -77,7 +77,7 @@ const DIFFERENT_LEASES: MixedLeases = MixedLeases {
         (ProcessAction::Sweep, SHORT),
         (ProcessAction::Write("x", Some("c")), SHORT),
     ],
-    broken: None,
+    omitted: None,
 };
 
 /// `y` takes the entry key that `x` has; then `y` is deleted.
@@ -89,7 +89,7 @@ const SHARED_KEYS: MixedLeases = MixedLeases {
         (ProcessAction::Write("y", None), LONG),
         (ProcessAction::Sweep, LONG),
     ],
-    broken: None,
+    omitted: None,
 };
 
 impl MixedLeases {
@@ -97,8 +97,8 @@ impl MixedLeases {
         let [lease, client, server] = durations.map(Duration::from_millis);
         let timing = Timing::new(lease, client, server).unwrap();
         let journal = Journal::new(store, table("People"), Arc::new(self.index)).with_timing(timing);
-        match self.broken {
-            Some(rule) => journal.breaking(rule),
+        match self.omitted {
+            Some(invariant) => journal.without_invariant(invariant),
             None => journal,
         }
     }
@@ -200,9 +200,11 @@ fn different_leases_and_shared_keys() {
 
 #[test]
 fn every_rule_of_leases_and_shared_keys_is_needed() {
-    for (rule, scene) in [(Rule::LeaseOfTheRow, DIFFERENT_LEASES), (Rule::OwnEntries, SHARED_KEYS)] {
-        let scene = MixedLeases { broken: Some(rule), ..scene };
+    for (invariant, scene) in
+        [(Invariant::LeaseOfTheRow, DIFFERENT_LEASES), (Invariant::OwnEntries, SHARED_KEYS)]
+    {
+        let scene = MixedLeases { omitted: Some(invariant), ..scene };
         let explored = scene.explore(Random::new(BOUNDS, 1, 10_000));
-        explored.assert_violation_without(rule);
+        explored.assert_violation_without(invariant);
     }
 }

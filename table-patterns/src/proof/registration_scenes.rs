@@ -21,7 +21,7 @@ use super::scheduled_queue::Messages;
 use super::scheduled_store::{MARK, ScheduledStore, UNWATCHED};
 use super::scheduler::{Action, Scheduler};
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
-use crate::journal::{Rule, Timing};
+use crate::journal::{Invariant, Timing};
 
 const VALUE: &str = "Value";
 /// The time for which the writer caches index states.
@@ -38,7 +38,7 @@ struct RegistrationScene {
     second_write_after: Duration,
     /// The time for which the build watches the table before it starts.
     build_watches_for: Duration,
-    broken: Option<Rule>,
+    omitted: Option<Invariant>,
 }
 
 /// The registration of the writer never expires.
@@ -46,14 +46,14 @@ const REGISTERED: RegistrationScene = RegistrationScene {
     writers_start: Duration::ZERO,
     second_write_after: Duration::ZERO,
     build_watches_for: Duration::ZERO,
-    broken: None,
+    omitted: None,
 };
 /// The writer resumes when its registration has expired, and uses the states that it reads then.
 const RESUMING: RegistrationScene = RegistrationScene {
     writers_start: EXPIRY,
     second_write_after: Duration::from_millis(1000),
     build_watches_for: EXPIRY,
-    broken: None,
+    omitted: None,
 };
 
 fn people() -> TableName {
@@ -114,7 +114,7 @@ impl RegistrationModel {
             reads_only: false,
         };
         let opened = IndexedEntities::open(Arc::new(store), people(), indexes, options).await?;
-        Ok(opened.breaking(self.scene.broken))
+        Ok(opened.without_invariant(self.scene.omitted))
     }
 
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
@@ -205,8 +205,8 @@ impl RegistrationScene {
         Self { writers_start: Duration::from_millis(millis), ..self }
     }
 
-    const fn breaking(self, rule: Rule) -> Self {
-        Self { broken: Some(rule), ..self }
+    const fn without_invariant(self, invariant: Invariant) -> Self {
+        Self { omitted: Some(invariant), ..self }
     }
 }
 
@@ -255,13 +255,13 @@ fn a_process_opens_the_table_during_a_build() {
 #[test]
 fn every_rule_of_registrations_is_needed() {
     let scenes = [
-        (Rule::WaitForRegistered, REGISTERED.writers_start_at(1000)),
-        (Rule::WatchWhole, REGISTERED.writers_start_at(1000)),
-        (Rule::RegisterFirst, RESUMING),
+        (Invariant::WaitForRegistered, REGISTERED.writers_start_at(1000)),
+        (Invariant::WatchWhole, REGISTERED.writers_start_at(1000)),
+        (Invariant::RegisterFirst, RESUMING),
     ];
-    for (rule, scene) in scenes {
-        let explored = scene.breaking(rule).explore(switching(1));
-        explored.assert_violation_without(rule);
+    for (invariant, scene) in scenes {
+        let explored = scene.without_invariant(invariant).explore(switching(1));
+        explored.assert_violation_without(invariant);
     }
 }
 

@@ -12,7 +12,7 @@ use super::transactions_model::{TransactionsModel, key, table};
 use super::write_scenes::{FAULTS, UNREADABLE};
 use crate::eventual::{EventualTransaction, Place, TransactionId};
 use crate::journal::Acknowledge::{Applied, Committed};
-use crate::journal::{Acknowledge, Rule};
+use crate::journal::{Acknowledge, Invariant};
 
 /// The treatment of a transaction whose handler fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub(super) struct ScriptedPlan {
     /// The number of times that each worker receives messages, a lease apart.
     pub(super) rounds: usize,
     pub(super) poison: Poison,
-    pub(super) broken: Option<Rule>,
+    pub(super) omitted: Option<Invariant>,
 }
 
 impl ScriptedPlan {
     pub(super) const fn new(large: bool, acknowledge: Acknowledge, workers: usize) -> Self {
-        Self { large, acknowledge, submitters: 1, workers, rounds: 2, poison: Poison::Never, broken: None }
+        Self { large, acknowledge, submitters: 1, workers, rounds: 2, poison: Poison::Never, omitted: None }
     }
 
     pub(super) const fn submitted_by(self, submitters: usize) -> Self {
@@ -53,8 +53,8 @@ impl ScriptedPlan {
         Self { rounds, ..self }
     }
 
-    pub(super) const fn breaking(self, rule: Rule) -> Self {
-        Self { broken: Some(rule), ..self }
+    pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
+        Self { omitted: Some(invariant), ..self }
     }
 
     pub(super) const fn poisoned(self, poison: Poison) -> Self {
@@ -130,8 +130,8 @@ fn a_stored_plan_that_is_aborted() {
     let slow = ScriptedPlan::new(true, Committed, 1).in_rounds(4);
     slow.explore(Systematic::new(bounds))
         .assert_no_violation("a stored plan of a slow submitter, and a worker");
-    let explored = slow.breaking(Rule::PieceCutOff).explore(Systematic::new(bounds));
-    explored.assert_violation_without(Rule::PieceCutOff);
+    let explored = slow.without_invariant(Invariant::PieceCutOff).explore(Systematic::new(bounds));
+    explored.assert_violation_without(Invariant::PieceCutOff);
 }
 
 #[test]

@@ -32,7 +32,7 @@ use crate::index::shared::{ListRow, is_chunk};
 use crate::index::{
     Entry, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
 };
-use crate::journal::{Acknowledge, Recovery, Rule, Timing};
+use crate::journal::{Acknowledge, Invariant, Recovery, Timing};
 
 /// The shapes of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(super) struct ShapeScene {
     pub(super) queued: bool,
     /// The time for which processes cache index states.
     pub(super) cache: Duration,
-    pub(super) broken: Option<Rule>,
+    pub(super) omitted: Option<Invariant>,
 }
 
 impl ShapeScene {
@@ -109,7 +109,7 @@ impl ShapeScene {
             workers: 0,
             queued: false,
             cache: Duration::from_millis(100),
-            broken: None,
+            omitted: None,
         }
     }
 
@@ -141,8 +141,8 @@ impl ShapeScene {
         Self { acknowledge: Acknowledge::Committed, queued: true, ..self }
     }
 
-    pub(super) const fn breaking(self, rule: Rule) -> Self {
-        Self { broken: Some(rule), ..self }
+    pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
+        Self { omitted: Some(invariant), ..self }
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
@@ -313,7 +313,7 @@ impl ShapeModel {
         let indexes = vec![self.scene.index()?];
         let people = IndexedEntities::open(Arc::new(store), table("People"), indexes, options).await?;
         live.store(true, Ordering::SeqCst);
-        Ok(Process { people: people.breaking(self.scene.broken), queue })
+        Ok(Process { people: people.without_invariant(self.scene.omitted), queue })
     }
 
     /// Reads the entities of a group and writes the group. Repeats that after a conflict.

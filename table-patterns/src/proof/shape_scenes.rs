@@ -11,7 +11,7 @@ use super::scheduler::Action;
 use super::shape_model::Form::{Blob, Chunks, Copy, List, Rows, Spilled, Summary, Unique};
 use super::shape_model::{Form, ShapeScene, Upkeep};
 use super::write_scenes::FAULTS;
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 /// Every shape, with local and with remote entries.
 const SHAPES: [(Form, bool); 11] = [
@@ -281,8 +281,8 @@ fn writes_left_to_workers_at_random() {
 }
 
 /// The violation that a scene shows without a rule.
-fn shows(rule: Rule, scene: ShapeScene, bounds: Bounds) -> Option<String> {
-    scene.breaking(rule).explore(Systematic::new(bounds)).wrong.map(|(what, _)| what)
+fn shows(invariant: Invariant, scene: ShapeScene, bounds: Bounds) -> Option<String> {
+    scene.without_invariant(invariant).explore(Systematic::new(bounds)).wrong.map(|(what, _)| what)
 }
 
 #[test]
@@ -295,24 +295,28 @@ fn every_rule_of_shapes_is_needed() {
     const SLOW: &[Action] = &[Action::Stall(Duration::from_millis(850))];
     let slow = switching(1).sparing_from(1).with_faults(1, SLOW);
     let needed = [
-        (Rule::SharedInVersion, two(List, true), switching(2)),
-        (Rule::SharedInVersion, two(Chunks, true), switching(2)),
-        (Rule::SharedInVersion, two(Chunks, false), switching(2)),
-        (Rule::SharedInVersion, two(Blob, true), switching(2)),
-        (Rule::SharedInVersion, two(Spilled, false), switching(2)),
-        (Rule::SharedInVersion, two(Summary, true), switching(2)),
-        (Rule::DoubtKeepsBlobs, one(Blob, true), FAULT),
-        (Rule::DoubtKeepsBlobs, one(Blob, false), FAULT),
-        (Rule::RowBeforeBlob, one(Blob, true), FAULT),
-        (Rule::BlobInLease, collected(Blob, true), slow),
-        (Rule::TicketFirst, one(Rows, false).left_to_workers().with_workers(1), FAULT),
-        (Rule::TicketFirst, one(Chunks, false).left_to_workers().with_workers(1), FAULT),
-        (Rule::ApplyBeforeClear, one(Copy, false).with_workers(1), FAULT),
+        (Invariant::SharedInVersion, two(List, true), switching(2)),
+        (Invariant::SharedInVersion, two(Chunks, true), switching(2)),
+        (Invariant::SharedInVersion, two(Chunks, false), switching(2)),
+        (Invariant::SharedInVersion, two(Blob, true), switching(2)),
+        (Invariant::SharedInVersion, two(Spilled, false), switching(2)),
+        (Invariant::SharedInVersion, two(Summary, true), switching(2)),
+        (Invariant::DoubtKeepsBlobs, one(Blob, true), FAULT),
+        (Invariant::DoubtKeepsBlobs, one(Blob, false), FAULT),
+        (Invariant::RowBeforeBlob, one(Blob, true), FAULT),
+        (Invariant::BlobInLease, collected(Blob, true), slow),
+        (Invariant::TicketFirst, one(Rows, false).left_to_workers().with_workers(1), FAULT),
+        (Invariant::TicketFirst, one(Chunks, false).left_to_workers().with_workers(1), FAULT),
+        (Invariant::ApplyBeforeClear, one(Copy, false).with_workers(1), FAULT),
     ];
-    for (rule, scene, bounds) in needed {
-        let what = shows(rule, scene, bounds);
-        let what = what.unwrap_or_else(|| panic!("nothing notices that {rule:?} is broken in {scene:?}"));
-        eprintln!("without {rule:?}, {} ends wrong: {what}", name_of("a scene", scene.form, scene.local));
+    for (invariant, scene, bounds) in needed {
+        let what = shows(invariant, scene, bounds);
+        let what =
+            what.unwrap_or_else(|| panic!("nothing notices that {invariant:?} is broken in {scene:?}"));
+        eprintln!(
+            "without {invariant:?}, {} ends wrong: {what}",
+            name_of("a scene", scene.form, scene.local)
+        );
     }
 }
 
@@ -320,11 +324,13 @@ fn every_rule_of_shapes_is_needed() {
 #[test]
 fn every_rule_is_needed_by_tasks() {
     let bounds = Bounds::all_orders().with_faults(2, TASK_FAULTS);
-    let needed = [Rule::TicketFirst, Rule::RowBeforeTicket, Rule::ApplyBeforeClear];
-    for (form, rule) in [Rows, Unique].into_iter().flat_map(|form| needed.map(|rule| (form, rule))) {
+    let needed = [Invariant::TicketFirst, Invariant::RowBeforeTicket, Invariant::ApplyBeforeClear];
+    for (form, invariant) in
+        [Rows, Unique].into_iter().flat_map(|form| needed.map(|invariant| (form, invariant)))
+    {
         let scene = ShapeScene::new(form, false, start_of(form, LONG_LIST), CROWD);
-        let scene = scene.in_processes(&[0, 0, 1, 1, 0]).with_workers(1).breaking(rule);
+        let scene = scene.in_processes(&[0, 0, 1, 1, 0]).with_workers(1).without_invariant(invariant);
         let explored = scene.explore(Random::new(bounds, 1, 600));
-        explored.assert_violation_without(rule);
+        explored.assert_violation_without(invariant);
     }
 }

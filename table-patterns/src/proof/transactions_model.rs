@@ -126,7 +126,7 @@ impl TransactionsModel {
             .with_timing(Timing::new(LEASE, CLIENT, SERVER)?)
             .with_retry_delay(LEASE / 8)
             .with_attempts(MAX_FAILURES);
-        Ok(process.breaking(self.plan.broken))
+        Ok(process.without_invariant(self.plan.omitted))
     }
 
     pub(super) async fn submitter(&self, task: usize) -> Result<BoxFuture<'static, ()>> {

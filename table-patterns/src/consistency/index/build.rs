@@ -24,7 +24,7 @@ use super::shape::Shape;
 use super::shared::{copied_names, is_conflict};
 use super::waiting::{Waiting, WaitingFor, wait};
 use crate::bulk::WINDOW_BYTES;
-use crate::journal::{Lease, Rule, Timing, before, violation};
+use crate::journal::{Invariant, Lease, Timing, before, violation};
 
 /// Entities whose entries are sorted into groups together; fewer where they are large.
 const WINDOW: usize = 10_000;
@@ -127,7 +127,7 @@ impl IndexedEntities {
     /// journal. The same pages are read once more; what is new in them has a writer that knows the index. Where
     /// there is no order, pages may hold other entities the second time: those that are not met are read alone.
     async fn changed_since(&self, window: &Window, from: Option<&Continuation>) -> Result<Vec<Entity>> {
-        if !self.keeps(Rule::ReadWindowAgain) {
+        if !self.enforces(Invariant::ReadWindowAgain) {
             return Ok(Vec::new());
         }
         let entities = &window.entities;
@@ -169,7 +169,7 @@ impl IndexedEntities {
     /// A crash or a race may have left an entry of an older state: none may, once the index is read.
     async fn remove_dangling(&self, index: &Index) -> Result<()> {
         let (mut report, mut from) = (ScrubReport::default(), None);
-        while self.keeps(Rule::DanglingLast) {
+        while self.enforces(Invariant::DanglingLast) {
             from = self.scrub_dangling(index, ScrubMode::Repair, from.as_ref(), &mut report).await?;
             if from.is_none() {
                 break;
@@ -185,7 +185,7 @@ impl IndexedEntities {
         lease: Lease,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if !self.keeps(Rule::OneBuilder) {
+        if !self.enforces(Invariant::OneBuilder) {
             return work.await;
         }
         before(lease.cut_off(), work).await.unwrap_or_else(|| Err(self.options.timing.cut_off()))
@@ -222,7 +222,7 @@ impl IndexedEntities {
         let mut is_known = false;
         loop {
             let waited = slowest.durations.to_settle();
-            if self.keeps(Rule::WaitForWriters) {
+            if self.enforces(Invariant::WaitForWriters) {
                 let over = async {
                     match &told {
                         Some(change) => change.known().await,
@@ -403,7 +403,7 @@ impl<'a> IndexBuild<'a> {
         entry: &mut StoredIndex,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if !self.entities.keeps(Rule::OneBuilder) {
+        if !self.entities.enforces(Invariant::OneBuilder) {
             return work.await;
         }
         let mut work = pin!(work);
@@ -466,7 +466,7 @@ impl<'a> IndexBuild<'a> {
     /// has, or has begun anew, before what dangles is looked for.
     async fn settle_drafts(&mut self, state: IndexState) -> Result<()> {
         let beside = *self.index.placement() == Placement::SamePartition;
-        if beside && self.entities.keeps(Rule::SettleDrafts) {
+        if beside && self.entities.enforces(Invariant::SettleDrafts) {
             self.settle(state, WaitingFor::Writers).await?;
         }
         Ok(())
@@ -558,7 +558,7 @@ impl<'a> IndexBuild<'a> {
     async fn rewrite(&mut self, entities: Vec<Entity>, entry: &mut StoredIndex) -> Result<()> {
         for entity in entities {
             // Between writes, never amid one of them.
-            if self.lease.is_half_over() && self.entities.keeps(Rule::OneBuilder) {
+            if self.lease.is_half_over() && self.entities.enforces(Invariant::OneBuilder) {
                 self.claim(entry).await?;
             }
             let rewritten = self.entities.rewrite(entity).await;

@@ -9,7 +9,7 @@ use table_core::store::{Operation, Result};
 
 use super::build::IndexBuild;
 use super::indexed::IndexedEntities;
-use crate::journal::{Lease, Rule};
+use crate::journal::{Invariant, Lease};
 
 /// Groups of a window being written.
 const IN_PARALLEL: usize = 16;
@@ -45,7 +45,7 @@ impl IndexedEntities {
     /// Sends a part of a window while the lease lasts; what is left of it, and how many groups it took.
     async fn put(&self, (to, mut operations): Group, lease: Lease) -> Result<(Group, usize)> {
         let mut sent = 0;
-        let is_leased = || lease.may_send() || !self.keeps(Rule::OneBuilder);
+        let is_leased = || lease.may_send() || !self.enforces(Invariant::OneBuilder);
         if is_leased() {
             let may_send = || {
                 sent += usize::from(is_leased());

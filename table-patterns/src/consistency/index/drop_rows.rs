@@ -12,7 +12,7 @@ use super::indexed::IndexedEntities;
 use super::shape::Shape;
 use super::shared::{Merge, copy_owner};
 use super::waiting::Waiting;
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 impl Removal<'_> {
     /// Deletes rows that hold one entry each, in groups.
@@ -26,7 +26,7 @@ impl Removal<'_> {
             let mut groups = Groups::default();
             for row in rows {
                 // In the version that was read: the index may have been built again before the group is sent.
-                let version = row.etag().filter(|_| self.entities.keeps(Rule::DropInVersion));
+                let version = row.etag().filter(|_| self.entities.enforces(Invariant::DropInVersion));
                 let condition = version.map_or(IfMatch::Any, IfMatch::from);
                 let delete = Operation::Delete(row.key().clone(), condition);
                 groups.add(self.entities.index_table(&self.index), row.key().partition_key(), delete);

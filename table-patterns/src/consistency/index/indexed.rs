@@ -10,7 +10,7 @@ use super::manifest::ManifestRows;
 use super::options::IndexOptions;
 use super::set::IndexSet;
 use super::stored::Stored;
-use crate::journal::{Journal, Rule, as_read, before};
+use crate::journal::{Invariant, Journal, as_read, before};
 
 /// Entities of one table, written together with the entries of the table's indexes.
 ///
@@ -110,18 +110,18 @@ impl IndexedEntities {
     }
 
     /// Whether a rule of the protocol is in force: always, except in tests that break it.
-    pub(super) fn keeps(&self, rule: Rule) -> bool {
-        self.journal.keeps(rule)
+    pub(super) fn enforces(&self, invariant: Invariant) -> bool {
+        self.journal.enforces(invariant)
     }
 
     /// For tests: the same handle without one rule of the protocol.
     #[cfg(test)]
-    pub(crate) fn breaking(self, rule: Option<Rule>) -> Self {
+    pub(crate) fn without_invariant(self, invariant: Option<Invariant>) -> Self {
         let Self { journal, .. } = self;
-        let journal = match rule {
-            Some(rule) => {
-                self.set.breaking(rule);
-                journal.breaking(rule)
+        let journal = match invariant {
+            Some(invariant) => {
+                self.set.without_invariant(invariant);
+                journal.without_invariant(invariant)
             }
             None => journal,
         };

@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::resolve::is_entity;
 use super::shape::Shape;
-use crate::journal::{Rule, holders, is_pending, is_unique_row_property};
+use crate::journal::{Invariant, holders, is_pending, is_unique_row_property};
 
 /// Whether a scrub only reports or also repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ impl IndexedEntities {
         if owner.map_or(Ok(false), |owner| index.has_entry_at(self.table(), &owner, &at))? {
             return Ok(false);
         }
-        let version = entry.etag().filter(|_| self.keeps(Rule::ScrubInVersion));
+        let version = entry.etag().filter(|_| self.enforces(Invariant::ScrubInVersion));
         let condition = version.map_or(IfMatch::Any, IfMatch::from);
         if mode == ScrubMode::Report {
             return Ok(true);
@@ -292,7 +292,7 @@ impl IndexedEntities {
         if mode == ScrubMode::Report {
             return Ok(Found::Missing);
         }
-        if !self.keeps(Rule::AddByJournal) {
+        if !self.enforces(Invariant::AddByJournal) {
             for entry in index.entries(self.table(), &again)? {
                 let put = Operation::InsertOrReplace(entry.to_entity());
                 self.store().write(&entry.location.table, put).await?;

@@ -18,7 +18,7 @@ use super::processes::{Durations, ProcessId, ProcessRow, Registration, Watch};
 use super::shape::Shape;
 use super::shared::copied_names;
 use super::table_row::TableRow;
-use crate::journal::Rule;
+use crate::journal::Invariant;
 use crate::rows::encrypted::{check_indexes, marked, shown};
 
 /// Rows of ended processes that a build, a drop or an upkeep removes in one round.
@@ -44,7 +44,7 @@ pub(super) struct IndexSet {
     /// The observed manifest rows of other processes.
     watch: Watch,
     #[cfg(test)]
-    broken: std::sync::OnceLock<Rule>,
+    omitted: std::sync::OnceLock<Invariant>,
     /// In a store that only this process writes: informs every other set of the table of a changed state.
     local: Option<Arc<LocalWriters>>,
     /// The name of the table in `local`.
@@ -203,7 +203,7 @@ impl IndexSet {
             registration: None,
             watch: Watch::default(),
             #[cfg(test)]
-            broken: std::sync::OnceLock::new(),
+            omitted: std::sync::OnceLock::new(),
             local,
             identity,
             reads_only: false,
@@ -229,13 +229,13 @@ impl IndexSet {
     /// Whether a rule of the protocol is in force.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, reason = "tests ask")]
-    const fn keeps(&self, _rule: Rule) -> bool {
+    const fn enforces(&self, _invariant: Invariant) -> bool {
         true
     }
 
     #[cfg(test)]
-    fn keeps(&self, rule: Rule) -> bool {
-        self.broken.get() != Some(&rule)
+    fn enforces(&self, invariant: Invariant) -> bool {
+        self.omitted.get() != Some(&invariant)
     }
 
     /// Whether a program may write plain rows of the table. Such a program is not registered.
@@ -254,8 +254,8 @@ impl IndexSet {
 
     /// For tests: breaks a rule from now on.
     #[cfg(test)]
-    pub(super) fn breaking(&self, rule: Rule) {
-        self.broken.get_or_init(|| rule);
+    pub(super) fn without_invariant(&self, invariant: Invariant) {
+        self.omitted.get_or_init(|| invariant);
     }
 
     /// Adopts the indexes that another handle of the table defines, for groups with entities of both handles:
@@ -478,7 +478,7 @@ impl IndexSet {
         loop {
             let asked = self.asked();
             match &self.registration {
-                Some(mine) if self.keeps(Rule::RegisterFirst) && !mine.holds_at(asked.at) => {
+                Some(mine) if self.enforces(Invariant::RegisterFirst) && !mine.holds_at(asked.at) => {
                     mine.renew(store, &self.table).await?;
                 }
                 _ => return Ok(asked),
@@ -512,7 +512,7 @@ impl IndexSet {
         let own = self.registration.as_ref().and_then(Registration::id);
         let mut longest = slowest.durations.to_settle();
         let others = known.processes.iter().filter(|row| Some(row.id) != own);
-        for row in others.filter(|_| self.keeps(Rule::WaitForRegistered)) {
+        for row in others.filter(|_| self.enforces(Invariant::WaitForRegistered)) {
             slowest.durations = slowest.durations.max(row.durations);
             if row.durations.to_settle() > longest {
                 longest = row.durations.to_settle();
@@ -553,7 +553,7 @@ impl IndexSet {
     /// The manifest has another definition with the id of an index of this program.
     pub(super) fn load(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
         let own = self.registration.as_ref().and_then(Registration::id);
-        let whole = self.keeps(Rule::WatchWhole);
+        let whole = self.enforces(Invariant::WatchWhole);
         let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own, whole);
         let table = loaded.table.clone();
         let mut next =

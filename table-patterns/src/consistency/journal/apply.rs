@@ -8,10 +8,10 @@ use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
 use super::Journal;
+use super::invariants::Invariant;
 use super::lease::{Lease, before};
 use super::row::{JournalRow, WriteId};
 use super::rows::operations;
-use super::rules::Rule;
 use super::state::{States, Wanted};
 use super::unique::By;
 use crate::index::shared::Merge;
@@ -130,7 +130,7 @@ impl Journal {
         lease: Lease,
     ) -> Result<Entries> {
         let applied = self.apply_rounds(row, states, known, lease);
-        let applied = if self.keeps(Rule::OneApplier) && self.keeps(Rule::CutOff) {
+        let applied = if self.enforces(Invariant::OneApplier) && self.enforces(Invariant::CutOff) {
             before(lease.cut_off(), applied).await.unwrap_or(Ok(Entries::Pending))
         } else {
             applied.await
@@ -152,10 +152,10 @@ impl Journal {
         known: &Known,
         lease: Lease,
     ) -> Result<Entries> {
-        if !self.keeps(Rule::ApplyBeforeClear) {
+        if !self.enforces(Invariant::ApplyBeforeClear) {
             self.clear(row).await?;
         }
-        if !states.are_known() && self.keeps(Rule::KnownVersions) {
+        if !states.are_known() && self.enforces(Invariant::KnownVersions) {
             states.read_all_again(self).await?;
         }
         let Some(row) = self.remove_source(row, &mut states, lease).await? else {
@@ -168,7 +168,7 @@ impl Journal {
             // The permission is held until the round ends.
             let permission = self.prepare().await?;
             let valid_until = permission.valid_until;
-            let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
+            let permit = Permit { lease, valid_until, one_applier: self.enforces(Invariant::OneApplier) };
             let once = self.apply_once(row, &mut states, &used, known, permit, &mut progress);
             let round = match valid_until {
                 Some(until) => before(until + self.timing.client(), once).await,
@@ -182,7 +182,7 @@ impl Journal {
                 continue;
             }
             if round == Round::Done {
-                if !self.keeps(Rule::Recheck) {
+                if !self.enforces(Invariant::Recheck) {
                     return self.clear(row).await;
                 }
                 states.read_all_again(self).await?;
@@ -205,15 +205,15 @@ impl Journal {
         progress: &mut Progress,
     ) -> Result<Round> {
         let wanted = states.entries(self)?;
-        let may_collide = self.maintainer.may_collide() && self.keeps(Rule::OwnEntries);
-        let by_definition = self.keeps(Rule::ByDefinition);
+        let may_collide = self.maintainer.may_collide() && self.enforces(Invariant::OwnEntries);
+        let by_definition = self.enforces(Invariant::ByDefinition);
         let steps = steps(row, states, &wanted, may_collide, by_definition)?;
         for step in steps.into_iter().skip(progress.towards(&wanted)) {
             let taken = self.take_step(step, row, states, &wanted.rows, known, permit).await;
             let round = self.round_after(taken)?;
             // Compare after every step, not only at the end. An entity that was deleted and inserted during the round
             // may be absent again at its end; only the reads in between show that.
-            if round != Round::Doubtful && states.versions() != used && self.keeps(Rule::OneVersion) {
+            if round != Round::Doubtful && states.versions() != used && self.enforces(Invariant::OneVersion) {
                 return Ok(Round::Changed);
             }
             if round != Round::Done {
@@ -291,7 +291,7 @@ impl Journal {
         match sent {
             Ok(true) => Ok(Round::Done),
             Ok(false) => Ok(Round::Expired),
-            Err(e) if e.is_ambiguous() && !self.keeps(Rule::DoubtKeepsEvidence) => Ok(Round::Done),
+            Err(e) if e.is_ambiguous() && !self.enforces(Invariant::DoubtKeepsEvidence) => Ok(Round::Done),
             Err(e) if e.is_ambiguous() || e.is_transient() || e.is_precondition_failed() => {
                 Ok(Round::Doubtful)
             }

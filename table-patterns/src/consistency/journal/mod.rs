@@ -92,6 +92,7 @@
 mod affected_key;
 mod apply;
 mod change;
+mod invariants;
 mod lease;
 mod local_entries;
 mod mark;
@@ -102,7 +103,6 @@ mod plan;
 mod recover;
 mod row;
 mod rows;
-mod rules;
 mod send;
 mod state;
 mod sweep;
@@ -115,6 +115,7 @@ use std::sync::Arc;
 
 pub use apply::Entries;
 pub use change::Change;
+pub(crate) use invariants::{Invariant, Invariants};
 pub use lease::Timing;
 pub(crate) use lease::{Lease, before};
 #[cfg(test)]
@@ -125,7 +126,6 @@ pub(crate) use plan::violation;
 pub use recover::Progress;
 pub use row::WriteId;
 pub(crate) use row::is_journal_row;
-pub(crate) use rules::{Rule, Rules};
 pub use sweep::SweepReport;
 #[cfg(test)]
 pub(crate) use unique::is_unique_row;
@@ -152,7 +152,7 @@ pub struct Journal {
     blobs: Option<Blobs>,
     timing: Timing,
     partition_locks: partition_locks::PartitionLocks,
-    rules: rules::Rules,
+    invariants: invariants::Invariants,
 }
 
 impl Journal {
@@ -170,7 +170,7 @@ impl Journal {
             blobs: None,
             timing,
             partition_locks: partition_locks::PartitionLocks::default(),
-            rules: rules::Rules::default(),
+            invariants: invariants::Invariants::default(),
         }
     }
 
@@ -223,14 +223,14 @@ impl Journal {
 
     /// The rows that hold the entries of several entities.
     pub(crate) fn shared(&self) -> SharedRows<'_> {
-        SharedRows { store: &*self.store, blobs: self.blobs.as_ref(), rules: self.rules }
+        SharedRows { store: &*self.store, blobs: self.blobs.as_ref(), invariants: self.invariants }
     }
 
     /// The permission to act on the maintainer's index states, with its end.
     async fn prepare(&self) -> Result<Permission> {
         self.store.profile().check_reads("a journal")?;
         let permission = self.maintainer.prepare(self.store()).await?;
-        let valid_until = permission.valid_until.filter(|_| self.keeps(Rule::FreshStates));
+        let valid_until = permission.valid_until.filter(|_| self.enforces(Invariant::FreshStates));
         Ok(Permission { valid_until, ..permission })
     }
 

@@ -12,11 +12,11 @@ use super::Journal;
 use super::affected_key::AffectedKey;
 use super::apply::Entries;
 use super::change::Change;
+use super::invariants::Invariant;
 use super::lease::Lease;
 use super::mark::{self, Mark, separate_mark, without_mark};
 use super::plan::Plan;
 use super::row::{Evidence, JournalRow, WriteId};
-use super::rules::Rule;
 use super::send::Sent;
 use super::state::States;
 use super::write::{ATTEMPTS, Acknowledge, Attempt, pause};
@@ -131,7 +131,7 @@ impl Journal {
 
     /// Marks the source of a move in the version that was read. Returns the marked entity.
     pub(super) async fn mark(&self, plan: &Plan, entity: &Entity) -> Result<Entity> {
-        if !self.keeps(Rule::MarkSource) {
+        if !self.enforces(Invariant::MarkSource) {
             return Ok(entity.clone());
         }
         let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
@@ -189,7 +189,7 @@ impl Journal {
     /// # Errors
     /// The move is committed, so the old state is out of date. This deletes the source, as the move would.
     async fn give_up_move(&self, mark: &Mark, entity: &Entity) -> Result<()> {
-        if !self.keeps(Rule::GiveUpMoves) {
+        if !self.enforces(Invariant::GiveUpMoves) {
             return Ok(());
         }
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
@@ -236,7 +236,7 @@ impl Journal {
                 return Ok(Some(row));
             };
             let (removal, uncovered) = self.plan_removal(&row, &entity).await?;
-            if !lease.may_send() && self.keeps(Rule::OneApplier) {
+            if !lease.may_send() && self.enforces(Invariant::OneApplier) {
                 return Ok(None);
             }
             if !uncovered.is_empty() {

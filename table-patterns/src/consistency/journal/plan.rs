@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::affected_key::AffectedKey;
 use super::change::Change;
+use super::invariants::Invariant;
 use super::row::WriteId;
-use super::rules::Rule;
 use super::{Journal, unique};
 use crate::index::shared::{Merge, apply_copy, without_copies};
 use crate::index::{Entry, EntryDiff, IndexState, Location, Permission, Shape};
@@ -163,8 +163,9 @@ impl Journal {
     /// the entries'.
     fn unknown_owner(&self, local: &[Entry], operations: &[Operation], offset: usize) -> Vec<usize> {
         let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
-        let unknown_owner =
-            |entry: &Entry| !self.maintainer.is_complete(&entry.index) && self.keeps(Rule::LookBeside);
+        let unknown_owner = |entry: &Entry| {
+            !self.maintainer.is_complete(&entry.index) && self.enforces(Invariant::LookBeside)
+        };
         let all = local.iter().zip(operations).zip(offset..);
         all.filter(|((entry, operation), _)| blind(operation) && unknown_owner(entry))
             .map(|(_, n)| n)

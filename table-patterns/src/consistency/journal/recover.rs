@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use super::Journal;
 use super::apply::{Entries, Known};
+use super::invariants::Invariant;
 use super::lease::Lease;
 use super::row::{Evidence, JournalRow, WriteId, abort_row, owners, read};
-use super::rules::Rule;
 use super::state::States;
 use super::ticket::Ticket;
 use super::unique::By;
@@ -93,7 +93,7 @@ impl Journal {
     /// and its reservations. The ticket is deleted at its second receive: it is older than a lease then, and a
     /// reservation that was under way has arrived.
     async fn give_up_for(&self, ticket: &Ticket, dequeues: u32, places: Option<&Places>) -> Result<Progress> {
-        if self.keeps(Rule::AbortAbsent)
+        if self.enforces(Invariant::AbortAbsent)
             && let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await?
         {
             return self.take_over_row(row, places).await;
@@ -128,8 +128,8 @@ impl Journal {
         if lease.is_zero() {
             return;
         }
-        let theirs = if self.keeps(Rule::LeaseOfTheRow) { lease } else { Duration::ZERO };
-        if self.keeps(Rule::OneApplier) {
+        let theirs = if self.enforces(Invariant::LeaseOfTheRow) { lease } else { Duration::ZERO };
+        if self.enforces(Invariant::OneApplier) {
             sleep(self.timing.lease().max(theirs)).await;
         }
     }

@@ -7,7 +7,7 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
 
 use super::Journal;
 use super::affected_key::AffectedKey;
-use super::rules::Rule;
+use super::invariants::Invariant;
 use super::state::States;
 use super::unique::is_unique_row;
 use crate::index::{Entry, Location};
@@ -129,7 +129,7 @@ impl Journal {
             let row = self.store.get(table, key, None).await?;
             let own = |row: &Entity| Entry::owner_of(row).is_ok_and(|owner| states.contains(&owner));
             let Some(row) = row.filter(own) else { continue };
-            if is_unique_row(&row) && self.keeps(Rule::ByDefinition) {
+            if is_unique_row(&row) && self.enforces(Invariant::ByDefinition) {
                 reserved.push(Location { table: table.clone(), key: key.clone() });
             } else if let Some(etag) = row.etag() {
                 kept.push(Operation::Delete(key.clone(), IfMatch::from(etag)));

@@ -8,11 +8,11 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, 
 use tokio::time::{Instant, sleep};
 
 use super::Journal;
+use super::invariants::Invariant;
 use super::lease::{Lease, before};
 use super::merge::pause;
 use super::plan::Plan;
 use super::row::Evidence;
-use super::rules::Rule;
 use crate::index::shared::{Merge, Prepared, is_conflict};
 
 /// The outcome of a group transaction.
@@ -96,7 +96,7 @@ impl Journal {
         let sent = self.send_draft(plan, &mut draft, lease).await;
         match &sent {
             Sent::Committed(_) => self.shared().applied(draft.take_shared()).await,
-            Sent::Failed(error) if error.is_ambiguous() && self.keeps(Rule::DoubtKeepsBlobs) => {}
+            Sent::Failed(error) if error.is_ambiguous() && self.enforces(Invariant::DoubtKeepsBlobs) => {}
             _ => self.shared().refused(draft.take_shared()).await,
         }
         sent
@@ -148,7 +148,7 @@ impl Journal {
 
     async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
         let mut read = self.shared().prepare(merge).await?;
-        if !self.keeps(Rule::ConditionOnUnchanged) {
+        if !self.enforces(Invariant::ConditionOnUnchanged) {
             read.unchanged.clear();
         }
         if read.without_target {
@@ -170,8 +170,8 @@ impl Journal {
     /// Whether the group depends on the lease. After the lease other processes may take away its blobs, its
     /// reservations and the ticket that points at its journal row.
     fn is_leased(&self, plan: &Plan, draft: &Draft) -> bool {
-        (draft.has_blobs() && self.keeps(Rule::BlobInLease))
-            || (plan.has_journal() && self.keeps(Rule::CommitInLease))
+        (draft.has_blobs() && self.enforces(Invariant::BlobInLease))
+            || (plan.has_journal() && self.enforces(Invariant::CommitInLease))
     }
 
     async fn send_once(&self, plan: &Plan, draft: &Draft, until: Option<Instant>) -> Result<Vec<Written>> {
@@ -227,8 +227,8 @@ impl Journal {
             return Sent::Failed(error);
         }
         let abort = self.abort(plan.id, plan.partition.as_str());
-        let found = match lease.may_send() || !self.keeps(Rule::FindOutInLease) {
-            true if self.keeps(Rule::FindOutInLease) && self.keeps(Rule::FindOutCutOff) => {
+        let found = match lease.may_send() || !self.enforces(Invariant::FindOutInLease) {
+            true if self.enforces(Invariant::FindOutInLease) && self.enforces(Invariant::FindOutCutOff) => {
                 before(lease.cut_off(), abort).await
             }
             true => Some(abort.await),

@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::Journal;
+use super::invariants::Invariant;
 use super::mark::Mark;
 use super::recover::Progress;
 use super::row::{Evidence, JournalRow, WriteId, read};
-use super::rules::Rule;
 use super::state::States;
 use super::unique::{By, UniqueRow};
 use crate::clock::after;
@@ -82,7 +82,7 @@ impl Journal {
             }
         }
         drop(permission);
-        if !aborts.is_empty() && self.keeps(Rule::AbortRowsStay) {
+        if !aborts.is_empty() && self.enforces(Invariant::AbortRowsStay) {
             sleep_until(watched_since + self.timing.lease().max(self.maintainer.longest_lease())).await;
         }
         for abort in aborts {

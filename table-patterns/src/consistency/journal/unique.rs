@@ -6,9 +6,9 @@ use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 
 use super::Journal;
+use super::invariants::Invariant;
 use super::plan::violation;
 use super::row::{Evidence, WriteId};
-use super::rules::Rule;
 use super::state::States;
 use crate::index::{Entry, Location};
 use crate::rows::took_effect::took_effect;
@@ -187,7 +187,7 @@ impl Journal {
         write: WriteId,
         found: UniqueRow,
     ) -> Result<Option<Reservation>> {
-        if found.pending && found.ticket != write && self.keeps(Rule::AbortBeforeAdopting) {
+        if found.pending && found.ticket != write && self.enforces(Invariant::AbortBeforeAdopting) {
             self.abort(found.ticket, found.partition()).await?;
         }
         self.replace_row(at, wanted, &found).await
@@ -229,7 +229,7 @@ impl Journal {
             return Ok(Some(false));
         }
         let (id, partition) = (row.ticket, row.partition());
-        let evidence = if self.keeps(Rule::AbortBeforeTakeOver) {
+        let evidence = if self.enforces(Invariant::AbortBeforeTakeOver) {
             self.abort(id, partition).await?
         } else {
             self.evidence(id, partition).await?.or(Some(Evidence::Abort))
@@ -244,7 +244,7 @@ impl Journal {
     /// An applier finds that another entity has the key that an entity of its write has.
     pub(super) async fn settle(&self, at: &Location, by: By, states: &mut States) -> Result<()> {
         for _ in 0..ROUNDS {
-            if !self.keeps(Rule::RowThenEntity) {
+            if !self.enforces(Invariant::RowThenEntity) {
                 states.read_all_again(self).await?;
             }
             let found = self.store().get(&at.table, &at.key, None).await?;
@@ -289,7 +289,7 @@ impl Journal {
         for key in heir.chain([&row.owner]) {
             let is_own = states.contains(key);
             let known = if is_own { &mut *states } else { &mut others };
-            if self.keeps(Rule::RowThenEntity) || !is_own {
+            if self.enforces(Invariant::RowThenEntity) || !is_own {
                 known.read_again(self, key).await?;
             }
             if let Some(entry) = known.entry_at(self, key, at)? {
@@ -310,10 +310,10 @@ impl Journal {
     /// then, and absence has no version by which the applier could notice a change. If that write is committed, its
     /// journal row is responsible for the key. `None` if the row must be read again.
     async fn may_settle(&self, row: &UniqueRow, held: Option<&Entry>, by: By) -> Result<Option<bool>> {
-        if !row.pending || row.ticket == by.write() || !self.keeps(Rule::PendingToItsWrite) {
+        if !row.pending || row.ticket == by.write() || !self.enforces(Invariant::PendingToItsWrite) {
             return Ok(Some(true));
         }
-        if !self.keeps(Rule::AbortBeforeSettling) {
+        if !self.enforces(Invariant::AbortBeforeSettling) {
             return Ok(Some(held.is_some()));
         }
         match by {

@@ -11,11 +11,11 @@ use super::Journal;
 use super::affected_key::AffectedKey;
 use super::apply::{Entries, Known};
 use super::change::Change;
+use super::invariants::Invariant;
 use super::lease::{Lease, before};
 use super::partition_locks::PartitionLock;
 use super::plan::{Plan, violation};
 use super::row::JournalRow;
-use super::rules::Rule;
 use super::send::{Cause, Sent};
 use super::state::States;
 use super::ticket::Ticket;
@@ -124,7 +124,7 @@ impl Journal {
     ) -> Result<Attempt> {
         let lease = Lease::start(self.timing);
         let mut ticket = None;
-        if self.keeps(Rule::TicketFirst) {
+        if self.enforces(Invariant::TicketFirst) {
             ticket = self.send_ticket(plan).await?;
         }
         let reserved = match self.reserve_in_lease(plan, lease).await {
@@ -146,10 +146,10 @@ impl Journal {
                 Ok(Attempt::StartOver(cause))
             }
             Sent::Committed(mut written) => {
-                if !self.keeps(Rule::TicketFirst) {
+                if !self.enforces(Invariant::TicketFirst) {
                     ticket = self.send_ticket(plan).await?;
                 }
-                if !self.keeps(Rule::RowBeforeTicket) {
+                if !self.enforces(Invariant::RowBeforeTicket) {
                     self.delete_ticket(ticket.as_ref()).await;
                 }
                 let entries =
@@ -189,7 +189,7 @@ impl Journal {
     /// Reserves within the lease of the ticket: no process would find a later reservation. `None` if the lease ended
     /// before everything was reserved.
     async fn reserve_in_lease(&self, plan: &Plan, lease: Lease) -> Result<Option<Reserved>> {
-        if !self.keeps(Rule::ReserveInLease) {
+        if !self.enforces(Invariant::ReserveInLease) {
             return self.reserve_all(plan, || true).await;
         }
         let reserved = self.reserve_all(plan, || lease.may_send());
@@ -242,7 +242,7 @@ impl Journal {
             }
             reserved.source = Some(self.mark(plan, source).await?);
         }
-        for (entry, heir) in plan.passed.iter().filter(|_| self.keeps(Rule::PairValue)) {
+        for (entry, heir) in plan.passed.iter().filter(|_| self.enforces(Invariant::PairValue)) {
             if !may_send() {
                 return Ok(None);
             }

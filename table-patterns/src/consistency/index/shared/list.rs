@@ -13,7 +13,7 @@ use super::members::{Change, Members};
 use super::{Merge, Prepared, SharedRows, put, unchanged};
 use crate::index::entry::{Entry, Location};
 use crate::index::shape::{Layout, Overflow};
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 const MEMBERS: &str = "List";
 const CHUNKS: &str = "ListChunks";
@@ -135,7 +135,7 @@ impl List<'_> {
             (true, Some(etag)) => Prepared::one(Operation::Delete(self.at.key.clone(), etag)),
             (false, etag) => self.place(etag, members, room).await?,
         };
-        if !self.rows.rules.keep(Rule::RowBeforeBlob) {
+        if !self.rows.invariants.enforces(Invariant::RowBeforeBlob) {
             self.rows.discard(before.iter().cloned().collect()).await;
         }
         prepared.old_blobs.extend(before);

@@ -26,7 +26,7 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, T
 
 use super::entry::{Entry, EntryDiff, Location};
 use super::shape::Shape;
-use crate::journal::{Rule, Rules};
+use crate::journal::{Invariant, Invariants};
 use crate::rows::took_effect::took_effect;
 
 /// The change of one shared row.
@@ -128,7 +128,7 @@ impl Prepared {
 pub(crate) struct SharedRows<'a> {
     pub(crate) store: &'a dyn TableStore,
     pub(crate) blobs: Option<&'a Blobs>,
-    pub(crate) rules: Rules,
+    pub(crate) invariants: Invariants,
 }
 
 /// Attempts to read a row that other writers reorganize.
@@ -139,7 +139,7 @@ impl<'a> SharedRows<'a> {
     /// change. 1 request; 1 more for each chunk or blob of a long list.
     pub(crate) async fn prepare(&self, merge: &Merge) -> Result<Prepared> {
         let mut prepared = self.prepare_in_version(merge).await?;
-        if !self.rules.keep(Rule::SharedInVersion) {
+        if !self.invariants.enforces(Invariant::SharedInVersion) {
             prepared.operations = prepared.operations.into_iter().map(in_any_version).collect();
         }
         Ok(prepared)
@@ -176,7 +176,9 @@ impl<'a> SharedRows<'a> {
                 Ok(true)
             }
             // An ambiguous operation may still take effect, and its row would name the new blobs.
-            Err(error) if error.is_ambiguous() && self.rules.keep(Rule::DoubtKeepsBlobs) => Err(error),
+            Err(error) if error.is_ambiguous() && self.invariants.enforces(Invariant::DoubtKeepsBlobs) => {
+                Err(error)
+            }
             Err(error) => {
                 self.refused([prepared]).await;
                 if is_conflict(&error) { Ok(false) } else { Err(error) }
@@ -222,7 +224,7 @@ pub(crate) fn is_shared_row(row: &Entity) -> bool {
     list::is_list(row) || summary::is_summary(row)
 }
 
-/// For tests that break `Rule::SharedInVersion`: an operation that overwrites any version.
+/// For tests that break `Invariant::SharedInVersion`: an operation that overwrites any version.
 fn in_any_version(operation: Operation) -> Operation {
     match operation {
         Operation::Insert(row) => Operation::InsertOrReplace(row),

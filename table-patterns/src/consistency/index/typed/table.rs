@@ -11,7 +11,7 @@ use crate::index::indexed::IndexedEntities;
 use crate::index::open::Writes;
 use crate::index::options::IndexOptions;
 #[cfg(test)]
-use crate::journal::Rule;
+use crate::journal::Invariant;
 
 /// A table of entities with declared indexes: every write maintains their entries, and every index can be used
 /// for lookups.
@@ -131,9 +131,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
 
     /// For tests: the same handle without one rule of the protocol.
     #[cfg(test)]
-    pub(crate) fn breaking(self, rule: Option<Rule>) -> Self {
+    pub(crate) fn without_invariant(self, invariant: Option<Invariant>) -> Self {
         let Self { table, has_more, entities } = self;
-        Self { table, has_more, entities: entities.breaking(rule) }
+        Self { table, has_more, entities: entities.without_invariant(invariant) }
     }
 }
 
