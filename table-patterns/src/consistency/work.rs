@@ -1,4 +1,4 @@
-//! Working through a queue: what receives, how often, and which failures say nothing of a message.
+//! The loop of a worker: receives messages of a queue, works on several at a time, and pauses while the queue is unavailable.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,78 +12,80 @@ use table_core::store::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// The longest pause between two receives of a queue that is out of order.
+/// The longest pause between two receives of an unavailable queue.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The pause after the first receive that failed, where the idle one is shorter; it doubles.
+/// The shortest pause after a failed receive; the pause doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether an error says nothing of the work: the storage is away, or does not let this worker in.
-pub(crate) fn is_of_the_storage(error: &Error) -> bool {
+/// Whether an error is that of the infrastructure and not of the work: the store is unavailable, denies access, or its answer was lost.
+/// Waiting can repair such an error.
+pub(crate) fn is_infrastructure_error(error: &Error) -> bool {
     let kinds =
         matches!(error.kind(), ErrorKind::Service(_) | ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
     kinds || error.is_transient() || error.is_ambiguous()
 }
 
-/// How a worker takes messages.
+/// The times of a worker's loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Between two receives while nothing else happens.
+    /// The pause between two receives of an empty queue.
     pub(crate) idle: Duration,
+    /// The visibility timeout of received messages.
     pub(crate) visibility: Duration,
 }
 
-/// Messages at a time that only wait.
-const MOST_AWAY: usize = 1_000;
+/// The largest number of messages that wait without a slot.
+const MAX_WAITING: usize = 1_000;
 
-/// The places of a worker: so many messages are worked on at a time. One that only waits gives its place up meanwhile.
+/// The slots of a worker: the number of messages that it works on at a time. Work that only waits releases its slot.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct WorkerSlots {
     free: Semaphore,
     all: usize,
 }
 
-impl Places {
+impl WorkerSlots {
     pub(crate) fn new(parallel: usize) -> Self {
-        // Room for the permits of those who are away.
+        // `release_while` adds permits: keep room for them.
         let all = parallel.min(Semaphore::MAX_PERMITS / 2);
         Self { free: Semaphore::new(all), all }
     }
 
-    /// Waits without a place, and then for one.
-    pub(crate) async fn away(&self, wait: impl Future<Output = ()>) {
+    /// Releases the slot of the caller during a wait, then waits for a slot again.
+    pub(crate) async fn release_while(&self, wait: impl Future<Output = ()>) {
         self.free.add_permits(1);
         wait.await;
-        self.enter().await;
+        self.acquire().await;
     }
 
-    async fn enter(&self) {
+    async fn acquire(&self) {
         // The semaphore is never closed.
         if let Ok(permit) = self.free.acquire().await {
             permit.forget();
         }
     }
 
-    async fn during(&self, work: impl Future<Output = ()>) {
-        self.enter().await;
+    async fn hold_while(&self, work: impl Future<Output = ()>) {
+        self.acquire().await;
         work.await;
         self.free.add_permits(1);
     }
 
-    /// How many messages there is room for beside those that are under way.
-    fn left(&self, under_way: usize) -> usize {
-        let room = (self.all + MOST_AWAY).saturating_sub(under_way);
+    /// The number of messages to receive while this number is under way.
+    fn free_slots(&self, under_way: usize) -> usize {
+        let room = (self.all + MAX_WAITING).saturating_sub(under_way);
         self.free.available_permits().min(room)
     }
 }
 
-/// Works until `stop` is ready; what was begun is finished first. What is under way goes on while the queue is
-/// asked. A queue that is out of order is asked again, ever less often.
+/// Works until `stop` is ready, then finishes the messages under way. These also continue during a receive. While the queue is
+/// unavailable, the pause between two receives grows.
 ///
 /// # Errors
-/// The queue's, where waiting does not mend it; what was begun was finished.
+/// The queue's, if waiting does not repair the error. The messages under way are finished before.
 pub(crate) async fn work_through<W: Future<Output = ()>>(
     queue: &dyn WorkQueue,
-    places: &Places,
+    slots: &WorkerSlots,
     pace: Pace,
     stop: impl Future<Output = ()>,
     handle: impl Fn(Message) -> W,
@@ -91,21 +93,21 @@ pub(crate) async fn work_through<W: Future<Output = ()>>(
     let (mut stop, mut under_way) = (pin!(stop), FuturesUnordered::new());
     let mut failures = 0;
     loop {
-        let free = places.left(under_way.len());
+        let free = slots.free_slots(under_way.len());
         let failed = match alongside(&mut under_way, queue.receive(free, pace.visibility)).await {
             Ok(messages) => {
-                under_way.extend(messages.into_iter().map(|message| places.during(handle(message))));
+                under_way.extend(messages.into_iter().map(|message| slots.hold_while(handle(message))));
                 None
             }
             Err(error) => Some(error),
         };
         failures = if failed.is_some() { failures + 1 } else { 0 };
         if let Some(error) = failed {
-            if !is_of_the_storage(&error) {
+            if !is_infrastructure_error(&error) {
                 under_way.collect::<()>().await;
                 return Err(error);
             }
-            tracing::warn!(%error, failures, "a queue is out of order");
+            tracing::warn!(%error, failures, "the queue of a worker is unavailable: the worker tries again");
         }
         let stopped = {
             let next = pin!(wait(&mut under_way, pace.idle, failures));
@@ -118,7 +120,7 @@ pub(crate) async fn work_through<W: Future<Output = ()>>(
     }
 }
 
-/// Until the queue is to be asked again: a pause is over or, where it answers, a message is done.
+/// Waits until the next receive: until the pause ends or, if the queue is available, until a message is finished.
 async fn wait<W: Future<Output = ()>>(under_way: &mut FuturesUnordered<W>, idle: Duration, failures: u32) {
     if failures > 0 {
         let doubled = idle.max(FIRST_PAUSE).saturating_mul(1 << failures.min(16));
@@ -130,7 +132,7 @@ async fn wait<W: Future<Output = ()>>(under_way: &mut FuturesUnordered<W>, idle:
     }
 }
 
-/// Does work while other work goes on.
+/// Awaits `work` and polls other work meanwhile.
 async fn alongside<T, W: Future<Output = ()>>(
     others: &mut FuturesUnordered<W>,
     work: impl Future<Output = T>,

@@ -18,7 +18,7 @@ use super::step::{Place, Step, blob_path};
 use super::submit::TransactionProgress;
 use super::table_checks::check_movable;
 use crate::blobs::blob_error;
-use crate::consistency::work::is_of_the_storage;
+use crate::consistency::work::is_infrastructure_error;
 use crate::journal::Lease;
 
 /// Attempts of a move whose entity is changed by other writers.
@@ -57,7 +57,7 @@ impl WorkFailure {
 
 impl From<Error> for WorkFailure {
     fn from(error: Error) -> Self {
-        Self { counts: !is_of_the_storage(&error), error, recorded: None }
+        Self { counts: !is_infrastructure_error(&error), error, recorded: None }
     }
 }
 

@@ -12,7 +12,7 @@ use table_core::store::{Error, ErrorKind, ManifestCache, PlainWrite, Result, Tab
 use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;
 use super::step::{Place, Step};
-use crate::consistency::work::is_of_the_storage;
+use crate::consistency::work::is_infrastructure_error;
 use crate::{large, spread, wide};
 
 /// A cache of the manifests of each store, by the store's name.
@@ -26,7 +26,7 @@ impl Coordinator {
         let mut touched = BTreeSet::new();
         for step in transaction.steps() {
             match self.check_step(step, &touched).await {
-                Err(error) if is_of_the_storage(&error) || error.is_table_not_found() => {}
+                Err(error) if is_infrastructure_error(&error) || error.is_table_not_found() => {}
                 Err(refused) => {
                     let known = self.transactions.read(transaction.id()).await;
                     return if matches!(known, Ok(Some(_))) { Ok(()) } else { Err(refused) };

@@ -17,7 +17,7 @@ use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::submit::{TransactionProgress, other_plan};
 use super::transaction_table::PlanRef;
-use crate::consistency::work::{Pace, Places, work_through};
+use crate::consistency::work::{Pace, WorkerSlots, work_through};
 use crate::journal::Lease;
 use crate::rows::took_effect::took_effect;
 
@@ -61,8 +61,8 @@ impl Coordinator {
     /// # Errors
     /// The queue's, if waiting does not repair the error: the queue does not exist.
     pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
-        let (places, pace) = (Places::new(parallel), Pace { idle, visibility: self.timing.lease() });
-        let work = work_through(&*self.queue, &places, pace, stop, |message| self.handle(message));
+        let (slots, pace) = (WorkerSlots::new(parallel), Pace { idle, visibility: self.timing.lease() });
+        let work = work_through(&*self.queue, &slots, pace, stop, |message| self.handle(message));
         match select(pin!(work), pin!(self.requeue_unpoisoned())).await {
             Either::Left((worked, _)) => worked,
             Either::Right((never, _)) => match never {},

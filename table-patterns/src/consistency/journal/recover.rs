@@ -17,7 +17,7 @@ use super::ticket::Ticket;
 use super::unique::By;
 #[cfg(doc)]
 use super::write::Acknowledge;
-use crate::consistency::work::Places;
+use crate::consistency::work::WorkerSlots;
 use crate::rows::took_effect::took_effect;
 
 /// The result of the recovery of a write.
@@ -63,13 +63,13 @@ impl Journal {
         &self,
         ticket: &str,
         dequeues: u32,
-        places: Option<&Places>,
+        slots: Option<&WorkerSlots>,
     ) -> Result<Progress> {
         let ticket = Ticket::parse(ticket)?;
         self.check_ours(&ticket)?;
         match self.evidence(ticket.write_id(), &ticket.partition).await? {
-            Some(Evidence::Journal(row)) => self.take_over_row(row, places).await,
-            _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues), places).await,
+            Some(Evidence::Journal(row)) => self.take_over_row(row, slots).await,
+            _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues), slots).await,
         }
     }
 
@@ -92,11 +92,16 @@ impl Journal {
     /// There is no journal row. After the abort row is inserted, the writer can never commit: this releases its mark
     /// and its reservations. The ticket is deleted at its second receive: it is older than a lease then, and a
     /// reservation that was under way has arrived.
-    async fn give_up_for(&self, ticket: &Ticket, dequeues: u32, places: Option<&Places>) -> Result<Progress> {
+    async fn give_up_for(
+        &self,
+        ticket: &Ticket,
+        dequeues: u32,
+        slots: Option<&WorkerSlots>,
+    ) -> Result<Progress> {
         if self.enforces(Invariant::AbortAbsent)
             && let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await?
         {
-            return self.take_over_row(row, places).await;
+            return self.take_over_row(row, slots).await;
         }
         let _permission = self.maintainer.prepare(self.store()).await?;
         let mut owners = owners(&ticket.partition, &ticket.rows)?;
@@ -113,10 +118,10 @@ impl Journal {
 
     /// Waits for the lease of a journal row on this process's clock. If the row has not changed then, its lease has
     /// expired, and this process claims and applies it.
-    async fn take_over_row(&self, row: JournalRow, places: Option<&Places>) -> Result<Progress> {
+    async fn take_over_row(&self, row: JournalRow, slots: Option<&WorkerSlots>) -> Result<Progress> {
         let watch = self.watch(row.lease);
-        match places {
-            Some(places) => places.away(watch).await,
+        match slots {
+            Some(slots) => slots.release_while(watch).await,
             None => watch.await,
         }
         self.finish(row).await

@@ -78,7 +78,7 @@ async fn read(world: &World, id: &str) -> Result<Entity> {
 }
 
 #[tokio::test]
-async fn a_write_leaves_its_entries_and_nothing_else() -> Result<()> {
+async fn a_finished_write_leaves_only_its_entries() -> Result<()> {
     let world = world().await?;
     let change = Change::insert(person("1", "ken", "oslo")?);
     let done = world.journal.write(&[change], Acknowledge::Applied).await?;
@@ -92,7 +92,7 @@ async fn a_write_leaves_its_entries_and_nothing_else() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_update_moves_entries() -> Result<()> {
+async fn an_update_replaces_the_entries_of_the_old_value() -> Result<()> {
     let world = world().await?;
     world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
     let old = read(&world, "1").await?;
@@ -107,9 +107,9 @@ async fn an_update_moves_entries() -> Result<()> {
     Ok(())
 }
 
-/// As two entities leave it that had one value when the index was built.
+/// An entry whose owner has another value, as a build over two entities with one value can leave it.
 #[tokio::test]
-async fn a_unique_value_that_its_owner_has_no_longer_is_free() -> Result<()> {
+async fn a_unique_value_that_its_owner_no_longer_has_is_free() -> Result<()> {
     let world = world().await?;
     world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
     let offset = Operation::InsertOrReplace(person("1", "kim", "oslo")?);
@@ -149,22 +149,23 @@ async fn a_stale_write_leaves_no_reservation() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_finishes_what_was_only_committed() -> Result<()> {
+async fn a_worker_applies_a_committed_write() -> Result<()> {
     let world = world().await?;
     let done =
         world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
     assert_eq!(done.entries, Entries::Pending);
     assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its journal row");
     let report = world.journal.sweep(&[TableName::new("Names")?], Duration::from_secs(86_400)).await?;
-    assert_eq!((report.applied, report.left), (1, 0));
+    assert_eq!(report.applied, 1);
+    assert_eq!(report.left, 0);
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
     assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
     Ok(())
 }
 
-/// A row that no sweep can read, and one that it cannot release, keep nothing else from being swept.
+/// A row that cannot be read, and a reservation that cannot be released, do not stop the sweep.
 #[tokio::test(start_paused = true)]
-async fn a_sweep_goes_on_after_a_bad_row() -> Result<()> {
+async fn a_sweep_continues_after_a_damaged_row() -> Result<()> {
     let world = world().await?;
     world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
     let (names, people) = (TableName::new("Names")?, world.journal.table().clone());
@@ -172,32 +173,35 @@ async fn a_sweep_goes_on_after_a_bad_row() -> Result<()> {
     world.store.write(&names, Operation::Insert(bad_reservation)).await?;
     let bad_journal_row = Entity::new("p", "~~j_00000000000000000000000000000000")?;
     world.store.write(&people, Operation::Insert(bad_journal_row)).await?;
-    // A reservation whose write never came, behind the bad one.
+    // A reservation without a write, after the damaged row.
     let write = uuid::Uuid::new_v4();
     let owned = entry(&person("2", "kim", "rome")?, "Names", Key::new("kim", "")?, "name", true)?;
     let pending = owned.to_entity().with("OwnerWrite", write).with("OwnerPending", true);
     world.store.write(&names, Operation::Insert(pending)).await?;
 
     let report = world.journal.sweep(&[names], Duration::from_secs(86_400)).await?;
-    assert_eq!((report.applied, report.released, report.left), (1, 1, 2), "{report:?}");
+    assert_eq!(report.applied, 1, "{report:?}");
+    assert_eq!(report.released, 1, "{report:?}");
+    assert_eq!(report.left, 2, "{report:?}");
     assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('kay', '')", "('ken', '')"]);
     Ok(())
 }
 
-/// An entry that an adapter sends again after a pause longer than the lease would outlive its evidence.
+/// An adapter that sends an entry again after the lease would write it after its journal row is gone.
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_write_leaves_after_its_lease() -> Result<()> {
+async fn no_request_of_a_write_is_sent_after_its_lease() -> Result<()> {
     let world = world().await?;
     let faults = FaultInjector::new(1);
-    // The first group commits; the second is the entry's.
+    // The first group is the commit, the second writes the entry.
     let delay = Fault::Delay(Duration::from_secs(3600));
     faults.add(FaultRule::new(delay).on(OperationKind::Transact).nth(2));
     let slow = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
     let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People));
     let person = person("1", "ken", "oslo")?;
     let committed = slow.write(&[Change::insert(person)], Acknowledge::Applied).await?;
-    assert_eq!((committed.entries, faults.injected().len()), (Entries::Pending, 1));
-    // Others finish it and move the entity on.
+    assert_eq!(committed.entries, Entries::Pending);
+    assert_eq!(faults.injected().len(), 1);
+    // Another process finishes the write and changes the entity.
     assert_eq!(world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.applied, 1);
     world.journal.write(&[Change::delete(read(&world, "1").await?)], Acknowledge::Applied).await?;
     tokio::time::sleep(Duration::from_secs(7200)).await;
@@ -205,9 +209,9 @@ async fn nothing_of_a_write_leaves_after_its_lease() -> Result<()> {
     Ok(())
 }
 
-/// A sweep with a short lease leaves a writer with a long one alone.
+/// A sweep with a short lease does not take over the write of a process with a long lease.
 #[tokio::test(start_paused = true)]
-async fn a_row_is_watched_for_its_own_lease() -> Result<()> {
+async fn a_journal_row_is_watched_for_the_lease_that_it_names() -> Result<()> {
     let world = world().await?;
     let faults = FaultInjector::new(1);
     let delay = Fault::Delay(Duration::from_secs(100));
@@ -223,7 +227,8 @@ async fn a_row_is_watched_for_its_own_lease() -> Result<()> {
         quick.write(&[Change::delete(read(&world, "1").await?)], Acknowledge::Applied).await
     };
     let (written, gone) = tokio::join!(slow.write(&change, Acknowledge::Applied), others);
-    assert_eq!((written?.entries, gone?.entries), (Entries::Applied, Entries::Applied));
+    assert_eq!(written?.entries, Entries::Applied);
+    assert_eq!(gone?.entries, Entries::Applied);
     assert!(rows(&world, "People").await?.is_empty(), "an entry outlived its evidence");
     Ok(())
 }
@@ -235,7 +240,7 @@ async fn separate_queue() -> Result<Arc<TableQueue>> {
     Ok(Arc::new(TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?))
 }
 
-/// However long the storage is away, its tickets do not become poison.
+/// A ticket is not poisoned, however long the store is unavailable.
 #[tokio::test(start_paused = true)]
 async fn an_outage_poisons_no_ticket() -> Result<()> {
     let world = world().await?;
@@ -285,7 +290,7 @@ async fn a_worker_runs_until_it_is_stopped() -> Result<()> {
     Ok(())
 }
 
-/// Seventy people whose keys and names are longer than a message, and than a property, together.
+/// 70 entities whose keys and names together exceed a message and a property.
 fn crowd() -> Result<Vec<Change>> {
     let long = "愛".repeat(500);
     let people = (0..70).map(|n| person(&format!("{long}{n}"), &format!("{long}{n}"), "oslo"));
@@ -293,18 +298,19 @@ fn crowd() -> Result<Vec<Change>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_may_have_longer_keys_than_a_ticket() -> Result<()> {
+async fn the_keys_of_a_group_may_exceed_a_ticket() -> Result<()> {
     let world = world().await?;
     let done = world.journal.write(&crowd()?, Acknowledge::Applied).await?;
     assert_eq!(done.entries, Entries::Applied);
-    assert_eq!((rows(&world, "People").await?.len(), rows(&world, "Names").await?.len()), (140, 70));
+    assert_eq!(rows(&world, "People").await?.len(), 140);
+    assert_eq!(rows(&world, "Names").await?.len(), 70);
     assert!(world.queue.receive(9, Duration::ZERO).await?.is_empty());
     Ok(())
 }
 
-/// Dead before its commit, such a group leaves its reservations to the sweep.
+/// If such a group dies before its commit, the sweep releases its reservations.
 #[tokio::test(start_paused = true)]
-async fn a_long_ticket_is_handled_without_its_keys() -> Result<()> {
+async fn a_ticket_without_keys_is_recovered() -> Result<()> {
     let world = world().await?;
     let (queue, faults) = (separate_queue().await?, FaultInjector::new(1));
     let dying = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
@@ -318,6 +324,7 @@ async fn a_long_ticket_is_handled_without_its_keys() -> Result<()> {
         assert_eq!(worker.run_once(8).await?, expected);
     }
     let released = world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.released;
-    assert_eq!((released, rows(&world, "Names").await?.len()), (70, 0));
+    assert_eq!(released, 70);
+    assert!(rows(&world, "Names").await?.is_empty());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Workers: they take tickets from a queue.
+//! Workers of the journal: they receive tickets from a queue and recover their writes.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -15,35 +15,35 @@ use super::lease::Timing;
 use super::recover::Progress;
 use super::row::WriteId;
 use super::ticket::Ticket;
-use crate::consistency::work::{Pace, Places, is_of_the_storage, work_through};
+use crate::consistency::work::{Pace, WorkerSlots, is_infrastructure_error, work_through};
 use crate::rows::took_effect::took_effect;
 
-/// How often the work of a ticket fails before the ticket is poisoned, unless set.
+/// Failures of a ticket's work until the ticket is poisoned, unless set.
 const ATTEMPTS: u32 = 5;
-/// Messages that the queue has set aside and that are looked at together.
+/// The number of messages set aside by the queue that one check reads.
 pub(crate) const SET_ASIDE: usize = 32;
 
-/// A worker: takes tickets from a queue and finishes what they point at.
+/// A worker: receives tickets from a queue and finishes or gives up their writes.
 ///
 /// # Poison
-/// A ticket is poisoned by failures of its work alone. The worker that fails counts the failure in the ticket, which it sends
-/// again as a new message. After [`with_attempts`](Self::with_attempts) failures, 5 unless set, no worker works on the ticket: it
-/// comes back until the queue sets it aside, and [`poison`](Self::poison) lists it. The write stays committed, with its journal
-/// row, and a [`sweep`](Journal::sweep) still finds it.
+/// Only failures of its work poison a ticket. A worker counts its failure in the ticket and sends the ticket again as a new message.
+/// After [`with_attempts`](Self::with_attempts) failures, 5 unless set, no worker works on the ticket. The queue then sets the message
+/// aside after some receives, and [`poison`](Self::poison) lists it. The write stays committed with its journal row, and a
+/// [`sweep`](Journal::sweep) still finds it.
 ///
-/// Waiting is no failure. A ticket whose write another applier has, or whose storage is out of order, is sent again as a new
-/// message, however long an outage lasts. So is a ticket of a table or store that this worker has no journal for, with a
-/// warning, for another worker of the queue. Every worker should have the journals of all that the queue serves: otherwise such
-/// tickets go from hand to hand, once per lease each.
+/// Waiting is not a failure. If another applier has the write, or the store is unavailable, the ticket is sent again as a new message,
+/// however long that takes. A ticket of a table for which this worker has no journal is sent again too, with a warning, for another
+/// worker of the queue. Every worker should have the journals of all tables that the queue serves: otherwise workers pass such tickets
+/// on once per lease.
 ///
-/// The queue also counts how often it delivered a message, and sets a message aside after its own limit. That count grows where
-/// workers die or answers of the queue are lost. A ticket that was set aside for that reason is put back: by [`run`](Self::run)
-/// once per lease, and by each call of [`poison`](Self::poison). A message that is no ticket has no other count than the queue's.
+/// The queue also counts the receives of a message, and sets a message aside after its own limit. That count grows when workers die or
+/// answers of the queue are lost. [`run`](Self::run) puts such tickets back once per lease, and so does each call of
+/// [`poison`](Self::poison). A message that is not a ticket has only the queue's count.
 #[derive(Debug)]
 pub struct Recovery<'a> {
     queue: &'a dyn WorkQueue,
     journals: Vec<&'a Journal>,
-    /// How often the work of a ticket fails before the ticket is poisoned.
+    /// Failures of a ticket's work until the ticket is poisoned.
     attempts: u32,
     finished: Option<&'a AtomicUsize>,
 }
@@ -52,13 +52,13 @@ pub struct Recovery<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoisonedTicket {
-    /// The write; `None` where the message is no ticket.
+    /// The write; `None` if the message is not a ticket.
     pub write: Option<WriteId>,
-    /// How often the work failed.
+    /// The number of failures of the work.
     pub failures: u32,
-    /// The beginning of the last failure's error, if the message had room for it.
+    /// The beginning of the last error, if it fitted into the message.
     pub error: Option<String>,
-    /// The message: delete it from the queue to let the ticket go.
+    /// The message: delete it from the queue to discard the ticket.
     pub message: Message,
 }
 
@@ -68,64 +68,67 @@ impl<'a> Recovery<'a> {
         Self { queue, journals, attempts: ATTEMPTS, finished: None }
     }
 
-    /// Sets how often the work of a ticket may fail before the ticket is poisoned: 5 times unless set, at least once. All workers
-    /// of a queue should have the same number.
+    /// Sets after how many failures of its work a ticket is poisoned: 5 unless set, at least 1. All workers of a queue should use
+    /// the same number.
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
         Self { attempts: attempts.max(1), ..self }
     }
 
-    /// Takes up to `max` tickets and works on them; how many there were. Any number of workers may run
-    /// at once. A ticket whose work failed comes back after a lease. Call [`poison`](Self::poison) now and then, which puts back
-    /// what the queue set aside because workers died.
+    /// Receives up to `max` tickets and works on them concurrently. Returns the number of tickets.
+    ///
+    /// Any number of workers may run at the same time. A ticket whose work failed is visible again after a lease. Call
+    /// [`poison`](Self::poison) regularly: it puts back the tickets that the queue has set aside because workers died.
     ///
     /// # Errors
-    /// The queue's. Errors of tickets are traced: the others go on.
+    /// The queue's. Errors of single tickets are traced.
     pub async fn run_once(&self, max: usize) -> Result<usize> {
         let messages = self.queue.receive(max, self.visibility()).await?;
-        // Together: each may wait a lease, and the visibility covers one wait.
+        // Concurrently: each ticket may wait for a lease, and the visibility timeout covers one wait.
         join_all(messages.iter().map(|message| self.handle(message, None))).await;
         Ok(messages.len())
     }
 
-    /// Works until `stop` is ready, on `parallel` tickets at a time; what was begun is finished first. Tickets of writes
-    /// whose appliers may have died wait for a lease, up to 1,000 of them beside the others. Asks the
-    /// queue once per `idle` while there is nothing to do, and while the queue is away or denies access ever less
-    /// often, up to once a minute: what is under way goes on. Once per lease it looks for tickets that the queue has set aside
-    /// although their work did not fail too often, and puts them back: one request of the queue, and one for each such ticket.
+    /// Works until `stop` is ready, on up to `parallel` tickets at a time. Finishes the tickets under way before it returns.
+    ///
+    /// Up to 1,000 more tickets wait for the lease of an applier that may have died. While the queue is empty, the worker asks it once
+    /// per `idle`. While the queue is unavailable or denies access, the pause grows up to one minute. Once per lease, the worker puts
+    /// back the tickets that the queue has set aside and that are not poisoned: 1 request of the queue, and 1 for each such ticket.
     ///
     /// # Errors
-    /// The queue's, where waiting does not mend it (it does not exist): what was begun is
-    /// finished first. Errors of tickets are traced.
+    /// The queue's, if waiting does not repair the error: the queue does not exist. Errors of single tickets are traced.
     pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
-        let (places, pace) = (Places::new(parallel), Pace { idle, visibility: self.visibility() });
+        let (slots, pace) = (WorkerSlots::new(parallel), Pace { idle, visibility: self.visibility() });
         let handle = |message: Message| {
-            let places = &places;
-            async move { self.handle(&message, Some(places)).await }
+            let slots = &slots;
+            async move { self.handle(&message, Some(slots)).await }
         };
-        let work = work_through(self.queue, &places, pace, stop, handle);
-        match select(pin!(work), pin!(self.rescue())).await {
+        let work = work_through(self.queue, &slots, pace, stop, handle);
+        match select(pin!(work), pin!(self.requeue_unpoisoned())).await {
             Either::Left((worked, _)) => worked,
             Either::Right((never, _)) => match never {},
         }
     }
 
-    /// Puts back, once per lease and without end, what the queue set aside although it is not poisoned.
-    async fn rescue(&self) -> Infallible {
+    /// Once per lease, forever: puts tickets back that the queue has set aside and that are not poisoned.
+    async fn requeue_unpoisoned(&self) -> Infallible {
         let mut poisoned = 0;
         loop {
             sleep(self.lease()).await;
-            // Beyond those that are poisoned: the queue lists them first where they are older.
+            // Read beyond the poisoned ones: the queue lists older messages first.
             match self.poison(SET_ASIDE.saturating_add(poisoned)).await {
                 Ok(found) => poisoned = found.len(),
-                Err(error) => tracing::debug!(%error, "tickets that were set aside were not looked at"),
+                Err(error) => {
+                    tracing::debug!(%error, "the tickets that the queue has set aside could not be checked")
+                }
             }
         }
     }
 
-    /// Up to `max` tickets whose work failed too often, and messages that are no tickets. Those that the queue set aside for
-    /// another reason, because workers died or its answers were lost, are put back and not listed. The queue's requests, and one
-    /// for each ticket that is put back.
+    /// Lists up to `max` poisoned tickets, and messages that are not tickets.
+    ///
+    /// Tickets that the queue has set aside for another reason (workers died, answers of the queue were lost) are put back and not
+    /// listed. Cost: the queue's requests, and 1 for each ticket that is put back.
     ///
     /// # Errors
     /// The queue's.
@@ -144,10 +147,10 @@ impl<'a> Recovery<'a> {
         Ok(all)
     }
 
-    /// Lets workers try again: the ticket's failures are counted from zero. Two requests of the queue.
+    /// Lets workers try the ticket again and counts its failures from zero. 2 requests of the queue.
     ///
     /// # Errors
-    /// Precondition failed: someone else has put it back or deleted it; a ticket that comes twice does no harm.
+    /// *Precondition failed* if another process has requeued or deleted the message. A ticket that exists twice does no harm.
     pub async fn requeue(&self, poisoned: &PoisonedTicket) -> Result<()> {
         let message = &poisoned.message;
         let (Ok(ticket), Some(receipt)) = (Ticket::parse(&message.body), &message.receipt) else {
@@ -157,9 +160,9 @@ impl<'a> Recovery<'a> {
         self.send_again(&again, receipt, Duration::ZERO).await
     }
 
-    /// Puts a message back that was set aside, unless someone else has.
+    /// Puts back a message that was set aside, unless another process has done that.
     async fn put_aside_back(&self, message: &Message) -> Result<()> {
-        tracing::warn!(id = %message.id, "a ticket comes back that was set aside and is not poisoned");
+        tracing::warn!(id = %message.id, "a ticket was set aside although it is not poisoned: it is put back");
         match self.queue.requeue(message).await {
             Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(()),
             other => other.map(drop),
@@ -170,7 +173,7 @@ impl<'a> Recovery<'a> {
         ticket.failures >= self.attempts
     }
 
-    /// Counts the tickets that it finishes.
+    /// Counts the finished tickets.
     pub(crate) const fn counting(mut self, finished: &'a AtomicUsize) -> Self {
         self.finished = Some(finished);
         self
@@ -181,31 +184,31 @@ impl<'a> Recovery<'a> {
         longest.unwrap_or_else(|| Timing::default().lease())
     }
 
-    /// A wait of a lease, an application within another, and time to spare.
+    /// The visibility timeout: a lease of waiting, a lease of applying, and a margin.
     fn visibility(&self) -> Duration {
         self.lease() * 3
     }
 
-    async fn handle(&self, message: &Message, places: Option<&Places>) {
-        if let Err(error) = self.work_on(message, places).await {
-            tracing::warn!(%error, id = %message.id, "a ticket was not handled");
+    async fn handle(&self, message: &Message, slots: Option<&WorkerSlots>) {
+        if let Err(error) = self.work_on(message, slots).await {
+            tracing::warn!(%error, id = %message.id, "the work on a ticket failed");
         }
     }
 
-    async fn work_on(&self, message: &Message, places: Option<&Places>) -> Result<()> {
+    async fn work_on(&self, message: &Message, slots: Option<&WorkerSlots>) -> Result<()> {
         let ticket = Ticket::parse(&message.body)?;
         let Some(mut receipt) = message.receipt.clone() else { return Ok(()) };
         if self.is_poisoned(&ticket) {
-            // The queue sets it aside when it has come so often.
+            // After some receives the queue sets the message aside.
             return self.queue.renew(&receipt, Duration::ZERO).await.map(drop);
         }
         let Some(journal) = self.journals.iter().find(|j| j.has_written(&ticket)) else {
             let (store, table) = (&ticket.store, &ticket.table);
-            tracing::warn!(store, table, id = %message.id, "a ticket waits for a worker that has its table");
+            tracing::warn!(store, table, id = %message.id, "a ticket is sent again for a worker that has the journal of its table");
             return self.send_again(&ticket, &receipt, self.lease()).await;
         };
-        let recovered = journal.recover_in(&message.body, message.dequeue_count, places);
-        let recovered = self.holding(&mut receipt, recovered).await;
+        let recovered = journal.recover_in(&message.body, message.dequeue_count, slots);
+        let recovered = self.run_while_hidden(&mut receipt, recovered).await;
         let ticket = Ticket { seen: ticket.seen.saturating_add(message.dequeue_count), ..ticket };
         let delay = match recovered {
             Ok(Progress::Done) => {
@@ -215,8 +218,8 @@ impl<'a> Recovery<'a> {
                 return self.queue.delete(&receipt).await;
             }
             Ok(Progress::Later(delay)) => delay,
-            Err(error) if is_of_the_storage(&error) => {
-                tracing::warn!(%error, id = %message.id, "a ticket waits for the storage");
+            Err(error) if is_infrastructure_error(&error) => {
+                tracing::warn!(%error, id = %message.id, "a ticket waits until the store is available");
                 journal.timing.lease()
             }
             Err(error) => {
@@ -229,24 +232,24 @@ impl<'a> Recovery<'a> {
         self.send_again(&ticket, &receipt, delay).await
     }
 
-    /// As a new message, which the queue counts from zero. A crash in between leaves two: the second finds nothing to
-    /// do.
+    /// Sends the ticket as a new message, whose receives the queue counts from zero. A crash before the delete leaves two messages; the
+    /// second one finds the write finished.
     async fn send_again(&self, ticket: &Ticket, receipt: &Receipt, delay: Duration) -> Result<()> {
         took_effect(self.queue.send(&ticket.to_text()?, delay).await.map(drop))?;
         self.queue.delete(receipt).await
     }
 
-    /// Works while the ticket stays hidden from others. Two requests of the queue, if the journal row names a
-    /// longer lease than this worker's own.
-    async fn holding<T>(&self, receipt: &mut Receipt, work: impl Future<Output = T>) -> T {
+    /// Runs work, and renews the visibility of its ticket meanwhile. 2 requests of the queue if the journal row names a longer lease than
+    /// this worker's own.
+    async fn run_while_hidden<T>(&self, receipt: &mut Receipt, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
             match timeout(self.visibility() - self.lease() / 2, work.as_mut()).await {
                 Ok(done) => return done,
-                // A void receipt: someone else has the ticket too, and claims keep them apart.
+                // After an error another worker may receive the ticket too. The claim of the journal row excludes it.
                 Err(_) => match self.queue.renew(receipt, self.visibility()).await {
                     Ok(renewed) => *receipt = renewed,
-                    Err(error) => tracing::debug!(%error, "a ticket was not kept hidden"),
+                    Err(error) => tracing::debug!(%error, "the visibility of a ticket was not renewed"),
                 },
             }
         }

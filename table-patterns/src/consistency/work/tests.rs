@@ -1,3 +1,5 @@
+//! The loop of a worker, over a queue with faults.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -16,18 +18,18 @@ const SECOND: Duration = Duration::from_secs(1);
 const WORK: Duration = Duration::from_secs(2);
 const PACE: Pace = Pace { idle: SECOND, visibility: Duration::from_secs(300) };
 
-/// A queue whose store fails as it is told to.
-struct Office {
+/// A queue over a store with faults, and the messages that were finished.
+struct Fixture {
     store: Arc<dyn TableStore>,
     faults: FaultInjector,
     queue: TableQueue,
-    /// When messages were done.
+    /// The times at which messages were finished.
     done: Mutex<Vec<Instant>>,
     began: AtomicUsize,
     all: Notify,
 }
 
-impl Office {
+impl Fixture {
     async fn with_messages(count: usize) -> Result<Self> {
         let (store, faults) = (Arc::new(MemoryStore::new()), FaultInjector::new(1));
         let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
@@ -41,7 +43,7 @@ impl Office {
         Ok(Self { store, faults, queue, done, began, all })
     }
 
-    /// Works on every message for a while; stops when so many are done.
+    /// Works on each message for [`WORK`]; stops when `count` messages are finished.
     async fn work(&self, count: usize) -> Result<()> {
         let handle = |message: Message| async move {
             self.began.fetch_add(1, Ordering::SeqCst);
@@ -52,40 +54,41 @@ impl Office {
                 self.all.notify_one();
             }
         };
-        work_through(&self.queue, &Places::new(2), PACE, self.all.notified(), handle).await
+        work_through(&self.queue, &WorkerSlots::new(2), PACE, self.all.notified(), handle).await
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_is_out_of_order_is_asked_again() -> Result<()> {
-    let office = Office::with_messages(3).await?;
+async fn an_unavailable_queue_is_asked_again() -> Result<()> {
+    let fixture = Fixture::with_messages(3).await?;
     let rule = FaultRule::new(Fault::FailBefore).on(OperationKind::Query);
-    office.faults.add(rule.times(20));
-    office.work(3).await?;
-    assert_eq!((office.began.load(Ordering::SeqCst), office.faults.injected().len()), (3, 20));
+    fixture.faults.add(rule.times(20));
+    fixture.work(3).await?;
+    assert_eq!(fixture.began.load(Ordering::SeqCst), 3);
+    assert_eq!(fixture.faults.injected().len(), 20);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_goes_on_while_the_queue_is_asked() -> Result<()> {
-    let office = Office::with_messages(1).await?;
-    office.faults.add(FaultRule::new(Fault::Delay(SECOND * 60)).on(OperationKind::Query).nth(2));
+async fn work_continues_during_a_receive() -> Result<()> {
+    let fixture = Fixture::with_messages(1).await?;
+    fixture.faults.add(FaultRule::new(Fault::Delay(SECOND * 60)).on(OperationKind::Query).nth(2));
     let began = Instant::now();
-    office.work(1).await?;
-    assert_eq!(office.done.lock().unwrap()[0] - began, WORK);
+    fixture.work(1).await?;
+    assert_eq!(fixture.done.lock().unwrap()[0] - began, WORK);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_is_gone_ends_the_work_when_what_was_begun_is_done() -> Result<()> {
-    let office = Office::with_messages(1).await?;
+async fn a_deleted_queue_ends_the_worker_after_the_messages_under_way() -> Result<()> {
+    let fixture = Fixture::with_messages(1).await?;
     let vanish = async {
         sleep(SECOND / 2).await;
-        office.store.delete_table(&TableName::new("Work")?).await
+        fixture.store.delete_table(&TableName::new("Work")?).await
     };
-    let (worked, vanished) = futures_util::join!(office.work(2), vanish);
+    let (worked, vanished) = futures_util::join!(fixture.work(2), vanish);
     vanished?;
     assert!(worked.unwrap_err().is_table_not_found());
-    assert_eq!(office.done.lock().unwrap().len(), 1);
+    assert_eq!(fixture.done.lock().unwrap().len(), 1);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Writes that are left to workers, and workers that wait.
+//! Writes that are handed over to workers, and workers that wait.
 
 use super::*;
 
-/// A queue beside the tables, in the time of the test, and a journal with it.
+/// A queue with the clock of the test, and a journal that uses it.
 async fn queued(world: &World) -> Result<(Arc<TableQueue>, Journal)> {
     let queue = separate_queue().await?;
     let journal = Journal::new(world.store.clone(), world.journal.table().clone(), Arc::new(People));
@@ -31,9 +31,9 @@ async fn a_worker_applies_a_committed_write_at_once() -> Result<()> {
     Ok(())
 }
 
-/// What died before it handed its write over is waited for, beside other work.
+/// A writer died before it handed its write over: a worker waits for its lease and works on other tickets meanwhile.
 #[tokio::test(start_paused = true)]
-async fn who_waits_takes_no_place_of_a_worker() -> Result<()> {
+async fn a_waiting_ticket_uses_no_slot_of_a_worker() -> Result<()> {
     let world = world().await?;
     let (queue, journal) = queued(&world).await?;
     let faults = FaultInjector::new(1);

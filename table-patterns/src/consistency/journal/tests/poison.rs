@@ -1,10 +1,10 @@
-//! Tickets are poisoned by failures of their work, not by workers that die.
+//! Poisoned tickets: failures of their work poison tickets, workers that die do not.
 
 use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A person whose entries are left to workers, with a ticket in a queue in the time of the test.
+/// A committed write whose entries are left to workers, and its ticket in a queue with the clock of the test.
 async fn committed() -> Result<(World, Arc<TableQueue>, Journal)> {
     let world = world().await?;
     let queue = separate_queue().await?;
@@ -13,7 +13,7 @@ async fn committed() -> Result<(World, Arc<TableQueue>, Journal)> {
     Ok((world, queue, journal))
 }
 
-/// Workers receive the one message and die over it, as often as the queue allows.
+/// Workers receive the message and die, as often as the queue allows.
 async fn die(queue: &TableQueue) -> Result<()> {
     let visibility = Duration::from_secs(1);
     for _ in 0..5 {
@@ -24,7 +24,7 @@ async fn die(queue: &TableQueue) -> Result<()> {
     Ok(())
 }
 
-/// Makes the journal row of the one write unreadable; the row as it was.
+/// Makes the journal row of the write unreadable. Returns the row as it was.
 async fn damage(world: &World) -> Result<Entity> {
     let row = rows(world, "People").await?.into_values().find(|row| row.key().is_system()).unwrap();
     let damaged = Entity::from(row.key().clone()).with("JournalKind", "write");
@@ -32,9 +32,9 @@ async fn damage(world: &World) -> Result<Entity> {
     Ok(row)
 }
 
-/// The queue allows five receives: more workers than that die over the ticket.
+/// The queue allows 5 receives, and more workers die.
 #[tokio::test(start_paused = true)]
-async fn workers_that_die_poison_no_ticket() -> Result<()> {
+async fn workers_that_die_do_not_poison_a_ticket() -> Result<()> {
     let (world, queue, journal) = committed().await?;
     let faults = FaultInjector::new(1);
     faults.add(FaultRule::new(Fault::Delay(HOUR)).on(OperationKind::Get));
@@ -57,29 +57,32 @@ async fn workers_that_die_poison_no_ticket() -> Result<()> {
     Ok(())
 }
 
-/// The same for who calls `run_once` and `poison`.
+/// The same with `run_once` and `poison`.
 #[tokio::test(start_paused = true)]
-async fn what_the_queue_set_aside_is_put_back_when_poison_is_listed() -> Result<()> {
+async fn a_call_of_poison_puts_back_tickets_that_are_not_poisoned() -> Result<()> {
     let (world, queue, journal) = committed().await?;
     die(&queue).await?;
     let worker = Recovery::new(&*queue, vec![&journal]);
-    assert_eq!((worker.run_once(8).await?, queue.poison(8).await?.len()), (0, 1));
+    assert_eq!(worker.run_once(8).await?, 0);
+    assert_eq!(queue.poison(8).await?.len(), 1);
     assert!(worker.poison(8).await?.is_empty());
-    assert_eq!((worker.run_once(8).await?, queue.poison(8).await?.len()), (1, 0));
+    assert_eq!(worker.run_once(8).await?, 1);
+    assert!(queue.poison(8).await?.is_empty());
     assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its entry");
     Ok(())
 }
 
-/// What is wrong with a write itself is shown to people in the end, and can be tried again.
+/// A write whose work fails is listed as poisoned and can be tried again.
 #[tokio::test(start_paused = true)]
-async fn work_that_fails_too_often_poisons_its_ticket() -> Result<()> {
+async fn failures_of_its_work_poison_a_ticket() -> Result<()> {
     for attempts in [1, 3, 7] {
         let (world, queue, journal) = committed().await?;
         let row = damage(&world).await?;
         let worker = Recovery::new(&*queue, vec![&journal]).with_attempts(attempts);
         worker.run(4, Duration::from_secs(1), tokio::time::sleep(HOUR)).await?;
         let poisoned = worker.poison(8).await?;
-        assert_eq!((poisoned.len(), poisoned[0].failures), (1, attempts));
+        assert_eq!(poisoned.len(), 1);
+        assert_eq!(poisoned[0].failures, attempts);
         let error = poisoned[0].error.as_deref().unwrap_or_default();
         assert!(error.contains(row.key().row()), "{error}");
         let write = poisoned[0].write.map(|write| format!("~~j_{write}"));
@@ -95,9 +98,9 @@ async fn work_that_fails_too_often_poisons_its_ticket() -> Result<()> {
     Ok(())
 }
 
-/// Failures before and after workers die add up, and a ticket that was put back has all its attempts again.
+/// Failures before and after the death of workers add up. A requeued ticket has all its attempts again.
 #[tokio::test(start_paused = true)]
-async fn failures_are_counted_across_deaths() -> Result<()> {
+async fn failures_are_counted_across_workers_that_die() -> Result<()> {
     let (world, queue, journal) = committed().await?;
     damage(&world).await?;
     let worker = Recovery::new(&*queue, vec![&journal]).with_attempts(2);
@@ -111,21 +114,24 @@ async fn failures_are_counted_across_deaths() -> Result<()> {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let poisoned = worker.poison(8).await?;
-        assert_eq!((poisoned.len(), poisoned[0].failures), (1, 2));
+        assert_eq!(poisoned.len(), 1);
+        assert_eq!(poisoned[0].failures, 2);
         worker.requeue(&poisoned[0]).await?;
     }
     Ok(())
 }
 
-/// A message that is no ticket has no count but the queue's.
+/// A message that is not a ticket has only the queue's count.
 #[tokio::test(start_paused = true)]
-async fn a_message_that_is_no_ticket_is_set_aside() -> Result<()> {
+async fn a_message_that_is_not_a_ticket_is_set_aside() -> Result<()> {
     let (_, queue, journal) = committed().await?;
     let worker = Recovery::new(&*queue, vec![&journal]);
     queue.send("nothing", Duration::ZERO).await?;
     worker.run(4, Duration::from_secs(1), tokio::time::sleep(2 * HOUR)).await?;
     let poisoned = worker.poison(8).await?;
-    assert_eq!((poisoned.len(), poisoned[0].write, poisoned[0].failures), (1, None, 0));
+    assert_eq!(poisoned.len(), 1);
+    assert_eq!(poisoned[0].write, None);
+    assert_eq!(poisoned[0].failures, 0);
     worker.requeue(&poisoned[0]).await?;
     assert_eq!(queue.peek(8).await?.len(), 1);
     Ok(())

@@ -1,4 +1,4 @@
-//! What was committed under one definition of an index, and is found under another.
+//! Writes that were committed under one definition of an index and are applied under another.
 
 use super::*;
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement, ScrubMode};
@@ -42,13 +42,15 @@ async fn new_store() -> Result<Arc<MemoryStore>> {
 
 async fn in_step(people: &IndexedEntities, case: &str) -> Result<()> {
     let report = people.scrub("login", ScrubMode::Report).await?;
-    assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 0), "{case}");
+    assert_eq!(report.dangling, 0, "{case}");
+    assert_eq!(report.missing, 0, "{case}");
+    assert_eq!(report.taken, 0, "{case}");
     Ok(())
 }
 
-/// A write that nobody has applied is applied by what its index is by now.
+/// A write is applied under the current definition of its index.
 #[tokio::test(start_paused = true)]
-async fn a_sweep_goes_by_the_definition_that_holds() -> Result<()> {
+async fn a_sweep_applies_a_write_under_the_current_definition() -> Result<()> {
     for before in definitions() {
         for now in definitions() {
             let case = format!("{before:?}, then {now:?}");
@@ -58,7 +60,8 @@ async fn a_sweep_goes_by_the_definition_that_holds() -> Result<()> {
             people.build("login")?.run().await?;
             assert_eq!(people.state("login"), IndexState::Readable, "{case}");
             let swept = people.journal().sweep(&[people.table().clone()], Duration::ZERO).await?;
-            assert_eq!((swept.applied, swept.left), (1, 0), "{case}");
+            assert_eq!(swept.applied, 1, "{case}");
+            assert_eq!(swept.left, 0, "{case}");
             in_step(&people, &case).await?;
             people.delete(&people.get_existing(&Key::new("p", "1")?).await?).await?;
             in_step(&people, &case).await?;
@@ -69,9 +72,9 @@ async fn a_sweep_goes_by_the_definition_that_holds() -> Result<()> {
     Ok(())
 }
 
-/// Two had one key of an index that became unique: the row of whoever has it now stays a unique row.
+/// Two entities had one key of an index that became unique: the unique row of its owner stays.
 #[tokio::test(start_paused = true)]
-async fn a_collision_of_the_past_takes_no_unique_row() -> Result<()> {
+async fn an_old_key_collision_does_not_replace_a_unique_row() -> Result<()> {
     let store = new_store().await?;
     let people = open(&store, &by_login("1"), Acknowledge::Applied).await?;
     people.insert(user("1")?).await?;
@@ -87,8 +90,8 @@ async fn a_collision_of_the_past_takes_no_unique_row() -> Result<()> {
     Ok(())
 }
 
-/// The key of an entity's old row may be one that it has reserved since, for a write that is under way: that can never
-/// commit once its reservation is gone.
+/// The key of an entity's old row may be reserved for a later write of the entity. That write must not commit after its reservation
+/// is removed.
 #[tokio::test(start_paused = true)]
 async fn a_sweep_gives_a_write_up_before_it_removes_its_reservation() -> Result<()> {
     let store = new_store().await?;
@@ -105,7 +108,7 @@ async fn a_sweep_gives_a_write_up_before_it_removes_its_reservation() -> Result<
         IndexOptions::local(),
     );
     let slow = slow.await?;
-    // After the read and the reservation.
+    // The write is held after its read and its reservation.
     faults.crash_at(3, CrashPoint::Before);
     slow.upsert(user("1")?).await.unwrap_err();
     let key = Key::new("login_bob", "")?;

@@ -1,9 +1,9 @@
-//! Workers that do not know all tables of a queue.
+//! Workers without the journals of all tables of their queue.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_of_an_unknown_table_is_left_to_others() -> Result<()> {
+async fn a_ticket_of_another_table_is_left_to_other_workers() -> Result<()> {
     let world = world().await?;
     let queue = separate_queue().await?;
     let journal = Journal::new(world.store.clone(), world.journal.table().clone(), Arc::new(People));

@@ -19,7 +19,7 @@ fn by_city(placement: Placement) -> Index {
 
 struct Listed {
     people: IndexedEntities,
-    /// The same, whose requests can go wrong.
+    /// The same over a store with faults.
     unlucky: IndexedEntities,
     faults: FaultInjector,
 }
@@ -39,9 +39,9 @@ async fn listed(placement: &Placement) -> Result<Listed> {
     Ok(Listed { people, unlucky, faults })
 }
 
-/// Whichever answer it is, what the list names is there, and nobody is told that nothing was written.
+/// Whichever answer cannot be read: the blob that the list names exists, and no answer says *not applied*.
 #[tokio::test(start_paused = true)]
-async fn a_list_in_a_blob_outlives_any_answer_that_cannot_be_read() -> Result<()> {
+async fn a_blob_of_a_list_survives_every_unreadable_answer() -> Result<()> {
     for placement in [Placement::SamePartition, Placement::OtherTable(TableName::new("ByCity")?)] {
         let here = placement == Placement::SamePartition;
         for request in 1.. {
@@ -65,9 +65,9 @@ async fn a_list_in_a_blob_outlives_any_answer_that_cannot_be_read() -> Result<()
     Ok(())
 }
 
-/// The commit counts, and workers or a sweep do the rest.
+/// The write is committed; workers or a sweep apply its entries.
 #[tokio::test(start_paused = true)]
-async fn a_commit_whose_answer_cannot_be_read_is_a_commit() -> Result<()> {
+async fn a_commit_with_an_unreadable_answer_is_a_commit() -> Result<()> {
     let (store, faults) = (Arc::new(MemoryStore::new()), FaultInjector::new(1));
     for table in ["People", "Names"] {
         store.create_table(&TableName::new(table)?).await?;
