@@ -4,6 +4,7 @@
 pub mod clock;
 pub(crate) mod conflict;
 pub(crate) mod encrypted;
+pub(crate) mod fresh_id;
 pub(crate) mod plain;
 pub(crate) mod took_effect;
 pub(crate) mod upgrade;

@@ -27,6 +27,7 @@ use uuid::Uuid;
 use super::manifest::{ManifestRows, is_lost};
 use super::options::IndexOptions;
 use crate::clock::after;
+use crate::rows::fresh_id::fresh_id;
 
 const ROWS: &str = "process~";
 const CACHE: &str = "Cache";
@@ -48,11 +49,7 @@ pub struct ProcessId(Uuid);
 
 impl ProcessId {
     fn new() -> Self {
-        #[cfg(test)]
-        if let Some(id) = crate::proof::ids::next() {
-            return Self(id);
-        }
-        Self(Uuid::new_v4())
+        Self(fresh_id())
     }
 
     fn key(self) -> Result<Key> {

@@ -8,6 +8,7 @@ use table_core::store::{Error, Result};
 use uuid::Uuid;
 
 use super::affected_key::{AffectedKey, decode, encode};
+use crate::rows::fresh_id::fresh_id;
 
 const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
@@ -26,11 +27,7 @@ pub struct WriteId(Uuid);
 
 impl WriteId {
     pub(super) fn fresh() -> Self {
-        #[cfg(test)]
-        if let Some(id) = crate::proof::ids::next() {
-            return Self(id);
-        }
-        Self(Uuid::new_v4())
+        Self(fresh_id())
     }
 
     pub(super) const fn from_uuid(id: Uuid) -> Self {
