@@ -182,7 +182,7 @@ impl<P: Program> DeploymentModel<P> {
         Ok(model)
     }
 
-    /// A process. With a task, all its requests wait for the scheduler, also those that open the table.
+    /// A process. With a task, all its requests wait for the scheduler, including the requests that open the table.
     async fn open<Q: Program>(&self, task: Option<usize>) -> Result<IndexedTable<Q>> {
         let mut options = IndexOptions::local();
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;

@@ -99,7 +99,7 @@ impl FinalState {
         left.map_or(Ok(()), |(_, row)| Err(format!("the reservation {} is left", row.key())))
     }
 
-    /// Checks that the entries are exactly those of the entities.
+    /// Checks that the entities have exactly these entries.
     pub(super) async fn check_entries(
         &self,
         store: &MemoryStore,

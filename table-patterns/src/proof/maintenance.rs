@@ -103,7 +103,7 @@ fn a_build_and_a_writer() {
     }
 }
 
-/// Two entities have one value. The build must report that, whatever happens to the second entity meanwhile.
+/// Two entities have one value. The build must report that, whatever happens to the second entity during the build.
 pub(super) const SAME_VALUE: &[(&str, &str)] = &[("x", "b"), ("y", "b")];
 pub(super) const REWRITE_SECOND: &[&[Write]] = &[&[("y", Some("b"))]];
 

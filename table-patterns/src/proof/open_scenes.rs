@@ -85,7 +85,7 @@ impl OpenModel {
         Ok(model)
     }
 
-    /// A process. With a task, all its requests wait for the scheduler, also those that open the table.
+    /// A process. With a task, all its requests wait for the scheduler, including the requests that open the table.
     async fn open(&self, task: Option<usize>, indexes: &[&'static str]) -> Result<IndexedEntities> {
         let mut options = IndexOptions::local();
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;

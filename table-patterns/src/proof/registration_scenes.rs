@@ -95,7 +95,7 @@ impl RegistrationModel {
         Ok(model)
     }
 
-    /// A process. If it is live, all its requests wait for the scheduler, also those that open the table.
+    /// A process. If it is live, all its requests wait for the scheduler, including the requests that open the table.
     async fn open(
         &self,
         task: usize,

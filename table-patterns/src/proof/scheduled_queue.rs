@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl Messages {
-    /// Messages that become poison messages after so many receives.
+    /// Messages that become poison messages after `most` receives.
     pub(super) fn poisoned_after(most: u32) -> Self {
         Self(Arc::new(Mutex::new(Shared { most: Some(most), ..Shared::default() })))
     }

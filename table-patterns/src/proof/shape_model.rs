@@ -488,7 +488,7 @@ impl ShapeModel {
         }
     }
 
-    /// Checks that the blobs are those that rows name.
+    /// Checks that the blob store has exactly the blobs that rows name.
     async fn check_blobs(&self, rows: &[(crate::index::Location, Entity)]) -> Result<Verdict> {
         let named = rows.iter().filter_map(|(_, row)| match ListRow::read(row) {
             Ok(ListRow::Blob(name)) => Some(name),

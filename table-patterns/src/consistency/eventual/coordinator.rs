@@ -153,13 +153,13 @@ impl Coordinator {
         }
     }
 
-    /// The delay before the next attempt after so many failures.
+    /// The delay before the next attempt after this number of failures.
     pub(super) fn delay(&self, failures: u32) -> Duration {
         let doubled = self.retry.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
         doubled.min(self.timing.lease())
     }
 
-    /// Runs work, and renews the visibility of its message meanwhile, so that other workers do not receive it.
+    /// Runs work, and renews the visibility of its message during the work, so that other workers do not receive it.
     pub(super) async fn run_while_hidden<T>(
         &self,
         receipt: &mut Receipt,

@@ -20,7 +20,7 @@ use crate::rows::took_effect::took_effect;
 const PIECE: usize = 11 * BINARY_BYTES;
 const PREFIX: &str = "c_";
 
-/// The number of rows of a plan with so many bytes.
+/// The number of rows of a plan with this number of bytes.
 pub(super) const fn pieces(bytes: usize) -> usize {
     bytes.div_ceil(PIECE)
 }

@@ -88,7 +88,7 @@ impl Journal {
     /// no source.
     ///
     /// # Errors
-    /// The errors of the checks, or another move was committed meanwhile and the source no longer exists.
+    /// The errors of the checks, or another move was committed in between and the source no longer exists.
     pub(crate) async fn read_to_move(
         &self,
         from: &Key,

@@ -22,7 +22,7 @@ pub(super) struct Plan {
     pub(super) id: WriteId,
     pub(super) partition: PartitionKey,
     pub(super) owners: Vec<Key>,
-    /// The operations of the group; those of the entities come first.
+    /// The operations of the group; the entities' operations come first.
     pub(super) operations: Vec<Operation>,
     /// The local entries, in the order of their operations.
     pub(super) local: Vec<Entry>,

@@ -37,7 +37,7 @@ impl Journal {
     }
 
     /// Gives a write up unless it is committed: inserts the abort row at the key of the journal row. Afterwards the
-    /// write can never commit. `None` if a row was there and was deleted meanwhile: a journal row, because abort rows
+    /// write can never commit. `None` if a row was there and was deleted in between: a journal row, because abort rows
     /// stay.
     pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let row = abort_row(id.key(partition)?);

@@ -223,7 +223,7 @@ impl Journal {
     }
 
     /// Whether the write of a pending row is committed; if not, it can never commit afterwards. `None` if its
-    /// evidence was removed meanwhile: the row must be read again.
+    /// evidence was removed in between: the row must be read again.
     async fn is_committed(&self, row: &UniqueRow) -> Result<Option<bool>> {
         if !row.pending {
             return Ok(Some(false));

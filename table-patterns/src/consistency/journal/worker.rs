@@ -239,7 +239,7 @@ impl<'a> Recovery<'a> {
         self.queue.delete(receipt).await
     }
 
-    /// Runs work, and renews the visibility of its ticket meanwhile. 2 requests of the queue if the journal row names a longer lease than
+    /// Runs work, and renews the visibility of its ticket during the work. 2 requests of the queue if the journal row names a longer lease than
     /// this worker's own.
     async fn run_while_hidden<T>(&self, receipt: &mut Receipt, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);

@@ -11,7 +11,7 @@ use table_core::typed::Discriminator;
 use super::*;
 use crate::blobs::faulty::FaultyBlobs;
 
-/// Runs a worker for so many leases.
+/// Runs a worker for this number of leases.
 async fn work_for(process: &Coordinator, leases: u32) -> Result<()> {
     let end = Instant::now() + LEASE * leases;
     while Instant::now() < end {
