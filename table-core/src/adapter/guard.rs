@@ -41,7 +41,7 @@ pub struct ScanGuard {
     mode: GuardMode,
 }
 
-/// What a [`ScanGuard`] does with a query that is too expensive.
+/// The action of a [`ScanGuard`] for a query that is too expensive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GuardMode {
     /// Refuses it before it costs a request.

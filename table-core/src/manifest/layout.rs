@@ -1,4 +1,4 @@
-//! How the entities of a type are stored.
+//! The layout in which the entities of a type are stored.
 
 use std::fmt;
 
@@ -6,34 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use super::{Names, Text, names};
 
-/// How the entities of a type are stored: what another type or program must know before it reads or writes their rows.
+/// The layout in which the entities of a type are stored. Other types and programs must know it before they read or write
+/// the rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Layout {
     /// One row under the entity's key.
     Plain,
-    /// One row under the entity's key; a long value of one of these properties is in a blob.
+    /// One row under the entity's key. Long values of some properties are in blobs.
     Large {
-        /// Their names.
+        /// The names of these properties.
         properties: Names,
     },
-    /// The rows of a wide entity: a head and as many others as its properties need.
+    /// A main row and as many further rows as the properties of the entity need.
     Wide,
-    /// One row in one of several partitions, by the hash of salt and RowKey.
+    /// One row in one of several partitions. A hash of salt and RowKey chooses the partition.
     Spread {
-        /// The number of partitions for each PartitionKey.
+        /// The number of stored partitions per PartitionKey.
         buckets: u32,
-        /// What is hashed with the RowKey; empty unless declared.
+        /// The text that is hashed with the RowKey. Default: empty.
         salt: Text,
     },
-    /// What a later program has written, as it is stored.
+    /// The JSON of a layout that a later version of this library has written.
     #[serde(skip)]
     Unknown(String),
 }
 
 impl Layout {
-    /// One row for each entity, with large values of these properties in blobs.
+    /// Returns the layout of one row per entity, with long values of these properties in blobs.
     pub(crate) fn of_one_row(large: impl Iterator<Item = Text>) -> Self {
         let mut large: Vec<Text> = large.collect();
         large.sort();
@@ -41,7 +42,7 @@ impl Layout {
         if large.is_empty() { Self::Plain } else { Self::Large { properties: names(large) } }
     }
 
-    /// The properties that may be in blobs, of a layout of one row under the entity's key; `None` of others.
+    /// Returns the properties whose values may be in blobs; `None` for a layout that does not have one row per entity.
     pub(crate) fn large(&self) -> Option<&[Text]> {
         match self {
             Self::Plain => Some(&[]),
@@ -50,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// This layout, and what another program of the type adds that may have large values in other properties.
+    /// Returns this layout extended by the large properties of another program's layout of the same type.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         match (self.large(), other.large()) {
@@ -59,16 +60,16 @@ impl Layout {
         }
     }
 
-    /// As a manifest holds it.
+    /// Returns the JSON for the manifest.
     pub fn to_json(&self) -> String {
         match self {
             Self::Unknown(json) => json.clone(),
-            // Nothing in it can fail to be written.
+            // Serialization cannot fail: a layout contains only texts, integers and lists.
             known => serde_json::to_string(known).unwrap_or_default(),
         }
     }
 
-    /// Reads what a manifest holds.
+    /// Parses the JSON of a manifest.
     pub fn from_json(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_else(|_| Self::Unknown(text.to_owned()))
     }

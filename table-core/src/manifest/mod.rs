@@ -34,9 +34,9 @@ pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use layout::Layout;
 pub use lowercase::{LOWERCASE_UNICODE, lowercase};
 pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
-pub use plain::Touched;
+pub use plain::WriteTarget;
 pub use state::IndexState;
-pub(crate) use stored::told_by;
+
 pub use stored::{Manifest, StoredIndex, index_name};
 pub use stored_type::StoredType;
 pub use template::{KeySegment, KeyTemplate};

@@ -1,58 +1,59 @@
-//! Which writes of plain rows a manifest refuses.
+//! The check of writes of plain rows against the indexes of a manifest.
 
 use super::{Discriminator, EntityType, Manifest, StoredIndex};
 use crate::error::{Error, Result};
 use crate::model::{Entity, Key, TableName};
 use crate::operation::Operation;
 
-/// What a write touches, as far as it tells.
+/// The entity that a write changes, as far as the write describes it.
 #[derive(Clone, Copy, Debug)]
-pub enum Touched<'a> {
-    /// An entity of a type, with this key.
+pub enum WriteTarget<'a> {
+    /// An entity of this type with this key.
     Type(&'a EntityType, &'a Key),
-    /// An entity that is here as a whole.
+    /// An entity of which all properties are known.
     Entity(&'a Entity),
-    /// An entity that these properties are merged into.
+    /// An entity into which these properties are merged.
     Patch(&'a Entity),
-    /// Whatever has this key.
+    /// Any entity with this key.
     Key(&'a Key),
 }
 
 impl Manifest {
-    /// An index that may have entries of what a write touches.
-    pub fn index_of(&self, touched: Touched<'_>) -> Option<&StoredIndex> {
-        if touched.key().is_system() && !matches!(touched, Touched::Key(_)) {
+    /// Returns an index that may have entries of the entity that a write changes.
+    pub fn index_of(&self, target: WriteTarget<'_>) -> Option<&StoredIndex> {
+        if target.key().is_system() && !matches!(target, WriteTarget::Key(_)) {
             return None;
         }
-        self.indexes.iter().find(|index| index.entity.as_ref().is_none_or(|of| touched.may_be(of)))
+        self.indexes.iter().find(|index| index.entity.as_ref().is_none_or(|of| target.may_have_type(of)))
     }
 
-    /// Refuses to write plain rows that an index of the manifest is of. `what` is the write, `instead` what to do.
+    /// Refuses a write of a plain row if an index of the manifest may have entries of its entity. `operation` is the name of
+    /// the write and `advice` the alternative, for the error.
     ///
     /// # Errors
-    /// There is such an index.
+    /// Fails if there is such an index.
     pub fn check_plain(
         &self,
         table: &TableName,
-        touched: Touched<'_>,
-        what: &str,
-        instead: &str,
+        target: WriteTarget<'_>,
+        operation: &str,
+        advice: &str,
     ) -> Result<()> {
-        let Some(index) = self.index_of(touched) else { return Ok(()) };
-        let (id, key) = (index.id(), touched.key());
+        let Some(index) = self.index_of(target) else { return Ok(()) };
+        let (id, key) = (index.id(), target.key());
         let of = match index.entity.as_ref().map(|of| &*of.name) {
             Some("") | None => "entities of any type".to_owned(),
             Some(name) => format!("entities of the type {name}"),
         };
         Err(Error::invalid_request(format!(
-            "the table '{table}' has the index '{id}' of {of}, and {what} of {key} would leave it stale: {instead}"
+            "the table '{table}' has the index '{id}' of {of}, and {operation} of {key} would leave it stale: {advice}"
         )))
     }
 }
 
-impl<'a> Touched<'a> {
-    /// What an operation touches by itself: its entity, or what it is merged into, or whatever it removes.
-    pub const fn by(operation: &'a Operation) -> Self {
+impl<'a> WriteTarget<'a> {
+    /// Returns the target of an operation.
+    pub const fn of(operation: &'a Operation) -> Self {
         match operation {
             Operation::Insert(entity)
             | Operation::InsertOrReplace(entity)
@@ -62,7 +63,7 @@ impl<'a> Touched<'a> {
         }
     }
 
-    /// The key.
+    /// Returns the key of the entity.
     pub const fn key(self) -> &'a Key {
         match self {
             Self::Type(_, key) | Self::Key(key) => key,
@@ -70,13 +71,13 @@ impl<'a> Touched<'a> {
         }
     }
 
-    /// Whether the row may be of the type. What the key tells is certain, whatever else is known.
-    fn may_be(self, of: &EntityType) -> bool {
+    /// Whether the entity may have the type. A discriminator in a key decides with certainty.
+    fn may_have_type(self, of: &EntityType) -> bool {
         match (&of.discriminator, self) {
             (Discriminator::None, _) | (Discriminator::Property(_), Self::Key(_)) => true,
             (Discriminator::RowPrefix(prefix), _) => self.key().row().starts_with(&**prefix),
             (Discriminator::PartitionPrefix(prefix), _) => self.key().partition().starts_with(&**prefix),
-            (Discriminator::Property(_), Self::Type(known, _)) => !known.is_apart_from(of),
+            (Discriminator::Property(_), Self::Type(known, _)) => !known.is_disjoint_from(of),
             (Discriminator::Property(_), Self::Entity(entity)) => of.admits(entity),
             (Discriminator::Property(name), Self::Patch(patch)) => {
                 patch.get(name).is_none() || of.admits(patch)

@@ -1,4 +1,4 @@
-//! The rows of a manifest: what a table says of itself, in a system partition of its own.
+//! The manifest of a table and its rows in the system partition: one row per index, one per entity type.
 
 use super::{Discriminator, EntityType, FORMAT, IndexDefinition, IndexState, Shape, StoredType, Text};
 use crate::error::{Error, Result};
@@ -18,39 +18,40 @@ const PROGRESS: &str = "Progress";
 const INDEX_ROWS: &str = "index~";
 pub(super) const TYPE_ROWS: &str = "type~";
 
-/// What the manifest of a table holds.
+/// The manifest of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifest {
     /// The indexes, in the order of their rows: by type, name and definition.
     pub indexes: Vec<StoredIndex>,
-    /// The types that programs have opened the table for.
+    /// The entity types for which programs have opened the table.
     pub types: Vec<StoredType>,
     /// Rows of other kinds.
     pub others: Vec<Entity>,
 }
 
-/// One generation of an index, as the manifest has it. What it is never changes; its state and progress do.
+/// One generation of an index in the manifest. Only its state and progress change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredIndex {
-    /// Which entities it is of, without the templates of their keys; `None` where this program cannot tell, so that any could be.
+    /// The type of the entities, without key templates. `None` if this program cannot read it: every entity may then
+    /// have entries.
     pub entity: Option<EntityType>,
-    /// The name.
+    /// The name of the index.
     pub name: String,
-    /// What tells one definition from another; see [`IndexDefinition::fingerprint`].
+    /// Identifies the definition; see [`IndexDefinition::fingerprint`].
     pub fingerprint: String,
-    /// The definition; `None` if it is of a newer format than this program reads.
+    /// The definition; `None` if it has a later format than this program can read.
     pub definition: Option<IndexDefinition>,
     /// The format of the definition.
     pub format: i32,
-    /// The table of its entries, if that is not the entities' own.
+    /// The table of the entries, if it is not the table of the entities.
     pub table: Option<TableName>,
-    /// How its entries are kept; `None` if this program does not know the shape.
+    /// How the entries are stored; `None` if this program does not know the shape.
     pub shape: Option<Shape>,
-    /// Where it is in its life.
+    /// The state of the index.
     pub state: IndexState,
-    /// Where a build goes on.
+    /// The position from which an interrupted build continues.
     pub progress: Option<String>,
-    /// The version of the row.
+    /// The ETag of the row.
     pub etag: Option<ETag>,
 }
 
@@ -67,21 +68,21 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// A row of another kind.
+    /// Returns a row of another kind by its RowKey.
     pub fn other(&self, row: &str) -> Option<&Entity> {
         self.others.iter().find(|other| other.key().row() == row)
     }
 }
 
 impl StoredIndex {
-    /// A definition in a state, before it is stored.
+    /// Creates the manifest entry of a definition in a state.
     pub fn new(definition: &IndexDefinition, state: IndexState) -> Self {
         let table = match &definition.placement {
             super::Placement::OtherTable(table) => Some(table.clone()),
             super::Placement::SamePartition | super::Placement::OtherPartition => None,
         };
         Self {
-            entity: Some(told_by(&definition.entity)),
+            entity: Some(definition.entity.without_keys()),
             name: definition.name.clone().into_owned(),
             fingerprint: definition.fingerprint(),
             definition: Some(definition.clone()),
@@ -94,28 +95,33 @@ impl StoredIndex {
         }
     }
 
-    /// The id: see [`IndexDefinition::id`].
+    /// Returns the id: see [`IndexDefinition::id`].
     pub fn id(&self) -> String {
         id(&self.name, &self.fingerprint)
     }
 
-    /// The key of its row.
+    /// Returns the key of the manifest row.
     ///
     /// # Errors
-    /// The names are too long for a key.
+    /// Fails if the names are too long for a key.
     pub fn key(&self) -> Result<Key> {
         let of = self.entity.as_ref().map_or("", |entity| &*entity.name);
         Key::new(MANIFEST_PARTITION, format!("{INDEX_ROWS}{}~{}", part(of)?, part(&self.id())?))
     }
 
-    /// The row.
+    /// Converts to the manifest row.
     ///
     /// # Errors
-    /// The names are too long for a key; the definition is of a newer format, and so is what the row is to say of it.
+    /// Fails if the names are too long for a key, or if the definition has a later format than this program can write.
     pub fn to_entity(&self) -> Result<Entity> {
-        let newer = || Error::invalid_request(format!("the index '{}' is of a newer format", self.id()));
-        let entity = self.entity.as_ref().ok_or_else(newer)?;
-        let definition = self.definition.as_ref().ok_or_else(newer)?;
+        let later_format = || {
+            Error::invalid_request(format!(
+                "the definition of the index '{}' has a later format than this program can write",
+                self.id()
+            ))
+        };
+        let entity = self.entity.as_ref().ok_or_else(later_format)?;
+        let definition = self.definition.as_ref().ok_or_else(later_format)?;
         let mut row = Entity::from(self.key()?)
             .with(FORMAT_PROPERTY, self.format)
             .with(NAME, self.name.as_str())
@@ -134,29 +140,30 @@ impl StoredIndex {
         Ok(row)
     }
 
-    /// The progress of an index whose removal was begun: by it a removal that was interrupted is told from a build.
-    pub const LEAVING: &str = "~leaving";
+    /// The progress of an index that is being dropped. It distinguishes an interrupted drop from an interrupted build.
+    pub const DROPPING: &str = "~leaving";
 
-    /// Whether a removal of the index was begun and has not ended. A build that is begun after it takes it back.
-    pub fn is_leaving(&self) -> bool {
-        self.progress.as_deref() == Some(Self::LEAVING)
+    /// Whether a drop of the index has started and not finished. A build that starts later cancels the drop.
+    pub fn is_dropping(&self) -> bool {
+        self.progress.as_deref() == Some(Self::DROPPING)
     }
 
-    /// What changes the state and the progress of the row and leaves the rest of it as it is, also what a newer program has
-    /// written. An empty progress stands for none, since a merge removes no property.
+    /// Returns the patch that changes state and progress of the row. Other properties do not change, even if a program of
+    /// a later version has written them. An empty progress means no progress, because a merge cannot remove a
+    /// property.
     ///
     /// # Errors
-    /// The names are too long for a key.
+    /// Fails if the names are too long for a key.
     pub fn state_patch(&self, state: IndexState, progress: Option<&str>) -> Result<Entity> {
         Ok(Entity::from(self.key()?).with(STATE, state.name()).with(PROGRESS, progress.unwrap_or_default()))
     }
 
     fn read(row: &Entity) -> Result<Self> {
         let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
-        let format = whole(row, FORMAT_PROPERTY)?;
+        let format = integer(row, FORMAT_PROPERTY)?;
         let is_known = format <= FORMAT as i32;
         let read = |text: &str| {
-            IndexDefinition::from_json(text).map_err(|_| damaged(row, DEFINITION, "a definition"))
+            IndexDefinition::from_json(text).map_err(|_| damaged(row, DEFINITION, "an index definition"))
         };
         Ok(Self {
             entity: read_type(row),
@@ -174,16 +181,21 @@ impl StoredIndex {
 }
 
 impl IndexDefinition {
-    /// What tells this index from all others of its table, other generations of it included: its name and the first 8 digits of
-    /// its [fingerprint](Self::fingerprint), as in `email.1f0c77aa`. Entries hold it.
+    /// Returns the id, which is unique among all indexes of the table and their generations: the name and the first 8 digits
+    /// of the [fingerprint](Self::fingerprint), for example `email.1f0c77aa`. Index entries contain the id.
     pub fn id(&self) -> String {
         id(&self.name, &self.fingerprint())
     }
 }
 
 impl EntityType {
-    /// Whether no row can be of both types.
-    pub fn is_apart_from(&self, other: &Self) -> bool {
+    /// Returns the type without key templates: type name and discriminator.
+    pub(crate) fn without_keys(&self) -> Self {
+        Self { name: self.name.clone(), discriminator: self.discriminator.clone(), ..Self::ANY }
+    }
+
+    /// Whether the discriminators exclude each other, so that no row has both types.
+    pub fn is_disjoint_from(&self, other: &Self) -> bool {
         match (&self.discriminator, &other.discriminator) {
             (Discriminator::Property(a), Discriminator::Property(b)) => a == b && self.name != other.name,
             (Discriminator::RowPrefix(a), Discriminator::RowPrefix(b))
@@ -194,13 +206,13 @@ impl EntityType {
         }
     }
 
-    /// Whether rows of both types are told in the same way.
-    pub fn is_told_as(&self, other: &Self) -> bool {
+    /// Whether type name and discriminator are equal, so that both types have the same rows.
+    pub fn has_same_rows(&self, other: &Self) -> bool {
         self.name == other.name && self.discriminator == other.discriminator
     }
 }
 
-/// The name of the index that an id is of.
+/// Returns the name of an index from its id.
 pub fn index_name(id: &str) -> &str {
     match id.rsplit_once('.') {
         Some((name, digits)) if digits.len() == 8 => name,
@@ -212,12 +224,8 @@ fn id(name: &str, fingerprint: &str) -> String {
     format!("{name}.{}", fingerprint.get(..8).unwrap_or(fingerprint))
 }
 
-/// The type without the templates of its keys: what tells its rows.
-pub(crate) fn told_by(entity: &EntityType) -> EntityType {
-    EntityType { name: entity.name.clone(), discriminator: entity.discriminator.clone(), ..EntityType::ANY }
-}
-
-/// Every format has these two properties; a discriminator of a newer format may not be known here.
+/// Reads the entity type of a row. Every format has its two properties, but this program may not know a discriminator of a
+/// later format.
 pub(super) fn read_type(row: &Entity) -> Option<EntityType> {
     let discriminator = serde_json::from_str(text(row, DISCRIMINATOR)?).ok()?;
     let name = Text::from(text(row, TYPE)?.to_owned());
@@ -229,7 +237,7 @@ pub(super) fn part(text: &str) -> Result<String> {
 }
 
 pub(super) fn to_json(value: &impl serde::Serialize) -> String {
-    // Nothing in it can fail to be written: see `IndexDefinition::to_json`.
+    // Serialization cannot fail: see `IndexDefinition::to_json`.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -240,13 +248,13 @@ pub(super) fn text<'a>(row: &'a Entity, name: &str) -> Option<&'a str> {
     }
 }
 
-pub(super) fn whole(row: &Entity, name: &'static str) -> Result<i32> {
+pub(super) fn integer(row: &Entity, name: &'static str) -> Result<i32> {
     match row.get(name) {
         Some(ValueRef::Int32(number)) => Ok(number),
         _ => Err(damaged(row, name, "Edm.Int32")),
     }
 }
 
-pub(super) fn damaged(row: &Entity, name: &str, wanted: &str) -> Error {
-    Error::decode("manifest", row.key(), name, wanted, "something else")
+pub(super) fn damaged(row: &Entity, name: &str, expected: &str) -> Error {
+    Error::decode("manifest", row.key(), name, expected, "another value")
 }

@@ -1,9 +1,9 @@
-//! What a manifest says of a type of entities.
+//! The manifest entry of an entity type.
 
 use std::collections::BTreeSet;
 
 use super::stored::{
-    DISCRIMINATOR, FORMAT_PROPERTY, TYPE, TYPE_ROWS, damaged, part, read_type, text, to_json, whole,
+    DISCRIMINATOR, FORMAT_PROPERTY, TYPE, TYPE_ROWS, damaged, integer, part, read_type, text, to_json,
 };
 use super::{EntityType, FORMAT, Layout};
 use crate::error::Result;
@@ -15,26 +15,26 @@ const READER: &str = "Reader";
 const LAYOUT: &str = "Layout";
 const ENCRYPTED: &str = "Encrypted";
 
-/// A type of entities that some program has opened the table for. What it says only grows: a program of an earlier version finds what a later one
-/// has written.
+/// An entity type for which a program has opened the table. Programs of several versions extend the entry, and never
+/// remove anything from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredType {
-    /// Which entities are of the type, without the templates of their keys; `None` where this program cannot tell.
+    /// The type, without key templates; `None` if this program cannot read it.
     pub entity: Option<EntityType>,
-    /// The latest version of the schema that a program has had.
+    /// The latest schema version of any program.
     pub version: i32,
-    /// The earliest version whose programs read what that one stores.
+    /// The earliest schema version that can read rows of the latest version.
     pub reader: i32,
-    /// How its entities are stored.
+    /// The layout of the entities.
     pub layout: Layout,
-    /// The properties that a program marks as encrypted.
+    /// The properties that a program marks for encryption.
     pub encrypted: BTreeSet<String>,
-    /// The version of the row.
+    /// The ETag of the row.
     pub etag: Option<ETag>,
 }
 
 impl StoredType {
-    /// What is stored once another program has opened the table for the type as well.
+    /// Returns the entry after another program has opened the table for the type too.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let reader = match self.version.cmp(&other.version) {
@@ -52,10 +52,10 @@ impl StoredType {
         }
     }
 
-    /// The row.
+    /// Converts to the manifest row.
     ///
     /// # Errors
-    /// The name is too long for a key.
+    /// Fails if the name is too long for a key.
     pub fn to_entity(&self) -> Result<Entity> {
         let any = EntityType::ANY;
         let entity = self.entity.as_ref().unwrap_or(&any);
@@ -70,10 +70,10 @@ impl StoredType {
             .with(ENCRYPTED, to_json(&self.encrypted)))
     }
 
-    /// What writes the row, if nobody has changed it since it was read.
+    /// Returns the write of the row, on the condition that the row has not changed since it was read.
     ///
     /// # Errors
-    /// The name is too long for a key.
+    /// Fails if the name is too long for a key.
     pub fn operation(&self) -> Result<Operation> {
         let row = self.to_entity()?;
         Ok(match &self.etag {
@@ -84,12 +84,12 @@ impl StoredType {
 
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
-        let version = whole(row, VERSION)?;
+        let version = integer(row, VERSION)?;
         let encrypted = serde_json::from_str(needed(ENCRYPTED)?);
         Ok(Self {
             entity: read_type(row),
             version,
-            reader: whole(row, READER)?,
+            reader: integer(row, READER)?,
             layout: Layout::from_json(needed(LAYOUT)?),
             encrypted: encrypted.map_err(|_| damaged(row, ENCRYPTED, "a list of names"))?,
             etag: row.etag().cloned(),

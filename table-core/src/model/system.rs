@@ -1,6 +1,6 @@
 use super::{Entity, Key, TableName, ValueRef};
 
-/// Prefix of the keys of system rows: rows of the pattern library that no typed query returns.
+/// Prefix of the keys of system rows: rows that patterns use internally and that no typed query returns by default.
 ///
 /// Key parts escape `~` as `~7E`, so no typed text starts a key with this prefix. The prefix sorts after
 /// ASCII letters and digits, so a log tail or a range of rows contains no system rows.

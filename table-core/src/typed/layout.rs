@@ -1,7 +1,7 @@
 //! The manifest entry of a type, created from and compared with the schema of a program's type.
 
 use super::{Schema, Spread};
-use crate::manifest::{Layout, StoredType, told_by};
+use crate::manifest::{Layout, StoredType};
 use crate::model::TableName;
 use crate::store::{Error, Result};
 
@@ -41,7 +41,7 @@ impl StoredType {
     pub fn of(schema: &Schema) -> Self {
         let encrypted = schema.properties.iter().filter(|p| p.encrypted);
         Self {
-            entity: Some(told_by(&schema.entity_type())),
+            entity: Some(schema.entity_type()),
             // The derive macro ensures that both fit an `i32`.
             version: schema.version.cast_signed(),
             reader: schema.min_reader.cast_signed(),

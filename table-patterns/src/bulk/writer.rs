@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 use table_core::adapter::Retrying;
-use table_core::manifest::{Manifest, Touched};
+use table_core::manifest::{Manifest, WriteTarget};
 use table_core::model::{Entity, Key, PartitionKey, TableName};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result,
@@ -518,7 +518,7 @@ impl Sender {
 fn check_plain(manifest: &Manifest, table: &TableName, operation: &Operation) -> Result<()> {
     const INSTEAD: &str =
         "write it through `IndexedTable`, or bring the index entries along (`BulkOptions::write_indexed`)";
-    manifest.check_plain(table, Touched::by(operation), operation.kind().name(), INSTEAD)
+    manifest.check_plain(table, WriteTarget::of(operation), operation.kind().name(), INSTEAD)
 }
 
 fn group_failure(error: &Error, operations: usize) -> GroupFailure {

@@ -385,7 +385,7 @@ impl<P: Program> DeploymentModel<P> {
 
 /// Whether a program's entity type differs from that of version N.
 fn is_apart<P: Program>() -> bool {
-    P::SCHEMA.entity_type().is_apart_from(&Before::SCHEMA.entity_type())
+    P::SCHEMA.entity_type().is_disjoint_from(&Before::SCHEMA.entity_type())
 }
 
 /// Whether a program writes a later schema version that version N can read.

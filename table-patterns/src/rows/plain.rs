@@ -1,7 +1,7 @@
 //! Rows that a pattern writes as they are, past [`IndexedTable`](crate::index::IndexedTable): an index of any program that is of them
 //! would go stale, so such writes are refused.
 
-use table_core::manifest::Touched;
+use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, TableName};
 use table_core::store::{
     GroupTransaction, ManifestCache, Operation, PlainWrite, Result, TableStore, Written,
@@ -14,7 +14,7 @@ const INSTEAD: &str = "keep them in a table of their own, or drop the index";
 pub(crate) async fn permit(
     store: &dyn TableStore,
     table: &TableName,
-    touched: Touched<'_>,
+    touched: WriteTarget<'_>,
 ) -> Result<PlainWrite> {
     let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     permitted.manifest().check_plain(table, touched, "a write", INSTEAD)?;
@@ -29,7 +29,7 @@ pub(crate) async fn permit_whole(
 ) -> Result<PlainWrite> {
     let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     if !permitted.manifest().indexes.is_empty() {
-        permitted.manifest().check_plain(table, Touched::Entity(&entity()), "a write", INSTEAD)?;
+        permitted.manifest().check_plain(table, WriteTarget::Entity(&entity()), "a write", INSTEAD)?;
     }
     Ok(permitted)
 }
@@ -63,5 +63,5 @@ fn check_own(permitted: &PlainWrite, table: &TableName, operation: &Operation) -
         return Ok(());
     }
     let row = operation.entity().cloned().unwrap_or_else(|| operation.key().clone().into());
-    permitted.manifest().check_plain(table, Touched::Entity(&row), operation.kind().name(), INSTEAD)
+    permitted.manifest().check_plain(table, WriteTarget::Entity(&row), operation.kind().name(), INSTEAD)
 }

@@ -29,7 +29,7 @@ use std::fmt;
 
 use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
-use table_core::manifest::Touched;
+use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, PlainWrite, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
@@ -230,7 +230,7 @@ fn check_plain(permission: &PlainWrite, table: &TableName, entity: &Entity, set:
         .for_each(|property| changed.properties_mut().set(property.name(), property.value().to_owned()));
     [entity, &changed].into_iter().try_for_each(|entity| {
         let instead = "change it through `IndexedTable`, or open the table as `unmanaged()`";
-        permission.manifest().check_plain(table, Touched::Entity(entity), "a change", instead)
+        permission.manifest().check_plain(table, WriteTarget::Entity(entity), "a change", instead)
     })
 }
 

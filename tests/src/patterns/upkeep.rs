@@ -123,7 +123,7 @@ pub(crate) async fn unfinished_work_of_crashed_programs_is_finished_once(harness
     let newer = world.open(&[&by_email, &by_city, &to_go, &by_row], changing()).await;
     let build = newer.build("row").expect("an index").run();
     die_when(&newer, build, |stored| stored.name == "row" && stored.state == IndexState::WriteOnly).await;
-    die_when(&newer, newer.drop_index("old"), StoredIndex::is_leaving).await;
+    die_when(&newer, newer.drop_index("old"), StoredIndex::is_dropping).await;
 
     let (first, second) = (world.upkeep(), world.upkeep());
     let (first, second) = join!(first.run_once(), second.run_once());

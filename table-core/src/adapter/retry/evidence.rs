@@ -7,7 +7,7 @@ use crate::model::{Entity, IfMatch};
 use crate::query::Select;
 use crate::store::{Operation, Written};
 
-/// What the stored entities show about a write whose answer was lost.
+/// The conclusion from stored entities about a write whose answer was lost.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Evidence {
     /// Applied: an entity has the write's id.

@@ -25,7 +25,7 @@ pub struct RetryPolicy {
     pub(super) seed: Option<u64>,
 }
 
-/// What to do with an insert whose answer was lost if its entity does not exist.
+/// The action after the answer to an insert was lost, if the entity does not exist.
 ///
 /// Usually the insert was never executed. But it may have been applied, and the entity deleted by another
 /// writer since.

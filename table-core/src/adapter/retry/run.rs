@@ -8,7 +8,7 @@ use super::write_id::attach;
 use crate::model::{Entity, Key, TableName};
 use crate::store::{Error, OperationKind, Outcome, Result, TableStore, Written};
 
-/// What to do after a failed attempt of a write that may have been applied.
+/// The action after a failed attempt of a write that may have been applied.
 enum Next {
     Answer(Vec<Written>),
     Repeat,

@@ -102,7 +102,7 @@ fn check<T: IndexedEntity>(value: &T) -> Result<()> {
     for (n, definition) in T::SCHEMA.indexes.iter().enumerate() {
         assert!(!definition.is_opaque(), "{definition:?}");
         let definition = IndexDefinition::from_json(&definition.to_json())?;
-        // The condition is of what is stored.
+        // `index_keys` ignores the condition, which compares stored properties.
         let admitted = definition.evaluator()?.admits(&entity)?;
         let derived = if admitted { value.index_keys(n)? } else { Vec::new() };
         assert_eq!(definition.entry_keys(&entity)?, derived, "{}", definition.name);

@@ -111,7 +111,7 @@ proptest! {
         prop_assert_eq!(evaluated(&format!("{{V:lower#{shards}}}"), &stored), shard.partition("", &lower));
     }
 
-    /// What another client has stored as the narrower type has the key of the declared one.
+    /// A value that another client has stored as a narrower type gets the key of the declared type.
     #[test]
     fn stored_integers_are_widened(value in any::<i32>()) {
         let stored = Entity::new("p", "r").unwrap().with("V", EdmValue::Int32(value));

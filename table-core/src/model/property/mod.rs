@@ -19,7 +19,7 @@ use super::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
 /// | `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` | String |
 /// | `Vec<u8>` | Binary |
 /// | `Uuid` | Guid |
-/// | `Ticks`, `DateTime<Utc>`, `NaiveDateTime` | DateTime; what is finer than 100 ns is dropped |
+/// | `Ticks`, `DateTime<Utc>`, `NaiveDateTime` | DateTime, truncated to 100 ns |
 /// | `Option<T>` | as `T`; `None` is an absent property |
 ///
 /// ```
@@ -67,7 +67,7 @@ pub trait Property: Sized + Send + Sync + 'static {
     /// Reads a stored value.
     ///
     /// # Errors
-    /// It has another type, or is out of range.
+    /// Fails if the value has another type or is out of range.
     fn read(value: ValueRef<'_>) -> Result<Self, ValueError>;
 
     /// The value of an absent property, if it may be absent.

@@ -5,7 +5,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::read::without_etag;
 use super::write::{delete, insert_or_merge_at, insert_or_replace_at, must_read_first, replace};
 use super::{KeyOf, PartitionIn, Table};
-use crate::manifest::Touched;
+use crate::manifest::WriteTarget;
 use crate::model::{ETag, IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, PlainWrite, Result, Written};
 use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
@@ -239,13 +239,13 @@ impl<T: FromEntity> TableGroup<T> {
         }
         for (index, (operation, schema)) in self.group.operations().iter().zip(&self.types).enumerate() {
             let of = schema.map(Schema::entity_type);
-            let touched = match (&of, operation.entity()) {
-                (Some(of), _) => Touched::Type(of, operation.key()),
-                (None, Some(entity)) => Touched::Entity(entity),
+            let target = match (&of, operation.entity()) {
+                (Some(of), _) => WriteTarget::Type(of, operation.key()),
+                (None, Some(entity)) => WriteTarget::Entity(entity),
                 // `check_stored` decides by the stored entity.
                 (None, None) => continue,
             };
-            let checked = self.table.shared().check_plain(plain, touched, operation.kind().name());
+            let checked = self.table.shared().check_plain(plain, target, operation.kind().name());
             checked.map_err(|error| Error::in_transaction(index, error))?;
         }
         Ok(())
@@ -256,7 +256,7 @@ impl<T: FromEntity> TableGroup<T> {
     async fn check_stored(&mut self, plain: &PlainWrite) -> Result<()> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
         let may_have_index = |operation: &Operation| {
-            let has_index = plain.manifest().index_of(Touched::Key(operation.key())).is_some();
+            let has_index = plain.manifest().index_of(WriteTarget::Key(operation.key())).is_some();
             has_index && !matches!(operation, Operation::Insert(_))
         };
         let untyped = (0..self.len()).filter(|&n| self.types[n].is_none() && may_have_index(&operations[n]));
@@ -266,7 +266,7 @@ impl<T: FromEntity> TableGroup<T> {
             let stored = stored.and_then(|stored| match stored {
                 None => Ok(None),
                 Some(row) => shared
-                    .check_plain(plain, Touched::Entity(&row), operation)
+                    .check_plain(plain, WriteTarget::Entity(&row), operation)
                     .and_then(|()| row.etag().cloned().map(Some).ok_or_else(|| without_etag(key))),
             });
             stored.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))

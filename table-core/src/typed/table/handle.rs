@@ -3,7 +3,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::TableQuery;
-use crate::manifest::{IndexDefinition, Touched};
+use crate::manifest::{IndexDefinition, WriteTarget};
 use crate::model::{INDEX_NAME, Key, TableName};
 use crate::query::{Filter, Select};
 use crate::store::{
@@ -301,10 +301,10 @@ impl Shared {
     pub(super) fn check_plain(
         &self,
         plain: &PlainWrite,
-        touched: Touched<'_>,
+        target: WriteTarget<'_>,
         operation: &str,
     ) -> Result<()> {
-        plain.manifest().check_plain(&self.name, touched, operation, ADVICE)
+        plain.manifest().check_plain(&self.name, target, operation, ADVICE)
     }
 
     pub(super) fn changed(&self, key: &Key) -> Error {
@@ -320,7 +320,7 @@ impl<T: TableEntity> Table<T> {
         shared.check_indexes(&T::indexes(), operation)?;
         let plain = shared.plain_write().await?;
         if let Some(plain) = &plain {
-            shared.check_plain(plain, Touched::Type(&T::SCHEMA.entity_type(), key), operation)?;
+            shared.check_plain(plain, WriteTarget::Type(&T::SCHEMA.entity_type(), key), operation)?;
         }
         Ok(plain)
     }

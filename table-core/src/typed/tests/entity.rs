@@ -84,7 +84,7 @@ fn properties_in_any_order_are_found() {
 }
 
 /// The error of reading `ken()` after a change.
-/// The quick decoder takes what stands in order; whatever does not must read the same.
+/// The fast decoder handles properties in order only. Properties in any other order must give the same result.
 #[test]
 fn disorder_strangers_and_repetitions_read_the_same() {
     let (key, properties) = ken().to_entity().unwrap().into_parts();

@@ -150,6 +150,6 @@ fn a_comparison_of_a_double_finds_whole_numbers() {
 fn exactly(value: i64, literal: f64) -> Option<Ordering> {
     let whole = literal.clamp(-1e19, 1e19).floor();
     let by_whole = i128::from(value).cmp(&(whole as i128));
-    // What a literal has beside its whole part makes equal ones less.
+    // With equal integer parts, a literal with a fraction is the greater number.
     Some(if by_whole.is_eq() && whole < literal { Ordering::Less } else { by_whole })
 }

@@ -102,7 +102,7 @@ fn json_null_is_absent() {
     assert_eq!(store(Json, &vec![1.5, 2.0]), Some("[1.5,2.0]".into()));
 }
 
-/// JSON has no NaN: what it would become could not be read.
+/// JSON has no NaN. The `null` in its place could not be read back.
 #[test]
 fn values_that_json_cannot_represent_are_refused() {
     let refused = |value: Vec<f64>| written(|sink| Json::write(&value, sink)).unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
-use table_core::manifest::Touched;
+use table_core::manifest::WriteTarget;
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
 use tokio::time::timeout;
 
@@ -197,7 +197,7 @@ impl Applier<'_> {
 impl Coordinator {
     async fn run_step(&self, id: StepId, step: &Step) -> Result<()> {
         if let Some((store, table, operation)) = step.operation() {
-            let _rests_on = self.plain_write(store, table, Touched::by(&operation)).await?;
+            let _rests_on = self.plain_write(store, table, WriteTarget::of(&operation)).await?;
             let store = self.resources.store(store)?;
             return match store.write(table, operation).await {
                 // A delete of a missing entity is done. A replace must not bring a deleted entity back.

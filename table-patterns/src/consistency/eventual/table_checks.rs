@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use table_core::manifest::Touched;
+use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, ManifestCache, PlainWrite, Result, TableStore};
@@ -43,7 +43,7 @@ impl Coordinator {
 
     async fn check_step(&self, step: &Step, touched: &BTreeSet<(String, TableName, Key)>) -> Result<()> {
         if let Some((store, table, operation)) = step.operation() {
-            self.plain_write(store, table, Touched::by(&operation)).await?;
+            self.plain_write(store, table, WriteTarget::of(&operation)).await?;
         }
         let (from, moves) = match step {
             Step::Move { from, .. } => (from.clone(), true),
@@ -94,7 +94,7 @@ impl Coordinator {
         &self,
         store: &str,
         table: &TableName,
-        touched: Touched<'_>,
+        touched: WriteTarget<'_>,
     ) -> Result<Option<PlainWrite>> {
         const INSTEAD: &str =
             "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
@@ -109,8 +109,8 @@ impl Coordinator {
         let Step::Move { from, to } = step else { return Ok([None, None]) };
         let moved = row.clone().with_key(to.key.clone());
         Ok([
-            self.plain_write(&from.store, &from.table, Touched::Entity(row)).await?,
-            self.plain_write(&to.store, &to.table, Touched::Entity(&moved)).await?,
+            self.plain_write(&from.store, &from.table, WriteTarget::Entity(row)).await?,
+            self.plain_write(&to.store, &to.table, WriteTarget::Entity(&moved)).await?,
         ])
     }
 

@@ -300,7 +300,8 @@ impl<'a> IndexBuild<'a> {
     async fn take_over_steps(&mut self) -> Result<Option<BuildProgress>> {
         let loaded = self.entities.rows().load().await?;
         let stored = loaded.index(self.index.id()).cloned();
-        let interrupted = |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_leaving();
+        let interrupted =
+            |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_dropping();
         let Some(mut entry) = stored.filter(interrupted) else { return Ok(None) };
         self.settle_declared(entry.state, is_first(&loaded, &self.index.definition().entity)).await?;
         // Also before it is building: a builder that lives has changed the row by then.
@@ -592,7 +593,7 @@ impl<'a> IndexBuild<'a> {
 /// Returns whether programs may still write plain rows of these entities. An index of all these entities prevents that once it is beyond
 /// delete-only. A delete-only index may have been declared a moment ago.
 fn is_first(known: &Loaded, entity: &EntityType) -> bool {
-    let is_of_all = |of: &EntityType| of.discriminator == Discriminator::None || of.is_told_as(entity);
+    let is_of_all = |of: &EntityType| of.discriminator == Discriminator::None || of.has_same_rows(entity);
     let is_known = |index: &StoredIndex| {
         index.state != IndexState::DeleteOnly && index.entity.as_ref().is_none_or(is_of_all)
     };

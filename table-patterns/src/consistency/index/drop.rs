@@ -55,7 +55,7 @@ impl IndexedEntities {
     /// ended and the index is built again, no request changes the index.
     pub(crate) async fn finish_drop(&self, id: &str) -> Result<bool> {
         self.set.check_writes()?;
-        let removed = self.remove(id, StoredIndex::is_leaving, &mut |_| {}).await?;
+        let removed = self.remove(id, StoredIndex::is_dropping, &mut |_| {}).await?;
         self.refresh().await.map(|()| removed)
     }
 
@@ -106,7 +106,7 @@ impl IndexedEntities {
         let mut settled = false;
         while let Some(mut stored) = self.rows().index(id).await?.filter(|stored| is_to_go(stored)) {
             // An index that a build left delete-only is marked as leaving, too: no builder continues the build.
-            let unmarked = (!stored.is_leaving()).then_some(IndexState::DeleteOnly);
+            let unmarked = (!stored.is_dropping()).then_some(IndexState::DeleteOnly);
             if let Some(next) = lower_state(stored.state).or(unmarked) {
                 settled = self.step_down(&mut stored, next, on_wait).await?;
                 continue;
@@ -135,7 +135,7 @@ impl IndexedEntities {
         on_wait: &mut (dyn FnMut(Waiting) + Send),
     ) -> Result<bool> {
         let was_building = stored.state == IndexState::Building;
-        let leaving = Some(StoredIndex::LEAVING.to_owned());
+        let leaving = Some(StoredIndex::DROPPING.to_owned());
         match self.rows().advance(stored, next, leaving).await {
             Err(error) if is_conflict(&error) => return Ok(false),
             other => other?,

@@ -132,7 +132,7 @@ impl IndexedEntities {
     /// not write such entities.
     pub(crate) fn leaves_entities_of(&self, stored: &StoredIndex, all: &[StoredIndex]) -> bool {
         let Some(of) = &stored.entity else { return true };
-        let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_apart_from(of));
+        let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_disjoint_from(of));
         let in_the_way = |other: &StoredIndex| {
             self.obstacle(other).is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.puts())
         };

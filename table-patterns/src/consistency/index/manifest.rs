@@ -33,13 +33,14 @@ impl Loaded {
     /// The manifest's row of a type; `None` if no program has opened the table for it.
     pub(super) fn stored_type(&self, entity: &EntityType) -> Option<&StoredType> {
         let is_it =
-            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|known| known.is_told_as(entity));
+            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|known| known.has_same_rows(entity));
         self.manifest.types.iter().find(is_it)
     }
 
     /// The encrypted properties of all types whose rows may be of this type.
     pub(super) fn encrypted_of<'l>(&'l self, entity: &EntityType) -> impl Iterator<Item = &'l str> {
-        let meets = |stored: &&StoredType| stored.entity.as_ref().is_none_or(|of| !of.is_apart_from(entity));
+        let meets =
+            |stored: &&StoredType| stored.entity.as_ref().is_none_or(|of| !of.is_disjoint_from(entity));
         let types: Vec<_> = self.manifest.types.iter().filter(meets).collect();
         types.into_iter().flat_map(|stored| &stored.encrypted).map(String::as_str)
     }

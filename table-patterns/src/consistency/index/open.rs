@@ -247,7 +247,7 @@ impl IndexedEntities {
         let beside_the_rows = self.store.profile().group_operations - 1 - types.len();
         let indexes = self.set.own().iter().filter(|index| !later(index)).take(beside_the_rows);
         let is_of_type = |index: &&Index| match writes {
-            Writes::Type(schema) => is_new || index.definition().entity.is_told_as(&schema.entity_type()),
+            Writes::Type(schema) => is_new || index.definition().entity.has_same_rows(&schema.entity_type()),
             Writes::AnyType | Writes::Nothing => true,
         };
         let is_apart = |index: &&Index| check_generations(index, loaded, self.table()).is_ok();
@@ -286,7 +286,8 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
     for (n, index) in indexes.iter().enumerate() {
         let name = index.name();
         let entity = &index.definition().entity;
-        let same = |other: &&Index| other.name() == name && !other.definition().entity.is_apart_from(entity);
+        let same =
+            |other: &&Index| other.name() == name && !other.definition().entity.is_disjoint_from(entity);
         if indexes[..n].iter().any(|other| same(&other)) {
             return Err(Error::invalid_request(format!(
                 "two indexes of the same entities have the name '{name}': rename one of them"

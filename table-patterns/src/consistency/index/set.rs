@@ -456,11 +456,11 @@ impl IndexSet {
     pub(super) fn has_others_of(&self, entity: &EntityType) -> bool {
         let known = self.known();
         let others = known.indexes.iter().skip(self.own.len());
-        others.into_iter().any(|declared| !declared.index.definition().entity.is_apart_from(entity))
+        others.into_iter().any(|declared| !declared.index.definition().entity.is_disjoint_from(entity))
             || known
                 .unknown
                 .iter()
-                .any(|unknown| unknown.entity.as_ref().is_none_or(|of| !of.is_apart_from(entity)))
+                .any(|unknown| unknown.entity.as_ref().is_none_or(|of| !of.is_disjoint_from(entity)))
     }
 
     /// The state of an index, by its id, or by its name for an index that the program defines.

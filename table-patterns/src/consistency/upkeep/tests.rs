@@ -256,7 +256,7 @@ async fn an_interrupted_removal_is_ended() -> Result<()> {
             assert!(timeout(Duration::from_millis(10), &mut removal).await.is_err());
         }
         drop(removal);
-        assert!(people.declared().await?[0].is_leaving());
+        assert!(people.declared().await?[0].is_dropping());
         let report = world.upkeep().run_once().await?;
         let dropped = index(&report, &by_city());
         assert_eq!((dropped.dropped, dropped.built, dropped.state), (1, 0, IndexState::Absent), "{state}");

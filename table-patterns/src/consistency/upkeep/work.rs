@@ -250,7 +250,7 @@ impl<'a> Work<'a> {
     /// Brings an index to where it was going.
     async fn settle(&self, entities: &IndexedEntities, stored: &StoredIndex, memory: &mut Memory) {
         let id = stored.id();
-        if stored.is_leaving() {
+        if stored.is_dropping() {
             return self.finish_drop(entities, stored).await;
         }
         let obstacle = entities.obstacle(stored).map(|obstacle| match obstacle {
@@ -320,7 +320,7 @@ impl<'a> Work<'a> {
 
     fn may_scrub(&self, entities: &IndexedEntities, stored: &StoredIndex) -> bool {
         let is_readable = entities.state(&stored.id()) == IndexState::Readable;
-        is_readable && !stored.is_leaving() && entities.obstacle(stored).is_none()
+        is_readable && !stored.is_dropping() && entities.obstacle(stored).is_none()
     }
 
     async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, all: &[StoredIndex]) {

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use table_core::manifest::Touched;
+use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
@@ -296,7 +296,7 @@ impl<T: TableEntity> SpreadTable<T> {
             }
         }
         let touched = T::SCHEMA.entity_type();
-        let touched = Touched::Type(&touched, operation.key());
+        let touched = WriteTarget::Type(&touched, operation.key());
         let _permitted = permit(&**self.store(), self.name(), touched).await?;
         let written = self.store().write(self.name(), operation).await;
         written.map_err(|error| match key {

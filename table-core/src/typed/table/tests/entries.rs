@@ -1,4 +1,4 @@
-//! What reads leave out: index entries, and the rows that patterns keep for themselves.
+//! Reads do not return index entries and system rows.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl FromEntity for Number {
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {
-        assert!(entity.get(INDEX_NAME).is_none(), "nobody asked for it");
+        assert!(entity.get(INDEX_NAME).is_none(), "the projection does not select it");
         match entity.get("Number") {
             Some(ValueRef::Int32(number)) => Ok(Self(number)),
             other => panic!("{other:?} at {}", entity.key()),

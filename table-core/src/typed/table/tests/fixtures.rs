@@ -9,7 +9,7 @@ use crate::typed::{
 };
 use std::borrow::Cow;
 
-/// Version 1, told by a property, keeps its ETag.
+/// Schema version 1, with a property as discriminator and an ETag field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Employee {
     pub(super) department: String,
@@ -25,7 +25,7 @@ pub(super) struct EmployeePatch {
     pub(super) age: Option<i32>,
 }
 
-/// Version 2, told by its row key, keeps no ETag.
+/// Schema version 2, with a RowKey prefix as discriminator and without an ETag field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Badge {
     pub(super) department: String,

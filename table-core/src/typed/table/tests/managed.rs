@@ -1,4 +1,4 @@
-//! Plain tables and the manifest: what an index of any program is of is not written past it.
+//! Plain tables and the manifest: a plain table refuses to write entities that have an index of any program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ struct Customer {
     name: Option<String>,
 }
 
-/// Nothing tells its rows from others.
+/// A type without a discriminator.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate)]
 struct Note {
@@ -61,7 +61,7 @@ fn shop() -> TableName {
     TableName::from_static("Shop")
 }
 
-/// The index that some program declares: of orders, in whichever state.
+/// Declares an index as another program does.
 async fn declare(store: &dyn TableStore, of: EntityType) -> Result<StoredIndex> {
     let row_key = "total_{Total}_{RowKey}".parse()?;
     let definition = IndexDefinition::keyed("total", Placement::SamePartition, None, row_key);
@@ -83,7 +83,7 @@ async fn metered() -> Result<(Arc<dyn TableStore>, RequestMeter)> {
     Ok((store, meter))
 }
 
-/// A store as another process has it: it knows nothing of what others do. A guest may not read the manifest.
+/// The store as another process sees it, with its own cache. A guest may not read the manifest.
 #[derive(Debug)]
 struct Process {
     store: MemoryStore,
@@ -159,7 +159,7 @@ fn assert_refused<T: std::fmt::Debug>(result: Result<T>, index: &StoredIndex) {
     }
 }
 
-/// A handle that was opened on Monday sees Tuesday's index: another process has declared it, and tells nobody.
+/// A handle sees an index that another process declares after the handle was opened.
 #[tokio::test(start_paused = true)]
 async fn an_index_of_another_process_is_known_after_its_life() -> Result<()> {
     let shared = MemoryStore::new();
@@ -186,7 +186,7 @@ async fn an_index_of_another_process_is_known_after_its_life() -> Result<()> {
     assert_eq!(meter.total(), 6, "what was refused is remembered, too");
     assert!(table.get(Order::key("s", 4u32)?).await?.is_none());
 
-    // Absence is remembered for no longer than presence.
+    // An empty manifest is cached for the same time.
     shared.write(&shop(), Operation::Delete(index.key()?, IfMatch::Any)).await?;
     tokio::time::advance(ManifestCache::LIFE).await;
     table.insert(&order(4)).await?;
@@ -230,7 +230,7 @@ async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
     assert_refused(table.view::<Newer>()?.upgrade_all().await, &index);
     assert_eq!(store.get(&shop(), old.key(), None).await?.unwrap().properties(), old.properties());
 
-    // Another adapter of the same store knows the same.
+    // Adapters of the same store share the cache.
     let other = Table::<Order>::new(Metered::new(store.clone(), RequestMeter::new()), "shop")?;
     assert!(other.insert(&order(2)).await.is_err());
     Ok(())
@@ -258,7 +258,7 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
         &index,
     );
 
-    // Where keys tell the rows of an index, the key of a write tells.
+    // If the discriminator is in the key, the key of the write decides.
     store.write(&shop(), Operation::Delete(index.key()?, IfMatch::Any)).await?;
     let of_keys = EntityType {
         name: "Scrap".into(),
@@ -320,7 +320,7 @@ async fn groups_are_checked_by_the_types_in_them() -> Result<()> {
     assert_eq!(refused.as_ref().unwrap_err().failed_index(), Some(1));
     assert_refused(refused, &index);
 
-    // What a removal is of only the row tells.
+    // The type of a deleted entity is known only from the stored row.
     let (mut free, mut bound) = (group(), group());
     free.delete(Customer::key("s", 1u32)?, IfMatch::Any)?;
     meter.reset();
@@ -380,7 +380,7 @@ async fn a_missing_table_is_an_error_and_a_new_table_is_read() -> Result<()> {
     table.insert(&order(1)).await.map(drop)
 }
 
-/// A change of the manifest waits for the writes that rest on what it was.
+/// A change of the manifest waits for the writes that know only the earlier manifest.
 #[tokio::test]
 async fn a_write_is_waited_for() -> Result<()> {
     let store = MemoryStore::new();
@@ -425,7 +425,7 @@ async fn one_task_reads_for_all_and_another_task_after_its_future_is_dropped() -
     Ok(())
 }
 
-/// A reading that was under way when the manifest was written says what was before.
+/// The answer to a read that started before the manifest changed is outdated.
 #[tokio::test]
 async fn a_reading_of_before_a_change_is_not_kept() -> Result<()> {
     let (process, cache) = held().await?;
@@ -439,7 +439,7 @@ async fn a_reading_of_before_a_change_is_not_kept() -> Result<()> {
     assert!(reading.await?.indexes.is_empty(), "it was asked for before");
     assert_eq!(cache.get(&*process, &table).await?.indexes.len(), 1);
 
-    // Nor is a table taken for empty whose manifest was written before its creator had the answer.
+    // A manifest row may be written before the creator of the table has its answer: the manifest is not cached as empty.
     let new = cache.new_table(&table, None);
     drop(cache.change(&table));
     new.created();

@@ -1,4 +1,4 @@
-//! What each method does, and how many requests it costs.
+//! The behaviour of each method, and its number of requests.
 
 mod entries;
 mod fixtures;

@@ -248,7 +248,7 @@ async fn a_store_that_sorts_does_not_sort_on_the_client() {
     assert_eq!(meter.total(), 1);
 }
 
-/// What a task needs of every method.
+/// Checks the bounds that a spawned task needs.
 #[tokio::test]
 async fn futures_and_streams_can_be_sent() {
     fn sent<T>(future: impl Future<Output = T> + Send) -> T {

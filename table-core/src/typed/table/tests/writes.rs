@@ -84,7 +84,7 @@ async fn an_upsert_by_merge_crosses_no_type() {
     assert_eq!(kept.properties(), contractor.properties());
 }
 
-/// Another writer comes between the look and the write: the upsert starts again from what is there then.
+/// Another writer writes between the read and the write of an upsert: the upsert reads again.
 #[tokio::test(start_paused = true)]
 async fn an_upsert_by_merge_that_loses_a_race_starts_again() {
     let faults = FaultInjector::new(1);
