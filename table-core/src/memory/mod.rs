@@ -1,6 +1,261 @@
 //! The in-memory store: complete semantics, no files.
 
-mod store;
-mod table;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-pub use store::MemoryStore;
+use async_trait::async_trait;
+
+use crate::engine::{self, Change, Scan, ScanStep, Stamp, apply_group, apply_to, read_entity};
+use crate::model::{Entity, Key, TableName, Ticks};
+use crate::query::{Continuation, Page, Query, Select};
+use crate::store::{
+    ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile, TableStore,
+    Written,
+};
+
+/// An in-memory [`TableStore`](crate::store::TableStore) with the semantics of the service. For tests, caches
+/// and programs whose data need not outlive them.
+///
+/// Cloning is cheap; clones share the data. Any number of tasks may use it concurrently: readers of a table
+/// run in parallel, writers of a table one after another.
+///
+/// ```
+/// use table_core::memory::MemoryStore;
+/// use table_core::model::{Entity, TableName};
+/// use table_core::store::{Operation, TableStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// let store = MemoryStore::new();
+/// let table = TableName::new("Employees")?;
+/// store.create_table(&table).await?;
+/// let entity = Entity::new("Sales", "empid_000223")?.with("FirstName", "Ken");
+/// store.write(&table, Operation::Insert(entity.clone())).await?;
+/// let read = store.get(&table, entity.key(), None).await?;
+/// assert_eq!(read.unwrap().properties(), entity.properties());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    profile: ServiceProfile,
+    tables: RwLock<BTreeMap<String, Arc<MemoryTable>>>,
+    version: AtomicU64,
+    writers: Arc<LocalWriters>,
+    manifests: Arc<ManifestCache>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::with_profile(ServiceProfile::LOCAL)
+    }
+}
+
+impl MemoryStore {
+    /// Creates an empty store with the limits of Azure Table Storage.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates an empty store with other limits. It always sorts.
+    pub fn with_profile(profile: ServiceProfile) -> Self {
+        let shared = Shared {
+            manifests: Arc::new(ManifestCache::new(&profile)),
+            profile,
+            tables: RwLock::default(),
+            version: AtomicU64::new(0),
+            writers: Arc::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    fn stamp(&self) -> Stamp {
+        // Relaxed is enough: the table's lock orders the versions of a row.
+        Stamp { version: self.shared.version.fetch_add(1, Ordering::Relaxed) + 1, time: Ticks::now() }
+    }
+
+    fn table(&self, table: &TableName) -> Result<Arc<MemoryTable>> {
+        let tables = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let missing = || ErrorKind::TableNotFound { table: table.to_string() }.into();
+        tables.get(&self.shared.profile.table_identity(table)).cloned().ok_or_else(missing)
+    }
+}
+
+#[async_trait]
+impl TableStore for MemoryStore {
+    fn profile(&self) -> &ServiceProfile {
+        &self.shared.profile
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        use std::collections::btree_map::Entry;
+        let new = self.shared.manifests.new_table(table, Some(&self.shared.writers));
+        let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
+        match tables.entry(self.shared.profile.table_identity(table)) {
+            Entry::Occupied(_) => Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()),
+            Entry::Vacant(entry) => {
+                entry.insert(Arc::new(MemoryTable::new(table.clone())));
+                new.created();
+                Ok(())
+            }
+        }
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let _change = self.shared.manifests.change(table);
+        let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
+        match tables.remove(&self.shared.profile.table_identity(table)) {
+            Some(_) => Ok(()),
+            None => Err(ErrorKind::TableNotFound { table: table.to_string() }.into()),
+        }
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        let start = from.map(|c| c.tables_position(prefix)).transpose()?;
+        let start = start.map_or("", |p| p.first.as_str());
+        let tables = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let names = tables.range(start.to_owned()..).map(|(id, table)| (id.as_str(), &table.name));
+        Ok(engine::list_page(&self.shared.profile, prefix, names))
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        self.table(table)?.get(key, select)
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        engine::check_query(&self.shared.profile, query)?;
+        self.table(table)?.query(&self.shared.profile, query, from)
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        engine::check_operation(&self.shared.profile, &operation)?;
+        let _change = self.shared.manifests.change_of(table, operation.key().partition());
+        self.table(table)?.write(&self.shared.profile, operation, || self.stamp())
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        engine::check_group(&self.shared.profile, &group)?;
+        let _change = self.shared.manifests.change_of(table, group.partition().as_str());
+        self.table(table)?.transact(&self.shared.profile, group.into_operations(), || self.stamp())
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        Some(Arc::clone(&self.shared.writers))
+    }
+
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
+        Some(Arc::clone(&self.shared.manifests))
+    }
+}
+
+/// The rows of one table: bytes of [`Record`] by sortable key.
+#[derive(Debug)]
+struct MemoryTable {
+    name: TableName,
+    rows: RwLock<Rows>,
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl engine::Rows for Rows {
+    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+        look(self.get(key).map(Vec::as_slice))
+    }
+}
+
+impl MemoryTable {
+    fn new(name: TableName) -> Self {
+        Self { name, rows: RwLock::default() }
+    }
+
+    fn get(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let rows = self.read();
+        let row = rows.get(&key.to_sortable());
+        row.map(|bytes| read_entity(key.clone(), bytes, select)).transpose()
+    }
+
+    fn query(
+        &self,
+        profile: &ServiceProfile,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let mut scan = Scan::new(profile, &self.name, query, from)?;
+        let rows = self.read();
+        if let Some((from, to)) = owned(scan.range()) {
+            for (key, record) in rows.range::<[u8], _>((as_ref(&from), as_ref(&to))) {
+                if scan.offer(key, record)? == ScanStep::Done {
+                    break;
+                }
+            }
+        }
+        Ok(scan.finish())
+    }
+
+    fn write(
+        &self,
+        profile: &ServiceProfile,
+        operation: Operation,
+        stamp: impl FnOnce() -> Stamp,
+    ) -> Result<Written> {
+        let mut rows = self.write_lock();
+        let (key, change) = apply_to(&*rows, profile, &self.name, operation, stamp())?;
+        let written = change.written();
+        store(&mut rows, key, change);
+        Ok(written)
+    }
+
+    fn transact(
+        &self,
+        profile: &ServiceProfile,
+        operations: Vec<Operation>,
+        stamp: impl FnMut() -> Stamp,
+    ) -> Result<Vec<Written>> {
+        let mut rows = self.write_lock();
+        let changes = apply_group(&*rows, profile, &self.name, operations, stamp)?;
+        let written = changes.iter().map(|(_, change)| change.written()).collect();
+        changes.into_iter().for_each(|(key, change)| store(&mut rows, key, change));
+        Ok(written)
+    }
+
+    // A panic cannot leave the map partly changed: all changes are decided before the first is stored.
+    fn read(&self) -> RwLockReadGuard<'_, Rows> {
+        self.rows.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lock(&self) -> RwLockWriteGuard<'_, Rows> {
+        self.rows.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn store(rows: &mut Rows, key: Vec<u8>, change: Change) {
+    match change {
+        Change::Put(record) => rows.insert(key, record.to_bytes()),
+        Change::Remove => rows.remove(&key),
+    };
+}
+
+type Bounds<B> = (Bound<B>, Bound<B>);
+
+fn owned(range: Option<Bounds<&[u8]>>) -> Option<Bounds<Vec<u8>>> {
+    range.map(|(from, to)| (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec)))
+}
+
+fn as_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}

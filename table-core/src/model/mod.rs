@@ -17,9 +17,7 @@ mod table_name;
 #[cfg(test)]
 mod tests;
 mod ticks;
-mod ticks_text;
 mod value;
-mod value_error;
 
 pub(crate) use chunk::{Span, Texts};
 pub(crate) use chunks::{Chunks, System};
@@ -35,6 +33,7 @@ pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
 pub use property::{Property, PropertySink, Text};
 pub(crate) use property_dictionary::split_row_value;
+#[doc(hidden)]
 pub use property_dictionary::{PackBuffer, PropertyDictionary};
 pub use shards::Shards;
 pub use system::{
@@ -44,5 +43,4 @@ pub use system::{
 pub use table_derive::KeyPart;
 pub use table_name::TableName;
 pub use ticks::Ticks;
-pub use value::{EdmType, EdmValue, ValueRef};
-pub use value_error::ValueError;
+pub use value::{EdmType, EdmValue, ValueError, ValueRef};

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{AccessPath, Filter, KeyBounds, Plan, Query};
+use super::{AccessPath, Filter, FilterNode, KeyBounds, Plan, Query};
 use crate::profile::ServiceProfile;
 
 /// How a query runs on a service, and whether a cheaper query exists. Prints as a few lines.
@@ -79,5 +79,33 @@ impl fmt::Display for Explanation {
             Some(plan) => write!(f, "\ncheaper: {plan}"),
             None => Ok(()),
         }
+    }
+}
+
+impl Query {
+    /// Returns how the query finds its entities.
+    ///
+    /// Only conditions that every match must satisfy restrict the keys: those joined by `and`. For an `or` of
+    /// keys the service reads the whole partition or table, and this classification says so.
+    /// [`bounds`](Self::bounds) may be narrower, which makes a local scan shorter.
+    pub fn access_path(&self) -> AccessPath {
+        self.seek().access_path()
+    }
+
+    /// Returns the keys that the service reads.
+    pub(super) fn seek(&self) -> KeyBounds {
+        self.filter.as_ref().map_or(KeyBounds::ALL, seekable)
+    }
+}
+
+/// Returns the keys allowed by the conditions joined by `and`.
+fn seekable(filter: &Filter) -> KeyBounds {
+    match filter.node() {
+        _ if !filter.is_bounded() => KeyBounds::ALL,
+        FilterNode::And(a, b) => seekable(a).intersect(seekable(b)),
+        FilterNode::Compare { property, comparison, value } => {
+            KeyBounds::of_comparison(property, *comparison, value, false)
+        }
+        FilterNode::Or(..) | FilterNode::Not(_) => KeyBounds::ALL,
     }
 }

@@ -1,6 +1,5 @@
 //! Queries: filters, projections, access paths, pages.
 
-mod access;
 mod bounds;
 mod evaluate;
 mod explain;
