@@ -34,50 +34,52 @@ const IDLE_LIMIT: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Limited<S> {
     store: S,
-    places: Arc<Semaphore>,
-    held: Mutex<Vec<Weak<Place>>>,
+    permits: Arc<Semaphore>,
+    /// The permits of all requests, from which idle permits are taken.
+    in_flight: Mutex<Vec<Weak<RequestPermit>>>,
 }
 
 impl<S: TableStore> Limited<S> {
     /// Limits the operations in flight on `store`; 0 counts as 1.
     pub fn new(store: S, in_flight: usize) -> Self {
-        let places = Semaphore::new(in_flight.clamp(1, Semaphore::MAX_PERMITS));
-        Self { store, places: Arc::new(places), held: Mutex::default() }
+        let permits = Semaphore::new(in_flight.clamp(1, Semaphore::MAX_PERMITS));
+        Self { store, permits: Arc::new(permits), in_flight: Mutex::default() }
     }
 }
 
 impl<S> Limited<S> {
     /// Waits for a permit.
     async fn admit(&self) -> Admitted {
-        let permit = match Arc::clone(&self.places).try_acquire_owned() {
+        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => Some(permit),
             Err(_) => self.queue().await,
         };
-        let place = Arc::new(Place { permit: Mutex::new(permit), ..Place::default() });
-        let mut held = locked(&self.held);
-        if held.len() == held.capacity() {
-            held.retain(|place| place.strong_count() > 0);
+        let request = Arc::new(RequestPermit { permit: Mutex::new(permit), ..RequestPermit::default() });
+        let mut in_flight = locked(&self.in_flight);
+        // Removes finished requests only when the list would grow.
+        if in_flight.len() == in_flight.capacity() {
+            in_flight.retain(|request| request.strong_count() > 0);
         }
-        held.push(Arc::downgrade(&place));
-        Admitted(place)
+        in_flight.push(Arc::downgrade(&request));
+        Admitted(request)
     }
 
-    /// Waits in order. The semaphore is never closed.
+    /// Waits for a permit, in the order of the calls. The semaphore is never closed.
     async fn queue(&self) -> Option<OwnedSemaphorePermit> {
-        let mut turn = pin!(Arc::clone(&self.places).acquire_owned());
+        let mut permit = pin!(Arc::clone(&self.permits).acquire_owned());
         loop {
-            match timeout(IDLE_LIMIT, &mut turn).await {
+            match timeout(IDLE_LIMIT, &mut permit).await {
                 Ok(permit) => return permit.ok(),
-                Err(_) => self.take_back(),
+                Err(_) => self.take_idle_permits(),
             }
         }
     }
 
     /// Takes the permits of requests that could have continued for some time but were not polled.
-    fn take_back(&self) {
-        let alone = |place: &Weak<Place>| place.upgrade().filter(|place| place.is_left_alone());
-        let alone: Vec<_> = locked(&self.held).iter().filter_map(alone).collect();
-        alone.iter().for_each(|place| place.give_back());
+    fn take_idle_permits(&self) {
+        let idle = |request: &Weak<RequestPermit>| request.upgrade().filter(|request| request.is_idle());
+        let idle: Vec<_> = locked(&self.in_flight).iter().filter_map(idle).collect();
+        idle.iter().for_each(|request| request.release());
     }
 }
 
@@ -94,25 +96,25 @@ impl<S: TableStore> Around for Limited<S> {
     }
 }
 
-/// Holds a permit as long as the request exists. Wakers of the request may live longer.
-struct Admitted(Arc<Place>);
+/// Keeps a permit as long as the request exists. Wakers of the request may live longer.
+struct Admitted(Arc<RequestPermit>);
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.0.give_back();
+        self.0.release();
     }
 }
 
-/// The permit of a request.
+/// The permit of a request. It is the request's waker too, so that it knows since when the request could continue.
 #[derive(Debug, Default)]
-struct Place {
+struct RequestPermit {
     permit: Mutex<Option<OwnedSemaphorePermit>>,
     /// The time since which the request could continue; `None` while it waits.
     ready: Mutex<Option<Instant>>,
     task: AtomicWaker,
 }
 
-impl Place {
+impl RequestPermit {
     fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -124,16 +126,16 @@ impl Place {
         request(&mut Context::from_waker(waker))
     }
 
-    fn give_back(&self) {
+    fn release(&self) {
         drop(locked(&self.permit).take());
     }
 
-    fn is_left_alone(&self) -> bool {
+    fn is_idle(&self) -> bool {
         locked(&self.ready).is_some_and(|since| since.elapsed() >= IDLE_LIMIT)
     }
 }
 
-impl Wake for Place {
+impl Wake for RequestPermit {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

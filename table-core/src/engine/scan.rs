@@ -63,11 +63,12 @@ impl<'a> Scan<'a> {
         if let Some(from) = from {
             start = later(start, position(from, profile, table, query)?);
         }
-        let rest = query.filter.as_ref().map_or(Ok(None), |filter| filter.within(&visited(&bounds)));
-        if rest.is_err() {
+        // The part of the filter that the key bounds do not decide. An error means that no row can match: visit none.
+        let residual = query.filter.as_ref().map_or(Ok(None), |filter| filter.within(&visited(&bounds)));
+        if residual.is_err() {
             (start, end) = (Bound::Included(Vec::new()), Bound::Excluded(Vec::new()));
         }
-        let filter = rest.unwrap_or_default();
+        let filter = residual.unwrap_or_default();
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
         let (visited, visited_bytes, next) = (0, 0, None);
         let (rows, unpacked) = (PageRows::new(limit), PackBuffer::default());

@@ -101,12 +101,13 @@ impl Query {
         plan.is_accepted(filter.comparisons().max(limits::FILTER_COMPARISONS)).then_some(plan)
     }
 
+    /// Returns one query per part.
     fn ranges(&self, parts: &[(&KeyBounds, ResidualFilter)]) -> Vec<Self> {
-        let query = |(part, rest): &(&KeyBounds, ResidualFilter)| {
-            let filter = match rest {
+        let query = |(part, residual): &(&KeyBounds, ResidualFilter)| {
+            let filter = match residual {
                 ResidualFilter::Never => return None,
                 ResidualFilter::Always => part.to_filter(),
-                ResidualFilter::When(rest) => Filter::and_maybe(part.to_filter(), Some(rest.clone())),
+                ResidualFilter::When(filter) => Filter::and_maybe(part.to_filter(), Some(filter.clone())),
             };
             Some(Self { filter, ..self.clone() })
         };
@@ -117,12 +118,12 @@ impl Query {
 /// Returns the parts as keys, if each part is one key without further conditions.
 fn points(parts: &[(&KeyBounds, ResidualFilter)]) -> Option<Plan> {
     let mut keys = Vec::with_capacity(parts.len());
-    for (part, rest) in parts {
+    for (part, residual) in parts {
         let (partition, row) = (part.partition.as_single(), part.row.as_single());
-        match rest {
+        match residual {
             ResidualFilter::Never => {}
             ResidualFilter::When(_) => return None,
-            // No entity has a text as its key that cannot be a key.
+            // A text that is not a valid key belongs to no entity, so the error is ignored.
             ResidualFilter::Always => keys.extend(Key::new(partition?, row?)),
         }
     }
@@ -132,7 +133,8 @@ fn points(parts: &[(&KeyBounds, ResidualFilter)]) -> Option<Plan> {
 /// Returns key bounds that cover every match, or every non-match if `negated`; `None` if there would be too
 /// many.
 fn regions(filter: &Filter, negated: bool) -> Option<Vec<KeyBounds>> {
-    let both = filter.is_and() != negated;
+    // By De Morgan's laws a negated `or` needs both sides, like an `and`.
+    let needs_both = filter.is_and() != negated;
     match filter.node() {
         _ if !filter.is_bounded() => None,
         FilterNode::Compare { property, comparison, value } => {
@@ -140,13 +142,14 @@ fn regions(filter: &Filter, negated: bool) -> Option<Vec<KeyBounds>> {
             Some(if bounds.is_empty() { Vec::new() } else { vec![bounds] })
         }
         FilterNode::Not(inner) => regions(inner, !negated),
-        FilterNode::And(a, b) | FilterNode::Or(a, b) if both => {
+        FilterNode::And(a, b) | FilterNode::Or(a, b) if needs_both => {
             cross(&regions(a, negated)?, &regions(b, negated)?)
         }
         FilterNode::And(a, b) | FilterNode::Or(a, b) => union(regions(a, negated)?, regions(b, negated)?),
     }
 }
 
+/// Returns the intersections of each bounds in `a` with each bounds in `b`; `None` if there are too many.
 fn cross(a: &[KeyBounds], b: &[KeyBounds]) -> Option<Vec<KeyBounds>> {
     if a.len() * b.len() > MAX_PARTS {
         return None;
@@ -155,6 +158,7 @@ fn cross(a: &[KeyBounds], b: &[KeyBounds]) -> Option<Vec<KeyBounds>> {
     Some(pairs.filter(|bounds| !bounds.is_empty()).collect())
 }
 
+/// Returns the bounds of both lists; `None` if there are too many.
 fn union(mut a: Vec<KeyBounds>, b: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
     a.extend(b);
     if a.contains(&KeyBounds::ALL) {

@@ -34,6 +34,7 @@ impl<S: TableStore> Retrying<S> {
     pub(super) async fn change(&self, table: &TableName, mut job: Job) -> Result<Vec<Written>> {
         let id = self.caller_profile().map(|profile| attach(&mut job, profile)).transpose()?;
         let mut attempts = self.attempts(job.kind());
+        // The first ambiguous error. From then on an earlier attempt may have been applied.
         let mut doubt: Option<Error> = None;
         loop {
             let failure = match attempts.run(false, job.send(self.inner(), table)).await {
