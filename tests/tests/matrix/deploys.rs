@@ -261,7 +261,7 @@ fn process(store: &Arc<dyn TableStore>, rng: &mut Rng) -> Faulty<Arc<dyn TableSt
 /// Writes so often by chance. What is refused or lost is counted, and the next write follows.
 async fn write<P: Program>(store: Faulty<Arc<dyn TableStore>>, told: &Told, mut rng: Rng, times: usize) {
     let Ok(people) = open::<P>(store).await else { return };
-    let is_person = P::SCHEMA.entity_type().is_told_as(&Before::SCHEMA.entity_type());
+    let is_person = P::SCHEMA.entity_type().has_same_rows(&Before::SCHEMA.entity_type());
     for _ in 0..times {
         let value = *rng.choice(&VALUES).unwrap();
         let free = *rng.choice(&FREE).unwrap();
