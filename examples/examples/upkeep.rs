@@ -43,8 +43,8 @@ async fn main() -> table_core::Result<()> {
     };
     let upkeep = Upkeep::new(store).tables(["Employees"]).with_options(options);
     let report = upkeep.with_tickets(16, Duration::from_millis(50)).run(follows).await?;
-    for (table, index, kept) in report.due() {
-        eprintln!("{table} {index} is {}: {:?}", kept.state, kept.due);
+    for (table, part, due) in report.due() {
+        eprintln!("{table}: {part}: {due:?}");
     }
     assert_eq!((report.due().count(), report.errors().count()), (0, 0));
     assert_eq!(employees.by(Employee::by_surname("Jones")).count().await?, 1);

@@ -11,7 +11,7 @@ use table_patterns::index::{
     Index, IndexOptions, IndexState, IndexedEntities, Placement, ScrubMode, StoredIndex,
 };
 use table_patterns::journal::{Acknowledge, Entries};
-use table_patterns::upkeep::{Due, Upkeep, UpkeepReport};
+use table_patterns::upkeep::{Due, Part, Upkeep, UpkeepReport};
 use tokio::time::timeout;
 
 use super::index_lists::changing;
@@ -166,10 +166,10 @@ pub(crate) async fn opaque_indexes_are_reported_by_name(harness: &Harness) {
     let upkeep = world.upkeep().tables([missing.clone()]);
     let report = upkeep.run_once().await.expect("a report");
     let due: Vec<_> = report.due().collect();
-    let [(table, id, kept)] = due[..] else { panic!("{report:?}") };
+    let [(table, part, reason)] = due[..] else { panic!("{report:?}") };
     assert_eq!(table, &world.table);
-    assert_eq!(id, opaque.id());
-    assert!(matches!(kept.due, Some(Due::Opaque)), "{kept:?}");
+    assert_eq!(part, Part::Index(opaque.id(), IndexState::Readable));
+    assert!(matches!(reason, Some(Due::Opaque)), "{reason:?}");
     assert_eq!(world.sum(std::slice::from_ref(&report), &by_city, |kept| kept.scrubbed.missing), 1);
     assert_in_step(&program, &by_city, 3).await;
     let error = report.tables[&missing].error.as_ref().expect("no such table");

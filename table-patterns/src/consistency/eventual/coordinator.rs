@@ -140,6 +140,25 @@ impl Coordinator {
         self
     }
 
+    /// The same coordinator, which calls another listener as well.
+    pub(crate) fn also_on_event(self, also: impl Fn(&TransactionEvent) + Send + Sync + 'static) -> Self {
+        let Some(first) = self.listener.clone() else { return self.on_event(also) };
+        self.on_event(move |event| {
+            first(event);
+            also(event);
+        })
+    }
+
+    /// The table of the transactions.
+    pub(crate) const fn table(&self) -> &TableName {
+        &self.transactions.table
+    }
+
+    /// The durations of claims and requests.
+    pub(crate) const fn timing(&self) -> Timing {
+        self.timing
+    }
+
     /// A coordinator that leaves one rule of the protocol out.
     #[cfg(test)]
     pub(crate) const fn without_invariant(mut self, invariant: Option<Invariant>) -> Self {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use table_core::manifest::StoredIndex;
+use table_core::manifest::{Layout, Manifest, StoredIndex};
 use table_core::model::{ETag, Entity, IfMatch, MANIFEST_PARTITION, TableName, Ticks, ValueRef};
 use table_core::store::{Operation, Result, TableStore};
 
@@ -23,7 +23,20 @@ const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) indexes: Vec<StoredIndex>,
-    pub(crate) scrub: LastScrub,
+    pub(crate) scrub: LastRun,
+    /// The types whose large values are in blobs.
+    pub(crate) large: BTreeSet<String>,
+    pub(crate) collection: LastRun,
+}
+
+impl Kept {
+    fn of(manifest: Manifest) -> Self {
+        let large = manifest.types.iter().filter(|stored| matches!(stored.layout, Layout::Large { .. }));
+        let large = large.map(|stored| stored.entity.as_ref().map_or("", |of| &of.name).to_owned()).collect();
+        let [scrub, collection] =
+            [LastRun::SCRUB, LastRun::COLLECTION].map(|row| LastRun::of(row, manifest.other(row)));
+        Self { indexes: manifest.indexes, scrub, large, collection }
+    }
 }
 
 /// Why a program without the Rust types cannot maintain an index.
@@ -39,26 +52,31 @@ pub(crate) enum Obstacle {
     NoBlobs,
 }
 
-/// The last scrub of a table's indexes by any process: a row of the manifest.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastScrub {
-    /// The time of the last write of the row, by the store's clock.
+/// Work on a whole table that was begun last, in whatever process: a row of the manifest.
+#[derive(Clone, Debug)]
+pub(crate) struct LastRun {
+    row: &'static str,
+    /// When the row was written, by the clock of the store.
     at: Option<Ticks>,
     finished: bool,
     etag: Option<ETag>,
 }
 
-impl LastScrub {
-    const ROW: &str = "scrub";
+impl LastRun {
+    /// Of a scrub of the table's indexes.
+    const SCRUB: &str = "scrub";
+    /// Of a collection of the blobs of large values.
+    const COLLECTION: &str = "collection";
     const FINISHED: &str = "Finished";
 
-    fn read(row: &Entity) -> Self {
-        let finished = row.get(Self::FINISHED) == Some(ValueRef::Boolean(true));
-        Self { at: row.timestamp(), finished, etag: row.etag().cloned() }
+    fn of(name: &'static str, row: Option<&Entity>) -> Self {
+        let finished = row.is_some_and(|row| row.get(Self::FINISHED) == Some(ValueRef::Boolean(true)));
+        let (at, etag) = (row.and_then(Entity::timestamp), row.and_then(Entity::etag).cloned());
+        Self { row: name, at, finished, etag }
     }
 
     fn operation(&self, finished: bool) -> Result<Operation> {
-        let row = Entity::new(MANIFEST_PARTITION, Self::ROW)?.with(Self::FINISHED, finished);
+        let row = Entity::new(MANIFEST_PARTITION, self.row)?.with(Self::FINISHED, finished);
         Ok(match &self.etag {
             Some(etag) => Operation::Replace(row, IfMatch::from(etag)),
             None => Operation::Insert(row),
@@ -70,22 +88,53 @@ impl LastScrub {
         let wait = if self.finished { every } else { every.min(ABANDONED) };
         self.at.is_none_or(|at| after(at, wait) <= Ticks::now())
     }
+
+    /// Claims the next run: whether it is this process that does the work now, by its word for the others. One request.
+    pub(crate) async fn begin(&self, store: &dyn TableStore, table: &TableName) -> Result<Option<Self>> {
+        match store.write(table, self.operation(false)?).await {
+            Err(e) if is_lost(&e) => Ok(None),
+            other => {
+                other.map(|written| Some(Self { at: None, finished: false, etag: written.etag, ..*self }))
+            }
+        }
+    }
+
+    /// Says that the run has ended. One request.
+    pub(crate) async fn end(&self, store: &dyn TableStore, table: &TableName) -> Result<()> {
+        match store.write(table, self.operation(true)?).await {
+            // It took so long that another process has begun again.
+            Err(e) if is_lost(&e) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// What upkeep finds in a table.
+pub(crate) struct ToKeep {
+    /// What keeps its indexes; `None` where no program has opened the table with indexes. Then nothing of the manifest says so after
+    /// this either: the first program that opens the table is the first.
+    pub(crate) entities: Option<IndexedEntities>,
+    pub(crate) kept: Kept,
 }
 
 impl IndexedEntities {
-    /// As [`open_for_upkeep`](Self::open_for_upkeep); `None` if no program has opened the table with indexes.
-    /// In that case the manifest stays empty, so that the first program with indexes is the first to open the
-    /// table. 1 request more.
-    pub(crate) async fn open_to_keep(
+    /// Reads the manifest and opens the table as [`open_for_upkeep`](Self::open_for_upkeep) does, if a program has opened the table
+    /// with indexes. One request, and those of opening and of [`kept`](Self::kept) then.
+    pub(crate) async fn find_to_keep(
         store: Arc<dyn TableStore>,
         table: TableName,
         options: IndexOptions,
-    ) -> Result<Option<Self>> {
+    ) -> Result<ToKeep> {
         let loaded = ManifestRows { store: &*store, table: &table }.load().await?;
         if loaded.table.is_new() {
-            return Ok(None);
+            return Ok(ToKeep { entities: None, kept: Kept::of(loaded.manifest) });
         }
-        Self::open_for_upkeep(store, table, options).await.map(Some)
+        let entities = Self::open_for_upkeep(store, table, options).await?;
+        let kept = entities.kept().await?;
+        // Gone again, if there is none.
+        let (entities, kept) =
+            kept.map_or_else(|| (None, Kept::of(Manifest::default())), |kept| (Some(entities), kept));
+        Ok(ToKeep { entities, kept })
     }
 
     /// Reads the manifest for this handle and removes rows of ended processes. `None` if the table was
@@ -99,8 +148,7 @@ impl IndexedEntities {
         if loaded.table.is_new() {
             return Ok(None);
         }
-        let scrub = loaded.manifest.other(LastScrub::ROW).map(LastScrub::read).unwrap_or_default();
-        Ok(Some(Kept { indexes: loaded.manifest.indexes, scrub }))
+        Ok(Some(Kept::of(loaded.manifest)))
     }
 
     /// The tables with reservations of unique values: those of remote unique entries.
@@ -137,23 +185,5 @@ impl IndexedEntities {
             self.obstacle(other).is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.puts())
         };
         all.iter().any(|other| meets(other) && in_the_way(other))
-    }
-
-    /// Records in the manifest that this process scrubs the table's indexes; `None` if another process began
-    /// first. 1 request.
-    pub(crate) async fn begin_scrub(&self, last: &LastScrub) -> Result<Option<LastScrub>> {
-        match self.store.write(self.table(), last.operation(false)?).await {
-            Err(e) if is_lost(&e) => Ok(None),
-            other => other.map(|written| Some(LastScrub { at: None, finished: false, etag: written.etag })),
-        }
-    }
-
-    /// Records the end of the scrub. 1 request.
-    pub(crate) async fn end_scrub(&self, begun: &LastScrub) -> Result<()> {
-        match self.store.write(self.table(), begun.operation(true)?).await {
-            // The scrub counted as abandoned, and another process has begun the next.
-            Err(e) if is_lost(&e) => Ok(()),
-            other => other.map(drop),
-        }
     }
 }

@@ -143,7 +143,7 @@ pub use bulk::{BulkInsert, InsertSummary, Inserted};
 pub use definition::{Index, Payload, Placement, Uniqueness};
 pub use entry::{Entry, EntryDiff, Location, Maintainer, Permission};
 pub use indexed::IndexedEntities;
-pub(crate) use kept::{Kept, Obstacle};
+pub(crate) use kept::{Kept, Obstacle, ToKeep};
 pub use lookup::Trust;
 pub(crate) use moves::check_no_blob;
 pub use options::IndexOptions;

@@ -130,6 +130,7 @@ pub use sweep::SweepReport;
 #[cfg(test)]
 pub(crate) use unique::is_unique_row;
 pub(crate) use unique::{holders, is_pending, is_unique_row_property};
+pub(crate) use worker::{ATTEMPTS, SET_ASIDE};
 pub use worker::{PoisonedTicket, Recovery};
 pub use write::{Acknowledge, Committed};
 

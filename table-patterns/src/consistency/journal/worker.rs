@@ -19,7 +19,7 @@ use crate::consistency::work::{Pace, WorkerSlots, is_infrastructure_error, work_
 use crate::rows::took_effect::took_effect;
 
 /// Failures of a ticket's work until the ticket is poisoned, unless set.
-const ATTEMPTS: u32 = 5;
+pub(crate) const ATTEMPTS: u32 = 5;
 /// The number of messages set aside by the queue that one check reads.
 pub(crate) const SET_ASIDE: usize = 32;
 

@@ -16,23 +16,26 @@
 //! | ends removals that were interrupted | indexes whose removal was begun | [`IndexedEntities::drop_index`](crate::index::IndexedEntities::drop_index) |
 //! | repairs entries, less often | readable indexes | [`IndexedEntities::scrub_page`](crate::index::IndexedEntities::scrub_page) |
 //! | removes blobs of lists that nothing names, as often | indexes with blobs | [`IndexedEntities::collect_blobs`](crate::index::IndexedEntities::collect_blobs) |
-//! | forgets finished transactions | tables of [`eventual`](crate::eventual) transactions | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
+//! | removes blobs of large values that no row refers to, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`LargeTable::collect`](crate::large::LargeTable::collect) |
+//! | works on transactions | the [`eventual`](crate::eventual) transactions that [`Upkeep::transactions`] is given | [`Coordinator::run`](crate::eventual::Coordinator::run) |
+//! | forgets finished transactions | tables of these, and those that [`Upkeep::transaction_tables`] names | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
 //!
 //! It declares nothing and begins neither builds nor removals: an index is built first by a program that
 //! [defines](crate::index::IndexedEntities::build) it. A table that no program has opened with indexes is left as it is.
 //!
 //! # What it cannot do
-//! - Work on [`eventual`](crate::eventual) transactions: their steps name stores and handlers of a program
-//!   ([`Coordinator::run`](crate::eventual::Coordinator::run)).
+//! - Work on [`eventual`](crate::eventual) transactions without their coordinator: their steps name stores and handlers of a program.
 //! - Maintain [opaque](table_core::manifest) indexes, those of a newer format, and those that its store encrypts by a rule: they are
 //!   [due](UpkeepReport::due). Writes of their entities are not finished here, and missing entries of those are counted, not added.
-//! - Collect blobs of large entities ([`LargeTable::collect`](crate::large::LargeTable::collect)), which belong to the options of
-//!   their table, and scrub blind copies in other systems.
+//! - Collect blobs of large values without their store and options: they are [due](UpkeepReport::due). The manifest names only types
+//!   that a program opened with [`LargeTable::open`](crate::large::LargeTable::open).
+//! - Scrub blind copies in other systems.
 //!
 //! # Several at once
 //! Any number of processes may run it, beside programs that build and drop. A build has one builder: who finds the index's row changed within the
 //! wait for a change of state and a lease leaves it to whoever changed it. One of them scrubs a table: it says so in the manifest's row `scrub`,
-//! and the others wait for the next interval; a scrub that was begun a day ago and has not ended is begun again.
+//! and the others wait for the next interval; a scrub that was begun a day ago and has not ended is begun again. So one of them collects the
+//! blobs of a table, by the row `collection`.
 //!
 //! # Failure windows
 //! None of its own: whatever it does can die at any request, and the next round goes on. An error of a table, or of an
@@ -44,6 +47,8 @@
 //! | opened, once | 2, and 1 for its own row where other processes write the store, which it writes again every ten times [`IndexOptions::cache`](crate::index::IndexOptions::cache), or every lease where that is longer |
 //! | a round with nothing to do | 1 for the manifest, 1 for the row of each process that is found to be gone, up to 10, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; so 2 for a small table without such an index, 3 with one whose entries are in other partitions |
 //! | a table without a manifest | 1 a round |
+//! | a collection of blobs of large values | 2, and those of [`collect`](crate::large::LargeTable::collect) |
+//! | the queue of tickets, and that of each coordinator | 1 a round to look for poison, and those of its worker |
 //! | a scrub | 2, and those of [`scrub`](crate::index::IndexedEntities::scrub) for each index: 1 per entity and entry |
 //! | a build that was interrupted | 3 to take it over, then those of [`run`](crate::index::IndexBuild::run) |
 //! | a sweep with something to do, a blob, a ticket | see the calls above |
@@ -59,14 +64,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use tokio::time::timeout;
 
+use crate::eventual::Coordinator;
 use crate::index::IndexOptions;
+use crate::journal::ATTEMPTS;
+use crate::large::LargeOptions;
 use work::Work;
 
-pub use report::{Due, HeadsUpkeep, IndexUpkeep, TableUpkeep, UpkeepReport};
+pub use report::{Due, IndexUpkeep, LargeUpkeep, Part, TableUpkeep, TransactionsUpkeep, UpkeepReport};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -102,21 +111,48 @@ type Listener = Arc<dyn Fn(&UpkeepReport) + Send + Sync>;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// With blobs of large values, and eventual transactions:
+///
+/// ```no_run
+/// # async fn run(
+/// #     store: std::sync::Arc<dyn table_core::store::TableStore>,
+/// #     blobs: std::sync::Arc<dyn object_store::ObjectStore>,
+/// #     coordinator: table_patterns::eventual::Coordinator,
+/// #     stop: impl Future<Output = ()>,
+/// # ) -> table_core::Result<()> {
+/// use table_patterns::large::LargeOptions;
+/// use table_patterns::upkeep::Upkeep;
+///
+/// let upkeep = Upkeep::new(store).tables(["Reports"]).blobs(blobs, LargeOptions::default());
+/// let report = upkeep.transactions(coordinator).run(stop).await?;
+/// for (table, part, due) in report.due() {
+///     println!("{table}: {part}: {due:?}"); // such as large values whose blob store is missing
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Upkeep {
     store: Arc<dyn TableStore>,
     tables: Vec<TableName>,
     transactions: Vec<TableName>,
+    coordinators: Vec<Coordinator>,
+    /// Where the blobs of large values are.
+    large: Option<(Arc<dyn ObjectStore>, LargeOptions)>,
     /// A name that is not legal, for the call that would use it.
     illegal: Option<Error>,
     options: IndexOptions,
     every: Duration,
     scrub_every: Option<Duration>,
+    collect_every: Option<Duration>,
     keep: Duration,
     pause: Duration,
     concurrency: usize,
     /// Tickets at a time, and between two looks at an empty queue.
     tickets: (usize, Duration),
+    /// How often the work of a ticket fails before the ticket is poisoned.
+    attempts: u32,
     listener: Option<Listener>,
 }
 
@@ -125,29 +161,36 @@ impl fmt::Debug for Upkeep {
         f.debug_struct("Upkeep")
             .field("tables", &self.tables)
             .field("transactions", &self.transactions)
+            .field("coordinators", &self.coordinators)
             .field("options", &self.options)
             .field("every", &self.every)
             .field("scrub_every", &self.scrub_every)
+            .field("collect_every", &self.collect_every)
             .finish_non_exhaustive()
     }
 }
 
 impl Upkeep {
-    /// Upkeep of tables of a store: a round every 10 minutes, a scrub every 30 days, abort rows and heads kept for 7 days, 4 tables at a
-    /// time, no pause between pages, the default [`IndexOptions`], and no queue.
+    /// Upkeep of tables of a store: a round every 10 minutes, a scrub and a collection of blobs every 30 days, abort rows, heads and
+    /// blobs kept for 7 days, 4 tables at a time, no pause between pages, the default [`IndexOptions`], no queue, no blobs of large
+    /// values and no transactions.
     pub fn new(store: impl TableStore) -> Self {
         Self {
             store: store.into_shared(),
             tables: Vec::new(),
             transactions: Vec::new(),
+            coordinators: Vec::new(),
+            large: None,
             illegal: None,
             options: IndexOptions::default(),
             every: 10 * MINUTE,
             scrub_every: Some(30 * DAY),
+            collect_every: Some(30 * DAY),
             keep: 7 * DAY,
             pause: Duration::ZERO,
             concurrency: 4,
             tickets: (16, Duration::from_secs(1)),
+            attempts: ATTEMPTS,
             listener: None,
         }
     }
@@ -163,15 +206,34 @@ impl Upkeep {
         self
     }
 
-    /// Forgets what was finished long ago in these tables of [eventual](crate::eventual) transactions.
+    /// Works on these [eventual](crate::eventual) transactions, and forgets finished ones: as [`Coordinator::run`] and
+    /// [`Coordinator::sweep`] do. The coordinator has the stores, the blobs and the handlers that the steps name. Every coordinator
+    /// needs a table name of its own.
     #[must_use]
-    pub fn transactions<N>(mut self, names: impl IntoIterator<Item = N>) -> Self
+    pub fn transactions(mut self, coordinator: Coordinator) -> Self {
+        self.coordinators.push(coordinator);
+        self
+    }
+
+    /// Forgets finished transactions in these tables of [eventual](crate::eventual) transactions, which other processes work on. A
+    /// table whose coordinator [is given](Self::transactions) need not be named.
+    #[must_use]
+    pub fn transaction_tables<N>(mut self, names: impl IntoIterator<Item = N>) -> Self
     where
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let tables = self.named(names);
         self.transactions.extend(tables);
         self
+    }
+
+    /// Collects the blobs of [large](crate::large) values that no row refers to, in tables whose manifest names types with such
+    /// values. The store and the options are those of the programs that write the tables: a blob goes when it is older than twice
+    /// their [`write_deadline`](LargeOptions::write_deadline), and older than [`keep`](Self::keep) says. No other store may keep the
+    /// blobs of tables of these names in the same [`root`](LargeOptions::root).
+    #[must_use]
+    pub fn blobs(self, store: Arc<dyn ObjectStore>, options: LargeOptions) -> Self {
+        Self { large: Some((store, options)), ..self }
     }
 
     /// Takes the timing, the queue of tickets, the blobs and the requests at once of the programs that write the tables. A table remembers the
@@ -194,8 +256,15 @@ impl Upkeep {
         Self { scrub_every: every.into(), ..self }
     }
 
-    /// Sets for how long abort rows, and heads of finished transactions, are kept: longer than any writer can be paused, and any
-    /// message can lie in a queue.
+    /// Sets how often the blobs of large values of a table are collected, by whichever process; `None` for never. The manifest has
+    /// when they were collected last, as for scrubs.
+    #[must_use]
+    pub fn collect_every(self, every: impl Into<Option<Duration>>) -> Self {
+        Self { collect_every: every.into(), ..self }
+    }
+
+    /// Sets for how long abort rows, heads of finished transactions, and blobs that no row refers to are kept: longer than any
+    /// writer can be paused, and any message can lie in a queue.
     #[must_use]
     pub fn keep(self, keep: Duration) -> Self {
         Self { keep, ..self }
@@ -214,13 +283,21 @@ impl Upkeep {
         Self { concurrency: tables.max(1), ..self }
     }
 
-    /// Sets how many tickets are worked on at a time, 16 unless set, and how often an empty queue is asked, once per second unless set.
+    /// Sets how many tickets, and how many transactions of each coordinator, are worked on at a time, 16 unless set, and how often an
+    /// empty queue is asked, once per second unless set.
     #[must_use]
     pub fn with_tickets(self, at_a_time: usize, idle: Duration) -> Self {
         Self { tickets: (at_a_time.max(1), idle), ..self }
     }
 
-    /// Calls this after each round of a table, with all that was done until then.
+    /// Sets how often the work of a ticket may fail before the ticket is poisoned: 5 times unless set, at least once. See
+    /// [`Recovery`](crate::journal::Recovery).
+    #[must_use]
+    pub fn with_attempts(self, attempts: u32) -> Self {
+        Self { attempts: attempts.max(1), ..self }
+    }
+
+    /// Calls this after each round of a table or of transactions, with all that was done until then.
     #[must_use]
     pub fn on_round(self, listener: impl Fn(&UpkeepReport) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Arc::new(listener)), ..self }
@@ -239,7 +316,9 @@ impl Upkeep {
             let (stop, running) = (pin!(stop), pin!(work.go_on()));
             if let Either::Left(((), running)) = select(stop, running).await {
                 work.stop();
-                if timeout(self.options.timing.request(), running).await.is_err() {
+                let timings = self.coordinators.iter().map(Coordinator::timing);
+                let requests = timings.chain([self.options.timing]).map(|timing| timing.request());
+                if timeout(requests.max().unwrap_or_default(), running).await.is_err() {
                     tracing::info!("upkeep was stopped amid its work, which the next one goes on with");
                 }
             }
@@ -279,8 +358,9 @@ impl Upkeep {
         if let Some(illegal) = &self.illegal {
             return Err(illegal.clone());
         }
-        if self.tables.is_empty() && self.transactions.is_empty() {
-            return Err(Error::invalid_request("upkeep of no table: name some by `tables`".to_owned()));
+        if self.tables.is_empty() && self.transactions.is_empty() && self.coordinators.is_empty() {
+            let reason = "upkeep has no table and no transactions: name tables by `tables`, or give `transactions` a coordinator";
+            return Err(Error::invalid_request(reason.to_owned()));
         }
         self.options.check()?;
         self.store.profile().check_reads("upkeep")

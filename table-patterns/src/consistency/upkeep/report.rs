@@ -1,6 +1,6 @@
 //! What upkeep did, and what is due.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use table_core::model::TableName;
@@ -8,6 +8,7 @@ use table_core::store::{Duplicate, Error};
 
 use crate::index::{IndexState, ScrubReport};
 use crate::journal::SweepReport;
+use crate::large::Collected;
 
 /// What an [`Upkeep`](super::Upkeep) has done since it began, and what is due.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +17,12 @@ pub struct UpkeepReport {
     /// The tables that it looks after.
     pub tables: BTreeMap<TableName, TableUpkeep>,
     /// The tables of [eventual](crate::eventual) transactions.
-    pub transactions: BTreeMap<TableName, HeadsUpkeep>,
+    pub transactions: BTreeMap<TableName, TransactionsUpkeep>,
     /// Tickets of writes that it has finished.
     pub tickets: usize,
+    /// Tickets that are poisoned, up to 32, as the queue had them when it was last looked at: see
+    /// [`Recovery::poison`](crate::journal::Recovery::poison).
+    pub poisoned_tickets: usize,
     /// What was wrong with the queue when it was asked last.
     pub queue_error: Option<Error>,
 }
@@ -37,6 +41,8 @@ pub struct TableUpkeep {
     pub swept: SweepReport,
     /// The indexes of the manifest, by their ids.
     pub indexes: BTreeMap<String, IndexUpkeep>,
+    /// The blobs of large values; `None` where the manifest names no type with such values.
+    pub large: Option<LargeUpkeep>,
     /// What failed in the last round beside the indexes: the table could not be opened or swept, or its manifest not read.
     pub error: Option<Error>,
 }
@@ -61,19 +67,59 @@ pub struct IndexUpkeep {
     pub due: Option<Due>,
 }
 
+/// What was done for the blobs of large values of a table.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LargeUpkeep {
+    /// The types that have large values, as the manifest names them.
+    pub types: BTreeSet<String>,
+    /// Collections that have ended.
+    pub collections: usize,
+    /// What the collections found, all together, those that did not end too.
+    pub collected: Collected,
+    /// What an operator has to see to.
+    pub due: Option<Due>,
+}
+
 /// What was done for a table of transactions.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct HeadsUpkeep {
+pub struct TransactionsUpkeep {
     /// Sweeps that have ended.
     pub sweeps: u64,
     /// Heads of finished transactions that were removed.
     pub removed: usize,
-    /// What failed when it was swept last.
+    /// Transactions whose last step was done here.
+    pub applied: usize,
+    /// Transactions that are poisoned, up to 32, as the queue had them when it was last looked at: see
+    /// [`Coordinator::poison`](crate::eventual::Coordinator::poison).
+    pub poisoned: usize,
+    /// What failed when the table was swept last.
     pub error: Option<Error>,
+    /// What was wrong with the queue of the transactions when it was asked last.
+    pub queue_error: Option<Error>,
 }
 
-/// Why upkeep does not do all that an index needs.
+/// A part of a table that upkeep looks after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part<'a> {
+    /// An index, by its id.
+    Index(&'a str, IndexState),
+    /// The blobs of large values.
+    Large,
+}
+
+impl fmt::Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Index(id, state) => write!(f, "the index {id}, which is {state}"),
+            Self::Large => f.write_str("the blobs of large values"),
+        }
+    }
+}
+
+/// Why upkeep does not do all that an index, or the blobs of a table, need.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Due {
@@ -88,6 +134,8 @@ pub enum Due {
     Encrypted,
     /// Its lists are in blobs, and this process has no store of blobs.
     NoBlobs,
+    /// Large values of entities are in blobs, and this process has no store of these blobs.
+    NoLargeBlobs,
     /// Another process builds it, or has done so less than a lease ago.
     BuiltElsewhere,
     /// Entities share values of the unique index: it is not readable until they are changed.
@@ -116,6 +164,7 @@ impl fmt::Display for Due {
                 "it would show what this process's store encrypts: drop it, or run upkeep without that rule",
             ),
             Self::NoBlobs => f.write_str("its lists are in blobs: give `IndexOptions::blobs` their store"),
+            Self::NoLargeBlobs => f.write_str("large values are in blobs: give `Upkeep::blobs` their store"),
             Self::BuiltElsewhere => f.write_str("another process builds it: let it"),
             Self::Duplicates(duplicates) => write!(
                 f,
@@ -136,6 +185,10 @@ impl fmt::Display for Due {
 }
 
 impl IndexUpkeep {
+    fn is_due(&self) -> bool {
+        self.state != IndexState::Absent && (self.due.is_some() || self.state != IndexState::Readable)
+    }
+
     pub(super) fn new(state: IndexState) -> Self {
         let (built, dropped, scrubs, blobs) = (0, 0, 0, 0);
         Self { state, built, dropped, scrubs, scrubbed: ScrubReport::default(), blobs, due: None }
@@ -162,21 +215,24 @@ impl TableUpkeep {
 }
 
 impl UpkeepReport {
-    /// The indexes that somebody has to see to: those that are not readable, and those with a reason.
-    pub fn due(&self) -> impl Iterator<Item = (&TableName, &str, &IndexUpkeep)> {
-        let all = self.tables.iter().flat_map(|(table, kept)| {
-            kept.indexes.iter().map(move |(id, index)| (table, id.as_str(), index))
+    /// What an operator has to see to: indexes that are not readable, and indexes and blobs with a reason.
+    pub fn due(&self) -> impl Iterator<Item = (&TableName, Part<'_>, Option<&Due>)> {
+        let indexes = self.tables.iter().flat_map(|(table, kept)| {
+            let indexes = kept.indexes.iter().filter(|(_, index)| index.is_due());
+            indexes.map(move |(id, index)| (table, Part::Index(id, index.state), index.due.as_ref()))
         });
-        all.filter(|(_, _, index)| {
-            let is_there = index.state != IndexState::Absent;
-            is_there && (index.due.is_some() || index.state != IndexState::Readable)
-        })
+        let large = self.tables.iter().filter_map(|(table, kept)| {
+            let due = kept.large.as_ref()?.due.as_ref()?;
+            Some((table, Part::Large, Some(due)))
+        });
+        indexes.chain(large)
     }
 
-    /// The errors of tables, transactions and the queue. Those of indexes are [due](Self::due).
+    /// The errors of tables, transactions and the queue. Those of indexes and blobs are [due](Self::due).
     pub fn errors(&self) -> impl Iterator<Item = &Error> {
         let tables = self.tables.values().filter_map(|table| table.error.as_ref());
-        let heads = self.transactions.values().filter_map(|heads| heads.error.as_ref());
-        tables.chain(heads).chain(&self.queue_error)
+        let transactions = self.transactions.values();
+        let transactions = transactions.flat_map(|kept| kept.error.iter().chain(&kept.queue_error));
+        tables.chain(transactions).chain(&self.queue_error)
     }
 }

@@ -18,6 +18,9 @@ use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Overflow, P
 use crate::journal::{Acknowledge, Entries, Timing};
 use crate::queue::{QueueOptions, TableQueue};
 
+mod large;
+mod transactions;
+
 const ROUND: Duration = Duration::from_secs(60);
 
 struct World {
@@ -344,9 +347,9 @@ async fn what_cannot_be_kept_is_due_and_stops_nothing_else() -> Result<()> {
     assert_eq!((of_employees.scrubbed.dangling, of_employees.scrubbed.missing), (1, 1));
     assert_eq!((of_customers.scrubbed.missing, of_customers.due.is_none()), (1, true));
     assert_eq!((report.due().count(), report.errors().count()), (2, 0));
-    assert!(report.due().all(|(table, _, index)| {
-        *table == world.table && !index.due.as_ref().unwrap().to_string().is_empty()
-    }));
+    assert!(
+        report.due().all(|(table, _, due)| { *table == world.table && !due.unwrap().to_string().is_empty() })
+    );
     assert_in_step(&program, "place", 4).await?;
     let left = program.scrub("city", ScrubMode::Report).await?;
     assert_eq!((left.dangling, left.missing), (0, 1), "the program with the code does the rest");
@@ -388,7 +391,7 @@ async fn duplicates_are_due_until_they_are_gone() -> Result<()> {
     let upkeep = world.upkeep().scrub_every(None).on_round({
         let told = told.clone();
         move |report| {
-            let due = report.due().next().and_then(|(_, _, index)| index.due.clone());
+            let due = report.due().next().and_then(|(_, _, due)| due.cloned());
             told.lock().unwrap().push(matches!(due, Some(Due::Duplicates(found)) if found.len() == 1));
         }
     });
@@ -503,7 +506,7 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     let errors = [
         Upkeep::new(store.clone()).run_once().await,
         Upkeep::new(store.clone()).tables(["no name"]).run_once().await,
-        Upkeep::new(store.clone()).tables(["People"]).transactions(["1"]).run(sleep(ROUND)).await,
+        Upkeep::new(store.clone()).tables(["People"]).transaction_tables(["1"]).run(sleep(ROUND)).await,
         Upkeep::new(store)
             .tables(["People"])
             .with_options(IndexOptions { cache: Duration::ZERO, ..IndexOptions::local() })
@@ -529,7 +532,7 @@ async fn finished_transactions_are_forgotten() -> Result<()> {
     let mut options = IndexOptions::local();
     let millis = Duration::from_millis;
     options.timing = Timing::new(millis(40), millis(10), Duration::ZERO)?;
-    let upkeep = Upkeep::new(world.store.clone()).transactions(["Transactions", "Missing"]);
+    let upkeep = Upkeep::new(world.store.clone()).transaction_tables(["Transactions", "Missing"]);
     let upkeep = upkeep.with_options(options).keep(Duration::ZERO);
     let transactions = TableName::new("Transactions")?;
     for (finished, removed) in [(false, 0), (true, 1)] {

@@ -3,21 +3,25 @@
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{join, join_all, select};
+use futures_util::future::{join, join_all, join3, join4, select};
 use table_core::manifest::StoredIndex;
 use table_core::model::TableName;
+use table_core::queue::WorkQueue;
 use table_core::store::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Upkeep;
-use super::report::{Due, IndexUpkeep, TableUpkeep, UpkeepReport};
-use crate::eventual::sweep_records;
-use crate::index::{IndexState, IndexedEntities, Kept, Obstacle, ScrubCursor, ScrubMode, ScrubReport};
-use crate::journal::Recovery;
+use super::report::{Due, IndexUpkeep, TableUpkeep, TransactionsUpkeep, UpkeepReport};
+use crate::eventual::{Coordinator, TransactionEventKind, sweep_records};
+use crate::index::{
+    IndexState, IndexedEntities, Kept, Obstacle, ScrubCursor, ScrubMode, ScrubReport, ToKeep,
+};
+use crate::journal::{Journal, Recovery, SET_ASIDE};
+use crate::large::{CollectMode, Collected, Collection};
 
 /// A build that failed waits at most so many times as long as a round.
 const LONGEST_WAIT: u32 = 32;
@@ -33,9 +37,29 @@ pub(super) struct Work<'a> {
     opened: Mutex<BTreeMap<TableName, IndexedEntities>>,
     report: Mutex<UpkeepReport>,
     tickets: AtomicUsize,
+    coordinators: Vec<Counted>,
     /// For tables that are swept, and for those that are cared for, which may take hours.
     sweeping: Semaphore,
     caring: Semaphore,
+}
+
+/// Transactions that are worked on, and how many of them have ended here.
+struct Counted {
+    coordinator: Coordinator,
+    applied: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    fn new(coordinator: &Coordinator) -> Self {
+        let applied = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&applied);
+        let coordinator = coordinator.clone().also_on_event(move |event| {
+            if matches!(event.kind, TransactionEventKind::Applied) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { coordinator, applied }
+    }
 }
 
 /// What a table's rounds remember.
@@ -50,7 +74,8 @@ impl<'a> Work<'a> {
     pub(super) fn new(of: &'a Upkeep) -> Self {
         let mut report = UpkeepReport::default();
         report.tables.extend(of.tables.iter().map(|table| (table.clone(), TableUpkeep::default())));
-        report.transactions.extend(of.transactions.iter().map(|table| (table.clone(), Default::default())));
+        let transactions = of.transactions.iter().chain(of.coordinators.iter().map(Coordinator::table));
+        report.transactions.extend(transactions.map(|table| (table.clone(), Default::default())));
         Self {
             of,
             stopped: watch::Sender::new(false),
@@ -58,6 +83,7 @@ impl<'a> Work<'a> {
             opened: Mutex::default(),
             report: Mutex::new(report),
             tickets: AtomicUsize::new(0),
+            coordinators: of.coordinators.iter().map(Counted::new).collect(),
             sweeping: Semaphore::new(of.concurrency.min(Semaphore::MAX_PERMITS)),
             caring: Semaphore::new(of.concurrency.min(Semaphore::MAX_PERMITS)),
         }
@@ -76,8 +102,13 @@ impl<'a> Work<'a> {
             self.round(table, &mut Memory::default()).await;
             self.tell();
         });
-        let transactions = self.of.transactions.iter().map(|table| self.forget_heads(table));
-        join(join_all(tables), join_all(transactions)).await;
+        let forgotten = self.of.transactions.iter().map(|table| self.forget_heads(table));
+        let transactions = self.coordinators.iter().map(|counted| async {
+            self.look_at_poisoned(&counted.coordinator).await;
+            self.work_off_transactions(&counted.coordinator).await;
+            self.forget_heads_of(&counted.coordinator).await;
+        });
+        join3(join_all(tables), join_all(forgotten), join_all(transactions)).await;
     }
 
     /// Everything, again and again, until it is stopped.
@@ -90,13 +121,31 @@ impl<'a> Work<'a> {
                 self.pause(self.of.every).await;
             }
         });
-        let transactions = self.of.transactions.iter().map(|table| async move {
+        let forgotten = self.of.transactions.iter().map(|table| async move {
             while !self.is_stopped() {
                 self.forget_heads(table).await;
                 self.pause(self.of.every).await;
             }
         });
-        join(join(join_all(tables), join_all(transactions)), self.take_tickets()).await;
+        let transactions = self.coordinators.iter().map(|counted| async {
+            let rounds = async {
+                while !self.is_stopped() {
+                    self.look_at_poisoned(&counted.coordinator).await;
+                    self.forget_heads_of(&counted.coordinator).await;
+                    self.tell();
+                    self.pause(self.of.every).await;
+                }
+            };
+            join(rounds, self.run_transactions(&counted.coordinator)).await;
+        });
+        let poisoned = async {
+            while self.of.options.queue.is_some() && !self.is_stopped() {
+                self.look_at_poisoned_tickets().await;
+                self.pause(self.of.every).await;
+            }
+        };
+        let transactions = join(join_all(forgotten), join_all(transactions));
+        join4(join_all(tables), transactions, self.take_tickets(), poisoned).await;
     }
 
     pub(super) fn stop(&self) {
@@ -104,9 +153,21 @@ impl<'a> Work<'a> {
     }
 
     pub(super) fn into_report(self) -> UpkeepReport {
-        let tickets = self.tickets.into_inner();
-        let report = self.report.into_inner().unwrap_or_else(PoisonError::into_inner);
-        UpkeepReport { tickets, ..report }
+        let report = self.report().clone();
+        self.counted(report)
+    }
+
+    /// A report with the counts that are kept beside it.
+    fn counted(&self, mut report: UpkeepReport) -> UpkeepReport {
+        report.tickets = self.tickets.load(Ordering::Relaxed);
+        for kept in report.transactions.values_mut() {
+            kept.applied = 0;
+        }
+        for Counted { coordinator, applied } in &self.coordinators {
+            let kept = report.transactions.entry(coordinator.table().clone()).or_default();
+            kept.applied += applied.load(Ordering::Relaxed);
+        }
+        report
     }
 
     fn is_stopped(&self) -> bool {
@@ -133,9 +194,8 @@ impl<'a> Work<'a> {
 
     fn tell(&self) {
         if let Some(listener) = &self.of.listener {
-            let report =
-                UpkeepReport { tickets: self.tickets.load(Ordering::Relaxed), ..self.report().clone() };
-            listener(&report);
+            let report = self.report().clone();
+            listener(&self.counted(report));
         }
     }
 
@@ -165,28 +225,34 @@ impl<'a> Work<'a> {
             self.looked_for.send_modify(|tables| *tables += 1);
         }
         match looked {
-            Ok(Some((entities, kept))) => self.keep(&entities, &kept, memory).await,
-            Ok(None) => self.of_table(table, |kept| kept.has_manifest = false),
+            Ok(ToKeep { entities: Some(entities), kept }) => self.keep(&entities, &kept, memory).await,
+            Ok(ToKeep { entities: None, kept }) => {
+                self.of_table(table, |table| table.has_manifest = false);
+                let _place = place(&self.caring).await;
+                if let Err(error) = self.collect(table, &kept).await {
+                    self.failed(table, error);
+                }
+            }
             Err(error) => self.failed(table, error),
         }
         self.of_table(table, |kept| kept.rounds += 1);
     }
 
-    /// What the manifest says now. `None` if there is none.
-    async fn look(&self, table: &TableName) -> Result<Option<(IndexedEntities, Kept)>> {
+    /// What the manifest says now.
+    async fn look(&self, table: &TableName) -> Result<ToKeep> {
         let known = self.opened().get(table).cloned();
         if let Some(entities) = known {
             if let Some(kept) = entities.kept().await? {
-                return Ok(Some((entities, kept)));
+                return Ok(ToKeep { entities: Some(entities), kept });
             }
             self.opened().remove(table);
         }
         let (store, options) = (self.of.store.clone(), self.of.options.clone());
-        let Some(entities) = IndexedEntities::open_to_keep(store, table.clone(), options).await? else {
-            return Ok(None);
-        };
-        self.opened().insert(table.clone(), entities.clone());
-        Ok(entities.kept().await?.map(|kept| (entities, kept)))
+        let found = IndexedEntities::find_to_keep(store, table.clone(), options).await?;
+        if let Some(entities) = &found.entities {
+            self.opened().insert(table.clone(), entities.clone());
+        }
+        Ok(found)
     }
 
     /// A round of a table with a manifest. It is swept as often as there are rounds, also while a build goes on.
@@ -234,17 +300,71 @@ impl<'a> Work<'a> {
             }
             self.settle(entities, stored, memory).await;
         }
+        let scrubbed = self.scrub_all(entities, kept).await;
+        scrubbed.and(self.collect(entities.table(), kept).await)
+    }
+
+    async fn scrub_all(&self, entities: &IndexedEntities, kept: &Kept) -> Result<()> {
         let readable = |stored: &&StoredIndex| self.may_scrub(entities, stored);
         let indexes: Vec<_> = kept.indexes.iter().filter(readable).collect();
         let is_due = self.of.scrub_every.is_some_and(|every| kept.scrub.is_due(every));
         if !is_due || indexes.is_empty() {
             return Ok(());
         }
-        let Some(begun) = entities.begin_scrub(&kept.scrub).await? else { return Ok(()) };
+        let (store, table) = (&*self.of.store, entities.table());
+        let Some(begun) = kept.scrub.begin(store, table).await? else { return Ok(()) };
         for stored in indexes {
             self.scrub(entities, stored, &kept.indexes).await;
         }
-        if self.is_stopped() { Ok(()) } else { entities.end_scrub(&begun).await }
+        if self.is_stopped() { Ok(()) } else { begun.end(store, table).await }
+    }
+
+    /// Removes the blobs of large values that no row refers to, if that is due.
+    async fn collect(&self, table: &TableName, kept: &Kept) -> Result<()> {
+        if kept.large.is_empty() {
+            self.of_table(table, |table| table.large = None);
+            return Ok(());
+        }
+        let Some(every) = self.of.collect_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
+        let due = self.of.large.is_none().then_some(Due::NoLargeBlobs);
+        self.of_table(table, |table| {
+            let large = table.large.get_or_insert_default();
+            large.types.clone_from(&kept.large);
+            if due.is_some() {
+                large.due = due;
+            }
+        });
+        let Some((blobs, options)) = self.of.large.as_ref().filter(|_| kept.collection.is_due(every)) else {
+            return Ok(());
+        };
+        let store = &*self.of.store;
+        let Some(begun) = kept.collection.begin(store, table).await? else { return Ok(()) };
+        let (mut found, mut is_first) = (Collected::default(), true);
+        let next = || {
+            let pause = if std::mem::take(&mut is_first) { Duration::ZERO } else { self.of.pause };
+            async move {
+                sleep(pause).await;
+                !self.is_stopped()
+            }
+        };
+        let grace = self.of.keep.max(options.write_deadline * 2);
+        let collection = Collection { store, table, blobs: &**blobs, options };
+        let ended = collection.run(grace, CollectMode::Remove, &mut found, next).await;
+        self.of_table(table, |table| {
+            let large = table.large.get_or_insert_default();
+            large.collected.add(found);
+            large.collections += usize::from(matches!(ended, Ok(true)));
+            large.due = ended.as_ref().err().cloned().map(Due::Failed);
+        });
+        match ended {
+            Ok(true) => begun.end(store, table).await,
+            Ok(false) => Ok(()),
+            Err(error) => {
+                // It is in the report as due. The next collection begins a day later.
+                tracing::warn!(%error, %table, "blobs were not collected");
+                Ok(())
+            }
+        }
     }
 
     /// Brings an index to where it was going.
@@ -375,19 +495,85 @@ impl<'a> Work<'a> {
             let _place = place(&self.sweeping).await;
             sweep_records(self.of.store.clone(), table.clone(), keep).await
         };
-        let mut report = self.report();
-        let heads = report.transactions.entry(table.clone()).or_default();
-        match swept {
+        self.heads_swept(table, swept);
+    }
+
+    async fn forget_heads_of(&self, coordinator: &Coordinator) {
+        let swept = {
+            let _place = place(&self.sweeping).await;
+            coordinator.sweep(self.of.keep).await
+        };
+        self.heads_swept(coordinator.table(), swept);
+    }
+
+    fn of_transactions(&self, table: &TableName, change: impl FnOnce(&mut TransactionsUpkeep)) {
+        change(self.report().transactions.entry(table.clone()).or_default());
+    }
+
+    fn heads_swept(&self, table: &TableName, swept: Result<usize>) {
+        self.of_transactions(table, |kept| match swept {
             Ok(removed) => {
-                heads.sweeps += 1;
-                heads.removed += removed;
-                heads.error = None;
+                kept.sweeps += 1;
+                kept.removed += removed;
+                kept.error = None;
             }
             Err(error) => {
                 tracing::warn!(%error, %table, "transactions were not swept");
-                heads.error = Some(error);
+                kept.error = Some(error);
+            }
+        });
+    }
+
+    /// Counts the transactions that are poisoned, and puts back those that the queue set aside for another reason.
+    async fn look_at_poisoned(&self, coordinator: &Coordinator) {
+        let poisoned = coordinator.poison(SET_ASIDE).await;
+        self.of_transactions(coordinator.table(), |kept| match poisoned {
+            Ok(poisoned) => {
+                kept.poisoned = poisoned.len();
+                kept.queue_error = None;
+            }
+            Err(error) => kept.queue_error = Some(error),
+        });
+    }
+
+    /// Works on the transactions that the queue has now.
+    async fn work_off_transactions(&self, coordinator: &Coordinator) {
+        for _ in 0..TICKET_ROUNDS {
+            match coordinator.run_once(self.of.tickets.0).await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    self.of_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
+                    break;
+                }
             }
         }
+    }
+
+    /// Works on transactions until it is stopped.
+    async fn run_transactions(&self, coordinator: &Coordinator) {
+        let (at_a_time, idle) = self.of.tickets;
+        while !self.is_stopped() {
+            if let Err(error) = coordinator.run(at_a_time, idle, self.until_stopped()).await {
+                tracing::warn!(%error, table = %coordinator.table(), "transactions are not worked on");
+                self.of_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
+                self.pause(self.of.every).await;
+            }
+        }
+    }
+
+    /// Counts the tickets that are poisoned, and puts back those that the queue set aside for another reason.
+    async fn look_at_poisoned_tickets(&self) {
+        let Some(queue) = &self.of.options.queue else { return };
+        let recovery = Recovery::new(&**queue, Vec::new()).with_attempts(self.of.attempts);
+        match recovery.poison(SET_ASIDE).await {
+            Ok(poisoned) => self.report().poisoned_tickets = poisoned.len(),
+            Err(error) => self.report().queue_error = Some(error),
+        }
+    }
+
+    fn recovery<'w>(&'w self, queue: &'w dyn WorkQueue, journals: Vec<&'w Journal>) -> Recovery<'w> {
+        Recovery::new(queue, journals).with_attempts(self.of.attempts).counting(&self.tickets)
     }
 
     /// Works on what the queue has now.
@@ -395,7 +581,8 @@ impl<'a> Work<'a> {
         let opened: Vec<_> = self.opened().values().cloned().collect();
         let (Some(queue), false) = (&self.of.options.queue, opened.is_empty()) else { return };
         let journals = opened.iter().map(IndexedEntities::journal).collect();
-        let recovery = Recovery::new(&**queue, journals).counting(&self.tickets);
+        let recovery = self.recovery(&**queue, journals);
+        self.look_at_poisoned_tickets().await;
         for _ in 0..TICKET_ROUNDS {
             match recovery.run_once(self.of.tickets.0).await {
                 Ok(0) => break,
@@ -426,7 +613,7 @@ impl<'a> Work<'a> {
                 continue;
             }
             let journals = opened.iter().map(IndexedEntities::journal).collect();
-            let recovery = Recovery::new(&**queue, journals).counting(&self.tickets);
+            let recovery = self.recovery(&**queue, journals);
             let (at_a_time, idle) = self.of.tickets;
             let failed = recovery.run(at_a_time, idle, another).await.err();
             let pause = failed.is_some();

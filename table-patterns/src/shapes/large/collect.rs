@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::ObjectMeta;
 use object_store::path::Path;
-use table_core::model::{ENCRYPTION_HEADERS, Entity, Key};
+use object_store::{ObjectMeta, ObjectStore};
+use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, TableName};
 use table_core::query::Select;
-use table_core::store::{Error, ErrorKind, Result, TableStore as _};
+use table_core::store::{Error, ErrorKind, Result, TableStore};
 use table_core::typed::TableEntity;
 
 use super::place::directory;
 use super::reference::{Told, told};
 use super::staging::Uploads;
-use super::{BlobContext, LargeTable};
+use super::{BlobContext, LargeOptions, LargeTable};
 use crate::blobs::{self, blob_error};
 use crate::index::IndexedEntities;
 
@@ -80,76 +80,11 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// The same without a check: for times when nobody writes.
     pub(super) async fn collect_older(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
-        let directory = directory(&self.options().root, self.name())?;
-        let now = blobs::store_time(&**self.blobs(), &directory).await?;
-        let grace = TimeDelta::from_std(grace).unwrap_or(CENTURY).min(CENTURY);
-        let names = self.blobs().list(Some(&directory)).try_chunks(PAGE);
-        let mut names = names.map_err(|error| blob_error(error.1));
+        let (table, blobs) = (self.name(), &**self.blobs());
+        let collection = Collection { store: &**self.store(), table, blobs, options: self.options() };
         let mut found = Collected::default();
-        if let Some(files) = &self.options().local_files {
-            let uploads = Uploads { of: files.join(directory.as_ref()), before: now - grace, mode };
-            found.staged = uploads.collect().await?;
-        }
-        while let Some(page) = names.try_next().await? {
-            let (old, young): (Vec<_>, Vec<_>) =
-                page.into_iter().partition(|blob| now.signed_duration_since(blob.last_modified) >= grace);
-            found.young += young.len() as u64;
-            found.add(self.judge_page(&directory, old, mode).await?);
-        }
+        collection.run(grace, mode, &mut found, || ready(true)).await?;
         Ok(found)
-    }
-
-    /// Judges old blobs, those of an entity together and of several entities at once.
-    async fn judge_page(
-        &self,
-        directory: &Path,
-        blobs: Vec<ObjectMeta>,
-        mode: CollectMode,
-    ) -> Result<Collected> {
-        let (mut found, mut entities) = (Collected::default(), HashMap::<Key, OfEntity>::new());
-        for ObjectMeta { location, .. } in blobs {
-            match BlobContext::parse(&self.options().root, self.name(), &location) {
-                Some(context) => {
-                    entities.entry(context.key.clone()).or_default().push((location, context));
-                }
-                None if blobs::is_clock(directory, &location) => {
-                    found.orphans += 1;
-                    self.take(&location, mode).await?;
-                }
-                None => found.foreign += 1,
-            }
-        }
-        let judged = entities.into_iter().map(|(key, blobs)| self.judge(key, blobs, mode));
-        let judged = stream::iter(judged).buffer_unordered(self.options().concurrency.max(1));
-        let add = |mut found: Collected, more| async move {
-            found.add(more);
-            Ok(found)
-        };
-        judged.try_fold(found, add).await
-    }
-
-    /// Judges the blobs of an entity by its row. One request.
-    async fn judge(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
-        let named = blobs.iter().map(|(_, context)| &*context.property);
-        let properties: BTreeSet<_> = named.chain(ENCRYPTION_HEADERS).collect();
-        let row = self.store().get(self.name(), &key, Some(&Select::new(properties))).await?;
-        let mut found = Collected::default();
-        for (blob, context) in &blobs {
-            if row.as_ref().is_some_and(|row| uses(row, context)) {
-                found.used += 1;
-            } else {
-                found.orphans += 1;
-                self.take(blob, mode).await?;
-            }
-        }
-        Ok(found)
-    }
-
-    async fn take(&self, blob: &Path, mode: CollectMode) -> Result<()> {
-        match mode {
-            CollectMode::Report => Ok(()),
-            CollectMode::Remove => blobs::delete(&**self.blobs(), blob).await,
-        }
     }
 
     /// Drops the table, if it is there, and then removes all of its blobs, of whatever type and age; how many. Also for a
@@ -186,8 +121,101 @@ impl<T: TableEntity> LargeTable<T> {
     }
 }
 
+/// A collection of the blobs of a table, whatever types its entities have.
+pub(crate) struct Collection<'a> {
+    pub(crate) store: &'a dyn TableStore,
+    pub(crate) table: &'a TableName,
+    pub(crate) blobs: &'a dyn ObjectStore,
+    pub(crate) options: &'a LargeOptions,
+}
+
+impl Collection<'_> {
+    /// Judges all blobs that are older than `grace`. `next` is awaited before each page of names: `false` ends the collection.
+    /// Whether the collection has ended by itself.
+    pub(crate) async fn run<N: Future<Output = bool>>(
+        &self,
+        grace: Duration,
+        mode: CollectMode,
+        found: &mut Collected,
+        mut next: impl FnMut() -> N,
+    ) -> Result<bool> {
+        let directory = directory(&self.options.root, self.table)?;
+        let now = blobs::store_time(self.blobs, &directory).await?;
+        let grace = TimeDelta::from_std(grace).unwrap_or(CENTURY).min(CENTURY);
+        let names = self.blobs.list(Some(&directory)).try_chunks(PAGE);
+        let mut names = names.map_err(|error| blob_error(error.1));
+        if let Some(files) = &self.options.local_files {
+            let uploads = Uploads { of: files.join(directory.as_ref()), before: now - grace, mode };
+            found.staged += uploads.collect().await?;
+        }
+        loop {
+            if !next().await {
+                return Ok(false);
+            }
+            let Some(page) = names.try_next().await? else { return Ok(true) };
+            let (old, young): (Vec<_>, Vec<_>) =
+                page.into_iter().partition(|blob| now.signed_duration_since(blob.last_modified) >= grace);
+            found.young += young.len() as u64;
+            found.add(self.judge_page(&directory, old, mode).await?);
+        }
+    }
+
+    /// Judges old blobs, those of an entity together and of several entities at once.
+    async fn judge_page(
+        &self,
+        directory: &Path,
+        blobs: Vec<ObjectMeta>,
+        mode: CollectMode,
+    ) -> Result<Collected> {
+        let (mut found, mut entities) = (Collected::default(), HashMap::<Key, OfEntity>::new());
+        for ObjectMeta { location, .. } in blobs {
+            match BlobContext::parse(&self.options.root, self.table, &location) {
+                Some(context) => {
+                    entities.entry(context.key.clone()).or_default().push((location, context));
+                }
+                None if blobs::is_clock(directory, &location) => {
+                    found.orphans += 1;
+                    self.take(&location, mode).await?;
+                }
+                None => found.foreign += 1,
+            }
+        }
+        let judged = entities.into_iter().map(|(key, blobs)| self.judge(key, blobs, mode));
+        let judged = stream::iter(judged).buffer_unordered(self.options.concurrency.max(1));
+        let add = |mut found: Collected, more| async move {
+            found.add(more);
+            Ok(found)
+        };
+        judged.try_fold(found, add).await
+    }
+
+    /// Judges the blobs of an entity by its row. One request.
+    async fn judge(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
+        let named = blobs.iter().map(|(_, context)| &*context.property);
+        let properties: BTreeSet<_> = named.chain(ENCRYPTION_HEADERS).collect();
+        let row = self.store.get(self.table, &key, Some(&Select::new(properties))).await?;
+        let mut found = Collected::default();
+        for (blob, context) in &blobs {
+            if row.as_ref().is_some_and(|row| uses(row, context)) {
+                found.used += 1;
+            } else {
+                found.orphans += 1;
+                self.take(blob, mode).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn take(&self, blob: &Path, mode: CollectMode) -> Result<()> {
+        match mode {
+            CollectMode::Report => Ok(()),
+            CollectMode::Remove => blobs::delete(self.blobs, blob).await,
+        }
+    }
+}
+
 impl Collected {
-    const fn add(&mut self, other: Self) {
+    pub(crate) const fn add(&mut self, other: Self) {
         self.used += other.used;
         self.young += other.young;
         self.orphans += other.orphans;

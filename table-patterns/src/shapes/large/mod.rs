@@ -104,6 +104,7 @@ mod values;
 
 pub use crate::blobs::ByteStream;
 pub use codec::{BlobCodec, BlobContext, BlobKey, PlainBlobs};
+pub(crate) use collect::Collection;
 pub use collect::{CollectMode, Collected};
 pub(crate) use elsewhere::BlobStores;
 pub use lookup::LargeLookup;
