@@ -9,6 +9,8 @@ use uuid::Uuid;
 struct Ids {
     /// The task that runs now.
     task: usize,
+    /// Whether a program of the scene writes plain rows.
+    plain_writers: bool,
     given: BTreeMap<usize, u64>,
 }
 
@@ -21,9 +23,18 @@ pub(super) fn start_schedule() {
     IDS.set(Some(Ids { task: usize::MAX, ..Ids::default() }));
 }
 
-/// Whether a program may write plain rows: outside a schedule. No scene has such a program.
+/// Says that a program of this schedule writes plain rows.
+pub(super) fn allow_plain_writers() {
+    IDS.with_borrow_mut(|ids| {
+        if let Some(ids) = ids {
+            ids.plain_writers = true;
+        }
+    });
+}
+
+/// Whether a program may write plain rows: outside a schedule, and in the schedules that say so.
 pub(crate) fn has_plain_writers() -> bool {
-    IDS.with_borrow(Option::is_none)
+    IDS.with_borrow(|ids| ids.as_ref().is_none_or(|ids| ids.plain_writers))
 }
 
 /// Sets the task that runs now.
@@ -49,7 +60,7 @@ pub(super) fn sending_task(task: usize) -> usize {
 /// The next id of the current task; `None` outside a schedule.
 pub(crate) fn next() -> Option<Uuid> {
     IDS.with_borrow_mut(|ids| {
-        let Ids { task, given } = ids.as_mut()?;
+        let Ids { task, given, .. } = ids.as_mut()?;
         let number = given.entry(*task).or_default();
         *number += 1;
         Some(Uuid::from_u64_pair(*task as u64, *number))

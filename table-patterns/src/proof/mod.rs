@@ -12,7 +12,7 @@
 //! | [`scheduled_store`], [`scheduled_queue`], [`scheduled_blobs`] | the connections of a task, whose requests wait |
 //! | [`acknowledgements`], [`final_state`], [`lineage`] | checks after a schedule |
 //! | [`journal_model`], [`journal_scene`] and [`write_scenes`], [`move_scenes`], [`mixed_leases`], [`random_writes`], [`fixed_schedules`] | the journal: a model, scenes over it, and single schedules |
-//! | [`index_model`], [`index_scene`], [`index_verdict`] and [`maintenance`], [`open_scenes`], [`registration_scenes`] | indexes with a manifest: writers, builds, scrubs and drops |
+//! | [`index_model`], [`index_scene`], [`index_verdict`] and [`maintenance`], [`open_scenes`], [`registration_scenes`], [`plain_writer_scenes`] | indexes with a manifest: writers, builds, scrubs and drops |
 //! | [`shape_model`] and [`shape_scenes`] | indexes of every shape, and processes with several tasks |
 //! | [`program_versions`] and [`deployment_scenes`] | two versions of a program that write at the same time |
 //! | [`transactions_model`] and [`scripted_plan`] | eventually consistent transactions |
@@ -37,6 +37,7 @@ mod maintenance;
 mod mixed_leases;
 mod move_scenes;
 mod open_scenes;
+mod plain_writer_scenes;
 mod program_versions;
 mod random_writes;
 mod registration_scenes;

@@ -240,16 +240,14 @@ impl IndexSet {
 
     /// Whether a program may write plain rows of the table. Such a program is not registered.
     #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "tests ask")]
     pub(super) const fn has_plain_writers(&self) -> bool {
-        true
+        self.enforces(Invariant::WaitForPlainWriters)
     }
 
     /// The same. A scene of the interleaving suite says whether it has such a program.
     #[cfg(test)]
-    #[expect(clippy::unused_self, reason = "a scene tells")]
     pub(super) fn has_plain_writers(&self) -> bool {
-        crate::proof::ids::has_plain_writers()
+        self.enforces(Invariant::WaitForPlainWriters) && crate::proof::ids::has_plain_writers()
     }
 
     /// For tests: breaks a rule from now on.

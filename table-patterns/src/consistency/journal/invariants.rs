@@ -82,6 +82,8 @@ pub(crate) enum Invariant {
     WaitForRegistered,
     /// A registration expires only after it was watched unchanged for as long as its process may use it.
     WatchWhole,
+    /// The build of a type's first index waits until no program can write plain rows of the type.
+    WaitForPlainWriters,
     /// An index has one builder at a time: a builder that was silent for a lease writes nothing more.
     OneBuilder,
     /// A build reads a window of entities again after it has written their entries.

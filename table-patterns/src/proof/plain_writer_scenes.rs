@@ -1,0 +1,189 @@
+//! Scenes of a build of the first index of a table and a program that writes plain rows. That program is not registered. It learns that
+//! there is an index when it reads the manifest again.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_core::store::Result;
+use tokio::time::sleep;
+
+use super::chooser::{Bounds, Systematic};
+use super::explorer::{Explored, Schedule, explore};
+use super::final_state::{FinalState, Phase, Verdict};
+use super::ids::allow_plain_writers;
+use super::journal_model::{CLIENT, LEASE, SERVER};
+use super::scheduled_queue::Messages;
+use super::scheduled_store::{ScheduledStore, UNWATCHED};
+use super::scheduler::{Action, Scheduler};
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
+use crate::journal::{Invariant, Timing};
+
+const VALUE: &str = "Value";
+
+/// The entities as the program of plain rows knows them.
+#[derive(Clone, Debug, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Person {
+    #[partition_key]
+    place: String,
+    #[row_key]
+    id: String,
+    value: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PlainWriterScene {
+    /// The time between the two writes of the plain writer. It reads the manifest for the first.
+    second_write_after: Duration,
+    omitted: Option<Invariant>,
+}
+
+fn people() -> TableName {
+    TableName::new("People").unwrap()
+}
+
+fn more() -> Index {
+    let placement = Placement::OtherTable(TableName::new("More").unwrap());
+    Index::keyed("more", placement, "{Value}", "{RowKey}").unwrap()
+}
+
+fn person(id: &str, value: &str) -> Entity {
+    Entity::from(Key::new("p", id).unwrap()).with(VALUE, value)
+}
+
+#[derive(Clone)]
+struct PlainWriterModel {
+    scene: PlainWriterScene,
+    scheduler: Scheduler,
+    store: MemoryStore,
+}
+
+impl PlainWriterModel {
+    async fn new(scheduler: &Scheduler, scene: PlainWriterScene) -> Result<Self> {
+        allow_plain_writers();
+        let model = Self { scene, scheduler: scheduler.clone(), store: MemoryStore::new() };
+        for name in ["People", "More"] {
+            model.store.create_table(&TableName::new(name)?).await?;
+        }
+        for id in ["x", "y"] {
+            model.store.write(&people(), Operation::Insert(person(id, "a"))).await?;
+        }
+        Ok(model)
+    }
+
+    fn connect(&self, task: usize, live: bool) -> ScheduledStore {
+        ScheduledStore {
+            store: self.store.clone(),
+            scheduler: self.scheduler.clone(),
+            task,
+            watched: (people(), UNWATCHED),
+            live: Arc::new(AtomicBool::new(live)),
+            reads_only: false,
+        }
+    }
+
+    async fn open(&self, task: usize, live: bool) -> Result<IndexedEntities> {
+        let mut options = IndexOptions::local();
+        options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
+        let store = Arc::new(self.connect(task, live));
+        let opened = IndexedEntities::open(store, people(), vec![more()], options).await?;
+        Ok(opened.without_invariant(self.scene.omitted))
+    }
+
+    fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
+        let model = self.clone();
+        Box::pin(async move {
+            let people = Table::<Person>::new(model.connect(task, true), people()).unwrap();
+            for (id, pause) in [("x", Duration::ZERO), ("y", model.scene.second_write_after)] {
+                if pause > Duration::ZERO {
+                    sleep(pause).await;
+                }
+                let person = Person { place: "p".to_owned(), id: id.to_owned(), value: "b".to_owned() };
+                let written = people.upsert(&person).await;
+                model.scheduler.note(|| format!("task {task} ends the write of {id} with {written:?}"));
+            }
+        })
+    }
+
+    fn builder(&self, task: usize) -> BoxFuture<'static, ()> {
+        let model = self.clone();
+        Box::pin(async move {
+            let Ok(people) = model.open(task, true).await else { return };
+            let built = async { people.build("more")?.run().await };
+            let built = built.await;
+            model.scheduler.note(|| format!("task {task} ends with {built:?}"));
+        })
+    }
+
+    fn verdict(&self) -> BoxFuture<'static, Result<Option<String>>> {
+        let model = self.clone();
+        Box::pin(async move { Ok(model.judge().await?.err()) })
+    }
+
+    /// Checks that the index is complete as soon as it is readable.
+    async fn judge(&self) -> Result<Verdict> {
+        let judge = self.open(0, false).await?;
+        judge.refresh().await?;
+        if judge.state("more") == IndexState::Readable
+            && let Err(wrong) = self.check_entries().await?
+        {
+            return Ok(Err(format!("{wrong}, and the index is readable")));
+        }
+        judge.build("more")?.run().await?;
+        self.check_entries().await
+    }
+
+    async fn check_entries(&self) -> Result<Verdict> {
+        let messages = Messages::default();
+        let final_state =
+            FinalState::read(&self.store, &people(), &["More"], &messages, Phase::Swept).await?;
+        if let Err(wrong) = final_state.check_evidence() {
+            return Ok(Err(wrong));
+        }
+        final_state.check_entries(&self.store, &people(), |entity| more().entries(&people(), entity)).await
+    }
+}
+
+impl PlainWriterScene {
+    const fn second_write_after(millis: u64) -> Self {
+        Self { second_write_after: Duration::from_millis(millis), omitted: None }
+    }
+
+    fn explore(self, bounds: Bounds) -> Explored {
+        explore(Systematic::new(bounds), &async |scheduler: &Scheduler| {
+            let model = PlainWriterModel::new(scheduler, self).await?;
+            Ok(Schedule { tasks: vec![model.writer(0), model.builder(1)], verdict: model.verdict() })
+        })
+    }
+}
+
+const ALL: Bounds = Bounds::all_orders();
+/// The plain writer dies, loses an answer, or pauses.
+const FAULTS: &[Action] = &[
+    Action::CrashAfter,
+    Action::LoseAnswer,
+    Action::Late,
+    Action::Pause(Duration::from_millis(850)),
+    Action::Pause(Duration::from_secs(29)),
+];
+
+#[test]
+fn the_build_of_a_first_index_waits_for_plain_writers() {
+    let times = [0, 200, 400, 600, 1000, 29_900, 30_100, 90_000];
+    let scenes = times.map(|time| PlainWriterScene::second_write_after(time).explore(ALL.switching(2)));
+    Explored::sum(scenes).assert_no_violation("a build of a first index and a plain writer");
+    let faults = ALL.switching(0).sparing_from(1).with_faults(1, FAULTS);
+    let scenes = times.map(|time| PlainWriterScene::second_write_after(time).explore(faults));
+    Explored::sum(scenes).assert_no_violation("a build of a first index, a plain writer and a fault");
+}
+
+#[test]
+fn the_wait_for_plain_writers_is_needed() {
+    let invariant = Invariant::WaitForPlainWriters;
+    let scene = PlainWriterScene { omitted: Some(invariant), ..PlainWriterScene::second_write_after(1000) };
+    scene.explore(ALL.switching(1)).assert_violation_without(invariant);
+}
