@@ -1,57 +1,57 @@
-//! Upkeep: what tables with indexes need beside the programs that write them, from their manifests alone.
+//! Upkeep: recovery and maintenance of tables with indexes, in a process that has only their manifests.
 //!
 //! # Problem
-//! Writes need nobody beside them; what a crash leaves does. Journals are to be swept, tickets worked off, builds and removals of
-//! indexes that were interrupted finished, entries compared with entities, blobs collected. A program that has the types of
-//! every table is seldom the one that should do this.
+//! Crashes leave unfinished work: journals must be swept, tickets processed, interrupted builds and drops finished, entries compared
+//! with entities, and unused blobs collected. A separate process should do that, without the Rust types of every table.
 //!
 //! # What it does
-//! An [`Upkeep`] needs a store and the names of tables. Of each table it reads the manifest, once a round, and then
+//! An [`Upkeep`] needs a store and the names of tables. In each round it reads the manifest of each table, and then:
 //!
-//! | it | where | as by |
+//! | work | tables | the same as |
 //! |---|---|---|
-//! | finishes writes that a crash left, gives up moves that died, releases reservations, removes old abort rows | the table, and the tables of its unique indexes, which the manifest names | [`Journal::sweep`](crate::journal::Journal::sweep) |
-//! | works on tickets | the queue of its [`IndexOptions`] | [`Recovery`](crate::journal::Recovery) |
-//! | goes on with builds that were interrupted | indexes that are not readable | [`IndexedEntities::build`](crate::index::IndexedEntities::build) |
-//! | ends removals that were interrupted | indexes whose removal was begun | [`IndexedEntities::drop_index`](crate::index::IndexedEntities::drop_index) |
-//! | repairs entries, less often | readable indexes | [`IndexedEntities::scrub_page`](crate::index::IndexedEntities::scrub_page) |
-//! | removes blobs of lists that nothing names, as often | indexes with blobs | [`IndexedEntities::collect_blobs`](crate::index::IndexedEntities::collect_blobs) |
-//! | removes blobs of large values that no row refers to, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`LargeTable::collect`](crate::large::LargeTable::collect) |
-//! | works on transactions | the [`eventual`](crate::eventual) transactions that [`Upkeep::transactions`] is given | [`Coordinator::run`](crate::eventual::Coordinator::run) |
-//! | forgets finished transactions | tables of these, and those that [`Upkeep::transaction_tables`] names | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
+//! | finishes unfinished writes, gives up uncommitted moves, releases reservations, removes old abort rows | the table, and the tables of its unique indexes, which the manifest names | [`Journal::sweep`](crate::journal::Journal::sweep) |
+//! | processes tickets | the queue of its [`IndexOptions`] | [`Recovery`](crate::journal::Recovery) |
+//! | continues interrupted builds | indexes that are not readable | [`IndexedEntities::build`](crate::index::IndexedEntities::build) |
+//! | finishes interrupted drops | indexes whose drop has begun | [`IndexedEntities::drop_index`](crate::index::IndexedEntities::drop_index) |
+//! | scrubs entries, every 30 days | readable indexes | [`IndexedEntities::scrub_page`](crate::index::IndexedEntities::scrub_page) |
+//! | removes unused blobs of lists, with each scrub | indexes with blobs | [`IndexedEntities::collect_blobs`](crate::index::IndexedEntities::collect_blobs) |
+//! | removes unused blobs of large values, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`LargeTable::collect`](crate::large::LargeTable::collect) |
+//! | applies transactions | the [`eventual`](crate::eventual) transactions of each coordinator given to [`Upkeep::transactions`] | [`Coordinator::run`](crate::eventual::Coordinator::run) |
+//! | removes records of finished transactions | the tables of these coordinators, and those that [`Upkeep::transaction_tables`] names | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
 //!
-//! It declares nothing and begins neither builds nor removals: an index is built first by a program that
-//! [defines](crate::index::IndexedEntities::build) it. A table that no program has opened with indexes is left as it is.
+//! Upkeep declares no index and starts no build and no drop: a program that [defines](crate::index::IndexedEntities::build) an index
+//! starts its build. Tables that no program has opened with indexes stay as they are.
 //!
-//! # What it cannot do
-//! - Work on [`eventual`](crate::eventual) transactions without their coordinator: their steps name stores and handlers of a program.
-//! - Maintain [opaque](table_core::manifest) indexes, those of a newer format, and those that its store encrypts by a rule: they are
-//!   [due](UpkeepReport::due). Writes of their entities are not finished here, and missing entries of those are counted, not added.
+//! # What upkeep cannot do
+//! - Apply [`eventual`](crate::eventual) transactions without their coordinator: the steps name stores and handlers of a program.
+//! - Maintain [opaque](table_core::manifest) indexes, indexes of a newer format, and indexes that its store encrypts by a rule: these are
+//!   [due](UpkeepReport::due). Upkeep does not finish writes of their entities; it counts the missing entries of these entities and does
+//!   not add them.
 //! - Collect blobs of large values without their store and options: they are [due](UpkeepReport::due). The manifest names only types
 //!   that a program opened with [`LargeTable::open`](crate::large::LargeTable::open).
 //! - Scrub blind copies in other systems.
 //!
 //! # Several at once
-//! Any number of processes may run it, beside programs that build and drop. A build has one builder: who finds the index's row changed within the
-//! wait for a change of state and a lease leaves it to whoever changed it. One of them scrubs a table: it says so in the manifest's row `scrub`,
-//! and the others wait for the next interval; a scrub that was begun a day ago and has not ended is begun again. So one of them collects the
-//! blobs of a table, by the row `collection`.
+//! Any number of processes may run upkeep, and programs may build and drop indexes at the same time. A build has one builder: a process that finds the
+//! index's row changed, during the wait for a state change and a lease, leaves the build to the process that has changed it. One process at a
+//! time scrubs a table: it writes the manifest's row `scrub`, and the others wait for the next interval. A scrub without an end after a day is
+//! started again. In the same way one process collects the blobs of a table, by the row `collection`.
 //!
 //! # Failure windows
-//! None of its own: whatever it does can die at any request, and the next round goes on. An error of a table, or of an
-//! index, stops no other; it is in the report, is traced, and the work is tried again in the next round, builds that fail less and less often.
+//! None: the process may die at any request, and the next round continues. An error of a table or an index does not stop the others. The error
+//! is traced and in the report, and the next round tries again; failed builds are tried at growing intervals.
 //!
 //! # Cost in requests
 //! | for each table | requests |
 //! |---|---|
-//! | opened, once | 2, and 1 for its own row where other processes write the store, which it writes again every ten times [`IndexOptions::cache`](crate::index::IndexOptions::cache), or every lease where that is longer |
-//! | a round with nothing to do | 1 for the manifest, 1 for the row of each process that is found to be gone, up to 10, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; so 2 for a small table without such an index, 3 with one whose entries are in other partitions |
+//! | open, once | 2, and 1 for its own registration if other processes write the store; the registration is written again every ten times [`IndexOptions::cache`](crate::index::IndexOptions::cache), or every lease if that is longer |
+//! | a round without work | 1 for the manifest, 1 for each expired registration, up to 10, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; that is 2 for a small table without unique index, and 3 with one whose entries are in other partitions |
 //! | a table without a manifest | 1 a round |
 //! | a collection of blobs of large values | 2, and those of [`collect`](crate::large::LargeTable::collect) |
 //! | the queue of tickets, and that of each coordinator | 1 a round to look for poison, and those of its worker |
 //! | a scrub | 2, and those of [`scrub`](crate::index::IndexedEntities::scrub) for each index: 1 per entity and entry |
-//! | a build that was interrupted | 3 to take it over, then those of [`run`](crate::index::IndexBuild::run) |
-//! | a sweep with something to do, a blob, a ticket | see the calls above |
+//! | an interrupted build | 3 to take it over, then those of [`run`](crate::index::IndexBuild::run) |
+//! | a sweep with unfinished writes, a blob, a ticket | see the calls above |
 
 mod report;
 #[cfg(test)]
@@ -82,7 +82,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 type Listener = Arc<dyn Fn(&UpkeepReport) + Send + Sync>;
 
-/// Looks after tables by their manifests. See the [module](self).
+/// Recovers and maintains tables by their manifests. See the [module](self).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -98,13 +98,13 @@ type Listener = Arc<dyn Fn(&UpkeepReport) + Send + Sync>;
 /// let by_city = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
 /// let program = IndexedEntities::open(store.clone(), people.clone(), vec![by_city], IndexOptions::local()).await?;
 /// program.insert(Entity::new("p", "1")?.with("City", "oslo")).await?;
-/// // Somebody deletes an entry by hand.
+/// // An operator deletes an entry.
 /// store.write(&people, Operation::Delete(Key::new("city_oslo", "1")?, IfMatch::Any)).await?;
 ///
-/// // Another program, without the index: it runs until the future is ready.
+/// // A process without the index definition runs upkeep until the future is ready.
 /// let upkeep = Upkeep::new(store).tables(["People"]).with_options(IndexOptions::local());
 /// let report = upkeep.run(tokio::time::sleep(Duration::from_secs(60))).await?;
-/// let (id, city) = report.tables[&people].indexes.first_key_value().expect("what the manifest names");
+/// let (id, city) = report.tables[&people].indexes.first_key_value().expect("an index of the manifest");
 /// assert!(id.starts_with("city."));
 /// assert_eq!((city.scrubbed.missing, city.scrubbed.dangling), (1, 0));
 /// assert_eq!(report.due().count(), 0);
@@ -138,9 +138,9 @@ pub struct Upkeep {
     tables: Vec<TableName>,
     transactions: Vec<TableName>,
     coordinators: Vec<Coordinator>,
-    /// Where the blobs of large values are.
+    /// The blob store and options of large values.
     large: Option<(Arc<dyn ObjectStore>, LargeOptions)>,
-    /// A name that is not legal, for the call that would use it.
+    /// The error of a table name that is not legal; `run` returns it.
     illegal: Option<Error>,
     options: IndexOptions,
     every: Duration,
@@ -149,9 +149,9 @@ pub struct Upkeep {
     keep: Duration,
     pause: Duration,
     concurrency: usize,
-    /// Tickets at a time, and between two looks at an empty queue.
+    /// The number of concurrent tickets, and the pause between two receives of an empty queue.
     tickets: (usize, Duration),
-    /// How often the work of a ticket fails before the ticket is poisoned.
+    /// Failures of a ticket's work until the ticket is poisoned.
     attempts: u32,
     listener: Option<Listener>,
 }
@@ -171,7 +171,7 @@ impl fmt::Debug for Upkeep {
 }
 
 impl Upkeep {
-    /// Upkeep of tables of a store: a round every 10 minutes, a scrub and a collection of blobs every 30 days, abort rows, heads and
+    /// Upkeep of tables of a store: a round every 10 minutes, a scrub and a collection of blobs every 30 days, abort rows, records of transactions and
     /// blobs kept for 7 days, 4 tables at a time, no pause between pages, the default [`IndexOptions`], no queue, no blobs of large
     /// values and no transactions.
     pub fn new(store: impl TableStore) -> Self {
@@ -195,7 +195,8 @@ impl Upkeep {
         }
     }
 
-    /// Looks after these tables too. Those that have nothing but entries of theirs need not be named. A name that is not legal is an error when it runs.
+    /// Adds tables. Tables that contain only index entries need not be named. [`run`](Self::run) returns the error of a name that is not
+    /// legal.
     #[must_use]
     pub fn tables<N>(mut self, names: impl IntoIterator<Item = N>) -> Self
     where
@@ -206,7 +207,7 @@ impl Upkeep {
         self
     }
 
-    /// Works on these [eventual](crate::eventual) transactions, and forgets finished ones: as [`Coordinator::run`] and
+    /// Applies these [eventual](crate::eventual) transactions and removes records of finished ones, as [`Coordinator::run`] and
     /// [`Coordinator::sweep`] do. The coordinator has the stores, the blobs and the handlers that the steps name. Every coordinator
     /// needs a table name of its own.
     #[must_use]
@@ -236,79 +237,80 @@ impl Upkeep {
         Self { large: Some((store, options)), ..self }
     }
 
-    /// Takes the timing, the queue of tickets, the blobs and the requests at once of the programs that write the tables. A table remembers the
-    /// longest durations of all who have opened it: state changes wait that long.
+    /// Sets the options: use the timing, the ticket queue, the blobs and the concurrency of the programs that write the tables. A manifest has the
+    /// longest durations of all processes that have opened its table: state changes wait that long.
     #[must_use]
     pub fn with_options(self, options: IndexOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// Sets the pause between two rounds: how long what a crash left, and an interrupted build, may wait.
+    /// Sets the pause between two rounds. Unfinished writes and interrupted builds may wait that long.
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every, ..self }
     }
 
-    /// Sets how often a table's indexes are scrubbed, by whichever process; `None` for never. The manifest has when it was done last: the
-    /// first round of a process scrubs where that is too long ago.
+    /// Sets the interval of scrubs of a table by any process; `None` for never. The manifest has the time of the last scrub: the first round of a
+    /// process scrubs the tables whose last scrub is too old.
     #[must_use]
     pub fn scrub_every(self, every: impl Into<Option<Duration>>) -> Self {
         Self { scrub_every: every.into(), ..self }
     }
 
-    /// Sets how often the blobs of large values of a table are collected, by whichever process; `None` for never. The manifest has
+    /// Sets the interval of collections of the blobs of large values of a table by any process; `None` for never. The manifest has
     /// when they were collected last, as for scrubs.
     #[must_use]
     pub fn collect_every(self, every: impl Into<Option<Duration>>) -> Self {
         Self { collect_every: every.into(), ..self }
     }
 
-    /// Sets for how long abort rows, heads of finished transactions, and blobs that no row refers to are kept: longer than any
+    /// Sets for how long abort rows, records of finished transactions, and blobs that no row refers to are kept: longer than any
     /// writer can be paused, and any message can lie in a queue.
     #[must_use]
     pub fn keep(self, keep: Duration) -> Self {
         Self { keep, ..self }
     }
 
-    /// Pauses between the pages of scrubs and the windows of builds, to leave the store to others.
+    /// Sets a pause between the pages of scrubs and between the windows of builds, which reduces the load of the store.
     #[must_use]
     pub fn throttled(self, pause: Duration) -> Self {
         Self { pause, ..self }
     }
 
-    /// Sets how many tables are swept, and how many others are built and scrubbed, at a time; at least one. A table makes one request at a time,
-    /// but for what [`IndexOptions::concurrency`] is for.
+    /// Sets the number of tables that are swept concurrently, and the number of others that are built and scrubbed; at least 1. A table sends one
+    /// request at a time, except where [`IndexOptions::concurrency`] applies.
     #[must_use]
     pub fn with_concurrency(self, tables: usize) -> Self {
         Self { concurrency: tables.max(1), ..self }
     }
 
-    /// Sets how many tickets, and how many transactions of each coordinator, are worked on at a time, 16 unless set, and how often an
+    /// Sets the number of concurrent tickets, and of concurrent transactions of each coordinator, 16 unless set, and how often an
     /// empty queue is asked, once per second unless set.
     #[must_use]
     pub fn with_tickets(self, at_a_time: usize, idle: Duration) -> Self {
         Self { tickets: (at_a_time.max(1), idle), ..self }
     }
 
-    /// Sets how often the work of a ticket may fail before the ticket is poisoned: 5 times unless set, at least once. See
+    /// Sets after how many failures of its work a ticket is poisoned: 5 unless set, at least 1. See
     /// [`Recovery`](crate::journal::Recovery).
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
         Self { attempts: attempts.max(1), ..self }
     }
 
-    /// Calls this after each round of a table or of transactions, with all that was done until then.
+    /// Sets a listener that is called after each round of a table or of transactions, with the report so far.
     #[must_use]
     pub fn on_round(self, listener: impl Fn(&UpkeepReport) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Arc::new(listener)), ..self }
     }
 
-    /// Goes on until `stop` is ready, and says what it has done. What is under way then has the longest life of a request
-    /// ([`Timing::request`](crate::journal::Timing::request)) to end; then it is dropped, as if the process had ended, and the next
-    /// upkeep goes on with it. So is everything where the future is dropped.
+    /// Runs rounds until `stop` is ready, and returns the report.
+    ///
+    /// The work under way may then continue for the longest life of a request ([`Timing::request`](crate::journal::Timing::request)). After that it
+    /// is dropped, as in a crash, and the next upkeep continues it. If this future is dropped, all work is dropped in the same way.
     ///
     /// # Errors
-    /// A name is not legal, no table is named, or the durations make no sense. All else is in the report.
+    /// A name is not legal, no table is named, or the durations contradict each other. Other errors are in the report.
     pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<UpkeepReport> {
         self.check()?;
         let work = Work::new(self);
@@ -319,15 +321,15 @@ impl Upkeep {
                 let timings = self.coordinators.iter().map(Coordinator::timing);
                 let requests = timings.chain([self.options.timing]).map(|timing| timing.request());
                 if timeout(requests.max().unwrap_or_default(), running).await.is_err() {
-                    tracing::info!("upkeep was stopped amid its work, which the next one goes on with");
+                    tracing::info!("upkeep was stopped during its work: the next upkeep continues the work");
                 }
             }
         }
         Ok(work.into_report())
     }
 
-    /// One round: what is in the queue is worked off; then each table is swept, cared for and, where a scrub is due, scrubbed. It ends
-    /// when builds that were interrupted have ended. With a queue, 1 request more for each table.
+    /// Runs one round: processes the queue; then sweeps each table, continues its builds and drops, and scrubs it if a scrub is due. Returns after
+    /// the interrupted builds. With a queue, 1 more request for each table.
     ///
     /// # Errors
     /// As for [`run`](Self::run).

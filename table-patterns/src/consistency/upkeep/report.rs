@@ -1,4 +1,4 @@
-//! What upkeep did, and what is due.
+//! The report of an upkeep: finished work, errors, and work that is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,97 +10,97 @@ use crate::index::{IndexState, ScrubReport};
 use crate::journal::SweepReport;
 use crate::large::Collected;
 
-/// What an [`Upkeep`](super::Upkeep) has done since it began, and what is due.
+/// The work that an [`Upkeep`](super::Upkeep) has done since its start, and the work that is due.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct UpkeepReport {
-    /// The tables that it looks after.
+    /// The tables with entities.
     pub tables: BTreeMap<TableName, TableUpkeep>,
     /// The tables of [eventual](crate::eventual) transactions.
     pub transactions: BTreeMap<TableName, TransactionsUpkeep>,
-    /// Tickets of writes that it has finished.
+    /// The number of tickets whose writes were finished.
     pub tickets: usize,
     /// Tickets that are poisoned, up to 32, as the queue had them when it was last looked at: see
     /// [`Recovery::poison`](crate::journal::Recovery::poison).
     pub poisoned_tickets: usize,
-    /// What was wrong with the queue when it was asked last.
+    /// The error of the last request to the queue.
     pub queue_error: Option<Error>,
 }
 
-/// What was done for a table of entities.
+/// The work for a table of entities.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TableUpkeep {
-    /// Whether a program has opened the table with indexes. Of any other nothing is to be kept.
+    /// Whether a program has opened the table with indexes. Other tables need no upkeep.
     pub has_manifest: bool,
-    /// Rounds that have ended.
+    /// Finished rounds.
     pub rounds: u64,
-    /// Sweeps of writes that have ended.
+    /// Finished sweeps of the journal.
     pub sweeps: u64,
-    /// What the sweeps found, all together; [`left`](SweepReport::left) is the last one's.
+    /// The sum of all sweeps; [`left`](SweepReport::left) is that of the last sweep.
     pub swept: SweepReport,
     /// The indexes of the manifest, by their ids.
     pub indexes: BTreeMap<String, IndexUpkeep>,
     /// The blobs of large values; `None` where the manifest names no type with such values.
     pub large: Option<LargeUpkeep>,
-    /// What failed in the last round beside the indexes: the table could not be opened or swept, or its manifest not read.
+    /// The error of the last round, without errors of indexes: the table could not be opened or swept, or its manifest could not be read.
     pub error: Option<Error>,
 }
 
-/// What was done for an index.
+/// The work for an index.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct IndexUpkeep {
-    /// The state in which it was last seen.
+    /// The last known state.
     pub state: IndexState,
-    /// Builds that another process had begun, and that it has finished.
+    /// Finished builds that another process had started.
     pub built: usize,
-    /// Removals that another process had begun, and that it has finished.
+    /// Finished drops that another process had started.
     pub dropped: usize,
-    /// Scrubs that have ended.
+    /// Finished scrubs.
     pub scrubs: usize,
-    /// What they found, all together, those that did not end too.
+    /// The sum of all scrubs, including unfinished ones.
     pub scrubbed: ScrubReport,
-    /// Blobs of lists that it has removed, since nothing named them.
+    /// Removed blobs that no list named.
     pub blobs: usize,
-    /// What somebody has to see to; also an index without it is due that is not readable.
+    /// The reason why an operator must act. An index that is not readable is due even without a reason.
     pub due: Option<Due>,
 }
 
-/// What was done for the blobs of large values of a table.
+/// The work for the blobs of large values of a table.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LargeUpkeep {
     /// The types that have large values, as the manifest names them.
     pub types: BTreeSet<String>,
-    /// Collections that have ended.
+    /// Finished collections.
     pub collections: usize,
-    /// What the collections found, all together, those that did not end too.
+    /// The sum of all collections, including unfinished ones.
     pub collected: Collected,
-    /// What an operator has to see to.
+    /// The reason why an operator must act.
     pub due: Option<Due>,
 }
 
-/// What was done for a table of transactions.
+/// The work for a table of transactions.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TransactionsUpkeep {
-    /// Sweeps that have ended.
+    /// Finished sweeps.
     pub sweeps: u64,
-    /// Heads of finished transactions that were removed.
+    /// Removed records of finished transactions.
     pub removed: usize,
-    /// Transactions whose last step was done here.
+    /// Transactions whose last step this process has done.
     pub applied: usize,
     /// Transactions that are poisoned, up to 32, as the queue had them when it was last looked at: see
     /// [`Coordinator::poison`](crate::eventual::Coordinator::poison).
     pub poisoned: usize,
-    /// What failed when the table was swept last.
+    /// The error of the last sweep.
     pub error: Option<Error>,
-    /// What was wrong with the queue of the transactions when it was asked last.
+    /// The error of the last request to the queue of the transactions.
     pub queue_error: Option<Error>,
 }
 
-/// A part of a table that upkeep looks after.
+/// A part of a table that needs upkeep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part<'a> {
@@ -119,32 +119,32 @@ impl fmt::Display for Part<'_> {
     }
 }
 
-/// Why upkeep does not do all that an index, or the blobs of a table, need.
+/// The reason why upkeep cannot maintain an index or the blobs of a table.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Due {
-    /// Its keys are made by the code of a program.
+    /// Rust code of a program makes the keys of the index.
     Opaque,
-    /// Its definition is of a newer format than this library reads.
+    /// The definition has a newer format than this library reads.
     Newer {
         /// The format.
         format: i32,
     },
-    /// The store of this process encrypts by a rule what the index would show.
+    /// The store of this process encrypts a property that the index would store in plaintext.
     Encrypted,
-    /// Its lists are in blobs, and this process has no store of blobs.
+    /// The lists of the index are in blobs, and this process has no blob store.
     NoBlobs,
-    /// Large values of entities are in blobs, and this process has no store of these blobs.
+    /// Large values are in blobs, and this process does not have their blob store.
     NoLargeBlobs,
-    /// Another process builds it, or has done so less than a lease ago.
+    /// Another process builds the index, or did so less than a lease ago.
     BuiltElsewhere,
-    /// Entities share values of the unique index: it is not readable until they are changed.
+    /// Entities have the same value of the unique index. The index becomes readable after they are changed.
     Duplicates(Vec<Duplicate>),
-    /// Entities whose entry's key another entity has, as the last scrub found them.
+    /// The number of entities whose entry key another entity has, from the last scrub.
     Taken(usize),
-    /// Entries are missing, as the last scrub found them, of entities that have an index as well which cannot be maintained here.
+    /// The number of missing entries, from the last scrub, of entities that also have an index that this process cannot maintain.
     NotRepaired(usize),
-    /// It failed, and is tried again.
+    /// The work failed; the next round tries again.
     Failed(Error),
 }
 
@@ -152,34 +152,34 @@ impl fmt::Display for Due {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Opaque => {
-                f.write_str("its keys are made by Rust code: build and scrub it by a program that has it")
+                f.write_str("Rust code makes its keys: build and scrub the index by the program that declares it")
             }
             Self::Newer { format } => {
                 write!(
                     f,
-                    "its definition is of the format {format}: run upkeep by a newer version of this library"
+                    "its definition has the format {format}: run upkeep by a newer version of this library"
                 )
             }
             Self::Encrypted => f.write_str(
-                "it would show what this process's store encrypts: drop it, or run upkeep without that rule",
+                "the index would store in plaintext what the store of this process encrypts: drop the index, or run upkeep without that rule",
             ),
             Self::NoBlobs => f.write_str("its lists are in blobs: give `IndexOptions::blobs` their store"),
             Self::NoLargeBlobs => f.write_str("large values are in blobs: give `Upkeep::blobs` their store"),
-            Self::BuiltElsewhere => f.write_str("another process builds it: let it"),
+            Self::BuiltElsewhere => f.write_str("another process builds the index: wait for it"),
             Self::Duplicates(duplicates) => write!(
                 f,
-                "entities share {} of its values: change or delete one of each, and the next round builds it",
+                "two entities have the same value, for {} values: change or delete one entity of each pair, and the next round builds the index",
                 duplicates.len()
             ),
             Self::Taken(entities) => write!(
                 f,
-                "{entities} entities have the key of another one's entry: change them, or the templates of the index"
+                "the entries of {entities} entities have the key of another entity's entry: change these entities, or the key templates of the index"
             ),
             Self::NotRepaired(entities) => write!(
                 f,
                 "{entities} entities are without entries, and have another index that cannot be maintained here: scrub it by a program that has both"
             ),
-            Self::Failed(error) => write!(f, "it failed and is tried again: {error}"),
+            Self::Failed(error) => write!(f, "the work failed, and the next round tries again: {error}"),
         }
     }
 }
@@ -215,7 +215,7 @@ impl TableUpkeep {
 }
 
 impl UpkeepReport {
-    /// What an operator has to see to: indexes that are not readable, and indexes and blobs with a reason.
+    /// The work for an operator: indexes that are not readable, and indexes and blobs with a reason.
     pub fn due(&self) -> impl Iterator<Item = (&TableName, Part<'_>, Option<&Due>)> {
         let indexes = self.tables.iter().flat_map(|(table, kept)| {
             let indexes = kept.indexes.iter().filter(|(_, index)| index.is_due());

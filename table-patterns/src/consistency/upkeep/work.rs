@@ -1,4 +1,4 @@
-//! The work of an upkeep: rounds of tables, side by side.
+//! The work of an upkeep: concurrent rounds of its tables.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -23,22 +23,22 @@ use crate::index::{
 use crate::journal::{Journal, Recovery, SET_ASIDE};
 use crate::large::{CollectMode, Collected, Collection};
 
-/// A build that failed waits at most so many times as long as a round.
+/// The longest pause after failed builds, as a multiple of the pause between rounds.
 const LONGEST_WAIT: u32 = 32;
 /// Rounds of tickets in one round, for a queue that is filled as fast as it is emptied.
 const TICKET_ROUNDS: usize = 64;
 
-/// An upkeep that runs.
+/// A running upkeep.
 pub(super) struct Work<'a> {
     of: &'a Upkeep,
     stopped: watch::Sender<bool>,
-    /// How many tables have been looked for, and how many of them were opened later.
+    /// The number of tables that were looked for, and the number of tables that were opened later.
     looked_for: watch::Sender<usize>,
     opened: Mutex<BTreeMap<TableName, IndexedEntities>>,
     report: Mutex<UpkeepReport>,
     tickets: AtomicUsize,
     coordinators: Vec<Counted>,
-    /// For tables that are swept, and for those that are cared for, which may take hours.
+    /// The slots for sweeps, and the slots for builds, drops and scrubs, which may take hours.
     sweeping: Semaphore,
     caring: Semaphore,
 }
@@ -62,11 +62,11 @@ impl Counted {
     }
 }
 
-/// What a table's rounds remember.
+/// The state that a table keeps between rounds.
 #[derive(Default)]
 struct Memory {
     looked_for: bool,
-    /// How often the build of an index has failed, when last, and after which time it is tried again.
+    /// For each index: the number of failed builds, the time of the last failure, and the pause before the next attempt.
     failed: HashMap<String, (u32, Instant, Duration)>,
 }
 
@@ -89,10 +89,10 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// One round of everything.
+    /// Runs one round of all tables and queues.
     pub(super) async fn once(&self) {
         if self.of.options.queue.is_some() {
-            // Before the sweeps: a ticket whose write a sweep has finished tells nobody so, and comes a second time.
+            // Tickets before sweeps: after a sweep has finished a write, its ticket is received a second time.
             let looks = self.of.tables.iter().map(|table| self.look(table));
             let failed = join_all(looks).await.into_iter().filter_map(Result::err).count();
             tracing::debug!(failed, "tables were opened, which a round tells of");
@@ -102,16 +102,16 @@ impl<'a> Work<'a> {
             self.round(table, &mut Memory::default()).await;
             self.tell();
         });
-        let forgotten = self.of.transactions.iter().map(|table| self.forget_heads(table));
+        let forgotten = self.of.transactions.iter().map(|table| self.remove_records(table));
         let transactions = self.coordinators.iter().map(|counted| async {
             self.look_at_poisoned(&counted.coordinator).await;
             self.work_off_transactions(&counted.coordinator).await;
-            self.forget_heads_of(&counted.coordinator).await;
+            self.remove_records_of(&counted.coordinator).await;
         });
         join3(join_all(tables), join_all(forgotten), join_all(transactions)).await;
     }
 
-    /// Everything, again and again, until it is stopped.
+    /// Runs rounds until it is stopped.
     pub(super) async fn go_on(&self) {
         let tables = self.of.tables.iter().map(|table| async move {
             let mut memory = Memory::default();
@@ -123,7 +123,7 @@ impl<'a> Work<'a> {
         });
         let forgotten = self.of.transactions.iter().map(|table| async move {
             while !self.is_stopped() {
-                self.forget_heads(table).await;
+                self.remove_records(table).await;
                 self.pause(self.of.every).await;
             }
         });
@@ -131,7 +131,7 @@ impl<'a> Work<'a> {
             let rounds = async {
                 while !self.is_stopped() {
                     self.look_at_poisoned(&counted.coordinator).await;
-                    self.forget_heads_of(&counted.coordinator).await;
+                    self.remove_records_of(&counted.coordinator).await;
                     self.tell();
                     self.pause(self.of.every).await;
                 }
@@ -157,7 +157,7 @@ impl<'a> Work<'a> {
         self.counted(report)
     }
 
-    /// A report with the counts that are kept beside it.
+    /// The report with the counts of tickets and transactions.
     fn counted(&self, mut report: UpkeepReport) -> UpkeepReport {
         report.tickets = self.tickets.load(Ordering::Relaxed);
         for kept in report.transactions.values_mut() {
@@ -175,11 +175,11 @@ impl<'a> Work<'a> {
     }
 
     async fn until_stopped(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
     }
 
-    /// Waits, no longer than until it is stopped.
+    /// Waits for a time, or until it is stopped.
     async fn pause(&self, pause: Duration) {
         let _ = timeout(pause, self.until_stopped()).await;
     }
@@ -238,7 +238,7 @@ impl<'a> Work<'a> {
         self.of_table(table, |kept| kept.rounds += 1);
     }
 
-    /// What the manifest says now.
+    /// Reads the manifest.
     async fn look(&self, table: &TableName) -> Result<ToKeep> {
         let known = self.opened().get(table).cloned();
         if let Some(entities) = known {
@@ -255,7 +255,7 @@ impl<'a> Work<'a> {
         Ok(found)
     }
 
-    /// A round of a table with a manifest. It is swept as often as there are rounds, also while a build goes on.
+    /// Runs a round of a table with a manifest. The table is swept in every round, also while a build runs.
     async fn keep(&self, entities: &IndexedEntities, kept: &Kept, memory: &mut Memory) {
         self.of_table(entities.table(), |table| {
             table.has_manifest = true;
@@ -319,7 +319,7 @@ impl<'a> Work<'a> {
         if self.is_stopped() { Ok(()) } else { begun.end(store, table).await }
     }
 
-    /// Removes the blobs of large values that no row refers to, if that is due.
+    /// Removes the unused blobs of large values, if that is due.
     async fn collect(&self, table: &TableName, kept: &Kept) -> Result<()> {
         if kept.large.is_empty() {
             self.of_table(table, |table| table.large = None);
@@ -360,14 +360,14 @@ impl<'a> Work<'a> {
             Ok(true) => begun.end(store, table).await,
             Ok(false) => Ok(()),
             Err(error) => {
-                // It is in the report as due. The next collection begins a day later.
+                // The report has it as due. The next collection starts a day later.
                 tracing::warn!(%error, %table, "blobs were not collected");
                 Ok(())
             }
         }
     }
 
-    /// Brings an index to where it was going.
+    /// Finishes the build or the drop of an index.
     async fn settle(&self, entities: &IndexedEntities, stored: &StoredIndex, memory: &mut Memory) {
         let id = stored.id();
         if stored.is_dropping() {
@@ -382,7 +382,7 @@ impl<'a> Work<'a> {
         let (may_build, is_readable) = (obstacle.is_none(), stored.state == IndexState::Readable);
         self.of_index(entities, &id, |index| {
             index.state = stored.state;
-            // What a scrub has found is due until the next one.
+            // The result of a scrub is due until the next scrub.
             let of_scrub = matches!(index.due, Some(Due::Taken(_) | Due::NotRepaired(_)));
             if obstacle.is_some() || (is_readable && !of_scrub) {
                 index.due = obstacle;
@@ -466,7 +466,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Whether it has ended, and was not stopped.
+    /// Returns whether the work has ended and was not stopped.
     async fn scrub_pages(
         &self,
         entities: &IndexedEntities,
@@ -479,7 +479,7 @@ impl<'a> Work<'a> {
             if self.is_stopped() {
                 return Ok(false);
             }
-            // Entities are not written here that have an index which only another program can maintain.
+            // Do not write entities with an index that only another program can maintain.
             let mode = if left && at.is_among_entities() { ScrubMode::Report } else { ScrubMode::Repair };
             cursor = entities.scrub_page(id, mode, at, found).await?;
             if cursor.is_some() && !self.of.pause.is_zero() {
@@ -489,7 +489,7 @@ impl<'a> Work<'a> {
         Ok(true)
     }
 
-    async fn forget_heads(&self, table: &TableName) {
+    async fn remove_records(&self, table: &TableName) {
         let keep = self.of.keep.max(self.of.options.timing.lease() * 2);
         let swept = {
             let _place = place(&self.sweeping).await;
@@ -498,7 +498,7 @@ impl<'a> Work<'a> {
         self.heads_swept(table, swept);
     }
 
-    async fn forget_heads_of(&self, coordinator: &Coordinator) {
+    async fn remove_records_of(&self, coordinator: &Coordinator) {
         let swept = {
             let _place = place(&self.sweeping).await;
             coordinator.sweep(self.of.keep).await
@@ -576,7 +576,7 @@ impl<'a> Work<'a> {
         Recovery::new(queue, journals).with_attempts(self.of.attempts).counting(&self.tickets)
     }
 
-    /// Works on what the queue has now.
+    /// Processes the tickets that the queue has now.
     async fn work_off(&self) {
         let opened: Vec<_> = self.opened().values().cloned().collect();
         let (Some(queue), false) = (&self.of.options.queue, opened.is_empty()) else { return };
@@ -595,8 +595,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Works on tickets until it is stopped. It begins when every table has been looked for, and anew when another one was opened: a ticket of a
-    /// table that it does not know would wait for a lease.
+    /// Processes tickets until it is stopped. Starts after every table was looked for, and again after another table was opened: a ticket of an
+    /// unknown table would wait for a lease.
     async fn take_tickets(&self) {
         let Some(queue) = &self.of.options.queue else { return };
         let mut looked_for = self.looked_for.subscribe();
@@ -604,7 +604,7 @@ impl<'a> Work<'a> {
             let all_tried = *looked_for.borrow_and_update() >= self.of.tables.len();
             let opened: Vec<_> = self.opened().values().cloned().collect();
             let another = async {
-                // The sender lives as long as this.
+                // The sender lives as long as `self`.
                 let changed = pin!(looked_for.changed());
                 select(changed, pin!(self.until_stopped())).await;
             };
@@ -625,7 +625,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A place that is given back when it is dropped.
+/// A slot that is released when it is dropped.
 async fn place(places: &Semaphore) -> Option<SemaphorePermit<'_>> {
     // The semaphore is never closed.
     places.acquire().await.ok()
