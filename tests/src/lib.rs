@@ -1,7 +1,7 @@
-//! The conformance suite of [`TableStore`](table_core::store::TableStore): what every backend and every
-//! adapter must do, one function for each behaviour, one module for each operation.
+//! The conformance suite of [`TableStore`](table_core::store::TableStore), which every backend and every adapter
+//! must pass. There is one function for each behaviour and one module for each operation.
 //!
-//! Give it a [`Backend`] and let [`conformance_tests!`] make a test of every behaviour:
+//! Implement [`Backend`], and [`conformance_tests!`] makes a test of every behaviour:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -21,11 +21,11 @@
 //! conformance::conformance_tests!(Memory);
 //! ```
 //!
-//! The store's own [`ServiceProfile`](table_core::store::ServiceProfile) says what is expected where
-//! services differ: limits, order, case of table names. Where a backend is known to behave otherwise
-//! than the documented service, it lists a [`Deviation`], and the suite says which assertion it left out.
+//! The [`ServiceProfile`](table_core::store::ServiceProfile) of the store sets the expectations where services
+//! differ: limits, order, case of table names. A backend with a known difference from the documented service lists a
+//! [`Deviation`]. The suite then reports the assertion that it leaves out.
 //!
-//! Work queues, patterns, transactions and encryption have suites of their own: [`queues`], [`patterns`],
+//! Work queues, patterns, eventual transactions and encryption have suites of their own: [`queues`], [`patterns`],
 //! [`eventual`], [`encryption`].
 
 #![deny(dead_code)]
@@ -33,11 +33,11 @@
 pub mod conformance;
 pub mod encryption;
 pub mod eventual;
+mod fault_runs;
 pub mod patterns;
 pub mod queues;
 pub mod real_time;
 mod suite;
-mod trouble;
 mod wrappers;
 
 pub use async_trait::async_trait;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const START: &str = "layers of ";
 
 #[test]
-fn modules_use_lower_layers_alone() {
+fn modules_use_only_lower_layers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let drawn = layers(&fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md"));
     assert!(drawn.contains_key("table-core"), "no layers are drawn: {drawn:?}");

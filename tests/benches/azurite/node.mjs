@@ -1,4 +1,4 @@
-// The Node client's rounds: for each line `Work count partition` does the work, and says what it took.
+// The rounds of the Node client: for each line `Work count partition`, runs the work and prints its cost.
 //
 // node.mjs ENDPOINT ACCOUNT KEY TABLE
 
@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 
-// The client is installed below target/, not beside this file.
+// The client is installed below target/, not in the directory of this file.
 const require = createRequire(join(process.env.BENCH_NODE_CLIENT, "package.json"));
 const { AzureNamedKeyCredential, TableClient, odata } = require("@azure/data-tables");
 

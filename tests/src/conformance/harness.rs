@@ -50,14 +50,14 @@ pub struct Scale {
     pub tables: usize,
     /// How often each path of several requests meets each kind of fault, at requests that a seed draws. `None`:
     /// once at every request.
-    pub troubles: Option<usize>,
+    pub faults: Option<usize>,
 }
 
 impl Scale {
     /// For stores without a network: several full pages.
-    pub const FULL: Self = Self { rows: 2500, steps: 3000, tasks: 64, tables: 1100, troubles: None };
+    pub const FULL: Self = Self { rows: 2500, steps: 3000, tasks: 64, tables: 1100, faults: None };
     /// For stores that take milliseconds to answer.
-    pub const MODERATE: Self = Self { rows: 1100, steps: 200, tasks: 16, tables: 5, troubles: Some(1) };
+    pub const MODERATE: Self = Self { rows: 1100, steps: 200, tasks: 16, tables: 5, faults: Some(1) };
 }
 
 /// The backend as one behaviour sees it: a store, and tables of its own.

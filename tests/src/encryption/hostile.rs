@@ -65,7 +65,8 @@ fn refused<T: Debug>(result: Result<T>) {
     let error = result.expect_err("another entity");
     let root = error.root();
     assert!(matches!(root.kind(), ErrorKind::Service(_)), "{error}");
-    assert!(error.to_string().contains("'alice'") && error.to_string().contains("'bob'"), "{error}");
+    assert!(error.to_string().contains("'alice'"), "{error}");
+    assert!(error.to_string().contains("'bob'"), "{error}");
 }
 
 /// The store returns Bob's valid row for Alice's key. Every read refuses it, and no write merges it into

@@ -46,7 +46,8 @@ async fn assert_whole(table: &TableViews, visits: i32) {
     let mut counted = 0;
     for (n, entity) in table.clear.all(&Query::new()).await.into_iter().enumerate() {
         let id = entity.properties().find("NationalId").expect("an id");
-        assert!(id.is_encrypted() && id.value() == ValueRef::String(&format!("id{n}")));
+        assert!(id.is_encrypted());
+        assert_eq!(id.value(), ValueRef::String(&format!("id{n}")));
         let Some(ValueRef::Int32(visits)) = entity.get("Visits") else { panic!("{entity:?}") };
         counted += visits;
     }

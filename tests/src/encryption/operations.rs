@@ -114,7 +114,8 @@ pub(crate) async fn merges_encrypt_former_plaintext(harness: &Harness) {
     let patch = Entity::from(key("p", "r")).with_encrypted("Name", "Ken Sánchez");
     table.clear.put(Operation::Merge(patch, IfMatch::Any)).await;
     let read = table.clear.existing(&key("p", "r")).await;
-    assert!(read.get("Name") == text("Ken Sánchez") && read.get("Age") == Some(ValueRef::Int32(41)));
+    assert_eq!(read.get("Name"), text("Ken Sánchez"));
+    assert_eq!(read.get("Age"), Some(ValueRef::Int32(41)));
     assert!(matches!(table.raw.existing(&key("p", "r")).await.get("Name"), Some(ValueRef::Binary(_))));
 }
 
@@ -159,7 +160,8 @@ pub(crate) async fn groups_fail_as_a_whole(harness: &Harness) {
         .transact("Sales", vec![Operation::Insert(other.clone()), stale])
         .await
         .expect_err("stale");
-    assert!(error.is_precondition_failed() && error.failed_index() == Some(1), "{error}");
+    assert!(error.is_precondition_failed(), "{error}");
+    assert_eq!(error.failed_index(), Some(1), "{error}");
     let again = vec![Operation::Insert(other.clone()), Operation::Insert(ken())];
     let error = table.clear.transact("Sales", again).await.expect_err("the entity exists");
     assert!(error.is_already_exists(), "{error}");
@@ -177,7 +179,8 @@ pub(crate) async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
         table_core::store::TableStore::write(&store, table.name(), Operation::Insert(entity))
     };
     let error = write(wide).await.expect_err("66,000 bytes");
-    assert!(error.is_limit_exceeded() && error.to_string().contains("as encrypted"), "{error}");
+    assert!(error.is_limit_exceeded(), "{error}");
+    assert!(error.to_string().contains("as encrypted"), "{error}");
     let many = (0..252).fold(Entity::from(key("p", "r")), |e, n| e.with_encrypted(&format!("P{n}"), 1));
     let error = write(many).await.expect_err("253 properties");
     assert!(error.is_limit_exceeded(), "{error}");

@@ -30,13 +30,13 @@ fn person(row: &str) -> Entity {
 
 /// A table with a rule for `Secret` and `Number`, a table of entries without rules, and the rows that were sent
 /// to both.
-struct Ruled {
+struct RuledTables {
     people: TableViews,
     entries: TableViews,
     sent: Arc<TamperingStore>,
 }
 
-impl Ruled {
+impl RuledTables {
     async fn new(harness: &Harness, rules: impl FnOnce(Builder, &TableName, &TableName) -> Builder) -> Self {
         let (people, entries) = (harness.table().await, harness.table().await);
         let sent = TamperingStore::wrap(people.store());
@@ -84,7 +84,8 @@ fn lookup(partition: &str) -> IndexQuery {
 
 fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
     let error = result.expect_err("it would be shown");
-    assert!(error.to_string().contains(because) && !error.to_string().contains(SECRET), "{error}");
+    assert!(error.to_string().contains(because), "{error}");
+    assert!(!error.to_string().contains(SECRET), "{error}");
     assert!(!error.is_ambiguous());
 }
 
@@ -94,7 +95,7 @@ pub(crate) async fn payloads_are_encrypted_in_every_placement(harness: &Harness)
     let fields = Payload::fields(["Secret", "Number"]);
     for payload in [Payload::Full, fields] {
         for (place, unique) in [(0, false), (1, false), (2, false), (1, true), (2, true)] {
-            let table = Ruled::by_name(harness).await;
+            let table = RuledTables::by_name(harness).await;
             let other = Placement::OtherTable(table.entries.raw.name().clone());
             let placement =
                 [Placement::SamePartition, Placement::OtherPartition, other].into_iter().nth(place);
@@ -113,7 +114,8 @@ pub(crate) async fn payloads_are_encrypted_in_every_placement(harness: &Harness)
                 let found = people.all("city", &query, trust).await.expect("a lookup");
                 let secrets: Vec<_> =
                     found.iter().map(|e| e.properties().find("Secret").expect("a secret")).collect();
-                assert!(secrets.len() == 3 && secrets.iter().all(|p| p.is_encrypted()), "{place}");
+                assert_eq!(secrets.len(), 3, "{place}");
+                assert!(secrets.iter().all(|p| p.is_encrypted()), "{place}");
                 assert_eq!(secrets[1].value(), ValueRef::String("secret-new"));
             }
             people.rebuild("city").await.expect("an index").run().await.expect("a build");
@@ -128,7 +130,7 @@ pub(crate) async fn payloads_are_encrypted_in_every_placement(harness: &Harness)
 /// The index writes a reservation before the store checks the entity. If the store refuses the entity, the
 /// reservation has shown no value.
 pub(crate) async fn reservations_contain_no_plaintext(harness: &Harness) {
-    let table = Ruled::new(harness, |b, _, _| b).await;
+    let table = RuledTables::new(harness, |b, _, _| b).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let people = table.open(index.unique_within_table()).await.expect("an index");
     table.people.clear.insert(Entity::from(key("Sales", "0")).with_encrypted("Secret", "met")).await;
@@ -140,7 +142,7 @@ pub(crate) async fn reservations_contain_no_plaintext(harness: &Harness) {
 /// Copies have other property names, which no rule contains.
 pub(crate) async fn copies_are_encrypted_under_their_names(harness: &Harness) {
     for other_table in [false, true] {
-        let table = Ruled::by_name(harness).await;
+        let table = RuledTables::by_name(harness).await;
         let (target, placement) = match other_table {
             true => (&table.entries, Placement::OtherTable(table.entries.raw.name().clone())),
             false => (&table.people, Placement::OtherPartition),
@@ -156,7 +158,8 @@ pub(crate) async fn copies_are_encrypted_under_their_names(harness: &Harness) {
         people.expect("an index").insert(person("1")).await.expect("an insert");
         let read = target.clear.existing(boss.key()).await;
         let copy = read.properties().find("KenSecret").expect("a copy");
-        assert!(copy.is_encrypted() && copy.value() == ValueRef::String("secret-1"));
+        assert!(copy.is_encrypted());
+        assert_eq!(copy.value(), ValueRef::String("secret-1"));
         assert_eq!(read.get("KenCity"), text("Bern"));
         assert_eq!(read.get("Title"), text("CEO"));
         table.assert_nothing_shown();
@@ -174,7 +177,7 @@ fn summed(name: &str) -> Index {
 
 /// Index keys and sums are plaintext. An index over a property of a rule is refused when it is opened.
 pub(crate) async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
-    let table = Ruled::by_name(harness).await;
+    let table = RuledTables::by_name(harness).await;
     for row in ["{Secret}_{RowKey}", "{City}_{Secret#16}_{RowKey}", "{Number:08}_{RowKey}"] {
         refused(table.open(keyed(row)).await, "blind index");
     }
@@ -189,7 +192,7 @@ pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
         (keyed("{City}_{Secret#16}_{RowKey}"), "Secret"),
         (summed("Number"), "Number"),
     ] {
-        let table = Ruled::new(harness, |b, _, _| b).await;
+        let table = RuledTables::new(harness, |b, _, _| b).await;
         let people = table.open(index).await.expect("no rule");
         let mut marked = person("1");
         for name in ["Secret", "Number"] {
@@ -208,7 +211,7 @@ pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
 /// A rule by row: entries in the same table have the marks of their entities, whatever the rule says of the
 /// entries' keys.
 pub(crate) async fn local_entries_have_the_rules_of_their_entity(harness: &Harness) {
-    let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
+    let table = RuledTables::new(harness, |b, people, _| employees(b, people)).await;
     let people = table.open(by_city(Placement::OtherPartition, Payload::Full)).await.expect("an index");
     people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
     people.insert(person("guest1").with("Secret", "none").with("Number", 1)).await.expect("an insert");
@@ -221,13 +224,13 @@ pub(crate) async fn local_entries_have_the_rules_of_their_entity(harness: &Harne
 /// of its entity.
 pub(crate) async fn rules_by_row_need_a_rule_for_remote_entries(harness: &Harness) {
     let elsewhere =
-        |table: &Ruled| by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
-    let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
+        |table: &RuledTables| by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
+    let table = RuledTables::new(harness, |b, people, _| employees(b, people)).await;
     refused(table.open(elsewhere(&table)).await, table.entries.raw.name().as_str());
     let rules = |b: Builder, people: &TableName, entries: &TableName| {
         employees(b, people).encrypt(entries, ["Secret"])
     };
-    let table = Ruled::new(harness, rules).await;
+    let table = RuledTables::new(harness, rules).await;
     let people = table.open(elsewhere(&table)).await.expect("an index");
     people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
     people.insert(person("guest1").with("Secret", "none").with("Number", 1)).await.expect("an insert");
@@ -253,7 +256,7 @@ struct Person {
 
 /// A type without the mark could not read its own rows: its table is refused when it is opened.
 pub(crate) async fn types_without_the_mark_are_refused(harness: &Harness) {
-    let Ruled { people, .. } = Ruled::by_name(harness).await;
+    let RuledTables { people, .. } = RuledTables::by_name(harness).await;
     let (store, name) = (Arc::clone(&people.store) as Arc<dyn TableStore>, people.raw.name().clone());
     refused(Table::<Person>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
     refused(IndexedTable::<Person>::open(store, name, IndexOptions::default()).await, "`#[encrypt]`");
@@ -294,10 +297,8 @@ pub(crate) async fn plaintext_entries_are_migrated(harness: &Harness) {
     assert_hidden(&seen, &[SECRET, "760519"]).await;
     let people = open(Arc::clone(&strict.store) as Arc<dyn TableStore>).await;
     let found = people.all("city", &lookup("Cities"), Trust::Entry).await.expect("a lookup");
-    assert!(
-        found.len() == 3
-            && found.iter().all(|e| e.properties().find("Secret").is_some_and(|p| p.is_encrypted()))
-    );
+    assert_eq!(found.len(), 3);
+    assert!(found.iter().all(|e| e.properties().find("Secret").is_some_and(|p| p.is_encrypted())));
 }
 
 /// The same for copies, whose properties have other names.
@@ -357,7 +358,7 @@ pub(crate) async fn indexes_that_contain_plaintext_can_be_dropped(harness: &Harn
 
 /// The store learns the encrypted names of entries: planted plaintext in their table is refused.
 pub(crate) async fn planted_entries_are_refused(harness: &Harness) {
-    let table = Ruled::by_name(harness).await;
+    let table = RuledTables::by_name(harness).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let id = index.id().to_owned();
     let people = table.open(index).await.expect("an index");

@@ -40,7 +40,8 @@ pub(crate) async fn the_submitter_carries_out_the_move(world: World) {
 pub(crate) async fn a_move_of_a_missing_entity_is_refused(world: World) {
     let client = world.process().await;
     let refused = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect_err("nobody");
-    assert!(refused.is_entity_not_found() && !refused.is_ambiguous(), "{refused}");
+    assert!(refused.is_entity_not_found(), "{refused}");
+    assert!(!refused.is_ambiguous(), "{refused}");
     assert!(world.archived("456").await.is_none());
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
 }

@@ -6,7 +6,7 @@ use table_patterns::journal::Acknowledge;
 use super::{World, employee, finish};
 
 /// Submits a transaction whose second step fails until the transaction is poisoned.
-async fn spoil(world: &World, process: &Coordinator, large: bool) -> PoisonedTransaction {
+async fn poison_one(world: &World, process: &Coordinator, large: bool) -> PoisonedTransaction {
     let payload = if large { vec![7; 100_000] } else { b"x".to_vec() };
     let transaction = EventualTransaction::new()
         .upsert("archive", world.table("archive"), employee("1"))
@@ -26,19 +26,20 @@ async fn spoil(world: &World, process: &Coordinator, large: bool) -> PoisonedTra
 /// A poisoned transaction shows its plan, its progress and its last error.
 pub(crate) async fn shows_its_progress_and_error(world: World) {
     let process = world.process().await;
-    let poisoned = spoil(&world, &process, false).await;
+    let poisoned = poison_one(&world, &process, false).await;
     let TransactionStatus::Poisoned { step: 1, steps: 3, error } = poisoned.status else {
         panic!("{poisoned:?}")
     };
     assert!(error.contains("out of order"), "{error}");
-    assert!(world.archived("1").await.is_some() && world.archived("2").await.is_none());
+    assert!(world.archived("1").await.is_some());
+    assert!(world.archived("2").await.is_none());
 }
 
 /// After the cause is removed, a transaction that is put back continues at the failed step.
 pub(crate) async fn continues_when_put_back(world: World) {
     let process = world.process().await;
     for large in [false, true] {
-        let poisoned = spoil(&world, &process, large).await;
+        let poisoned = poison_one(&world, &process, large).await;
         world.recorder.fail(0);
         process.requeue(&poisoned).await.expect("no other process put the transaction back");
         let id = poisoned.id.expect("a transaction");
@@ -53,7 +54,7 @@ pub(crate) async fn continues_when_put_back(world: World) {
 pub(crate) async fn is_never_continued_after_a_discard(world: World) {
     let process = world.process().await;
     for large in [false, true] {
-        let poisoned = spoil(&world, &process, large).await;
+        let poisoned = poison_one(&world, &process, large).await;
         world.recorder.fail(0);
         process.discard(&poisoned).await.expect("no other process put the transaction back");
         let id = poisoned.id.expect("a transaction");
@@ -63,5 +64,6 @@ pub(crate) async fn is_never_continued_after_a_discard(world: World) {
     }
     assert_eq!(world.recorder.calls().len(), 0);
     assert_eq!(world.pieces().await, 0);
-    assert!(world.archived("1").await.is_some() && world.archived("2").await.is_none());
+    assert!(world.archived("1").await.is_some());
+    assert!(world.archived("2").await.is_none());
 }

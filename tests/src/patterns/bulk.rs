@@ -110,7 +110,8 @@ pub(crate) async fn a_slow_table_delays_no_other_table(harness: &Harness) {
         timeout(Duration::from_secs(60), outcomes.next()).await.expect("the other table is not delayed");
     assert_eq!(first.expect("an outcome").expect("the store works").table, *table.name());
     let rest: Vec<_> = outcomes.try_collect().await.expect("the store works");
-    assert!(rest.len() == 2 && rest.iter().all(|outcome| outcome.result.is_ok()));
+    assert_eq!(rest.len(), 2);
+    assert!(rest.iter().all(|outcome| outcome.result.is_ok()));
 }
 
 /// An entity that exists already is reported as a conflict. The other entities of its group are written.
@@ -206,8 +207,8 @@ where
     let employees = open(Arc::clone(harness.store())).await.expect("a new table");
     employees.insert(&with_badge(1, 7)).await.expect("a new employee");
     let faults = FaultInjector::new(0);
-    let dying: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(harness.store()), faults.clone()));
-    let writer = open(dying).await.expect("the table");
+    let crashing: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(harness.store()), faults.clone()));
+    let writer = open(crashing).await.expect("the table");
     faults.crash_at(requests, CrashPoint::Before);
     write(writer).await;
     assert!(faults.is_crashed(), "the write sends fewer than {requests} requests");
@@ -259,7 +260,8 @@ async fn refused_then_copied(employees: &IndexedTable<Employee>) {
     let job = CopyJob::new(from, (Arc::clone(&memory), of.table().clone()));
     let refused = job.run().await.expect_err("a write is unfinished");
     let text = refused.to_string();
-    assert!(text.contains("unfinished write") && text.contains("Upkeep"), "{text}");
+    assert!(text.contains("unfinished write"), "{text}");
+    assert!(text.contains("Upkeep"), "{text}");
     let copied = memory.query_all(of.table(), &Query::new()).await.expect("rows");
     assert!(copied.is_empty(), "{copied:?}");
 
@@ -290,19 +292,21 @@ pub(crate) async fn a_crashed_deletion_can_be_repeated(harness: &Harness) {
             let filled = BulkWriter::new(Arc::clone(harness.store())).write(stream::iter(inserts)).await;
             assert_eq!(filled.expect("the store works").written, 48);
             let faults = FaultInjector::new(0);
-            let dying = Arc::new(Faulty::new(harness.store().clone(), faults.clone()));
+            let crashing = Arc::new(Faulty::new(harness.store().clone(), faults.clone()));
             faults.crash_at(request, point);
-            let died = delete_where(dying, table.name(), matching(), Unchanged::Required, options.clone());
-            let told = died.await.map_or(0, |summary| summary.written as usize);
+            let died = delete_where(crashing, table.name(), matching(), Unchanged::Required, options.clone());
+            let answered = died.await.map_or(0, |summary| summary.written as usize);
             let left = count(harness, &table).await;
-            let case = format!("{point:?} at {request}: {told} told, {left} left");
-            assert!((24..=48 - told).contains(&left) && (faults.is_crashed() || told == 24), "{case}");
+            let case = format!("{point:?} at {request}: {answered} answered, {left} left");
+            assert!((24..=48 - answered).contains(&left), "{case}");
+            assert!(faults.is_crashed() || answered == 24, "{case}");
             let store = Arc::clone(harness.store());
             let again = delete_where(store, table.name(), matching(), Unchanged::Required, options.clone());
             assert_eq!(again.await.expect("the store works").written as usize, left - 24, "{case}");
             let rest = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
             let kept = |row: &Entity| matches!(row.get("N"), Some(ValueRef::Int32(24..)));
-            assert!(rest.len() == 24 && rest.iter().all(kept), "{case}");
+            assert_eq!(rest.len(), 24, "{case}");
+            assert!(rest.iter().all(kept), "{case}");
             if !faults.is_crashed() {
                 break;
             }

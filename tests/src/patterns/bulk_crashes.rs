@@ -14,7 +14,7 @@ use table_core::store::{Operation, Outcome, Result, TableStore, TableStoreExt as
 use table_patterns::bulk::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter, CopyJob};
 
 use crate::Harness;
-use crate::trouble::{Play, trouble};
+use crate::fault_runs::{FaultRun, run_with_faults};
 
 const ROWS: usize = 60;
 /// The rows that a copy reads at a time.
@@ -65,44 +65,44 @@ fn all() -> BTreeMap<Key, Properties> {
 
 /// Asserts that every reported outcome is true.
 fn check_outcomes(
-    play: &Play<'_>,
-    told: &Result<Vec<BulkOutcome>>,
+    run: &FaultRun<'_>,
+    answered: &Result<Vec<BulkOutcome>>,
     found: &BTreeMap<Key, Properties>,
     stops: bool,
 ) {
-    let Ok(outcomes) = told else {
+    let Ok(outcomes) = answered else {
         // The manifest, if it is read, is read before the first write.
-        assert!(found.is_empty(), "{play}: {told:?}, but rows are stored");
+        assert!(found.is_empty(), "{run}: {answered:?}, but rows are stored");
         return;
     };
-    assert!(outcomes.len() == ROWS || stops, "{play}: {} of {ROWS}", outcomes.len());
-    assert!(found.len() <= outcomes.len(), "{play}: a stored row has no outcome");
+    assert!(outcomes.len() == ROWS || stops, "{run}: {} of {ROWS}", outcomes.len());
+    assert!(found.len() <= outcomes.len(), "{run}: a stored row has no outcome");
     for outcome in outcomes {
         let is_there = found.contains_key(&outcome.key);
         match outcome.result.as_ref().map_err(table_core::Error::outcome) {
-            Ok(_) | Err(Outcome::Applied) => assert!(is_there, "{play}: {outcome:?}, but the row is missing"),
-            Err(Outcome::NotApplied) => assert!(!is_there, "{play}: {outcome:?}, but the row is stored"),
+            Ok(_) | Err(Outcome::Applied) => assert!(is_there, "{run}: {outcome:?}, but the row is missing"),
+            Err(Outcome::NotApplied) => assert!(!is_there, "{run}: {outcome:?}, but the row is stored"),
             Err(Outcome::Ambiguous) => {}
         }
     }
 }
 
-async fn write_in_trouble(
+async fn write_with_faults(
     harness: &Harness,
     path: &str,
     operation: fn(Entity) -> Operation,
     options: fn() -> BulkOptions,
 ) {
-    trouble(harness, path, async |play| {
+    run_with_faults(harness, path, async |run| {
         let table = harness.table().await.name().clone();
-        let store = Arc::new(Faulty::new(harness.store().clone(), play.faults.clone()));
-        play.begin();
-        let told = write(store, &table, operation, options()).await;
-        play.end();
+        let store = Arc::new(Faulty::new(harness.store().clone(), run.faults.clone()));
+        run.begin();
+        let answered = write(store, &table, operation, options()).await;
+        run.end();
         let before = found(harness, &table).await;
-        check_outcomes(play, &told, &before, options().stops_at_failure);
-        let hears_all = play.is_untroubled() || (options().retry.is_some() && !play.is_dead());
-        assert!(!hears_all || told.is_ok_and(|all| all.iter().all(|o| o.result.is_ok())), "{play}");
+        check_outcomes(run, &answered, &before, options().stops_at_failure);
+        let hears_all = run.has_no_fault() || (options().retry.is_some() && !run.is_dead());
+        assert!(!hears_all || answered.is_ok_and(|all| all.iter().all(|o| o.result.is_ok())), "{run}");
 
         let again = write(harness.store().clone(), &table, operation, options()).await;
         let mut summary = BulkSummary::default();
@@ -112,26 +112,26 @@ async fn write_in_trouble(
         } else {
             0
         };
-        assert_eq!(summary.written as usize, ROWS - kept, "{play}");
-        assert_eq!(summary.failed as usize, kept, "{play}");
-        assert_eq!(found(harness, &table).await, all(), "{play}");
+        assert_eq!(summary.written as usize, ROWS - kept, "{run}");
+        assert_eq!(summary.failed as usize, kept, "{run}");
+        assert_eq!(found(harness, &table).await, all(), "{run}");
     })
     .await;
 }
 
 /// A second run repeats upserts. Inserts that took effect in the first run are refused.
 pub(crate) async fn crashed_writes_can_be_repeated(harness: &Harness) {
-    write_in_trouble(harness, "upserts", Operation::InsertOrReplace, options).await;
-    write_in_trouble(harness, "inserts", Operation::Insert, options).await;
+    write_with_faults(harness, "upserts", Operation::InsertOrReplace, options).await;
+    write_with_faults(harness, "inserts", Operation::Insert, options).await;
     let stopping = || options().stop_at_failure().write_indexed();
-    write_in_trouble(harness, "upserts up to a failure", Operation::InsertOrReplace, stopping).await;
+    write_with_faults(harness, "upserts up to a failure", Operation::InsertOrReplace, stopping).await;
 }
 
 /// A retry repeats a lost request, and finds the write if only its answer was lost. Only a crash leaves work
 /// undone.
 pub(crate) async fn retried_writes_take_effect_once(harness: &Harness) {
-    write_in_trouble(harness, "upserts under retries", Operation::InsertOrReplace, retrying).await;
-    write_in_trouble(harness, "inserts under retries", Operation::Insert, retrying).await;
+    write_with_faults(harness, "upserts under retries", Operation::InsertOrReplace, retrying).await;
+    write_with_faults(harness, "inserts under retries", Operation::Insert, retrying).await;
 }
 
 /// A named copy continues at its stored progress, counts every row once, and removes its progress at the end.
@@ -139,33 +139,33 @@ pub(crate) async fn crashed_copies_continue_at_their_progress(harness: &Harness)
     for (path, options) in
         [("copy", options as fn() -> BulkOptions), ("copy under retries", retrying as fn() -> BulkOptions)]
     {
-        trouble(harness, path, async |play| copy_in_trouble(harness, play, options()).await).await;
+        run_with_faults(harness, path, async |run| copy_with_faults(harness, run, options()).await).await;
     }
 }
 
-async fn copy_in_trouble(harness: &Harness, play: &Play<'_>, options: BulkOptions) {
+async fn copy_with_faults(harness: &Harness, run: &FaultRun<'_>, options: BulkOptions) {
     let (from, to) = (harness.table().await.name().clone(), harness.missing_table().name().clone());
     write(harness.store().clone(), &from, Operation::Insert, BulkOptions::default()).await.expect("new rows");
     let job = |store: Arc<dyn TableStore>| {
         let job = CopyJob::new((store.clone(), from.clone()), (store, to.clone()));
         job.resumable("there").with_window(WINDOW).with_options(options.clone())
     };
-    play.begin();
-    let told = job(Arc::new(Faulty::new(harness.store().clone(), play.faults.clone()))).run().await;
-    play.end();
-    assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
+    run.begin();
+    let answered = job(Arc::new(Faulty::new(harness.store().clone(), run.faults.clone()))).run().await;
+    run.end();
+    assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
     let kept = progress(harness, &to).await;
-    if told.is_ok_and(|report| report.rows == ROWS as u64) {
-        assert_eq!(kept, 0, "{play}: an acknowledged copy is incomplete");
-        assert_eq!(found(harness, &to).await, all(), "{play}: an acknowledged copy is incomplete");
+    if answered.is_ok_and(|report| report.rows == ROWS as u64) {
+        assert_eq!(kept, 0, "{run}: an acknowledged copy is incomplete");
+        assert_eq!(found(harness, &to).await, all(), "{run}: an acknowledged copy is incomplete");
     }
 
     let again = job(harness.store().clone());
     let report = again.run().await.expect("the store works");
-    assert_eq!(report.rows, ROWS as u64, "{play}: rows are counted once");
-    assert_eq!(report.resumed > 0, kept > 0, "{play}: {report:?}");
-    assert!(again.verify().await.expect("the store works").equal, "{play}");
-    assert_eq!(progress(harness, &to).await, 0, "{play}: a progress row is left");
+    assert_eq!(report.rows, ROWS as u64, "{run}: rows are counted once");
+    assert_eq!(report.resumed > 0, kept > 0, "{run}: {report:?}");
+    assert!(again.verify().await.expect("the store works").equal, "{run}");
+    assert_eq!(progress(harness, &to).await, 0, "{run}: a progress row is left");
 }
 
 /// Counts the progress rows.

@@ -188,11 +188,11 @@ pub(crate) async fn a_crashed_deletion_leaves_all_rows_or_none(harness: &Harness
             fill(&open(&table, 124).0, 124, 2010..=2010).await;
             let faults = FaultInjector::new(0);
             let store = Faulty::new(table.store().clone(), faults.clone());
-            let dying = Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
+            let crashing = Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
             let key = Employee::key("Sales", 123).expect("a legal key");
-            let dying = Compound::<Row>::new(&dying, key).expect("a view");
+            let crashing = Compound::<Row>::new(&crashing, key).expect("a view");
             faults.crash_at(request, point);
-            let answer = dying.delete().await;
+            let answer = crashing.delete().await;
             let left = ken.all().await.expect("rows").len();
             assert!(left == 0 || (left == 5 && answer.is_err()), "{point:?} at {request}: {left} are left");
             let again = ken.delete().await.expect("the rest");

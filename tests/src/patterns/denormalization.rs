@@ -46,7 +46,21 @@ async fn fill(company: &IndexedEntities) -> Result<()> {
     Ok(())
 }
 
-async fn facts(table: &TestTable) -> (Option<String>, i64, i64) {
+/// The denormalized values of the department.
+#[derive(Debug, PartialEq)]
+struct Facts {
+    manager: Option<String>,
+    employees: i64,
+    salaries: i64,
+}
+
+impl Facts {
+    fn new(manager: &str, employees: i64, salaries: i64) -> Self {
+        Self { manager: Some(manager.to_owned()), employees, salaries }
+    }
+}
+
+async fn facts(table: &TestTable) -> Facts {
     let department = table.existing(&department()).await;
     let manager = match department.get("ManagerName") {
         Some(ValueRef::String(name)) => Some(name.to_owned()),
@@ -57,7 +71,7 @@ async fn facts(table: &TestTable) -> (Option<String>, i64, i64) {
         Some(ValueRef::Int64(number)) => number,
         other => panic!("{name}: {other:?}"),
     };
-    (manager, number("Count"), number("SumSalary"))
+    Facts { manager, employees: number("Count"), salaries: number("SumSalary") }
 }
 
 /// A copy and a sum change in the group transaction of their source. A department is read by one point query.
@@ -67,14 +81,14 @@ pub(crate) async fn copies_and_sums_change_in_the_entitys_group(harness: &Harnes
     let metered = Arc::new(Metered::new(table.store().clone(), meter.clone()));
     let company = open(metered, &table).await.expect("a new table");
     fill(&company).await.expect("new entities");
-    assert_eq!(facts(&table).await, (Some("Ken".to_owned()), 2, 200));
+    assert_eq!(facts(&table).await, Facts::new("Ken", 2, 200));
     let (renamed, cost) = meter.measure(company.upsert(employee(1, "Kenneth", true))).await;
     renamed.expect("an update");
     assert_eq!(cost.of_kind(table_core::store::OperationKind::Transact), 1);
-    assert_eq!(facts(&table).await, (Some("Kenneth".to_owned()), 2, 200));
+    assert_eq!(facts(&table).await, Facts::new("Kenneth", 2, 200));
     let kim = company.get_existing(employee(2, "Kim", false).key()).await.expect("the employee");
     company.delete(&kim).await.expect("a delete");
-    assert_eq!(facts(&table).await, (Some("Kenneth".to_owned()), 1, 100));
+    assert_eq!(facts(&table).await, Facts::new("Kenneth", 1, 100));
 }
 
 /// After a crash at any request, copies and sums agree with the entities.
@@ -87,12 +101,12 @@ pub(crate) async fn copies_and_sums_are_in_step_after_a_crash(harness: &Harness)
             fill(&healthy).await.expect("new entities");
             let faults = FaultInjector::new(0);
             let faulty = Arc::new(Faulty::new(table.store().clone(), faults.clone()));
-            let dying = open(faulty, &table).await.expect("the index opens");
+            let crashing = open(faulty, &table).await.expect("the index opens");
             faults.crash_at(request, point);
-            let answer = dying.upsert(employee(1, "Kenneth", true)).await;
+            let answer = crashing.upsert(employee(1, "Kenneth", true)).await;
             let stored = table.existing(employee(1, "", true).key()).await;
             let Some(ValueRef::String(name)) = stored.get("Name") else { panic!("no name") };
-            assert_eq!(facts(&table).await, (Some(name.to_owned()), 2, 200), "{point:?} at {request}");
+            assert_eq!(facts(&table).await, Facts::new(name, 2, 200), "{point:?} at {request}");
             assert!(answer.is_err() || name == "Kenneth", "an acknowledged write is lost");
             if !faults.is_crashed() {
                 break;

@@ -98,11 +98,11 @@ macro_rules! note {
 
 note!(
     /// The only type of its table.
-    Alone, [], [partition_key], []
+    Untyped, [], [partition_key], []
 );
 note!(
     /// A type with a discriminator property: the table can hold other types.
-    Told, [entity(type = "Note")], [partition_key], []
+    Typed, [entity(type = "Note")], [partition_key], []
 );
 note!(
     /// With a local entry.
@@ -495,8 +495,8 @@ const READS: Cells = Cells {
     ..PLAIN
 };
 
-impl Verbs for Table<Alone> {
-    type Of = Alone;
+impl Verbs for Table<Untyped> {
+    type Of = Untyped;
     const NAME: &'static str = "`Table`";
     const CELLS: Cells = PLAIN;
 
@@ -505,12 +505,12 @@ impl Verbs for Table<Alone> {
         opened(table, async |table| table.create_if_missing().await).await
     }
 
-    common!(|number| Alone::key_of(number); |table| table.query().partition(book()));
+    common!(|number| Untyped::key_of(number); |table| table.query().partition(book()));
     common!(@rows);
 }
 
-impl Verbs for Table<Told> {
-    type Of = Told;
+impl Verbs for Table<Typed> {
+    type Of = Typed;
     const NAME: &'static str = "`Table`, a type with `type` or `version`";
     const CELLS: Cells = Cells {
         upsert: n(2),
@@ -526,7 +526,7 @@ impl Verbs for Table<Told> {
         opened(table, async |table| table.create_if_missing().await).await
     }
 
-    common!(|number| Told::key_of(number); |table| table.query().partition(book()));
+    common!(|number| Typed::key_of(number); |table| table.query().partition(book()));
     common!(@rows);
 }
 
@@ -694,14 +694,14 @@ fn day(number: u32) -> Ticks {
     format!("2013-01-{day:02}T00:00:00Z").parse().expect("a time")
 }
 
-impl Verbs for TimeSlices<Alone> {
-    type Of = Alone;
+impl Verbs for TimeSlices<Untyped> {
+    type Of = Untyped;
     const NAME: &'static str = "`TimeSlices`, slices that the handle knows";
     const CELLS: Cells = Cells { merge: n(2), merge_any: n(2), move_to: n(4), query: n(2), ..PLAIN };
 
     async fn open(world: &World) -> Self {
         let family = format!("{}x", world.table);
-        let time = |note: &Alone| day(note.number);
+        let time = |note: &Untyped| day(note.number);
         let slices = Self::new(Arc::clone(&world.store), &family, Every::Day, time).expect("a family");
         for number in [0, 10, 20] {
             slices.table_for(day(number)).await.expect("a slice");
@@ -709,21 +709,21 @@ impl Verbs for TimeSlices<Alone> {
         slices
     }
 
-    common!(|number| day(number), Alone::key_of(number); |slices| slices.query().narrow(|query| query.partition(book())));
+    common!(|number| day(number), Untyped::key_of(number); |slices| slices.query().narrow(|query| query.partition(book())));
 
     async fn erase(&self, number: u32) {
         let table = self.table_for(day(number)).await.expect("the slice");
-        erase_in(&**table.store(), table.name(), Alone::key_of(number)).await;
+        erase_in(&**table.store(), table.name(), Untyped::key_of(number)).await;
     }
 
     async fn plant(&self, number: u32, value: i32) {
         let table = self.table_for(day(number)).await.expect("the slice");
-        plant_in(&**table.store(), table.name(), Alone::key_of(number), value).await;
+        plant_in(&**table.store(), table.name(), Untyped::key_of(number), value).await;
     }
 
     async fn planted(&self, number: u32) -> Option<i32> {
         let table = self.table_for(day(number)).await.expect("the slice");
-        planted_in(&**table.store(), table.name(), Alone::key_of(number)).await
+        planted_in(&**table.store(), table.name(), Untyped::key_of(number)).await
     }
 }
 
@@ -838,10 +838,10 @@ const fn of_group(cells: Cells) -> Cells {
 }
 
 /// Each verb as a group of one operation.
-pub(super) struct Group(Table<Told>);
+pub(super) struct Group(Table<Typed>);
 
 impl Group {
-    async fn of(&self, add: impl FnOnce(&mut TableGroup<Told>) -> Result<()>) -> Result<Option<ETag>> {
+    async fn of(&self, add: impl FnOnce(&mut TableGroup<Typed>) -> Result<()>) -> Result<Option<ETag>> {
         let mut group = self.0.group(book());
         add(&mut group)?;
         Ok(group.commit().await?.version())
@@ -849,12 +849,12 @@ impl Group {
 }
 
 impl Verbs for Group {
-    type Of = Told;
+    type Of = Typed;
     const NAME: &'static str = "`TableGroup`, a type with `type` or `version`";
-    const CELLS: Cells = of_group(<Table<Told> as Verbs>::CELLS);
+    const CELLS: Cells = of_group(<Table<Typed> as Verbs>::CELLS);
 
     async fn open(world: &World) -> Self {
-        Self(<Table<Told> as Verbs>::open(world).await)
+        Self(<Table<Typed> as Verbs>::open(world).await)
     }
 
     grouped!();

@@ -18,7 +18,7 @@ use table_patterns::queue::{QueueOptions, TableQueue};
 use tokio::time::sleep;
 
 use crate::Harness;
-use crate::trouble::{Play, trouble};
+use crate::fault_runs::{FaultRun, run_with_faults};
 
 /// A local index of the e-mail address, remote indexes of the city and the badge. No declared index holds the
 /// age.
@@ -119,39 +119,39 @@ impl World {
         Company { employees, projects: projects.expect("indexes that make sense"), queue }
     }
 
-    async fn troubled(&self, play: &Play<'_>) -> Company {
-        self.open(Arc::new(Faulty::new(self.store.clone(), play.faults.clone()))).await
+    async fn with_faults(&self, run: &FaultRun<'_>) -> Company {
+        self.open(Arc::new(Faulty::new(self.store.clone(), run.faults.clone()))).await
     }
 
     /// Finishes all writes, checks that every index agrees with the entities, and returns the employees.
-    async fn at_rest(&self, play: &Play<'_>, recovery: Recover) -> Vec<Employee> {
+    async fn at_rest(&self, run: &FaultRun<'_>, recovery: Recover) -> Vec<Employee> {
         let company = self.open(self.store.clone()).await;
         if recovery == Recover::BySweep {
             company.sweep(&self.table).await;
         }
         company.work().await;
-        assert!(company.queue.peek(1).await.expect("a queue").is_empty(), "{play}: a ticket is left");
+        assert!(company.queue.peek(1).await.expect("a queue").is_empty(), "{run}: a ticket is left");
         company.sweep(&self.table).await;
         company.sweep(&self.table).await;
-        self.check(play, &company).await;
+        self.check(run, &company).await;
         company.employees.table().query().all().await.expect("employees")
     }
 
-    async fn check(&self, play: &Play<'_>, company: &Company) {
+    async fn check(&self, run: &FaultRun<'_>, company: &Company) {
         let journal = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_"));
         let left = self.store.query_all(&self.table, &Query::new().with_filter(journal)).await;
         let left = left.expect("rows");
-        assert!(left.is_empty(), "{play}: {left:?} are left");
+        assert!(left.is_empty(), "{run}: {left:?} are left");
         let more = if self.more { ["age", "ages", "manager"].as_slice() } else { &[] };
         for index in ["email", "city", "badge", "lead", "code"].iter().chain(more) {
             let scrub = company.employees.entities().scrub(index, ScrubMode::Report).await.expect("an index");
-            assert_eq!(scrub.dangling, 0, "{play}: {index}");
-            assert_eq!(scrub.missing, 0, "{play}: {index}");
-            assert_eq!(scrub.taken, 0, "{play}: {index}");
+            assert_eq!(scrub.dangling, 0, "{run}: {index}");
+            assert_eq!(scrub.missing, 0, "{run}: {index}");
+            assert_eq!(scrub.taken, 0, "{run}: {index}");
         }
         let pending = Filter::eq("OwnerPending", true);
         let pending = self.store.query_all(&self.table, &Query::new().with_filter(pending)).await;
-        assert!(pending.expect("rows").is_empty(), "{play}: a reservation is left");
+        assert!(pending.expect("rows").is_empty(), "{run}: a reservation is left");
     }
 }
 
@@ -341,34 +341,34 @@ fn taken(company: &Company) -> BoxFuture<'_, Result<()>> {
     .boxed()
 }
 
-async fn write_in_trouble(harness: &Harness, recovery: Recover) {
+async fn write_with_faults(harness: &Harness, recovery: Recover) {
     for Path { name, more, act, after } in PATHS {
-        trouble(harness, &format!("{name}, recovered {recovery:?}"), async |play| {
+        run_with_faults(harness, &format!("{name}, recovered {recovery:?}"), async |run| {
             let world = World::new(harness, more).await;
-            let company = world.troubled(play).await;
-            play.begin();
-            let told = act(&company).await;
-            play.end();
+            let company = world.with_faults(run).await;
+            run.begin();
+            let answered = act(&company).await;
+            run.end();
             drop(company);
-            assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
-            let (found, after) = (world.at_rest(play, recovery).await, after());
-            match told {
-                Ok(()) => assert_eq!(found, after, "{play}: an acknowledged write is lost"),
+            assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
+            let (found, after) = (world.at_rest(run, recovery).await, after());
+            match answered {
+                Ok(()) => assert_eq!(found, after, "{run}: an acknowledged write is lost"),
                 Err(error) if error.outcome() == Outcome::NotApplied => {
-                    assert_eq!(found, before(), "{play}: the write took effect despite {error}");
+                    assert_eq!(found, before(), "{run}: the write took effect despite {error}");
                 }
-                Err(_) => assert!(found == before() || found == after, "{play}: {found:?}"),
+                Err(_) => assert!(found == before() || found == after, "{run}: {found:?}"),
             }
             if name.ends_with("group of several types") {
                 let department = Key::new("Sales", "department").expect("a legal key");
                 let department =
                     world.store.get(&world.table, &department, None).await.expect("the store works");
-                assert_eq!(department.is_some(), found == after, "{play}: half of the group took effect");
+                assert_eq!(department.is_some(), found == after, "{run}: half of the group took effect");
             }
             if name == "typed group of several types" {
                 let projects = world.open(world.store.clone()).await.projects;
                 let code = projects.by(Project::by_code("x1")).get().await.expect("the store works");
-                assert_eq!(code, (found == after).then(project), "{play}: half of the group took effect");
+                assert_eq!(code, (found == after).then(project), "{run}: half of the group took effect");
             }
         })
         .await;
@@ -377,10 +377,10 @@ async fn write_in_trouble(harness: &Harness, recovery: Recover) {
 
 /// Workers finish each write by its ticket.
 pub(crate) async fn writes_are_finished_by_workers(harness: &Harness) {
-    write_in_trouble(harness, Recover::ByWorkers).await;
+    write_with_faults(harness, Recover::ByWorkers).await;
 }
 
 /// A sweep finds and finishes each write.
 pub(crate) async fn writes_are_finished_by_a_sweep(harness: &Harness) {
-    write_in_trouble(harness, Recover::BySweep).await;
+    write_with_faults(harness, Recover::BySweep).await;
 }

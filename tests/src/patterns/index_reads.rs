@@ -59,6 +59,7 @@ pub(crate) async fn merged_partitions_share_the_concurrency_limit(harness: &Harn
     let all = IndexQuery::partition("").range("a", "z");
     let found = people.all_merged("city", &partitions, &all, Trust::Entry).await.expect("entities");
     let cities: Vec<_> = found.iter().map(|e| e.get("City").map(|city| format!("{city:?}"))).collect();
-    assert!(cities.len() == 24 && cities.is_sorted());
+    assert_eq!(cities.len(), 24);
+    assert!(cities.is_sorted());
     assert_eq!(in_flight.max_in_flight(), 3);
 }

@@ -45,9 +45,16 @@ fn ages() -> Index {
     index.with_shape(Shape::summary(["Age"]))
 }
 
-async fn summary(people: &IndexedEntities, city: &str) -> (i64, i64) {
+/// The ages of a city.
+#[derive(Debug, PartialEq)]
+struct Ages {
+    count: i64,
+    sum: i64,
+}
+
+async fn summary(people: &IndexedEntities, city: &str) -> Ages {
     let found = people.summary("ages", &key("p", &format!("ages_{city}"))).await.expect("a summary");
-    (found.count, found.sums.get("Age").copied().unwrap_or_default())
+    Ages { count: found.count, sum: found.sums.get("Age").copied().unwrap_or_default() }
 }
 
 /// Summaries after random writes agree with counted numbers. A write costs one request more than the group.
@@ -68,14 +75,15 @@ pub(crate) async fn summaries_agree_with_a_model(harness: &Harness) {
     }
     for city in ["oslo", "rome"] {
         let of: Vec<_> = model.values().filter(|(of, _)| *of == city).collect();
-        let wanted = (of.len() as i64, of.iter().map(|(_, age)| i64::from(*age)).sum());
+        let sum = of.iter().map(|(_, age)| i64::from(*age)).sum();
+        let wanted = Ages { count: of.len() as i64, sum };
         assert_eq!(summary(&people, city).await, wanted);
     }
     let group: Vec<_> = (100..150).map(|id| Change::insert(person(id, "bonn", 2))).collect();
     let before = meter.total();
     people.write(&group).await.expect("a group");
     assert_eq!(meter.total() - before, 2);
-    assert_eq!(summary(&people, "bonn").await, (50, 100));
+    assert_eq!(summary(&people, "bonn").await, Ages { count: 50, sum: 100 });
     let scrub = people.scrub("ages", ScrubMode::Report).await.expect("a scrub");
     assert_eq!(scrub.dangling, 0);
     assert_eq!(scrub.missing, 0);
@@ -96,7 +104,7 @@ pub(crate) async fn summaries_are_exact_under_concurrent_writers(harness: &Harne
     for writer in writers.collect::<Vec<_>>() {
         writer.await.expect("a writer");
     }
-    assert_eq!(summary(&people, "oslo").await, (tasks as i64 * 5, tasks as i64 * 5));
+    assert_eq!(summary(&people, "oslo").await, Ages { count: tasks as i64 * 5, sum: tasks as i64 * 5 });
 }
 
 /// A summary is built over existing entities while writers continue. A scrub corrects it after a direct change.
@@ -113,14 +121,14 @@ pub(crate) async fn summaries_are_built_and_corrected(harness: &Harness) {
     };
     let build = async { people.build("ages").expect("an index").run().await.expect("a build") };
     futures_util::join!(writes, build);
-    assert_eq!(summary(&people, "oslo").await, (55, 550));
-    assert_eq!(summary(&people, "rome").await, (45, 450));
+    assert_eq!(summary(&people, "oslo").await, Ages { count: 55, sum: 550 });
+    assert_eq!(summary(&people, "rome").await, Ages { count: 45, sum: 450 });
     let wrong = Entity::from(key("p", "ages_rome")).with("IndexName", ages().id()).with("Count", 3i64);
     people.store().write(people.table(), Operation::InsertOrReplace(wrong)).await.expect("a write");
     let scrub = people.scrub("ages", ScrubMode::Repair).await.expect("a scrub");
     assert_eq!(scrub.missing, 1);
     assert_eq!(scrub.dangling, 0);
-    assert_eq!(summary(&people, "rome").await, (45, 450));
+    assert_eq!(summary(&people, "rome").await, Ages { count: 45, sum: 450 });
     let all = people.summaries("ages", &IndexQuery::partition("p")).await.expect("summaries");
     assert_eq!(all.iter().map(|(_, s): &(Key, Summary)| s.count).collect::<Vec<_>>(), [55, 45]);
 }
@@ -195,7 +203,8 @@ pub(crate) async fn two_entities_with_one_entry_key_are_refused(harness: &Harnes
         let (people, _) = open(harness, vec![index]).await;
         people.insert(person(1, "oslo", 1)).await.expect("an insert");
         let error = people.insert(person(2, "oslo", 1)).await.expect_err("a collision");
-        assert!(error.is_key_collision() && error.outcome() == outcome, "{error}");
+        assert!(error.is_key_collision(), "{error}");
+        assert_eq!(error.outcome(), outcome, "{error}");
         let first = async || {
             let found = people.find("city", &at, Trust::Entity).await.expect("a lookup").expect("an entity");
             assert_eq!(found.key().row(), "0001");
@@ -222,7 +231,8 @@ pub(crate) async fn tables_of_entries_serve_one_table(harness: &Harness) {
     let store: Arc<dyn TableStore> = harness.store().clone();
     let refused = IndexedEntities::open(store, other.name().clone(), index(), options()).await;
     let refused = refused.expect_err("a table with the entries of another table").to_string();
-    assert!(refused.contains(mine.name().as_str()) && refused.contains("a separate table"), "{refused}");
+    assert!(refused.contains(mine.name().as_str()), "{refused}");
+    assert!(refused.contains("a separate table"), "{refused}");
     let (again, meter) = open_in(harness, mine.name().clone(), index(), options()).await;
     let is_alone = harness.store().local_writers().is_some_and(|local| !local.is_served());
     assert_eq!(

@@ -17,7 +17,7 @@ use table_core::typed::TableEntity;
 use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
 
 use crate::Harness;
-use crate::trouble::{FaultyBlobs, Play, trouble};
+use crate::fault_runs::{FaultRun, FaultyBlobs, run_with_faults};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Report", rename_all = "PascalCase")]
@@ -123,20 +123,24 @@ fn put_stream(reports: &Reports) -> BoxFuture<'_, Result<()>> {
 }
 
 /// The stores that all processes share.
-struct Rig {
+struct Fixture {
     store: Arc<dyn TableStore>,
     table: TableName,
     blobs: Arc<dyn ObjectStore>,
 }
 
-impl Rig {
+impl Fixture {
     async fn new(harness: &Harness, before: Option<fn() -> Report>) -> Self {
         let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
-        let rig = Self { store, table, blobs: harness.blobs().await };
+        let fixture = Self { store, table, blobs: harness.blobs().await };
         if let Some(before) = before {
-            rig.reports(&rig.blobs, LargeOptions::default()).insert(&before()).await.expect("a new report");
+            fixture
+                .reports(&fixture.blobs, LargeOptions::default())
+                .insert(&before())
+                .await
+                .expect("a new report");
         }
-        rig
+        fixture
     }
 
     fn reports(&self, blobs: &Arc<dyn ObjectStore>, options: LargeOptions) -> Reports {
@@ -145,14 +149,14 @@ impl Rig {
     }
 
     /// Opens the table for a process with these faults.
-    async fn troubled(&self, faults: &FaultInjector, options: LargeOptions) -> Reports {
+    async fn with_faults(&self, faults: &FaultInjector, options: LargeOptions) -> Reports {
         let store = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
         let blobs = Arc::new(FaultyBlobs::new(self.blobs.clone(), faults.clone()).await);
         LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
     }
 
     /// Waits until the blobs' clock gives later blobs a later time than all present blobs.
-    async fn let_blobs_grow_old(&self) {
+    async fn wait_until_blobs_are_old(&self) {
         let (before, mut pause) = (self.now().await, Duration::from_millis(1));
         while self.now().await <= before {
             tokio::time::sleep(pause).await;
@@ -167,8 +171,8 @@ impl Rig {
     }
 
     /// Returns the entity after a collection has removed all orphans.
-    async fn at_rest(&self, case: &Play<'_>) -> Option<Report> {
-        self.let_blobs_grow_old().await;
+    async fn at_rest(&self, case: &FaultRun<'_>) -> Option<Report> {
+        self.wait_until_blobs_are_old().await;
         collect(&self.reports(&self.blobs, hasty())).await.expect("the stores work");
         let reports = self.reports(&self.blobs, LargeOptions::default());
         let scrub = reports.scrub().await.expect("the stores work");
@@ -194,22 +198,22 @@ async fn collect(reports: &Reports) -> Result<()> {
 /// state if an error said that nothing was written.
 pub(crate) async fn crashed_writes_are_complete_or_absent(harness: &Harness) {
     for (name, before, act, after) in WRITES {
-        trouble(harness, name, async |play| {
-            let rig = Rig::new(harness, before).await;
-            let reports = rig.troubled(&play.faults, LargeOptions::default()).await;
-            play.begin();
-            let told = act(&reports).await;
-            play.end();
-            assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
+        run_with_faults(harness, name, async |run| {
+            let fixture = Fixture::new(harness, before).await;
+            let reports = fixture.with_faults(&run.faults, LargeOptions::default()).await;
+            run.begin();
+            let answered = act(&reports).await;
+            run.end();
+            assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
             let (before, after) = (before.map(|before| before()), after.map(|after| after()));
-            let found = rig.at_rest(play).await;
-            match told {
-                Ok(()) => assert!(found == after, "{play}: an acknowledged write is lost"),
+            let found = fixture.at_rest(run).await;
+            match answered {
+                Ok(()) => assert!(found == after, "{run}: an acknowledged write is lost"),
                 Err(error) if error.outcome() == Outcome::NotApplied => {
-                    assert!(found == before, "{play}: the write took effect despite {error}");
+                    assert!(found == before, "{run}: the write took effect despite {error}");
                 }
                 Err(_) => {
-                    assert!(found == before || found == after, "{play}: the entity is in neither state")
+                    assert!(found == before || found == after, "{run}: the entity is in neither state")
                 }
             }
         })
@@ -219,20 +223,20 @@ pub(crate) async fn crashed_writes_are_complete_or_absent(harness: &Harness) {
 
 /// A collection that crashes removes only orphans. A second collection removes the rest.
 pub(crate) async fn crashed_collections_can_be_repeated(harness: &Harness) {
-    trouble(harness, "collect", async |play| {
-        let rig = Rig::new(harness, Some(first)).await;
+    run_with_faults(harness, "collect", async |run| {
+        let fixture = Fixture::new(harness, Some(first)).await;
         let faults = FaultInjector::new(0);
-        let dying = rig.troubled(&faults, LargeOptions::default()).await;
+        let crashing = fixture.with_faults(&faults, LargeOptions::default()).await;
         // The read, two blobs, and the row, which is not written.
         faults.crash_at(4, CrashPoint::Before);
-        dying.replace_if(&other(), IfMatch::Any).await.expect_err("the process has crashed");
-        rig.let_blobs_grow_old().await;
-        let reports = rig.troubled(&play.faults, hasty()).await;
-        play.begin();
-        let told = collect(&reports).await;
-        play.end();
-        assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
-        assert!(rig.at_rest(play).await == Some(first()), "{play}: the entity has changed");
+        crashing.replace_if(&other(), IfMatch::Any).await.expect_err("the process has crashed");
+        fixture.wait_until_blobs_are_old().await;
+        let reports = fixture.with_faults(&run.faults, hasty()).await;
+        run.begin();
+        let answered = collect(&reports).await;
+        run.end();
+        assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
+        assert!(fixture.at_rest(run).await == Some(first()), "{run}: the entity has changed");
     })
     .await;
 }

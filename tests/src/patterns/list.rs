@@ -91,19 +91,17 @@ macro_rules! pattern_behaviours {
                 a_reader_writes_nothing
                 a_lookup_leaves_stale_entries_out
             }
-            declared_merges {
-                a_merge_without_indexed_values_reads_no_entries
-                a_merge_keeps_undeclared_indexes_in_step
-            }
             declared_shapes {
                 lists_overflow_as_declared
                 shards_are_looked_up_by_their_value
             }
-            declared_stored {
+            declared_writes {
                 the_stored_value_decides_which_entries_are_removed
                 entries_of_undeclared_properties_follow_the_entity
                 several_edits_need_one_read
                 stored_values_of_lookups_and_queries_can_be_replaced
+                a_merge_without_indexed_values_reads_no_entries
+                a_merge_keeps_undeclared_indexes_in_step
             }
             costs {
                 requests_of_logs
@@ -146,7 +144,7 @@ macro_rules! pattern_behaviours {
                 bulk_writes_hold_a_bounded_number_of_operations
                 copies_read_one_window_ahead
             }
-            time_slice_trouble {
+            time_slice_recovery {
                 an_insert_waits_while_a_name_is_being_deleted
                 an_insert_creates_a_generation_while_a_name_is_being_deleted
                 handles_with_either_option_share_generations
@@ -254,8 +252,6 @@ macro_rules! pattern_behaviours {
                 more_than_a_thousand_rows_keep_every_slot
                 the_slots_of_a_row_fit_its_properties
                 a_crashed_write_takes_effect_or_not
-            }
-            series_values {
                 a_growing_set_of_slots_keeps_its_values
                 values_are_booleans_and_times
             }
@@ -284,8 +280,6 @@ macro_rules! pattern_behaviours {
                 rows_that_do_not_belong_together_are_an_error
                 entities_agree_with_a_map
                 a_crashed_write_takes_effect_or_not
-            }
-            wide_structs {
                 structs_are_read_and_written_whole
             }
         }

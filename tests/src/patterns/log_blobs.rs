@@ -156,7 +156,8 @@ pub(crate) async fn concurrent_writers_overwrite_no_blob(harness: &Harness) {
     assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), 40);
     for writer in 0..4 {
         let own: Vec<_> = found.iter().filter(|n| **n / 100 == writer).collect();
-        assert!(own.len() == 10 && own.is_sorted(), "{own:?}");
+        assert_eq!(own.len(), 10, "{own:?}");
+        assert!(own.is_sorted(), "{own:?}");
     }
 }
 

@@ -16,7 +16,7 @@ use table_patterns::queue::{QueueOptions, TableQueue};
 use tokio::time::sleep;
 
 use crate::Harness;
-use crate::trouble::{Play, trouble};
+use crate::fault_runs::{FaultRun, run_with_faults};
 use crate::wrappers::HookedStore;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -54,8 +54,8 @@ impl Work {
         self.open(self.store.clone()).await
     }
 
-    async fn troubled(&self, play: &Play<'_>) -> TableQueue {
-        self.open(Arc::new(Faulty::new(self.store.clone(), play.faults.clone()))).await
+    async fn with_faults(&self, run: &FaultRun<'_>) -> TableQueue {
+        self.open(Arc::new(Faulty::new(self.store.clone(), run.faults.clone()))).await
     }
 
     /// Sends messages. None has been received.
@@ -75,134 +75,135 @@ impl Work {
     }
 
     /// Receives all visible messages: each one once. Counts them in `received`.
-    async fn take(&self, play: &Play<'_>, received: &mut Received) -> BTreeSet<String> {
+    async fn take(&self, run: &FaultRun<'_>, received: &mut Received) -> BTreeSet<String> {
         let messages = self.healthy().await.receive(2 * MANY, LEASE).await.expect("the store works");
-        count(play, &messages, received)
+        count(run, &messages, received)
     }
 
     /// Receives all messages until they are set aside: each message once per visibility timeout.
-    async fn live_out(&self, play: &Play<'_>, mut received: Received) {
+    async fn receive_until_set_aside(&self, run: &FaultRun<'_>, mut received: Received) {
         for _ in 0..=MOST + 1 {
             let due: BTreeSet<_> =
                 received.iter().filter(|(_, times)| **times < MOST).map(|(id, _)| id.clone()).collect();
             assert_eq!(
-                self.take(play, &mut received).await,
+                self.take(run, &mut received).await,
                 due,
-                "{play}: the received messages differ from the visible messages"
+                "{run}: the received messages differ from the visible messages"
             );
             sleep(LEASE - MOMENT).await;
-            assert!(self.take(play, &mut received).await.is_empty(), "{play}: a message was received twice");
+            assert!(self.take(run, &mut received).await.is_empty(), "{run}: a message was received twice");
             sleep(MOMENT).await;
         }
         let poison = self.healthy().await.poison(2 * MANY).await.expect("the store works");
         let found: Received = poison.iter().map(|m| (m.id.to_string(), m.dequeue_count)).collect();
-        assert_eq!(poison.len(), found.len(), "{play}: a message exists twice");
+        assert_eq!(poison.len(), found.len(), "{run}: a message exists twice");
         let wanted: Received = received.into_keys().map(|id| (id, MOST + 1)).collect();
-        assert_eq!(found, wanted, "{play}: set aside");
+        assert_eq!(found, wanted, "{run}: set aside");
     }
 
     /// Asserts that the queue has no message, now or later.
-    async fn assert_empty(&self, play: &Play<'_>) {
+    async fn assert_empty(&self, run: &FaultRun<'_>) {
         sleep(2 * LEASE).await;
-        self.live_out(play, Received::new()).await;
+        self.receive_until_set_aside(run, Received::new()).await;
     }
 }
 
-fn count(play: &Play<'_>, messages: &[Message], received: &mut Received) -> BTreeSet<String> {
+fn count(run: &FaultRun<'_>, messages: &[Message], received: &mut Received) -> BTreeSet<String> {
     let mut ids = BTreeSet::new();
     for message in messages {
         let id = message.id.to_string();
-        let times = received.get_mut(&id).unwrap_or_else(|| panic!("{play}: no process sent {message:?}"));
+        let times = received.get_mut(&id).unwrap_or_else(|| panic!("{run}: no process sent {message:?}"));
         *times += 1;
-        assert_eq!(message.dequeue_count, *times, "{play}: {id} has another receive count");
-        assert!(ids.insert(id), "{play}: one receive returned {message:?} twice");
+        assert_eq!(message.dequeue_count, *times, "{run}: {id} has another receive count");
+        assert!(ids.insert(id), "{run}: one receive returned {message:?} twice");
     }
     ids
 }
 
-fn is_not_applied<T>(told: &Result<T>) -> bool {
-    told.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied)
+fn is_not_applied<T>(answered: &Result<T>) -> bool {
+    answered.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied)
 }
 
 /// An acknowledged message is in the queue once. A message whose sending failed without effect is not.
 pub(crate) async fn an_acknowledged_message_is_sent_once(harness: &Harness) {
-    trouble(harness, "send", async |play| {
+    run_with_faults(harness, "send", async |run| {
         let work = Work::new(harness).await;
-        let queue = work.troubled(play).await;
-        play.begin();
-        let told = queue.send("one", Duration::ZERO).await;
-        play.end();
+        let queue = work.with_faults(run).await;
+        run.begin();
+        let answered = queue.send("one", Duration::ZERO).await;
+        run.end();
         let seen = work.healthy().await.peek(9).await.expect("the store works");
-        assert!(seen.len() <= 1 && (told.is_err() || seen.len() == 1), "{play}: {seen:?}");
+        assert!(seen.len() <= 1, "{run}: {seen:?}");
+        assert!(answered.is_err() || seen.len() == 1, "{run}: {seen:?}");
         assert!(
-            !is_not_applied(&told) || seen.is_empty(),
-            "{play}: {told:?}, but the message is in the queue"
+            !is_not_applied(&answered) || seen.is_empty(),
+            "{run}: {answered:?}, but the message is in the queue"
         );
-        work.live_out(play, seen.iter().map(|m| (m.id.to_string(), 0)).collect()).await;
+        work.receive_until_set_aside(run, seen.iter().map(|m| (m.id.to_string(), 0)).collect()).await;
     })
     .await;
 }
 
 /// Receives messages with a fault. Messages that the worker received, or that the fault hid, become visible in
 /// time and are counted. All others stay visible to other workers.
-async fn receive_in_trouble(
+async fn receive_with_faults(
     harness: &Harness,
     path: &str,
-    stack: impl AsyncFn(&Work, &Play<'_>) -> TableQueue,
+    stack: impl AsyncFn(&Work, &FaultRun<'_>) -> TableQueue,
     old: usize,
     rivals: usize,
 ) {
-    trouble(harness, path, async |play| {
+    run_with_faults(harness, path, async |run| {
         let work = Work::new(harness).await;
         let mut received = work.send(old).await;
         for _ in 0..MOST {
-            work.take(play, &mut received).await;
+            work.take(run, &mut received).await;
             sleep(LEASE).await;
         }
         received.extend(work.send(MANY - old).await);
-        let queue = stack(&work, play).await;
-        play.begin();
-        let told = queue.receive(2 * MANY, LEASE).await;
-        play.end();
-        assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
-        let handed = count(play, &told.unwrap_or_default(), &mut received);
+        let queue = stack(&work, run).await;
+        run.begin();
+        let answered = queue.receive(2 * MANY, LEASE).await;
+        run.end();
+        assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
+        let handed = count(run, &answered.unwrap_or_default(), &mut received);
 
-        let rest = work.take(play, &mut received).await;
-        assert!(handed.is_disjoint(&rest), "{play}: a message was received twice");
+        let rest = work.take(run, &mut received).await;
+        assert!(handed.is_disjoint(&rest), "{run}: a message was received twice");
         let silent = MANY - old - handed.len() - rest.len();
-        let hidden = if play.is_untroubled() { 0 } else { GROUP };
-        assert!(silent <= rivals + hidden, "{play}: {silent} messages are missing");
+        let hidden = if run.has_no_fault() { 0 } else { GROUP };
+        assert!(silent <= rivals + hidden, "{run}: {silent} messages are missing");
         // A message that another worker received, or that a lost answer hid, counts as received.
         received.values_mut().for_each(|times| *times = (*times).max(1));
         sleep(LEASE - MOMENT).await;
-        assert!(work.take(play, &mut received).await.is_empty(), "{play}: a message was received twice");
+        assert!(work.take(run, &mut received).await.is_empty(), "{run}: a message was received twice");
         sleep(MOMENT).await;
-        work.live_out(play, received).await;
+        work.receive_until_set_aside(run, received).await;
     })
     .await;
 }
 
 /// The worker receives several chunks: of new messages, and of messages that it must set aside.
 pub(crate) async fn messages_of_a_crashed_receive_become_visible(harness: &Harness) {
-    let troubled = async |work: &Work, play: &Play<'_>| work.troubled(play).await;
-    receive_in_trouble(harness, "receive", troubled, 0, 0).await;
-    receive_in_trouble(harness, "receive and set aside", troubled, MANY / 2, 0).await;
+    let faulty = async |work: &Work, run: &FaultRun<'_>| work.with_faults(run).await;
+    receive_with_faults(harness, "receive", faulty, 0, 0).await;
+    receive_with_faults(harness, "receive and set aside", faulty, MANY / 2, 0).await;
 }
 
 /// The worker receives message by message, because another worker takes some of them first.
 pub(crate) async fn messages_of_concurrent_receives_become_visible(harness: &Harness) {
-    let overtaken = async |work: &Work, play: &Play<'_>| {
+    let overtaken = async |work: &Work, run: &FaultRun<'_>| {
         let rival = work.healthy().await;
         let takes = async move { drop(rival.receive(1, LEASE).await) };
         let store = Arc::new(HookedStore::before_group(work.store.clone(), takes));
-        work.open(Arc::new(Faulty::new(store, play.faults.clone()))).await
+        work.open(Arc::new(Faulty::new(store, run.faults.clone()))).await
     };
-    receive_in_trouble(harness, "receive beside another", overtaken, 0, 1).await;
+    receive_with_faults(harness, "receive beside another", overtaken, 0, 1).await;
 }
 
 /// A retry repeats a lost request, and finds its own earlier write. Only a crash hides a message.
 pub(crate) async fn retried_receives_return_all_messages(harness: &Harness) {
-    trouble(harness, "receive under retries", async |play| {
+    run_with_faults(harness, "receive under retries", async |run| {
         let mut work = Work::new(harness).await;
         let retrying = |store: Arc<dyn TableStore>| {
             let policy = RetryPolicy::default().with_delays(MOMENT, 2 * MOMENT).with_write_ids();
@@ -211,17 +212,17 @@ pub(crate) async fn retried_receives_return_all_messages(harness: &Harness) {
         let below = work.store.clone();
         work.store = retrying(below.clone());
         let mut received = work.send(MANY).await;
-        let queue = work.open(retrying(Arc::new(Faulty::new(below, play.faults.clone())))).await;
-        play.begin();
-        let told = queue.receive(2 * MANY, LEASE).await;
-        play.end();
-        let handed = count(play, &told.unwrap_or_default(), &mut received);
-        assert!(play.is_dead() || handed.len() == MANY, "{play}: {} messages were received", handed.len());
-        let rest = work.take(play, &mut received).await;
-        assert!(handed.is_disjoint(&rest), "{play}: a message was received twice");
+        let queue = work.open(retrying(Arc::new(Faulty::new(below, run.faults.clone())))).await;
+        run.begin();
+        let answered = queue.receive(2 * MANY, LEASE).await;
+        run.end();
+        let handed = count(run, &answered.unwrap_or_default(), &mut received);
+        assert!(run.is_dead() || handed.len() == MANY, "{run}: {} messages were received", handed.len());
+        let rest = work.take(run, &mut received).await;
+        assert!(handed.is_disjoint(&rest), "{run}: a message was received twice");
         received.values_mut().for_each(|times| *times = 1);
         sleep(LEASE).await;
-        work.live_out(play, received).await;
+        work.receive_until_set_aside(run, received).await;
     })
     .await;
 }
@@ -229,35 +230,35 @@ pub(crate) async fn retried_receives_return_all_messages(harness: &Harness) {
 /// A renewed message stays hidden, exists once, and has one valid receipt.
 pub(crate) async fn a_renewed_message_exists_once(harness: &Harness) {
     for (path, visibility) in [("renew", 2 * LEASE), ("give back", Duration::ZERO)] {
-        trouble(harness, path, async |play| {
+        run_with_faults(harness, path, async |run| {
             let work = Work::new(harness).await;
             let (mut received, receipt) = work.taken().await;
-            let queue = work.troubled(play).await;
-            play.begin();
-            let told = queue.renew(&receipt, visibility).await;
-            play.end();
-            assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
+            let queue = work.with_faults(run).await;
+            run.begin();
+            let answered = queue.renew(&receipt, visibility).await;
+            run.end();
+            assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
             let healthy = work.healthy().await;
-            if is_not_applied(&told) {
+            if is_not_applied(&answered) {
                 healthy.delete(&receipt).await.expect("the receipt is valid");
-                return work.assert_empty(play).await;
+                return work.assert_empty(run).await;
             }
-            let hidden = work.take(play, &mut received).await.is_empty();
-            assert!(hidden || visibility.is_zero(), "{play}: a message with a lost answer stays hidden");
-            if let (Ok(renewed), true) = (&told, hidden) {
-                assert!(!visibility.is_zero(), "{play}: the message is visible");
+            let hidden = work.take(run, &mut received).await.is_empty();
+            assert!(hidden || visibility.is_zero(), "{run}: a message with a lost answer stays hidden");
+            if let (Ok(renewed), true) = (&answered, hidden) {
+                assert!(!visibility.is_zero(), "{run}: the message is visible");
                 sleep(2 * LEASE - MOMENT).await;
                 assert!(
-                    work.take(play, &mut received).await.is_empty(),
-                    "{play}: the renewal was acknowledged"
+                    work.take(run, &mut received).await.is_empty(),
+                    "{run}: the renewal was acknowledged"
                 );
-                assert!(healthy.delete(&receipt).await.is_err_and(|e| e.is_precondition_failed()), "{play}");
+                assert!(healthy.delete(&receipt).await.is_err_and(|e| e.is_precondition_failed()), "{run}");
                 healthy.delete(renewed).await.expect("the receipt is valid");
-                return work.assert_empty(play).await;
+                return work.assert_empty(run).await;
             }
             // Whatever the renewal did, the message becomes visible again.
             sleep(2 * LEASE).await;
-            work.live_out(play, received).await;
+            work.receive_until_set_aside(run, received).await;
         })
         .await;
     }
@@ -266,44 +267,47 @@ pub(crate) async fn a_renewed_message_exists_once(harness: &Harness) {
 /// A message whose deletion was acknowledged never returns. A message whose deletion failed without effect
 /// returns once.
 pub(crate) async fn an_acknowledged_deletion_is_final(harness: &Harness) {
-    trouble(harness, "delete", async |play| {
+    run_with_faults(harness, "delete", async |run| {
         let work = Work::new(harness).await;
         let (mut received, receipt) = work.taken().await;
-        let queue = work.troubled(play).await;
-        play.begin();
-        let told = queue.delete(&receipt).await;
-        play.end();
+        let queue = work.with_faults(run).await;
+        run.begin();
+        let answered = queue.delete(&receipt).await;
+        run.end();
         sleep(LEASE).await;
-        let came = !work.take(play, &mut received).await.is_empty();
-        assert!(told.is_err() || !came, "{play}: the deletion was acknowledged");
-        assert!(!is_not_applied(&told) || came, "{play}: {told:?}, but the message is gone");
+        let came = !work.take(run, &mut received).await.is_empty();
+        assert!(answered.is_err() || !came, "{run}: the deletion was acknowledged");
+        assert!(!is_not_applied(&answered) || came, "{run}: {answered:?}, but the message is gone");
         sleep(LEASE).await;
-        work.live_out(play, if came { received } else { Received::new() }).await;
+        work.receive_until_set_aside(run, if came { received } else { Received::new() }).await;
     })
     .await;
 }
 
 /// A message that a worker puts back is either set aside or visible, and exists once.
 pub(crate) async fn a_message_that_is_put_back_exists_once(harness: &Harness) {
-    trouble(harness, "requeue", async |play| {
+    run_with_faults(harness, "requeue", async |run| {
         let work = Work::new(harness).await;
         let received = work.send(1).await;
-        work.live_out(play, received.clone()).await;
+        work.receive_until_set_aside(run, received.clone()).await;
         let healthy = work.healthy().await;
         let poison = healthy.poison(9).await.expect("the store works").remove(0);
-        let queue = work.troubled(play).await;
-        play.begin();
-        let told = queue.requeue(&poison).await;
-        play.end();
+        let queue = work.with_faults(run).await;
+        run.begin();
+        let answered = queue.requeue(&poison).await;
+        run.end();
         let left = healthy.poison(9).await.expect("the store works");
         let seen = healthy.peek(9).await.expect("the store works");
-        assert_eq!(left.len() + seen.len(), 1, "{play}: {left:?}, {seen:?}");
-        assert!(told.is_err() || left.is_empty(), "{play}: the message was put back");
-        assert!(!is_not_applied(&told) || seen.is_empty(), "{play}: {told:?}, but the message is put back");
+        assert_eq!(left.len() + seen.len(), 1, "{run}: {left:?}, {seen:?}");
+        assert!(answered.is_err() || left.is_empty(), "{run}: the message was put back");
+        assert!(
+            !is_not_applied(&answered) || seen.is_empty(),
+            "{run}: {answered:?}, but the message is put back"
+        );
         for poison in left {
             healthy.requeue(&poison).await.expect("no other process put the message back");
         }
-        work.live_out(play, received).await;
+        work.receive_until_set_aside(run, received).await;
     })
     .await;
 }

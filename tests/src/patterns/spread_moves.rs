@@ -142,9 +142,9 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
     let faults = FaultInjector::new(1);
     faults.crash_at(died_at, point);
     let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(harness.store()), faults));
-    let dying = open::<Wider>(&faulty, &table).with_previous(3);
+    let crashing = open::<Wider>(&faulty, &table).with_previous(3);
     let store = HookedStore::before_request(request, Arc::clone(harness.store()), async move {
-        dying.migrate().await.expect_err("the process crashes");
+        crashing.migrate().await.expect_err("the process crashes");
     });
     let store = Arc::new(store);
     let deleter = open::<Wider>(&(Arc::clone(&store) as Arc<dyn TableStore>), &table).with_previous(3);

@@ -71,15 +71,17 @@ pub(crate) async fn queries_hold_one_page_per_range(harness: &Harness) {
     let table = fill(harness).await;
     let (store, meter) = paged(harness);
     let rows = store.query_stream(table.clone(), Query::new());
-    let ahead = most_ahead(rows, || meter.total() as usize * PAGE).await;
-    assert_eq!(ahead, (ROWS, PAGE));
+    let (taken, most) = most_ahead(rows, || meter.total() as usize * PAGE).await;
+    assert_eq!(taken, ROWS);
+    assert_eq!(most, PAGE);
 
     meter.reset();
     let ranges = split_partitions(["b", "c"]);
     let rows = scan_partitions(store.clone(), &table, &Query::new(), ranges, 2);
     let (taken, most) = most_ahead(rows, || meter.total() as usize * PAGE).await;
     // The last page of a range can be empty.
-    assert!(taken == ROWS && most <= (2 + 3) * PAGE, "{most} of {taken} rows were held");
+    assert_eq!(taken, ROWS, "{most} of {taken} rows were held");
+    assert!(most <= (2 + 3) * PAGE, "{most} of {taken} rows were held");
 }
 
 const BUCKETS: usize = 4;
@@ -105,7 +107,8 @@ pub(crate) async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
     let merged = readings.query().partition(Reading::partition("monday").expect("a key")).stream();
     let (taken, most) = most_ahead(merged, || meter.total() as usize * PAGE).await;
     // The last page of a bucket is not full.
-    assert!(taken == ROWS && most <= (2 * BUCKETS + BUCKETS) * PAGE, "{most} of {taken} rows were held");
+    assert_eq!(taken, ROWS, "{most} of {taken} rows were held");
+    assert!(most <= (2 * BUCKETS + BUCKETS) * PAGE, "{most} of {taken} rows were held");
 }
 
 #[derive(Clone, Debug, TableEntity)]
@@ -133,11 +136,13 @@ pub(crate) async fn large_values_are_read_on_demand(harness: &Harness) {
     let before = blobs.requests();
     let begun = || (blobs.requests() - before) as usize;
     let (taken, most) = most_ahead(films.load(films.rows().stream()), begun).await;
-    assert!(taken == 12 && most <= AT_ONCE, "{most} values were held");
+    assert_eq!(taken, 12, "{most} values were held");
+    assert!(most <= AT_ONCE, "{most} values were held");
     let before = blobs.requests();
     let begun = || (blobs.requests() - before) as usize;
     let (taken, most) = most_ahead(films.query().stream(), begun).await;
-    assert!(taken == 12 && most <= AT_ONCE, "{most} values were held");
+    assert_eq!(taken, 12, "{most} values were held");
+    assert!(most <= AT_ONCE, "{most} values were held");
 }
 
 /// A streamed large value is sent part by part.
@@ -177,7 +182,8 @@ pub(crate) async fn bulk_writes_hold_a_bounded_number_of_operations(harness: &Ha
     let options = BulkOptions::default().with_parallelism(2).with_max_waiting(WAITING, usize::MAX);
     let outcomes = BulkWriter::with_options(harness.store().clone(), options).outcomes(input);
     let (taken, most) = most_ahead(outcomes, || read.load(Ordering::SeqCst)).await;
-    assert!(taken == ROWS && most <= 4 * WAITING, "{most} operations were held");
+    assert_eq!(taken, ROWS, "{most} operations were held");
+    assert!(most <= 4 * WAITING, "{most} operations were held");
 }
 
 /// A copy reads one window while it writes the previous window.

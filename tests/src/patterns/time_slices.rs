@@ -162,7 +162,8 @@ pub(crate) async fn queries_cross_slices_in_order(harness: &Harness) {
     logins.insert(&login("zoe", "02-01T08:00")).await.expect("a new login");
     let sorted = logins.query().sorted_by_time().newest_first().all().await.expect("logins");
     let times = times(&sorted);
-    assert!(times.len() == 10 && times.is_sorted_by(|a, b| a >= b), "{times:?}");
+    assert_eq!(times.len(), 10, "{times:?}");
+    assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
 }
 
 fn times(logins: &[Login]) -> Vec<Ticks> {
@@ -390,10 +391,9 @@ pub(crate) async fn an_entity_stays_in_its_slice(harness: &Harness) {
     ];
     for refused in refused {
         let error = refused.expect_err("another slice").to_string();
-        assert!(
-            error.contains("'201301'") && error.contains("'201302'") && error.contains("move_to"),
-            "{error}"
-        );
+        assert!(error.contains("'201301'"), "{error}");
+        assert!(error.contains("'201302'"), "{error}");
+        assert!(error.contains("move_to"), "{error}");
     }
     let missing = visits.replace_if(&later, IfMatch::Any).await.expect_err("the entity is in January");
     assert!(missing.is_entity_not_found(), "{missing}");

@@ -77,12 +77,14 @@ async fn assert_in_step(entities: &IndexedEntities, index: &Index, entries: usiz
     entities.refresh().await.expect("a manifest");
     assert_eq!(entities.state(index.id()), IndexState::Readable, "{index:?}");
     let scrub = entities.scrub(index.id(), ScrubMode::Report).await.expect("a scrub");
-    let found = (scrub.entries, scrub.dangling, scrub.missing, scrub.taken);
-    assert_eq!(found, (entries, 0, 0, 0), "{index:?}");
+    assert_eq!(scrub.entries, entries, "{index:?}");
+    assert_eq!(scrub.dangling, 0, "{index:?}");
+    assert_eq!(scrub.missing, 0, "{index:?}");
+    assert_eq!(scrub.taken, 0, "{index:?}");
 }
 
 /// Runs the work until the manifest shows the wanted state of an index, then drops the work.
-async fn die_when<T>(
+async fn crash_when<T>(
     entities: &IndexedEntities,
     work: impl Future<Output = T>,
     when: impl Fn(&StoredIndex) -> bool,
@@ -122,8 +124,8 @@ pub(crate) async fn unfinished_work_of_crashed_programs_is_finished_once(harness
     let by_row = keyed("Customer", "row", "row_{City}", "{RowKey}");
     let newer = world.open(&[&by_email, &by_city, &to_go, &by_row], changing()).await;
     let build = newer.build("row").expect("an index").run();
-    die_when(&newer, build, |stored| stored.name == "row" && stored.state == IndexState::WriteOnly).await;
-    die_when(&newer, newer.drop_index("old"), StoredIndex::is_dropping).await;
+    crash_when(&newer, build, |stored| stored.name == "row" && stored.state == IndexState::WriteOnly).await;
+    crash_when(&newer, newer.drop_index("old"), StoredIndex::is_dropping).await;
 
     let (first, second) = (world.upkeep(), world.upkeep());
     let (first, second) = join!(first.run_once(), second.run_once());

@@ -17,7 +17,7 @@ use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::handles::{
-    Alone, BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Spread, Told, Verbs, Wider, WithEntries,
+    BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Spread, Typed, Untyped, Verbs, Wider, WithEntries,
     World,
 };
 use crate::Harness;
@@ -26,8 +26,8 @@ use crate::wrappers::HookedStore;
 /// Runs a check on every handle.
 macro_rules! every_handle {
     ($harness:expr, $check:ident) => {
-        $check::<Table<Alone>>($harness).await;
-        $check::<Table<Told>>($harness).await;
+        $check::<Table<Untyped>>($harness).await;
+        $check::<Table<Typed>>($harness).await;
         $check::<Group>($harness).await;
         $check::<IndexedTable<Indexed>>($harness).await;
         $check::<WithEntries>($harness).await;
@@ -35,17 +35,17 @@ macro_rules! every_handle {
         $check::<LargeTable<Large>>($harness).await;
         $check::<LargeTable<LargeIndexed>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
-        $check::<TimeSlices<Alone>>($harness).await;
+        $check::<TimeSlices<Untyped>>($harness).await;
     };
 }
 
 /// A handle with counted requests.
-struct Rig<H> {
+struct Fixture<H> {
     handle: H,
     meter: RequestMeter,
 }
 
-impl<H: Verbs> Rig<H> {
+impl<H: Verbs> Fixture<H> {
     async fn new(harness: &Harness) -> Self {
         let (world, meter) = (World::new(harness).await, RequestMeter::new());
         let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
@@ -104,13 +104,14 @@ fn stale() -> IfMatch {
 }
 
 async fn inserts_of<H: Verbs>(harness: &Harness) {
-    let rig = Rig::<H>::new(harness).await;
+    let fixture = Fixture::<H>::new(harness).await;
     let note = H::Of::new(1, "one", Some("text"));
-    let version = rig.asked("insert", H::CELLS.insert, rig.handle.insert(&note)).await.expect("a new note");
-    rig.assert_stored("insert", &note, version, None).await;
-    let stored = rig.read(1).await;
-    let again = rig.handle.insert(&H::Of::new(1, "two", None)).await;
-    let error = rig.assert_refused("insert", &stored, again).await;
+    let version =
+        fixture.asked("insert", H::CELLS.insert, fixture.handle.insert(&note)).await.expect("a new note");
+    fixture.assert_stored("insert", &note, version, None).await;
+    let stored = fixture.read(1).await;
+    let again = fixture.handle.insert(&H::Of::new(1, "two", None)).await;
+    let error = fixture.assert_refused("insert", &stored, again).await;
     assert!(error.is_already_exists(), "{}: {error}", H::NAME);
     assert!(error.to_string().contains("('book', '000001')"), "{}: {error}", H::NAME);
 }
@@ -121,15 +122,16 @@ pub(crate) async fn insert_refuses_an_existing_entity(harness: &Harness) {
 }
 
 async fn upserts_of<H: Verbs>(harness: &Harness) {
-    let rig = Rig::<H>::new(harness).await;
+    let fixture = Fixture::<H>::new(harness).await;
     let first = H::Of::new(1, "one", Some("text"));
-    let version = rig.handle.upsert(&first).await.expect("a new note");
-    rig.assert_stored("upsert", &first, version, None).await;
-    let old = rig.planted(2).await;
+    let version = fixture.handle.upsert(&first).await.expect("a new note");
+    fixture.assert_stored("upsert", &first, version, None).await;
+    let old = fixture.planted(2).await;
     let new = H::Of::new(2, "new", None);
-    let version = rig.asked("upsert", H::CELLS.upsert, rig.handle.upsert(&new)).await.expect("an upsert");
+    let version =
+        fixture.asked("upsert", H::CELLS.upsert, fixture.handle.upsert(&new)).await.expect("an upsert");
     assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
-    rig.assert_stored("upsert", &new, version, None).await;
+    fixture.assert_stored("upsert", &new, version, None).await;
 }
 
 /// `upsert` writes the entity and removes all other stored properties.
@@ -138,16 +140,16 @@ pub(crate) async fn upsert_replaces_all_properties(harness: &Harness) {
 }
 
 async fn merging_upserts_of<H: Verbs>(harness: &Harness) {
-    let rig = Rig::<H>::new(harness).await;
+    let fixture = Fixture::<H>::new(harness).await;
     let first = H::Of::new(1, "one", Some("text"));
-    let version = rig.handle.insert_or_merge(&first).await.expect("a new note");
-    rig.assert_stored("insert_or_merge", &first, version, None).await;
-    rig.planted(2).await;
+    let version = fixture.handle.insert_or_merge(&first).await.expect("a new note");
+    fixture.assert_stored("insert_or_merge", &first, version, None).await;
+    fixture.planted(2).await;
     let new = H::Of::new(2, "new", None);
-    let work = rig.handle.insert_or_merge(&new);
-    let done = rig.asked("insert_or_merge", H::CELLS.insert_or_merge, work).await;
+    let work = fixture.handle.insert_or_merge(&new);
+    let done = fixture.asked("insert_or_merge", H::CELLS.insert_or_merge, work).await;
     let merged = H::Of::new(2, "new", Some("text"));
-    rig.assert_stored("insert_or_merge", &merged, done.expect("an upsert"), Some(7)).await;
+    fixture.assert_stored("insert_or_merge", &merged, done.expect("an upsert"), Some(7)).await;
 }
 
 /// `insert_or_merge` writes the properties of the entity and keeps all other stored properties.
@@ -156,40 +158,43 @@ pub(crate) async fn insert_or_merge_keeps_other_properties(harness: &Harness) {
 }
 
 async fn replacements_of<H: Verbs>(harness: &Harness) {
-    let rig = Rig::<H>::new(harness).await;
-    let old = rig.planted(1).await;
-    let without = rig.handle.replace(&H::Of::new(1, "new", None)).await;
-    let error = rig.assert_refused("replace", &old, without).await;
-    assert!(is_invalid(&error) && error.to_string().contains("ETag"), "{}: {error}", H::NAME);
+    let fixture = Fixture::<H>::new(harness).await;
+    let old = fixture.planted(1).await;
+    let without = fixture.handle.replace(&H::Of::new(1, "new", None)).await;
+    let error = fixture.assert_refused("replace", &old, without).await;
+    assert!(is_invalid(&error), "{}: {error}", H::NAME);
+    assert!(error.to_string().contains("ETag"), "{}: {error}", H::NAME);
 
     let new = H::Of::new(1, "new", None).with_etag(old.etag().cloned());
-    let done = rig.asked("replace", H::CELLS.replace, rig.handle.replace(&new)).await;
+    let done = fixture.asked("replace", H::CELLS.replace, fixture.handle.replace(&new)).await;
     let version = done.expect("no other writer");
     assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
-    rig.assert_stored("replace", &new, version.clone(), None).await;
+    fixture.assert_stored("replace", &new, version.clone(), None).await;
 
-    let stored = rig.read(1).await;
-    let error = rig.assert_refused("replace", &stored, rig.handle.replace(&new).await).await;
+    let stored = fixture.read(1).await;
+    let error = fixture.assert_refused("replace", &stored, fixture.handle.replace(&new).await).await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let newer = H::Of::new(1, "newer", None).with_etag(version);
-    let version = rig.handle.replace(&newer).await.expect("under the version that was answered");
-    rig.assert_stored("replace", &newer, version, None).await;
+    let version = fixture.handle.replace(&newer).await.expect("under the version that was answered");
+    fixture.assert_stored("replace", &newer, version, None).await;
 
-    rig.handle.plant(1, 7).await;
+    fixture.handle.plant(1, 7).await;
     let any = H::Of::new(1, "any", Some("text"));
-    let work = rig.handle.replace_if(&any, IfMatch::Any);
-    let version = rig.asked("replace_if", H::CELLS.replace_any, work).await.expect("the row exists");
-    rig.assert_stored("replace_if", &any, version, None).await;
-    let stored = rig.read(1).await;
-    let error = rig.assert_refused("replace_if", &stored, rig.handle.replace_if(&newer, stale()).await).await;
+    let work = fixture.handle.replace_if(&any, IfMatch::Any);
+    let version = fixture.asked("replace_if", H::CELLS.replace_any, work).await.expect("the row exists");
+    fixture.assert_stored("replace_if", &any, version, None).await;
+    let stored = fixture.read(1).await;
+    let error =
+        fixture.assert_refused("replace_if", &stored, fixture.handle.replace_if(&newer, stale()).await).await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
 
     for version in [IfMatch::Any, stale()] {
-        let missing = rig.handle.replace_if(&H::Of::new(9, "new", None), version).await.expect_err("none");
+        let missing =
+            fixture.handle.replace_if(&H::Of::new(9, "new", None), version).await.expect_err("none");
         assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
         assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
     }
-    assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
+    assert_eq!(fixture.handle.get(9).await.expect("an answer"), None);
 }
 
 /// `replace` needs the version that was read. It removes all other stored properties and returns the new
@@ -199,21 +204,21 @@ pub(crate) async fn replace_needs_the_version_that_was_read(harness: &Harness) {
 }
 
 async fn stored_of<H: Verbs>(harness: &Harness) {
-    let rig = Rig::<H>::new(harness).await;
+    let fixture = Fixture::<H>::new(harness).await;
     let known = |cell: Cell| match cell {
         Cell::Requests(requests) => Some(Cell::Requests(1 + requests)),
         Cell::Absent(_) => None,
     };
     if let Some(cell) = known(H::CELLS.replace_stored) {
-        rig.planted(1).await;
+        fixture.planted(1).await;
         let new = H::Of::new(1, "new", None);
-        let done = rig.asked("replace_stored", cell, rig.handle.replace_stored(1, &new)).await;
-        rig.assert_stored("replace_stored", &new, done.expect("no other writer"), None).await;
+        let done = fixture.asked("replace_stored", cell, fixture.handle.replace_stored(1, &new)).await;
+        fixture.assert_stored("replace_stored", &new, done.expect("no other writer"), None).await;
     }
     if let Some(cell) = known(H::CELLS.delete_stored) {
-        rig.planted(2).await;
-        rig.asked("delete_stored", cell, rig.handle.delete_stored(2)).await.expect("no other writer");
-        assert_eq!(rig.handle.get(2).await.expect("an answer"), None, "{}", H::NAME);
+        fixture.planted(2).await;
+        fixture.asked("delete_stored", cell, fixture.handle.delete_stored(2)).await.expect("no other writer");
+        assert_eq!(fixture.handle.get(2).await.expect("an answer"), None, "{}", H::NAME);
     }
 }
 
@@ -223,31 +228,34 @@ pub(crate) async fn replace_stored_and_delete_stored_read_nothing(harness: &Harn
 }
 
 async fn merges_of<H: Verbs>(harness: &Harness) {
-    let rig = Rig::<H>::new(harness).await;
-    let old = rig.planted(1).await;
+    let fixture = Fixture::<H>::new(harness).await;
+    let old = fixture.planted(1).await;
     let patch = |title| H::Of::patch_of(Some(title));
     let version = IfMatch::Exactly(old.etag().expect("a version").clone());
-    let done = rig.asked("merge", H::CELLS.merge, rig.handle.merge(1, &patch("a"), version.clone())).await;
+    let done =
+        fixture.asked("merge", H::CELLS.merge, fixture.handle.merge(1, &patch("a"), version.clone())).await;
     let done = done.expect("no other writer");
-    rig.assert_stored("merge", &H::Of::new(1, "a", Some("text")), done, Some(7)).await;
+    fixture.assert_stored("merge", &H::Of::new(1, "a", Some("text")), done, Some(7)).await;
 
-    let stored = rig.read(1).await;
-    let error = rig.assert_refused("merge", &stored, rig.handle.merge(1, &patch("b"), version).await).await;
+    let stored = fixture.read(1).await;
+    let error =
+        fixture.assert_refused("merge", &stored, fixture.handle.merge(1, &patch("b"), version).await).await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let patched = patch("c");
-    let work = rig.handle.merge(1, &patched, IfMatch::Any);
-    let done = rig.asked("merge, any", H::CELLS.merge_any, work).await.expect("the row exists");
-    rig.assert_stored("merge", &H::Of::new(1, "c", Some("text")), done, Some(7)).await;
+    let work = fixture.handle.merge(1, &patched, IfMatch::Any);
+    let done = fixture.asked("merge, any", H::CELLS.merge_any, work).await.expect("the row exists");
+    fixture.assert_stored("merge", &H::Of::new(1, "c", Some("text")), done, Some(7)).await;
 
-    let (empty, stored) = (H::Of::patch_of(None), rig.read(1).await);
-    let nothing = rig.asked("merge of nothing", Cell::Requests(0), rig.handle.merge(1, &empty, IfMatch::Any));
+    let (empty, stored) = (H::Of::patch_of(None), fixture.read(1).await);
+    let nothing =
+        fixture.asked("merge of nothing", Cell::Requests(0), fixture.handle.merge(1, &empty, IfMatch::Any));
     let nothing = nothing.await;
-    assert!(is_invalid(&rig.assert_refused("merge", &stored, nothing).await), "{}", H::NAME);
+    assert!(is_invalid(&fixture.assert_refused("merge", &stored, nothing).await), "{}", H::NAME);
     for version in [IfMatch::Any, stale()] {
-        let missing = rig.handle.merge(9, &patch("d"), version).await.expect_err("the entity is missing");
+        let missing = fixture.handle.merge(9, &patch("d"), version).await.expect_err("the entity is missing");
         assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     }
-    assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
+    assert_eq!(fixture.handle.get(9).await.expect("an answer"), None);
 }
 
 /// `merge` writes the fields of the patch and keeps all other stored properties.
@@ -259,32 +267,33 @@ async fn updates_of<H: Verbs>(harness: &Harness) {
     if !is_there(H::CELLS.update) {
         return;
     }
-    let rig = Rig::<H>::new(harness).await;
-    let old = rig.planted(1).await;
+    let fixture = Fixture::<H>::new(harness).await;
+    let old = fixture.planted(1).await;
     let title = |note: &mut H::Of| {
         note.set_title("new");
         Ok(())
     };
-    let done = rig.asked("update", H::CELLS.update, rig.handle.update(1, title)).await.expect("an update");
+    let done =
+        fixture.asked("update", H::CELLS.update, fixture.handle.update(1, title)).await.expect("an update");
     assert_ne!(done.etag(), old.etag(), "{}", H::NAME);
     let (wanted, version) = (H::Of::new(1, "new", Some("text")), done.etag().cloned());
     assert_eq!(done, wanted.clone().with_etag(version.clone()), "{}: the stored entity", H::NAME);
-    rig.assert_stored("update", &wanted, version, Some(7)).await;
+    fixture.assert_stored("update", &wanted, version, Some(7)).await;
 
-    let stored = rig.read(1).await;
+    let stored = fixture.read(1).await;
     let refuses = |_: &mut H::Of| Err(Error::invalid_request("not today"));
-    let error = rig.assert_refused("update", &stored, rig.handle.update(1, refuses).await).await;
+    let error = fixture.assert_refused("update", &stored, fixture.handle.update(1, refuses).await).await;
     assert!(error.to_string().contains("not today"), "{}: {error}", H::NAME);
     let moves = |note: &mut H::Of| {
         note.set_number(2);
         Ok(())
     };
-    let error = rig.assert_refused("update", &stored, rig.handle.update(1, moves).await).await;
+    let error = fixture.assert_refused("update", &stored, fixture.handle.update(1, moves).await).await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
-    let missing = rig.handle.update(9, title).await.expect_err("the entity is missing");
+    let missing = fixture.handle.update(9, title).await.expect_err("the entity is missing");
     assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
-    assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
+    assert_eq!(fixture.handle.get(9).await.expect("an answer"), None);
 }
 
 /// `update` reads, changes and writes the entity. It keeps undeclared properties and returns the stored entity.
@@ -294,7 +303,7 @@ pub(crate) async fn update_keeps_undeclared_properties(harness: &Harness) {
 
 /// Returns a handle, and a note. The hook of the store runs the write of another writer before a request that
 /// the test sets later.
-async fn beside_another<H: Verbs>(
+async fn with_another_writer<H: Verbs>(
     harness: &Harness,
     act: impl FnOnce(H) -> BoxFuture<'static, ()>,
 ) -> (H, Arc<HookedStore>, RequestMeter) {
@@ -315,14 +324,14 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
         Ok(())
     };
     let plants = |other: H| async move { other.plant(1, 8).await }.boxed();
-    let (handle, store, meter) = beside_another::<H>(harness, plants).await;
+    let (handle, store, meter) = with_another_writer::<H>(harness, plants).await;
     store.arm(requests);
     let (done, cost) = meter.measure(handle.update(1, title)).await;
     assert_eq!(done.expect("the second attempt").title(), "new", "{}", H::NAME);
     assert_eq!(cost.total(), 2 * requests, "{}: the requests of two attempts", H::NAME);
     assert_eq!(handle.planted(1).await, Some(8), "{}: the property of the other writer", H::NAME);
 
-    let (handle, store, meter) = beside_another::<H>(harness, plants).await;
+    let (handle, store, meter) = with_another_writer::<H>(harness, plants).await;
     let handle = handle.with_attempts(1);
     store.arm(requests);
     let (lost, cost) = meter.measure(handle.update(1, title)).await;
@@ -332,7 +341,7 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
     assert_eq!(handle.get_existing(1).await.expect("the note").title(), "old", "{}", H::NAME);
 
     let erases = |other: H| async move { other.erase(1).await }.boxed();
-    let (handle, store, _) = beside_another::<H>(harness, erases).await;
+    let (handle, store, _) = with_another_writer::<H>(harness, erases).await;
     store.arm(requests);
     let gone = handle.update(1, title).await.expect_err("the table is gone");
     assert!(gone.is_entity_not_found(), "{}: {gone}", H::NAME);
@@ -346,26 +355,29 @@ pub(crate) async fn update_tries_again_after_a_conflict(harness: &Harness) {
 }
 
 async fn deletes_of<H: Verbs>(harness: &Harness) {
-    let rig = Rig::<H>::new(harness).await;
-    let (first, _) = (rig.planted(1).await, rig.planted(2).await);
-    let error = rig.assert_refused("delete", &first, rig.handle.delete(1, stale()).await).await;
+    let fixture = Fixture::<H>::new(harness).await;
+    let (first, _) = (fixture.planted(1).await, fixture.planted(2).await);
+    let error = fixture.assert_refused("delete", &first, fixture.handle.delete(1, stale()).await).await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let version = IfMatch::Exactly(first.etag().expect("a version").clone());
-    rig.asked("delete", H::CELLS.delete, rig.handle.delete(1, version)).await.expect("no other writer");
-    rig.handle.delete(2, IfMatch::Any).await.expect("the row exists");
+    fixture
+        .asked("delete", H::CELLS.delete, fixture.handle.delete(1, version))
+        .await
+        .expect("no other writer");
+    fixture.handle.delete(2, IfMatch::Any).await.expect("the row exists");
     for number in [1, 2] {
-        assert_eq!(rig.handle.get(number).await.expect("an answer"), None, "{}", H::NAME);
+        assert_eq!(fixture.handle.get(number).await.expect("an answer"), None, "{}", H::NAME);
         for version in [IfMatch::Any, stale()] {
-            let missing = rig.handle.delete(number, version).await.expect_err("the table is gone");
+            let missing = fixture.handle.delete(number, version).await.expect_err("the table is gone");
             assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
         }
     }
     if is_there(H::CELLS.delete_if_exists) {
-        rig.planted(3).await;
-        let gone = rig.handle.delete_if_exists(3);
-        assert!(rig.asked("delete_if_exists", H::CELLS.delete_if_exists, gone).await.expect("an answer"));
-        assert_eq!(rig.handle.get(3).await.expect("an answer"), None, "{}", H::NAME);
-        assert!(!rig.handle.delete_if_exists(3).await.expect("an answer"), "{}", H::NAME);
+        fixture.planted(3).await;
+        let gone = fixture.handle.delete_if_exists(3);
+        assert!(fixture.asked("delete_if_exists", H::CELLS.delete_if_exists, gone).await.expect("an answer"));
+        assert_eq!(fixture.handle.get(3).await.expect("an answer"), None, "{}", H::NAME);
+        assert!(!fixture.handle.delete_if_exists(3).await.expect("an answer"), "{}", H::NAME);
     }
 }
 
@@ -378,14 +390,14 @@ async fn reads_of<H: Verbs>(harness: &Harness) {
     if !is_there(H::CELLS.get) {
         return;
     }
-    let rig = Rig::<H>::new(harness).await;
-    rig.planted(1).await;
-    let found = rig.asked("get", H::CELLS.get, rig.handle.get(1)).await.expect("an answer");
-    let existing = rig.asked("get_existing", H::CELLS.get, rig.handle.get_existing(1)).await;
+    let fixture = Fixture::<H>::new(harness).await;
+    fixture.planted(1).await;
+    let found = fixture.asked("get", H::CELLS.get, fixture.handle.get(1)).await.expect("an answer");
+    let existing = fixture.asked("get_existing", H::CELLS.get, fixture.handle.get_existing(1)).await;
     assert_eq!(found, Some(existing.expect("the note")), "{}", H::NAME);
     assert_eq!(found.as_ref().and_then(Note::text), Some("text"), "{}", H::NAME);
-    assert_eq!(rig.handle.get(9).await.expect("an answer"), None, "{}", H::NAME);
-    let missing = rig.handle.get_existing(9).await.expect_err("the entity is missing");
+    assert_eq!(fixture.handle.get(9).await.expect("an answer"), None, "{}", H::NAME);
+    let missing = fixture.handle.get_existing(9).await.expect_err("the entity is missing");
     assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
 }
@@ -399,21 +411,21 @@ async fn moves_of<H: Verbs>(harness: &Harness) {
     if !is_there(H::CELLS.move_to) {
         return;
     }
-    let (rig, elsewhere) = (Rig::<H>::new(harness).await, Rig::<H>::new(harness).await);
-    let of = &rig.handle;
-    rig.planted(1).await;
-    assert!(rig.asked("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move"));
+    let (fixture, elsewhere) = (Fixture::<H>::new(harness).await, Fixture::<H>::new(harness).await);
+    let of = &fixture.handle;
+    fixture.planted(1).await;
+    assert!(fixture.asked("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move"));
     assert_eq!(of.get(1).await.expect("an answer"), None, "{}", H::NAME);
-    let version = rig.read(2).await.etag().cloned();
-    rig.assert_stored("move_to", &H::Of::new(2, "old", Some("text")), version, Some(7)).await;
+    let version = fixture.read(2).await.etag().cloned();
+    fixture.assert_stored("move_to", &H::Of::new(2, "old", Some("text")), version, Some(7)).await;
 
     of.insert(&H::Of::new(3, "three", None)).await.expect("a new note");
     assert!(of.move_to(3, of, 2).await.expect("a move"), "{}", H::NAME);
-    let version = rig.read(2).await.etag().cloned();
-    rig.assert_stored("move_to", &H::Of::new(2, "three", None), version, None).await;
+    let version = fixture.read(2).await.etag().cloned();
+    fixture.assert_stored("move_to", &H::Of::new(2, "three", None), version, None).await;
     assert!(!of.move_to(3, of, 2).await.expect("an answer"), "{}: the source is missing", H::NAME);
-    let stored = rig.read(2).await;
-    let error = rig.assert_refused("move_to", &stored, of.move_to(2, of, 2).await).await;
+    let stored = fixture.read(2).await;
+    let error = fixture.assert_refused("move_to", &stored, of.move_to(2, of, 2).await).await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
 
     assert!(of.move_to(2, &elsewhere.handle, 12).await.expect("a move"), "{}", H::NAME);
@@ -428,31 +440,38 @@ pub(crate) async fn move_to_moves_the_whole_entity(harness: &Harness) {
 
 async fn queries_of<H: Verbs>(harness: &Harness) {
     let Cell::Requests(requests) = H::CELLS.query else { return };
-    let rig = Rig::<H>::new(harness).await;
+    let fixture = Fixture::<H>::new(harness).await;
     for number in 1..=25 {
-        rig.handle.insert(&H::Of::new(number, "n", None)).await.expect("a new note");
+        fixture.handle.insert(&H::Of::new(number, "n", None)).await.expect("a new note");
     }
     let numbers = |notes: &[H::Of]| notes.iter().map(Note::number).collect::<Vec<_>>();
     let all: Vec<u32> = (1..=25).collect();
-    assert_eq!(numbers(&rig.handle.all(None).await.expect("notes")), all, "{}", H::NAME);
-    assert_eq!(numbers(&rig.handle.streamed(None).await.expect("notes")), all, "{}", H::NAME);
+    assert_eq!(numbers(&fixture.handle.all(None).await.expect("notes")), all, "{}", H::NAME);
+    assert_eq!(numbers(&fixture.handle.streamed(None).await.expect("notes")), all, "{}", H::NAME);
     for limit in [0, 7, 25, 100] {
         let wanted = &all[..limit.min(25)];
-        assert_eq!(numbers(&rig.handle.all(Some(limit)).await.expect("notes")), wanted, "{}", H::NAME);
-        assert_eq!(numbers(&rig.handle.streamed(Some(limit)).await.expect("notes")), wanted, "{}", H::NAME);
-        assert_eq!(rig.handle.count(Some(limit)).await.expect("a count"), wanted.len(), "{}", H::NAME);
+        assert_eq!(numbers(&fixture.handle.all(Some(limit)).await.expect("notes")), wanted, "{}", H::NAME);
+        assert_eq!(
+            numbers(&fixture.handle.streamed(Some(limit)).await.expect("notes")),
+            wanted,
+            "{}",
+            H::NAME
+        );
+        assert_eq!(fixture.handle.count(Some(limit)).await.expect("a count"), wanted.len(), "{}", H::NAME);
     }
-    assert_eq!(rig.handle.count(None).await.expect("a count"), 25, "{}", H::NAME);
-    let first = rig.handle.first().await.expect("an answer").expect("a note");
+    assert_eq!(fixture.handle.count(None).await.expect("a count"), 25, "{}", H::NAME);
+    let first = fixture.handle.first().await.expect("an answer").expect("a note");
     assert_eq!(first.number(), 1, "{}", H::NAME);
 
     // A page can have another limit than the page before it.
-    let first = rig.asked("page", Cell::Requests(requests), rig.handle.page(4, None)).await.expect("a page");
+    let first =
+        fixture.asked("page", Cell::Requests(requests), fixture.handle.page(4, None)).await.expect("a page");
     assert_eq!(numbers(&first.items), [1, 2, 3, 4], "{}", H::NAME);
     let (mut read, mut from) = (numbers(&first.items), first.continuation);
     while let Some(continuation) = from {
         let text = continuation.to_string();
-        let page = rig.handle.page(10, Some(&text.parse().expect("a continuation"))).await.expect("a page");
+        let page =
+            fixture.handle.page(10, Some(&text.parse().expect("a continuation"))).await.expect("a page");
         assert!(page.items.len() <= 10, "{}", H::NAME);
         read.extend(numbers(&page.items));
         from = page.continuation;
@@ -462,7 +481,7 @@ async fn queries_of<H: Verbs>(harness: &Harness) {
     let position = Position { first: BOOK.to_owned(), second: Some("000003".to_owned()) };
     let table = harness.unused_name();
     let foreign = Continuation::new(harness.profile(), &table, &Query::new(), position);
-    let error = rig.handle.page(4, Some(&foreign)).await.expect_err("another query's");
+    let error = fixture.handle.page(4, Some(&foreign)).await.expect_err("another query's");
     assert!(matches!(error.root().kind(), ErrorKind::InvalidContinuation(_)), "{}: {error}", H::NAME);
 }
 
@@ -479,8 +498,8 @@ mod tests {
     fn documented() -> String {
         let mut text = String::new();
         let handles = [
-            (<Table<Alone> as Verbs>::NAME, <Table<Alone> as Verbs>::CELLS),
-            (<Table<Told> as Verbs>::NAME, <Table<Told> as Verbs>::CELLS),
+            (<Table<Untyped> as Verbs>::NAME, <Table<Untyped> as Verbs>::CELLS),
+            (<Table<Typed> as Verbs>::NAME, <Table<Typed> as Verbs>::CELLS),
             (Group::NAME, Group::CELLS),
             (<IndexedTable<Indexed> as Verbs>::NAME, <IndexedTable<Indexed> as Verbs>::CELLS),
             (WithEntries::NAME, WithEntries::CELLS),
@@ -488,7 +507,7 @@ mod tests {
             (<LargeTable<Large> as Verbs>::NAME, <LargeTable<Large> as Verbs>::CELLS),
             (<LargeTable<LargeIndexed> as Verbs>::NAME, <LargeTable<LargeIndexed> as Verbs>::CELLS),
             (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
-            (<TimeSlices<Alone> as Verbs>::NAME, <TimeSlices<Alone> as Verbs>::CELLS),
+            (<TimeSlices<Untyped> as Verbs>::NAME, <TimeSlices<Untyped> as Verbs>::CELLS),
         ];
         let names = handles.map(|(name, _)| name);
         text.push_str(&format!("| verb | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len())));

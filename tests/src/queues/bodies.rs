@@ -34,7 +34,8 @@ pub(crate) async fn are_accepted_up_to_the_limit(queue: Queue) {
 pub(crate) async fn are_refused_over_the_limit(queue: Queue) {
     for over in ["x".repeat(MESSAGE_BYTES + 1), "\u{e9}".repeat(MESSAGE_BYTES / 2) + "x"] {
         let error = queue.send(&over, Duration::ZERO).await.expect_err("it is too long");
-        assert!(error.is_limit_exceeded() && !error.is_ambiguous(), "{error}");
+        assert!(error.is_limit_exceeded(), "{error}");
+        assert!(!error.is_ambiguous(), "{error}");
     }
     assert_nothing_is_visible(&queue).await;
 }
@@ -44,6 +45,7 @@ async fn assert_comes_through(queue: &Queue, body: &str) {
     let seen = only(queue.peek(9).await.expect("messages"));
     let taken = take(queue).await;
     let start: String = body.chars().take(20).collect();
-    assert!(seen.body == body && taken.body == body, "{start:?} became {:.40?}", taken.body);
+    assert_eq!(seen.body, body, "{start:?} became {:.40?}", taken.body);
+    assert_eq!(taken.body, body, "{start:?} became {:.40?}", taken.body);
     queue.delete(&receipt(&taken)).await.expect("the receipt is valid");
 }

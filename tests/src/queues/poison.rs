@@ -13,7 +13,7 @@ const MAX_DEQUEUES: u32 = 5;
 /// message.
 pub(crate) async fn a_message_received_too_often_is_set_aside(queue: Queue) {
     send(&queue, "bad").await;
-    let bad = spoil(&queue).await;
+    let bad = poison_one(&queue).await;
     assert_eq!(bad.body, "bad");
     assert_nothing_is_visible(&queue).await;
 }
@@ -21,7 +21,7 @@ pub(crate) async fn a_message_received_too_often_is_set_aside(queue: Queue) {
 /// All other messages are received as usual.
 pub(crate) async fn other_messages_are_received_as_usual(queue: Queue) {
     send(&queue, "bad").await;
-    spoil(&queue).await;
+    poison_one(&queue).await;
     send(&queue, "good").await;
     let good = wait_for_one(&queue).await;
     assert_eq!(good.body.as_str(), "good");
@@ -31,7 +31,7 @@ pub(crate) async fn other_messages_are_received_as_usual(queue: Queue) {
 /// A message that is put back is received like a new message.
 pub(crate) async fn a_message_that_is_put_back_is_like_new(queue: Queue) {
     send(&queue, "it's <&>").await;
-    let bad = spoil(&queue).await;
+    let bad = poison_one(&queue).await;
     queue.requeue(&bad).await.expect("the receipt is valid");
     let again = wait_for_one(&queue).await;
     assert_eq!(again.body.as_str(), "it's <&>");
@@ -42,7 +42,7 @@ pub(crate) async fn a_message_that_is_put_back_is_like_new(queue: Queue) {
 /// A poison message that was put back or deleted cannot be put back or deleted again.
 pub(crate) async fn receipts_are_invalid_after_use(queue: Queue) {
     send(&queue, "bad").await;
-    let bad = spoil(&queue).await;
+    let bad = poison_one(&queue).await;
     queue.requeue(&bad).await.expect("the receipt is valid");
     assert!(queue.requeue(&bad).await.unwrap_err().is_precondition_failed());
     assert!(queue.delete(&receipt(&bad)).await.unwrap_err().is_precondition_failed());
@@ -54,7 +54,7 @@ pub(crate) async fn receipts_are_invalid_after_use(queue: Queue) {
 /// A deleted poison message is gone.
 pub(crate) async fn a_deleted_poison_message_is_gone(queue: Queue) {
     send(&queue, "bad").await;
-    let bad = spoil(&queue).await;
+    let bad = poison_one(&queue).await;
     queue.delete(&receipt(&bad)).await.expect("the receipt is valid");
     assert!(queue.requeue(&bad).await.unwrap_err().is_precondition_failed());
     assert_eq!(queue.poison(9).await.expect("messages"), []);
@@ -71,7 +71,7 @@ pub(crate) async fn a_received_message_is_not_poison(queue: Queue) {
 }
 
 /// Receives the only message and gives it back until it is set aside.
-async fn spoil(queue: &Queue) -> Message {
+async fn poison_one(queue: &Queue) -> Message {
     for count in 1..=MAX_DEQUEUES {
         let message = wait_for_one(queue).await;
         assert_eq!(message.dequeue_count, count);

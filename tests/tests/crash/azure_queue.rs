@@ -88,7 +88,7 @@ async fn work(process: &Process) -> Result<usize> {
 }
 
 /// Returns whether the insert reached the crash.
-async fn die_and_recover(number: usize, request: u64, point: CrashPoint) -> Result<bool> {
+async fn crash_and_recover(number: usize, request: u64, point: CrashPoint) -> Result<bool> {
     let case = format!("dead at request {request}, {point:?}");
     let text = spawn_blocking(|| Azurite::shared().connection_string()).await.expect("the emulator runs");
     let healthy: Arc<dyn TableStore> = Arc::new(AzureTableStore::from_connection_string(&text, None)?);
@@ -101,12 +101,12 @@ async fn die_and_recover(number: usize, request: u64, point: CrashPoint) -> Resu
     let faults = FaultInjector::new(0);
     let faulty = Arc::new(Faulty::new(healthy.clone(), faults.clone()));
     let crashing = Arc::new(CrashingQueue { queue: queue.clone(), faults: faults.clone() });
-    let dying = Process::start_on(faulty, crashing, names, Knows::Three, options()?).await?;
-    dying.people.insert(person("1", "ken", "oslo")?).await?;
+    let crashing = Process::start_on(faulty, crashing, names, Knows::Three, options()?).await?;
+    crashing.people.insert(person("1", "ken", "oslo")?).await?;
     faults.crash_at(request, point);
-    let answer = dying.people.insert(person("2", "kim", "rome")?).await;
+    let answer = crashing.people.insert(person("2", "kim", "rome")?).await;
     let crashed = faults.is_crashed();
-    drop(dying);
+    drop(crashing);
     if !crashed {
         answer?;
         return Ok(false);
@@ -128,7 +128,7 @@ async fn die_and_recover(number: usize, request: u64, point: CrashPoint) -> Resu
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashes_are_recovered_by_tickets_in_azure_queue_storage() -> Result<()> {
     let deaths = (1..=8).flat_map(|request| CrashPoint::ALL.map(|point| (request, point)));
-    let worlds = deaths.enumerate().map(|(n, (request, point))| die_and_recover(n, request, point));
+    let worlds = deaths.enumerate().map(|(n, (request, point))| crash_and_recover(n, request, point));
     let crashed = try_join_all(worlds).await?;
     let crashes = crashed.iter().filter(|crashed| **crashed).count();
     assert!(crashes >= 10, "only {crashes} crashes");

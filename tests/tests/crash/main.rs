@@ -22,9 +22,9 @@ use tempfile::TempDir;
 
 use crate::paths::PATHS;
 use crate::process::Names;
-use crate::run::{Harm, Recover, crash_everywhere, crash_sometimes};
+use crate::run::{InjectedFault, Recover, crash_everywhere, crash_sometimes};
 use crate::transaction_process::Stores;
-use crate::transactions::{trouble_everywhere, trouble_in_discarding, trouble_sometimes};
+use crate::transactions::{faults_at_drawn_requests, faults_at_every_request, faults_in_discards};
 
 async fn on_disk(directory: &TempDir) -> Result<Arc<RealTimeStore>> {
     let builder = EmbeddedStore::builder(directory.path().join("store"));
@@ -39,7 +39,8 @@ fn emulated() -> Result<Arc<RealTimeStore>> {
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
-    let crashes = crash_everywhere(&PATHS, &Harm::DEATHS, Recover::ByWorkers, in_new_memory).await?;
+    let crashes =
+        crash_everywhere(&PATHS, &InjectedFault::CRASHES, Recover::ByWorkers, in_new_memory).await?;
     eprintln!("{crashes} crashes, recovered by workers");
     assert!(crashes > 300, "only {crashes} crashes");
     Ok(())
@@ -47,7 +48,7 @@ async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_memory_with_recovery_by_a_sweep() -> Result<()> {
-    let crashes = crash_everywhere(&PATHS, &Harm::DEATHS, Recover::BySweep, in_new_memory).await?;
+    let crashes = crash_everywhere(&PATHS, &InjectedFault::CRASHES, Recover::BySweep, in_new_memory).await?;
     eprintln!("{crashes} crashes, recovered by a sweep");
     assert!(crashes > 300, "only {crashes} crashes");
     Ok(())
@@ -60,8 +61,8 @@ fn in_new_memory() -> Arc<MemoryStore> {
 /// As programs run: a retry sends lost requests again, and write ids show whether a write took effect.
 #[tokio::test(start_paused = true)]
 async fn crashes_and_losses_under_retries_in_memory() -> Result<()> {
-    let harms = &Harm::UNDER_RETRIES;
-    let harmed = crash_everywhere(&PATHS, harms, Recover::ByWorkers, in_new_memory).await?;
+    let fault = &InjectedFault::UNDER_RETRIES;
+    let harmed = crash_everywhere(&PATHS, fault, Recover::ByWorkers, in_new_memory).await?;
     eprintln!("{harmed} crashes and losses under retries");
     assert!(harmed > 600, "only {harmed} faults");
     Ok(())
@@ -70,23 +71,23 @@ async fn crashes_and_losses_under_retries_in_memory() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn crashes_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    crash_sometimes(&PATHS, &Harm::DEATHS, on_disk(&directory).await?, 7, 4).await
+    crash_sometimes(&PATHS, &InjectedFault::CRASHES, on_disk(&directory).await?, 7, 4).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_and_losses_under_retries_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    crash_sometimes(&PATHS, &Harm::UNDER_RETRIES, on_disk(&directory).await?, 3, 4).await
+    crash_sometimes(&PATHS, &InjectedFault::UNDER_RETRIES, on_disk(&directory).await?, 3, 4).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_azurite() -> Result<()> {
-    crash_sometimes(&PATHS, &Harm::DEATHS, emulated()?, 11, 2).await
+    crash_sometimes(&PATHS, &InjectedFault::CRASHES, emulated()?, 11, 2).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_and_losses_under_retries_in_azurite() -> Result<()> {
-    crash_sometimes(&PATHS, &Harm::UNDER_RETRIES, emulated()?, 13, 1).await
+    crash_sometimes(&PATHS, &InjectedFault::UNDER_RETRIES, emulated()?, 13, 1).await
 }
 
 fn in_memory(_: usize) -> Stores {
@@ -98,23 +99,23 @@ fn in_memory(_: usize) -> Stores {
 }
 
 #[tokio::test(start_paused = true)]
-async fn troubled_transactions_in_memory() -> Result<()> {
-    let troubles = trouble_everywhere(in_memory).await?;
-    eprintln!("{troubles} troubles of transactions");
-    assert!(troubles > 500, "only {troubles} faults");
+async fn transactions_with_faults_in_memory() -> Result<()> {
+    let faults = faults_at_every_request(in_memory).await?;
+    eprintln!("{faults} faults of transactions");
+    assert!(faults > 500, "only {faults} faults");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn troubled_discarding_in_memory() -> Result<()> {
-    let troubles = trouble_in_discarding(in_memory).await?;
-    eprintln!("{troubles} troubles of discarding");
-    assert!(troubles > 30, "only {troubles} faults");
+async fn discards_with_faults_in_memory() -> Result<()> {
+    let faults = faults_in_discards(in_memory).await?;
+    eprintln!("{faults} faults of discarding");
+    assert!(faults > 30, "only {faults} faults");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()> {
+async fn transactions_with_faults_from_memory_to_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let (current, archive) = (Arc::new(MemoryStore::new()), on_disk(&directory).await?);
     let stores = |n| Stores {
@@ -122,14 +123,14 @@ async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()>
         archive: archive.clone() as Arc<dyn TableStore>,
         names: Names::new(n),
     };
-    let troubles = trouble_sometimes(stores, 3, 80).await?;
-    eprintln!("{troubles} troubles of transactions into the embedded store");
-    assert!(troubles > 40, "only {troubles} faults");
+    let faults = faults_at_drawn_requests(stores, 3, 80).await?;
+    eprintln!("{faults} faults of transactions into the embedded store");
+    assert!(faults > 40, "only {faults} faults");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn troubled_transactions_from_the_embedded_store_to_azurite() -> Result<()> {
+async fn transactions_with_faults_from_the_embedded_store_to_azurite() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let (current, archive) = (on_disk(&directory).await?, emulated()?);
     let stores = |n| Stores {
@@ -137,8 +138,8 @@ async fn troubled_transactions_from_the_embedded_store_to_azurite() -> Result<()
         archive: archive.clone() as Arc<dyn TableStore>,
         names: Names::new(1000 + n),
     };
-    let troubles = trouble_sometimes(stores, 5, 40).await?;
-    eprintln!("{troubles} troubles of transactions into Azurite");
-    assert!(troubles > 20, "only {troubles} faults");
+    let faults = faults_at_drawn_requests(stores, 5, 40).await?;
+    eprintln!("{faults} faults of transactions into Azurite");
+    assert!(faults > 20, "only {faults} faults");
     Ok(())
 }

@@ -186,7 +186,8 @@ fn half_an_update<'a>(process: &'a Process, faults: &'a FaultInjector) -> BoxFut
     Box::pin(async {
         // The read, the ticket, the reservation.
         faults.crash_at(3, CrashPoint::After);
-        assert!(update(process, faults).await.is_err() && faults.is_crashed());
+        assert!(update(process, faults).await.is_err());
+        assert!(faults.is_crashed());
         faults.heal();
         Ok(())
     })

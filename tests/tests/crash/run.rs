@@ -23,27 +23,27 @@ pub(crate) enum Recover {
 
 /// The fault at one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Harm {
+pub(crate) enum InjectedFault {
     /// The process crashes.
-    Death(CrashPoint),
+    Crash(CrashPoint),
     /// The process crashes; before that, a retry sends lost requests again.
-    DeathUnderRetries(CrashPoint),
+    CrashUnderRetries(CrashPoint),
     /// The request or its answer is lost, and a retry sends the request again.
     LossUnderRetries(Fault),
 }
 
-impl Harm {
-    pub(crate) const DEATHS: [Self; 2] = [Self::Death(CrashPoint::Before), Self::Death(CrashPoint::After)];
+impl InjectedFault {
+    pub(crate) const CRASHES: [Self; 2] = [Self::Crash(CrashPoint::Before), Self::Crash(CrashPoint::After)];
     pub(crate) const UNDER_RETRIES: [Self; 4] = [
-        Self::DeathUnderRetries(CrashPoint::Before),
-        Self::DeathUnderRetries(CrashPoint::After),
+        Self::CrashUnderRetries(CrashPoint::Before),
+        Self::CrashUnderRetries(CrashPoint::After),
         Self::LossUnderRetries(Fault::LoseRequest),
         Self::LossUnderRetries(Fault::LoseAnswer),
     ];
 
-    fn strike(self, faults: &FaultInjector, request: u64) {
+    fn inject(self, faults: &FaultInjector, request: u64) {
         match self {
-            Self::Death(point) | Self::DeathUnderRetries(point) => faults.crash_at(request, point),
+            Self::Crash(point) | Self::CrashUnderRetries(point) => faults.crash_at(request, point),
             Self::LossUnderRetries(fault) => {
                 faults.script((1..request).map(|_| None).chain([Some(fault)]));
             }
@@ -53,7 +53,7 @@ impl Harm {
     /// The store of the process; with retries and write ids, as programs use them.
     fn stack(self, store: Arc<dyn TableStore>, faults: &FaultInjector) -> Arc<dyn TableStore> {
         let faulty = Faulty::new(store, faults.clone());
-        if matches!(self, Self::Death(_)) {
+        if matches!(self, Self::Crash(_)) {
             return Arc::new(faulty);
         }
         let delays = (Duration::from_millis(2), Duration::from_millis(10));
@@ -65,15 +65,15 @@ impl Harm {
 /// Runs every path with a fault at each of its requests. Returns the number of faults.
 pub(crate) async fn crash_everywhere<S: TableStore>(
     paths: &[Path],
-    harms: &[Harm],
+    faults: &[InjectedFault],
     recover: Recover,
     store: impl Fn() -> Arc<S>,
 ) -> Result<usize> {
     let mut crashes = 0;
     for path in paths {
-        for harm in harms {
+        for fault in faults {
             for request in 1.. {
-                if !crash(path, request, *harm, recover, store(), Names::new(0)).await? {
+                if !crash(path, request, *fault, recover, store(), Names::new(0)).await? {
                     break;
                 }
                 crashes += 1;
@@ -87,7 +87,7 @@ pub(crate) async fn crash_everywhere<S: TableStore>(
 /// that each of them occurs.
 pub(crate) async fn crash_sometimes<S: TableStore>(
     paths: &[Path],
-    harms: &[Harm],
+    faults: &[InjectedFault],
     store: Arc<S>,
     seed: u64,
     times: usize,
@@ -96,22 +96,22 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
     let (mut rng, mut world) = (fastrand::Rng::with_seed(seed), 10_000 * seed as usize);
     let mut met = BTreeSet::new();
     for (round, (n, path)) in (0..times).flat_map(|round| paths.iter().enumerate().map(move |p| (round, p))) {
-        let harm = harms[(n + round) % harms.len()];
-        let recover = [Recover::ByWorkers, Recover::BySweep][(n / harms.len() + round) % 2];
+        let fault = faults[(n + round) % faults.len()];
+        let recover = [Recover::ByWorkers, Recover::BySweep][(n / faults.len() + round) % 2];
         let mut request = rng.u64(1..=15);
         loop {
             world += 1;
-            if crash(path, request, harm, recover, store.clone(), Names::new(world)).await? {
+            if crash(path, request, fault, recover, store.clone(), Names::new(world)).await? {
                 break;
             }
             // The path has fewer requests.
             request /= 2;
             assert!(request > 0, "{} sends no request", path.name);
         }
-        eprintln!("{}: {harm:?} at request {request}, recovery {recover:?}", path.name);
-        met.extend([path.name.to_owned(), format!("{harm:?}"), format!("{recover:?}")]);
+        eprintln!("{}: {fault:?} at request {request}, recovery {recover:?}", path.name);
+        met.extend([path.name.to_owned(), format!("{fault:?}"), format!("{recover:?}")]);
     }
-    assert_eq!(met.len(), paths.len() + harms.len() + 2, "only {met:?} occurred");
+    assert_eq!(met.len(), paths.len() + fault.len() + 2, "only {met:?} occurred");
     Ok(())
 }
 
@@ -119,26 +119,26 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
 async fn crash<S: TableStore>(
     path: &Path,
     request: u64,
-    harm: Harm,
+    fault: InjectedFault,
     recover: Recover,
     store: Arc<S>,
     names: Names,
 ) -> Result<bool> {
-    let case = format!("{}, {harm:?} at request {request}, recovery {recover:?}", path.name);
+    let case = format!("{}, {fault:?} at request {request}, recovery {recover:?}", path.name);
     let store: Arc<dyn TableStore> = store;
     // Either all processes of a table have write ids, or none has.
-    let healthy = harm.stack(store.clone(), &FaultInjector::new(0));
+    let healthy = fault.stack(store.clone(), &FaultInjector::new(0));
     Process::create(&healthy, names).await?;
     let first = Process::start(healthy.clone(), names, Knows::Three, Acknowledge::Applied).await?;
     for (id, name, city) in [("1", "ken", "oslo"), ("2", "kim", "oslo")] {
         first.people.insert(person(id, name, city)?).await?;
     }
     let faults = FaultInjector::new(0);
-    let dying = Process::start(harm.stack(store, &faults), names, path.knows, path.acknowledge).await?;
-    (path.before)(&dying, &faults).await?;
+    let crashing = Process::start(fault.stack(store, &faults), names, path.knows, path.acknowledge).await?;
+    (path.before)(&crashing, &faults).await?;
     let before = faults.injected().len();
-    harm.strike(&faults, request);
-    let answer = (path.act)(&dying, &faults).await;
+    fault.inject(&faults, request);
+    let answer = (path.act)(&crashing, &faults).await;
     let struck = faults.is_crashed() || faults.injected().len() > before;
     assert!(struck || answer.is_ok(), "{case}: {answer:?}");
     faults.heal();

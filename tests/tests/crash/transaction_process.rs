@@ -73,7 +73,7 @@ impl Stores {
     }
 
     /// The same stores for a process with these faults.
-    pub(crate) fn troubled(&self, faults: &FaultInjector) -> Self {
+    pub(crate) fn with_faults(&self, faults: &FaultInjector) -> Self {
         let faulty = |store: &Arc<dyn TableStore>| Arc::new(Faulty::new(store.clone(), faults.clone()));
         Self { current: faulty(&self.current), archive: faulty(&self.archive), names: self.names }
     }

@@ -18,12 +18,12 @@ use crate::transaction_process::{Stores, TransactionProcess};
 
 /// The fault at one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum InjectedFault {
     Crash(CrashPoint),
     Fault(Fault),
 }
 
-impl Trouble {
+impl InjectedFault {
     pub(crate) const ALL: [Self; 4] = [
         Self::Crash(CrashPoint::Before),
         Self::Crash(CrashPoint::After),
@@ -31,7 +31,7 @@ impl Trouble {
         Self::Fault(Fault::LoseAnswer),
     ];
 
-    fn strike(self, faults: &FaultInjector, request: usize) {
+    fn inject(self, faults: &FaultInjector, request: usize) {
         match self {
             Self::Crash(point) => faults.crash_at(request as u64, point),
             Self::Fault(fault) => {
@@ -94,22 +94,22 @@ fn take_over<'a>(
 ) -> BoxFuture<'a, Result<Option<Submitted>>> {
     Box::pin(async {
         let faults = FaultInjector::new(0);
-        let dying = process.stores.troubled(&faults).open(100).await?;
+        let crashing = process.stores.with_faults(&faults).open(100).await?;
         faults.crash_at(10, CrashPoint::After);
-        let _dead = dying.coordinator.run_once(8).await;
+        let _dead = crashing.coordinator.run_once(8).await;
         sleep(Duration::from_secs(2)).await;
         work(process, plan).await
     })
 }
 
 /// Runs every path with a fault at each of its requests. Returns the number of faults.
-pub(crate) async fn trouble_everywhere(stores: impl Fn(usize) -> Stores) -> Result<usize> {
+pub(crate) async fn faults_at_every_request(stores: impl Fn(usize) -> Stores) -> Result<usize> {
     let (mut count, mut worlds) = (0, 0);
     for path in &PATHS {
-        for trouble in Trouble::ALL {
+        for fault in InjectedFault::ALL {
             for request in 1.. {
                 worlds += 1;
-                if !suffer(path, request, trouble, &stores(worlds)).await? {
+                if !run_with_fault(path, request, fault, &stores(worlds)).await? {
                     break;
                 }
                 count += 1;
@@ -120,7 +120,7 @@ pub(crate) async fn trouble_everywhere(stores: impl Fn(usize) -> Stores) -> Resu
 }
 
 /// Runs paths with faults at requests that a seed draws. Returns the number of faults.
-pub(crate) async fn trouble_sometimes(
+pub(crate) async fn faults_at_drawn_requests(
     stores: impl Fn(usize) -> Stores,
     seed: u64,
     times: usize,
@@ -129,15 +129,15 @@ pub(crate) async fn trouble_sometimes(
     let mut count = 0;
     for world in 0..times {
         let path = &PATHS[rng.usize(..PATHS.len())];
-        let trouble = Trouble::ALL[rng.usize(..Trouble::ALL.len())];
-        count += usize::from(suffer(path, rng.usize(1..=20), trouble, &stores(world)).await?);
+        let fault = InjectedFault::ALL[rng.usize(..InjectedFault::ALL.len())];
+        count += usize::from(run_with_fault(path, rng.usize(1..=20), fault, &stores(world)).await?);
     }
     Ok(count)
 }
 
 /// Returns whether the path reached the fault.
-async fn suffer(path: &Path, request: usize, trouble: Trouble, stores: &Stores) -> Result<bool> {
-    let case = format!("{}, {trouble:?} at request {request}", path.name);
+async fn run_with_fault(path: &Path, request: usize, fault: InjectedFault, stores: &Stores) -> Result<bool> {
+    let case = format!("{}, {fault:?} at request {request}", path.name);
     stores.fill().await?;
     let before = stores.rows().await?;
     let healthy = stores.open(100).await?;
@@ -146,9 +146,9 @@ async fn suffer(path: &Path, request: usize, trouble: Trouble, stores: &Stores) 
         healthy.coordinator.submit(&plan, Acknowledge::Committed).await?;
     }
     let faults = FaultInjector::new(0);
-    let troubled = stores.troubled(&faults).open(100).await?;
-    trouble.strike(&faults, request);
-    let answer = (path.act)(&troubled, &plan).await;
+    let faulty = stores.with_faults(&faults).open(100).await?;
+    fault.inject(&faults, request);
+    let answer = (path.act)(&faulty, &plan).await;
     let struck = faults.is_crashed() || !faults.injected().is_empty();
     assert!(struck || answer.is_ok(), "{case}: {answer:?}");
 
@@ -195,13 +195,13 @@ fn done(before: &BTreeMap<String, Properties>) -> BTreeMap<String, Properties> {
 }
 
 /// A process with faults discards a transaction that cannot succeed, then another process discards it.
-pub(crate) async fn trouble_in_discarding(stores: impl Fn(usize) -> Stores) -> Result<usize> {
+pub(crate) async fn faults_in_discards(stores: impl Fn(usize) -> Stores) -> Result<usize> {
     let (mut count, mut worlds) = (0, 100_000);
     for large in [false, true] {
-        for trouble in Trouble::ALL {
+        for fault in InjectedFault::ALL {
             for request in 1.. {
                 worlds += 1;
-                if !discard(large, request, trouble, &stores(worlds)).await? {
+                if !discard(large, request, fault, &stores(worlds)).await? {
                     break;
                 }
                 count += 1;
@@ -211,8 +211,8 @@ pub(crate) async fn trouble_in_discarding(stores: impl Fn(usize) -> Stores) -> R
     Ok(count)
 }
 
-async fn discard(large: bool, request: usize, trouble: Trouble, stores: &Stores) -> Result<bool> {
-    let case = format!("discard, large {large}, {trouble:?} at request {request}");
+async fn discard(large: bool, request: usize, fault: InjectedFault, stores: &Stores) -> Result<bool> {
+    let case = format!("discard, large {large}, {fault:?} at request {request}");
     stores.fill().await?;
     let healthy = stores.open(2).await?;
     healthy.handler.fails.store(true, Ordering::SeqCst);
@@ -221,10 +221,10 @@ async fn discard(large: bool, request: usize, trouble: Trouble, stores: &Stores)
     healthy.work().await?;
     let stopped = stores.rows().await?;
     let faults = FaultInjector::new(0);
-    let troubled = stores.troubled(&faults).open(2).await?;
-    let poisoned = troubled.coordinator.poison(1).await?.pop().expect("the transaction is poisoned");
-    trouble.strike(&faults, request);
-    let answer = troubled.coordinator.discard(&poisoned).await;
+    let faulty = stores.with_faults(&faults).open(2).await?;
+    let poisoned = faulty.coordinator.poison(1).await?.pop().expect("the transaction is poisoned");
+    fault.inject(&faults, request);
+    let answer = faulty.coordinator.discard(&poisoned).await;
     let struck = faults.is_crashed() || !faults.injected().is_empty();
     assert!(struck || answer.is_ok(), "{case}: {answer:?}");
 

@@ -136,14 +136,14 @@ impl<'a> World<'a> {
             self.damage(&first).await?;
         }
         let faults = FaultInjector::new(0);
-        let dying = self.open(&faults, true).await?;
+        let crashing = self.open(&faults, true).await?;
         if path == Path::Sweep {
             faults.crash_at(1, CrashPoint::After);
-            drop(dying.write(&[Change::insert(person(90, "oslo")?)]).await);
+            drop(crashing.write(&[Change::insert(person(90, "oslo")?)]).await);
             faults.heal();
         }
         faults.crash_at(request, point);
-        let answer = act(&dying, path).await;
+        let answer = act(&crashing, path).await;
         let crashed = faults.is_crashed();
         assert!(crashed || answer.is_ok(), "{case}: {answer:?}");
 
@@ -192,7 +192,8 @@ impl<'a> World<'a> {
             assert_eq!(people.state("city"), IndexState::Absent, "{case}");
             let left =
                 rows.iter().find(|row| row.get("IndexName").is_some() || row.get("BossCity").is_some());
-            assert!(left.is_none() && blobs == 0, "{case}: {left:?}, {blobs} blobs");
+            assert!(left.is_none(), "{case}: {left:?}, {blobs} blobs");
+            assert_eq!(blobs, 0, "{case}: {left:?}, {blobs} blobs");
             return Ok(());
         }
         let scrub = people.scrub("city", ScrubMode::Report).await?;

@@ -35,9 +35,9 @@ struct Plan {
 }
 
 #[test]
-fn a_killed_writer_loses_nothing_acknowledged_and_tears_no_group() {
+fn a_killed_writer_loses_no_acknowledged_write_and_tears_no_group() {
     Plan {
-        test: "a_killed_writer_loses_nothing_acknowledged_and_tears_no_group",
+        test: "a_killed_writer_loses_no_acknowledged_write_and_tears_no_group",
         durability: Durability::Immediate,
         kills: 60,
         writing: 60_000,
@@ -47,9 +47,9 @@ fn a_killed_writer_loses_nothing_acknowledged_and_tears_no_group() {
 }
 
 #[test]
-fn a_killed_relaxed_writer_loses_the_last_writes_alone_and_tears_no_group() {
+fn a_killed_relaxed_writer_loses_only_the_last_writes_and_tears_no_group() {
     Plan {
-        test: "a_killed_relaxed_writer_loses_the_last_writes_alone_and_tears_no_group",
+        test: "a_killed_relaxed_writer_loses_only_the_last_writes_and_tears_no_group",
         durability: Durability::Relaxed,
         kills: 30,
         writing: 250_000,
@@ -59,9 +59,9 @@ fn a_killed_relaxed_writer_loses_the_last_writes_alone_and_tears_no_group() {
 }
 
 #[test]
-fn a_writer_killed_while_it_compacts_and_backs_up_loses_nothing_and_leaves_whole_backups_or_none() {
+fn a_writer_killed_during_compaction_and_backup_leaves_only_complete_backups() {
     Plan {
-        test: "a_writer_killed_while_it_compacts_and_backs_up_loses_nothing_and_leaves_whole_backups_or_none",
+        test: "a_writer_killed_during_compaction_and_backup_leaves_only_complete_backups",
         durability: Durability::Immediate,
         kills: 30,
         writing: 100_000,

@@ -1,6 +1,6 @@
-//! Path that writes × layout of the table × store, in plaintext and with a field that is encrypted: each cell is right (what the
-//! layout's own table reads is whole, and its indexes are), or refused by an error that says what to use, with nothing written.
-//! What is encrypted is nowhere in what is stored, whatever the cell did.
+//! Every path of writes × every layout × every store, in plaintext and with an encrypted field. A cell is
+//! right, or refused before anything is written. A right cell leaves whole entities with whole indexes. A
+//! refusal says what to use. No cell stores plaintext of an encrypted value.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::world::{
     SealedWide, Spread, TABLE, Thing, Unique, Upkeep as _, Wide, World, kek,
 };
 
-/// What a cell shows: right, or refused with words that the error has.
+/// The expected result of a cell: success, or a refusal whose error contains these words.
 #[derive(Clone, Copy, Debug)]
 enum Cell {
     Right,
@@ -40,7 +40,7 @@ enum Cell {
 }
 use Cell::{Refused, Right};
 
-/// What every path does to a layout.
+/// The expected result of each path on one layout.
 #[derive(Clone, Copy)]
 struct Row {
     layout: &'static str,
@@ -49,7 +49,7 @@ struct Row {
     bulk: Cell,
     partition_delete: Cell,
     eventual_upsert: Cell,
-    /// The same with an encrypted value: plans are stored in plaintext.
+    /// With an encrypted value: plans are stored in plaintext.
     sealed_upsert: Cell,
     eventual_move: Cell,
     eventual_delete: Cell,
@@ -153,10 +153,11 @@ const SPREAD: Row = Row {
     ..PLAIN
 };
 
-/// The layouts: what each path does, the table in plaintext, and the same with a field that is encrypted.
+/// The layouts: the expected result of each path, the table in plaintext, and the table with an encrypted
+/// field.
 macro_rules! matrix {
     ($($layout:ident: $row:expr, $plain:ty, $sealed:ty;)*) => {
-        /// The tests of a store: each layout in plaintext, sealed, and on its way from one to the other.
+        /// The tests on one store: each layout in plaintext, encrypted, and during a migration.
         macro_rules! on {
             ($store:ident, $backend:expr) => {
                 mod $store {
@@ -237,7 +238,8 @@ matrix! {
     spread: SPREAD, SpreadTable<Spread>, SpreadTable<SealedSpread>;
 }
 
-/// A refusal has the words and leaves everything as it is; otherwise the result is for the caller to look at.
+/// Asserts that a refusal has the expected words and leaves all rows unchanged. After a success the caller
+/// checks the rows.
 async fn expect<T: Debug>(
     world: &World,
     what: &str,
@@ -291,7 +293,7 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
         assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()));
     }
 
-    // A group of a table of anything.
+    // A group of a table of entities of any type.
     let group = async {
         let all = Table::<Entity>::new(world.store.clone(), world.table(TABLE))?;
         let mut group = all.group(PartitionKey::new("p")?);
@@ -314,7 +316,7 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
         assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()));
     }
 
-    // A partition that is deleted, by its logical key.
+    // The deletion of a partition by its logical key.
     let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
     own.put(&one).await.unwrap();
@@ -368,7 +370,7 @@ async fn eventual<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
         own.put(&one).await.unwrap();
     }
 
-    // A step that moves by the layout's own table; submitted twice, done once.
+    // A step that moves an entity by the layout's own table. It is submitted twice and carried out once.
     let plan = EventualTransaction::new().move_by("mover", &key, &key);
     for _ in 0..2 {
         let submitted = process.submit(&plan, Acknowledge::Applied).await.unwrap();
@@ -380,7 +382,7 @@ async fn eventual<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     world.check(layout).await;
 }
 
-/// A table in memory, and an empty one of the same name in the store.
+/// Returns a table in memory, and an empty table of the same name in the store.
 async fn to_copy<H: Handle>(backends: Backends, sealed: bool) -> (World, World) {
     let world = World::new(|| Box::new(Memory), sealed).await;
     H::open(&world).await.put(&H::Of::new("p", 1)).await.unwrap();
@@ -415,7 +417,8 @@ async fn copies<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
         return;
     }
 
-    // Out of encryption: what is marked does not leave, nor does what belongs to it. Ciphertext may.
+    // From an encrypted to a plaintext store: a copy of marked values is refused, and so is a copy of their
+    // blobs. A copy of ciphertext succeeds.
     let (world, target) = to_copy::<H>(backends, true).await;
     let plain = target.raw();
     plain.store.create_table(&plain.table(TABLE)).await.unwrap();
@@ -431,7 +434,7 @@ async fn copies<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     assert_eq!(copied, Some(one), "{layout}: a copy of ciphertext");
 }
 
-/// Typed moves: within the partition, into another, and into another table.
+/// Typed moves: within the partition, to another partition, and to another table.
 async fn moves<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let layout = row.layout;
     let (one, key) = (H::Of::new("p", 1), H::Of::key_of("p", 1));
@@ -453,7 +456,7 @@ async fn moves<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     }
 }
 
-/// A type with a field that is encrypted, on a store that does not encrypt.
+/// A type with an encrypted field on a store that does not encrypt.
 async fn unencrypted<H: Handle>(backends: Backends) {
     let world = World::new(backends, true).await;
     let own = H::open(&world).await;
@@ -477,7 +480,7 @@ async fn unencrypted<H: Handle>(backends: Backends) {
     assert_eq!(own.read(&H::Of::key_of("p", 1)).await.unwrap(), Some(one));
 }
 
-/// The key-encryption key is replaced, then everything is encrypted again: the new key reads everything, alone.
+/// Rotates the key encryption key, then encrypts all rows and blobs again: the new key alone reads everything.
 async fn rotation<H: Handle>(backends: Backends) {
     let world = World::new(backends, true).await;
     let [one, two] = [1, 2].map(|r| H::Of::new("p", r));
@@ -511,8 +514,8 @@ async fn rotation<H: Handle>(backends: Backends) {
     assert_eq!(own.read(&H::Of::key_of("q", 3)).await.unwrap(), Some(H::Of::new("q", 3)));
 }
 
-/// A table of the time before encryption: a program whose type has the mark runs, the table is migrated, and from then on nothing in
-/// plaintext is read.
+/// A table from before encryption: a program with the marked type runs, the table is migrated, and then
+/// plaintext is refused.
 async fn migration<P: Handle, S: Handle>(backends: Backends) {
     let world = World::new(backends, false).await;
     let before = P::open(&world).await;
@@ -545,7 +548,7 @@ async fn migration<P: Handle, S: Handle>(backends: Backends) {
     strict.check("after a migration").await;
 }
 
-/// What is left of a spread partition after each stored one was deleted.
+/// Deletes each stored partition of a spread partition, and asserts what is left.
 async fn delete_spread(backends: Backends) {
     let world = World::new(backends, false).await;
     let own = SpreadTable::<Spread>::open_in(&world, TABLE).await.unwrap();
@@ -558,7 +561,8 @@ async fn delete_spread(backends: Backends) {
     assert!(world.rows().await.0.is_empty());
 }
 
-/// A slice is a plain table of its own: what works on plain tables works there. A family refuses types of other layouts.
+/// A time slice is a plain table: every path of plain tables works there. A family refuses types of other
+/// layouts.
 async fn slices(backends: Backends) {
     sliced::<Plain>(backends, false).await;
     sliced::<SealedPlain>(backends, true).await;
@@ -603,7 +607,7 @@ async fn sliced<T: Thing>(backends: Backends, sealed: bool) {
     assert!(slices.query().all().await.unwrap().is_empty());
 }
 
-/// What moved is found by its indexes, whole; a handle that would leave the entries is refused.
+/// Moved large entities are found whole by their indexes. A handle that does not update the entries is refused.
 async fn large_lookups(backends: Backends) {
     for sealed in [false, true] {
         let world = World::new(backends, sealed).await;
@@ -640,7 +644,7 @@ where
     assert_eq!(own.by(entries).all().await.unwrap(), [T::new("p", 1)]);
 }
 
-/// A blob that is missing beside a copy is a difference.
+/// A copy without its blob differs from the original.
 async fn missing_blobs(backends: Backends) {
     use futures_util::TryStreamExt as _;
     use object_store::{ObjectStore as _, ObjectStoreExt as _};

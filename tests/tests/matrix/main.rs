@@ -1,5 +1,6 @@
-//! Where features meet, in tables: every path on every layout on every store, in plaintext and encrypted, and every program
-//! version on every other's rows. A cell is right, or refused before anything is written.
+//! Combinations of features, in tables: every path on every layout on every store, in plaintext and encrypted,
+//! and every program version on the rows of every other version. A cell is right, or refused before anything is
+//! written.
 
 #[path = "../suites/backends.rs"]
 mod backends;

@@ -1,5 +1,6 @@
-//! A later version of a type that says which earlier ones read its rows (`min_reader`): a program of version 2 reads what a program of
-//! version 3 stored, changes it and keeps what it does not know, on every handle. A program of version 1 is refused.
+//! A version of a type declares which earlier versions can read its rows (`min_reader`). A program of version 2
+//! reads and changes rows of version 3 and keeps their unknown properties, on every handle. A program of
+//! version 1 is refused.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
 
-/// Version 3 adds `later` to version 2, and its index where the type has indexes.
+/// Version 3 adds `later` to version 2, with an index if the type has indexes.
 macro_rules! versions {
     ($module:ident, [$($attr:meta),*], [$($second:meta),*], [$($third:meta),*], $key:meta, [$($large:meta),*]) => {
         mod $module {
@@ -113,21 +114,22 @@ fn store() -> (Arc<dyn TableStore>, RequestMeter) {
     (Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter)
 }
 
-/// The row is of version 3 still, with what version 2 does not know.
+/// Asserts that the row is still of version 3, with the property that version 2 does not know.
 fn is_third(row: &Entity, why: &str) {
     assert_eq!(row.get("EntityVersion"), Some(ValueRef::Int32(3)), "{why}");
     assert_eq!(row.get("EntityReader"), Some(ValueRef::Int32(2)), "{why}");
     assert_eq!(row.get("later"), Some(ValueRef::String("later")), "{why}");
 }
 
-/// The row is what version 2 writes.
+/// Asserts that the row is of version 2.
 fn is_second(row: &Entity, why: &str) {
     assert_eq!(row.get("EntityVersion"), Some(ValueRef::Int32(2)), "{why}");
     assert_eq!(row.get("EntityReader"), None, "{why}");
     assert_eq!(row.get("later"), None, "{why}");
 }
 
-/// Reads the row of version 3, changes it by every verb that keeps what it does not know, and replaces it by every other one.
+/// Reads the row of version 3. Changes it by every verb that keeps unknown properties, and replaces it by every
+/// other verb.
 macro_rules! every_verb {
     ($module:ident, $older:expr, $newer:expr, $row:expr) => {{
         use $module::{V2, key, second, third};
@@ -181,7 +183,7 @@ async fn plain_tables() {
     let row = async || store.get(newer.name(), key::<V2>().key(), None).await.unwrap().unwrap();
     every_verb!(plain, &older, &newer, row);
 
-    // In a group, of one type and of several.
+    // In a group of one type, and in a group of several types.
     let mut group = older.group(V2::partition("p").unwrap());
     group.merge(key::<V2>(), &V2::patch().plain(2), IfMatch::Any).unwrap();
     group.commit().await.unwrap();
@@ -196,28 +198,28 @@ async fn plain_tables() {
     group.commit().await.unwrap();
     is_second(&row().await, "group upsert");
 
-    // Moved, the row is as it was, also over one of a later version.
+    // A move keeps the row, also over a row of a later version.
     newer.upsert(&third()).await.unwrap();
     newer.upsert(&V3 { r: 2, ..third() }).await.unwrap();
     let there = V2::key("p", 2u32).unwrap();
     assert!(older.move_to(key(), &older, there.clone()).await.unwrap());
     is_third(&store.get(older.name(), there.key(), None).await.unwrap().unwrap(), "move");
 
-    // Version 1 is none of the readers.
+    // Version 1 cannot read the row.
     let there = V1::key("p", 2u32).unwrap();
     let error = oldest.get(there.clone()).await.unwrap_err().to_string();
     assert!(error.contains("at most version 1"), "{error}");
     let error = oldest.upsert(&V1 { p: "p".into(), r: 2 }).await.unwrap_err().to_string();
     assert!(error.contains("is stored in version 3"), "{error}");
 
-    // No request more than where both are of one version.
+    // The same number of requests as between programs of one version.
     let (_, requests) = meter.measure(older.merge(there.cast(), &V2::patch().plain(3), IfMatch::Any)).await;
     assert_eq!(requests.total(), 2);
     let (_, requests) = meter.measure(older.get(V2::key("p", 2u32).unwrap())).await;
     assert_eq!(requests.total(), 1);
 }
 
-/// A row of a later version that does not say who reads it is refused as ever.
+/// A row of a later version without `min_reader` is refused.
 #[tokio::test]
 async fn a_row_that_names_no_reader() {
     use plain::{V2, V3, key, second, third};
@@ -250,7 +252,7 @@ async fn indexed_tables() {
     let row = async || store.get(newer.table().name(), key::<V2>().key(), None).await.unwrap().unwrap();
     every_verb!(indexed, &older, &newer, row);
 
-    // A payload of fields is read by both, of rows of either.
+    // Both programs read a payload of fields, of rows of both versions.
     #[derive(Debug, PartialEq, TableEntity)]
     #[entity(projection_of = V2)]
     struct Shown {
@@ -274,7 +276,7 @@ async fn indexed_tables() {
     assert_eq!(entries.entries, 1);
     assert_eq!(entries.missing, 0);
     assert_eq!(entries.dangling, 0);
-    // What version 2 replaces has no value of version 3, and no entry by it.
+    // A replacement by version 2 has neither the value of version 3 nor its entry.
     older.upsert(&second()).await.unwrap();
     assert_eq!(newer.by(V3::by_later("p").later("later")).count().await.unwrap(), 0);
     let mut group = older.group(V2::partition("p").unwrap());

@@ -1,4 +1,5 @@
-//! What a manifest says of types: versions, layouts and encrypted names; who stores a type otherwise is refused before anything is written.
+//! The manifest's description of types: versions, layouts and encrypted names. A program with a conflicting
+//! description is refused before anything is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ fn table() -> TableName {
     TableName::new(TABLE).unwrap()
 }
 
-/// Version 1, version 2 and a version 3 that version 2 reads.
+/// Version 1, version 2, and a version 3 that version 2 can read.
 mod versions {
     use table_core::prelude::*;
 
@@ -74,7 +75,7 @@ mod versions {
     }
 }
 
-/// One type of several layouts: `text` is a plain or a large property.
+/// One type with several layouts: `text` is a plain or a large property.
 mod layouts {
     use table_core::prelude::*;
 
@@ -103,7 +104,7 @@ mod layouts {
         pub(super) text: String,
     }
 
-    /// It knows neither of the texts.
+    /// The type declares neither of the texts.
     #[derive(Clone, Debug, TableEntity)]
     #[entity(type = "Thing")]
     #[index(name, row_key = "name_{name}_{r}")]
@@ -137,7 +138,7 @@ mod layouts {
     }
 }
 
-/// One type with a secret that is marked, and one of the same rows that does not know so.
+/// A type with a marked secret, and a type of the same rows without the mark.
 mod secrets {
     use table_core::prelude::*;
 
@@ -177,7 +178,7 @@ async fn stored(store: &dyn TableStore) -> StoredType {
     stored
 }
 
-/// Writes what a program of another type or time would.
+/// Writes the description of a type as another or a later program does.
 async fn say(store: &dyn TableStore, change: impl FnOnce(&mut StoredType)) {
     let mut said = stored(store).await;
     change(&mut said);
@@ -231,7 +232,7 @@ async fn plain_and_large() {
     after.insert(&large()).await.unwrap();
     assert_eq!(stored(&*store).await.layout.to_json(), r#"{"large":{"properties":["text"]}}"#);
 
-    // A program that takes the text for a plain property writes no more, and reads on.
+    // A program that declares the text as a plain property can no longer write, but still reads.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let key = || Plain::key("p", 1u32).unwrap();
     let refused = [
@@ -253,7 +254,8 @@ async fn plain_and_large() {
         check(&opened.unwrap_err(), "with large values of text in blobs", "rows of one entity each:");
     }
 
-    // One that does not know the property leaves it alone; one with another large property adds it.
+    // A type without the property does not change its layout. A type with another large property adds that
+    // property.
     let short = IndexedTable::<Short>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
     let rename = |short: &mut Short| {
         short.name = "three".into();
@@ -269,7 +271,7 @@ async fn plain_and_large() {
     after.upsert(&large()).await.unwrap();
 }
 
-/// An error that names both layouts.
+/// Asserts that the error names both layouts.
 fn check(error: &Error, stored: &str, mine: &str) {
     let text = error.to_string();
     let (first, second) = text.split_once("and this program stores it as").expect(&text);
@@ -290,7 +292,7 @@ async fn other_layouts() {
         say(&*store, |said| said.layout = layout.clone()).await;
         let opened = IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await;
         check(&opened.unwrap_err(), named, "rows of one entity each:");
-        // What a later program has said stays as it is.
+        // The description of a later program does not change.
         assert_eq!(stored(&*store).await.layout, layout);
     }
     assert!(Layout::Plain.serves(Plain::SCHEMA) && plain().text.len() > 16);
@@ -313,7 +315,7 @@ impl Sealed {
 async fn a_writer_without_marks() {
     use secrets::{Marked, Open, marked};
     let Sealed { raw, store } = Sealed::new();
-    // Before the type was marked.
+    // The program from before the mark.
     let before = IndexedTable::<Open>::open(raw.clone(), TABLE, IndexOptions::local()).await.unwrap();
     let things = IndexedTable::<Marked>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
     things.insert(&marked(1)).await.unwrap();
@@ -328,7 +330,8 @@ async fn a_writer_without_marks() {
         let text = error.to_string();
         assert!(text.contains("'secret'") && text.contains("encrypted"), "{text}");
     }
-    // A handle of any type is told of the entity, in a program whose store has not met the name encrypted.
+    // Every handle gets the encrypted names of the manifest, in a program whose store does not know the names
+    // yet.
     let store = EncryptedStore::builder(raw.clone(), Keys::new(kek(1))).build().unwrap();
     let any =
         IndexedEntities::open(Arc::new(store), table(), Vec::new(), IndexOptions::local()).await.unwrap();
@@ -341,7 +344,8 @@ async fn a_writer_without_marks() {
     assert!(rows.iter().all(|row| row.get("secret") != Some(ValueRef::String("plain"))));
 }
 
-/// Without keys, the indexes that hold what is encrypted are refused by name, to build, to scrub and to write by; others are kept.
+/// Without keys, an index over encrypted values is refused by name: for a build, a scrub and a write. Other
+/// indexes are maintained.
 #[tokio::test(start_paused = true)]
 async fn maintenance_without_keys() {
     use secrets::{Marked, marked};
@@ -365,7 +369,8 @@ async fn maintenance_without_keys() {
     assert_eq!(found.missing, 0);
     assert_eq!(found.dangling, 0);
 
-    // A program that defines the index itself is told so, too, and one that writes the entities.
+    // A program that defines the index itself gets the same error, and so does a program that writes the
+    // entities.
     let full = Index::keyed("mine", Placement::SamePartition, "{PartitionKey}", "mine_{RowKey}").unwrap();
     let full = full.with_discriminator("EntityType", "Thing").with_payload(Payload::Full);
     let own = IndexedEntities::open(raw.clone(), table(), vec![full], IndexOptions::local()).await.unwrap();
@@ -376,7 +381,7 @@ async fn maintenance_without_keys() {
     assert!(error.contains("'secret'"), "{error}");
     own.insert(Entity::new("p", "9").unwrap().with("EntityType", "Other")).await.unwrap();
 
-    // With keys all are kept.
+    // With keys all indexes are maintained.
     let keeper =
         IndexedEntities::open_for_upkeep(store.clone(), table(), IndexOptions::local()).await.unwrap();
     for index in ["all", "name"] {

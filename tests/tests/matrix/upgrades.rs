@@ -1,5 +1,5 @@
-//! `upgrade_all` of every typed table: rows of an older version become rows of the present one, with their entries, blobs and rows,
-//! and with what no version knows.
+//! `upgrade_all` of every typed table: rows of an earlier version become rows of the current version, with
+//! their entries, blobs and further rows. Unknown properties stay.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use table_patterns::wide::WideTable;
 
 const TABLE: &str = "Things";
 
-/// Version 1 has a `name`, version 2 has it as `full`; indexes are of `full`, and of what both have.
+/// Version 1 has `name`; version 2 has the same value as `full`. One index is of `full`, another of a property
+/// of both versions.
 macro_rules! versions {
     ($module:ident, [$($attr:meta),*], [$($first:meta),*], [$($second:meta),*], $key:meta, [$($large:meta),*]) => {
         mod $module {
@@ -90,13 +91,13 @@ fn table() -> TableName {
     TableName::new(TABLE).unwrap()
 }
 
-/// A store, and what counts its requests.
+/// Returns a store and the meter of its requests.
 fn store() -> (Arc<dyn TableStore>, RequestMeter) {
     let meter = RequestMeter::new();
     (Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter)
 }
 
-/// Rows that have a property that no version knows, and its type's others.
+/// Adds a property that no version declares to the rows of the type, and returns the rows.
 async fn with_unknown(store: &dyn TableStore, name: &str) -> Vec<Entity> {
     let rows = store.query_all(&table(), &Query::new()).await.unwrap();
     rows.into_iter().filter(|row| row.get(name).is_some()).collect()
@@ -114,7 +115,8 @@ fn is_upgraded(rows: &[Entity], count: usize) {
     }
 }
 
-/// Rows of version 1 as its program wrote them, which knows the new indexes by their definitions alone: without entries.
+/// The program of version 1 knows the new indexes only by their definitions and writes rows without their
+/// entries.
 #[tokio::test]
 async fn indexed_tables() {
     use indexed::{V2, first, second};
@@ -137,7 +139,7 @@ async fn indexed_tables() {
     assert_eq!(meter.measure(newer.upgrade_all()).await.1.total(), 1, "a page");
 }
 
-/// An entry that is as it should be is left alone: one request for each entity.
+/// A correct entry is not written again: one request per entity.
 #[tokio::test]
 async fn an_entry_that_stays_costs_nothing() {
     use told::{V1, V2};
@@ -262,7 +264,7 @@ async fn spread_tables() {
     assert_eq!(newer.upgrade_all().await.unwrap(), 0);
 }
 
-/// Wide entities of one row prefix in several partitions, and of several rows.
+/// Wide entities with one row prefix in several partitions, each with several rows.
 #[tokio::test]
 async fn wide_tables() {
     use wide::{V1, V2, first, second};

@@ -1,5 +1,5 @@
-//! Program version × program version: what a program of version 1 does to a row that a program of version 2 wrote, and to one
-//! of its own version with a property that it does not know.
+//! Program version × program version: the effect of a program of version 1 on rows of version 2, and on rows of
+//! its own version with an unknown property.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
 
-/// Two versions of a type: `name` alone, and `name` with `later`.
+/// Two versions of a type: with `name`, and with `name` and `later`.
 macro_rules! versions {
     ($module:ident, [$($attr:meta),*], [$($first:meta),*], $key:meta, $row:meta, [$($large:meta),*]) => {
         mod $module {
@@ -89,20 +89,20 @@ fn table() -> TableName {
     TableName::new(TABLE).unwrap()
 }
 
-/// Everything in the store, to see that nothing was written.
+/// Returns every row of the store, to assert that nothing was written.
 async fn all(store: &Arc<dyn TableStore>) -> Vec<Entity> {
     let mut rows = Vec::new();
     for table in store.all_tables(None).await.unwrap() {
         rows.extend(store.query_all(&table, &Query::new()).await.unwrap());
     }
-    // What a handle registers of itself is no entity.
+    // Rows that a handle registers for itself are no entities.
     rows.retain(|row| !row.key().partition().starts_with("~~"));
     rows
 }
 
 type Write<H> = (&'static str, fn(H) -> BoxFuture<'static, Result<()>>);
 
-/// Every write is refused by an error that says why, and leaves everything as it is.
+/// Asserts that every write is refused by an error with the reason, and that no row changes.
 async fn refused<H: Clone>(store: &Arc<dyn TableStore>, handle: &H, writes: &[Write<H>]) {
     let before = all(store).await;
     assert!(!before.is_empty());
@@ -167,7 +167,7 @@ macro_rules! plain {
             )
             .await;
 
-            // The other way round: rows of version 1 are converted, and what no version knows stays.
+            // The reverse: rows of version 1 are converted, and unknown properties stay.
             store.delete_table(&table()).await.unwrap();
             older.create_if_missing().await.unwrap();
             let unknown = first("one").to_entity().unwrap().with("Unknown", 7);
@@ -209,7 +209,8 @@ plain!(a_type_that_is_told_by_a_property, told);
 plain!(a_type_that_says_its_version, numbered);
 plain!(a_type_that_is_told_by_its_row_key, prefixed);
 
-/// A type that says neither type nor version does not look before it writes without a condition; what it reads, it checks.
+/// A type without discriminator and schema version does not read before an unconditional write. It checks each
+/// row that it reads.
 #[tokio::test]
 async fn a_type_that_says_nothing() {
     #[derive(Clone, Debug, TableEntity)]
@@ -305,7 +306,7 @@ async fn large_tables() {
     .await;
     assert_eq!(newer.get_existing(key()).await.unwrap().text, second().text);
 
-    // A property of another program that is in a blob stays, with the blob.
+    // An unknown property in a blob stays, with its blob.
     newer.delete(key(), IfMatch::Any).await.unwrap();
     older.insert(&first("one")).await.unwrap();
     let row = store.get(&table(), key::<V1>().key(), None).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What a cell of the matrix works on: a store, plain or encrypted, and the types and tables of each layout.
+//! The store of a matrix cell, plain or encrypted, and the types and tables of each layout.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use uuid::Uuid;
 
 /// The table of the layout under test, within a [`World`].
 pub(crate) const TABLE: &str = "Things";
-/// What no stored row and no blob may show where it is sealed.
+/// The text that no stored row and no blob of an encrypted world contains.
 pub(crate) const SECRET: &str = "SECRET";
 
-/// An entity that every layout has.
+/// An entity of every layout.
 pub(crate) trait Thing: TableEntity + Clone + Debug + PartialEq {
     fn new(p: &str, r: u32) -> Self;
     fn key_of(p: &str, r: u32) -> Key;
@@ -61,7 +61,7 @@ macro_rules! thing {
     };
 }
 
-/// A type of a layout, and the same with a secret that is encrypted.
+/// A type of a layout, and the same type with an encrypted secret.
 macro_rules! things {
     ($name:ident, $sealed:ident, [$($attr:meta),*], $key:meta, [$($large:meta),*]) => {
         thing!($name, [$($attr),*], $key, [$($large),*], []);
@@ -92,7 +92,7 @@ things!(LargeIndexed, SealedLargeIndexed, [
 things!(Spread, SealedSpread, [entity(type = "Thing")], partition_key(spread = 4), []);
 things!(Wide, SealedWide, [entity(type = "Thing", wide)], partition_key, []);
 
-/// Large entities whose blobs are sealed as well.
+/// Large entities with encrypted blobs.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Thing")]
 pub(crate) struct SealedBlobs {
@@ -119,7 +119,7 @@ impl Thing for SealedBlobs {
     }
 }
 
-/// The same in the times before encryption.
+/// The same type from before encryption.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Thing")]
 pub(crate) struct OpenBlobs {
@@ -152,16 +152,16 @@ pub(crate) fn kek(n: u8) -> Arc<AesKeyWrap> {
 pub(crate) type Encrypted = EncryptedStore<Arc<dyn TableStore>>;
 pub(crate) type Builder = EncryptedStoreBuilder<Arc<dyn TableStore>>;
 
-/// How backends are made: a new one for each world.
+/// Makes the backend of a world.
 pub(crate) type Backends = fn() -> Box<dyn Backend>;
 
-/// Tables of a store that nothing else uses, and blobs. The store is encrypted in a world that is sealed.
+/// The tables and blobs of one cell. The store encrypts if the world is sealed.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) blobs: Arc<InMemory>,
     pub(crate) encrypted: Option<Arc<Encrypted>>,
-    /// Whether blobs in plaintext are expected.
+    /// Whether plaintext blobs are accepted.
     pub(crate) migrating: bool,
     raw: Arc<dyn TableStore>,
     tag: String,
@@ -185,21 +185,21 @@ impl World {
         if sealed { world.sealed(Keys::new(kek(1)), |builder, _| builder) } else { world }
     }
 
-    /// Another world with tables of the same names, empty.
+    /// Returns another world with empty tables of the same names.
     pub(crate) async fn twin(&self, backends: Backends) -> Self {
         let mut twin = Self::new(backends, false).await;
         twin.tag = self.tag.clone();
         if self.encrypted.is_some() { twin.sealed(Keys::new(kek(1)), |builder, _| builder) } else { twin }
     }
 
-    /// The same tables by other keys and rules.
+    /// Returns the same tables with other keys and rules.
     pub(crate) fn sealed(&self, keys: Keys, rules: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
         let builder = rules(EncryptedStore::builder(self.raw.clone(), keys), &self.table(TABLE));
         let encrypted = Arc::new(builder.build().unwrap());
         Self { store: encrypted.clone(), encrypted: Some(encrypted), ..self.clone() }
     }
 
-    /// The same tables as they are stored.
+    /// Returns the same tables without decryption.
     pub(crate) fn raw(&self) -> Self {
         Self { store: self.raw.clone(), encrypted: None, ..self.clone() }
     }
@@ -208,7 +208,7 @@ impl World {
         TableName::new(format!("{}{table}", self.tag)).unwrap()
     }
 
-    /// Every row as it is stored.
+    /// Returns every stored row.
     async fn stored(&self) -> Vec<Entity> {
         let mut rows = Vec::new();
         for table in self.raw.all_tables(Some(&self.tag)).await.unwrap() {
@@ -217,7 +217,8 @@ impl World {
         rows
     }
 
-    /// Every row as it is stored, without what handles and coordinators register of themselves; and every blob.
+    /// Returns every stored row, without the rows that handles and coordinators register for themselves, and
+    /// every blob.
     pub(crate) async fn rows(&self) -> (Vec<Entity>, Vec<Vec<u8>>) {
         let mut rows = self.stored().await;
         rows.retain(|row| {
@@ -235,7 +236,7 @@ impl World {
         blobs
     }
 
-    /// Neither a row (of any table, the library's own included) nor a blob shows the text.
+    /// Asserts that no row of any table and no blob contains the text.
     pub(crate) async fn assert_hidden(&self, what: &str, text: &str) {
         let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
         for row in self.stored().await {
@@ -251,7 +252,7 @@ impl World {
         assert!(!self.stored_blobs().await.iter().any(|blob| has(blob)), "{what}: {text} in a blob");
     }
 
-    /// In a sealed world: what is stored hides every secret.
+    /// Asserts, in a sealed world, that no stored row contains the secret.
     pub(crate) async fn check(&self, what: &str) {
         if self.encrypted.is_some() {
             self.assert_hidden(what, SECRET).await;
@@ -270,13 +271,13 @@ impl World {
     }
 }
 
-/// A layout's own table, as the matrix needs it.
+/// The table of a layout, as the matrix uses it.
 pub(crate) trait Handle: Moves + Upkeep + Clone {
     type Of: Thing;
 
     fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>>;
     fn put<'a>(&'a self, value: &'a Self::Of) -> BoxFuture<'a, Result<()>>;
-    /// The entity, after a [check](Upkeep::check).
+    /// Returns the entity, after a [check](Upkeep::check).
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Self::Of>>>;
 
     fn open(world: &World) -> BoxFuture<'_, Self> {
@@ -284,14 +285,14 @@ pub(crate) trait Handle: Moves + Upkeep + Clone {
     }
 }
 
-/// What layouts have beside their rows.
+/// The maintenance of a layout besides its rows.
 pub(crate) trait Upkeep: Sync {
-    /// Every index has what the entities have, and no more.
+    /// Asserts that every index has exactly the entries of its entities.
     fn check(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    /// What follows a rotation or a migration of the rows: how many blobs were written anew.
+    /// Rewrites the blobs after a rotation or a migration. Returns the number of rewritten blobs.
     fn sweep_blobs(&self) -> BoxFuture<'_, u64> {
         Box::pin(async { 0 })
     }

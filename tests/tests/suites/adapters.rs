@@ -106,7 +106,7 @@ stacks! {
 
 /// The injectors of the stacks above do inject faults.
 #[tokio::test]
-async fn faults_do_happen() {
+async fn the_injectors_inject_faults() {
     let table = TableName::new("Table").expect("a legal name");
     let (refusing, cutting) = (FaultInjector::new(3), FaultInjector::new(2));
     refuse(&refusing);

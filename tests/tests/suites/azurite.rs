@@ -35,7 +35,7 @@ mod lost_answers {
     use crate::backends::emulated;
 
     /// A table with one entity, `old`, behind faults, a meter and retries with write ids.
-    struct Rig {
+    struct Fixture {
         store: Arc<dyn TableStore>,
         raw: AzureTableStore,
         faults: FaultInjector,
@@ -44,7 +44,7 @@ mod lost_answers {
         version: IfMatch,
     }
 
-    impl Rig {
+    impl Fixture {
         async fn new() -> Self {
             let raw = emulated().await;
             let table = TableName::new(format!("T{}", Uuid::new_v4().simple())).unwrap();
@@ -78,56 +78,56 @@ mod lost_answers {
     }
 
     #[tokio::test]
-    async fn every_write_of_an_entity_is_recognized() {
-        type Make = fn(&Rig) -> Operation;
+    async fn every_write_is_found_after_a_lost_answer() {
+        type Make = fn(&Fixture) -> Operation;
         let cases: [(&str, Make); 5] = [
             ("new", |_| Operation::Insert(entity("new", 2))),
-            ("old", |rig| Operation::Replace(entity("old", 2), rig.version.clone())),
-            ("old", |rig| Operation::Merge(entity("old", 2), rig.version.clone())),
+            ("old", |fixture| Operation::Replace(entity("old", 2), fixture.version.clone())),
+            ("old", |fixture| Operation::Merge(entity("old", 2), fixture.version.clone())),
             ("new", |_| Operation::InsertOrReplace(entity("new", 2))),
             ("old", |_| Operation::InsertOrMerge(entity("old", 2))),
         ];
         for (row, operation) in cases {
-            let rig = Rig::new().await;
-            let operation = operation(&rig);
+            let fixture = Fixture::new().await;
+            let operation = operation(&fixture);
             let kind = operation.kind();
-            let written = rig.write(Fault::LoseAnswer, operation).await.unwrap();
-            let stored = rig.stored(row).await.unwrap();
+            let written = fixture.write(Fault::LoseAnswer, operation).await.unwrap();
+            let stored = fixture.stored(row).await.unwrap();
             assert_eq!(stored.etag(), written.etag.as_ref(), "{kind}");
             assert_eq!(stored.get("N"), entity(row, 2).get("N"), "{kind}");
-            assert_eq!(rig.meter.snapshot().of_kind(OperationKind::Get), 1, "{kind}");
-            assert_eq!(rig.meter.total(), 2, "{kind}");
+            assert_eq!(fixture.meter.snapshot().of_kind(OperationKind::Get), 1, "{kind}");
+            assert_eq!(fixture.meter.total(), 2, "{kind}");
         }
     }
 
     #[tokio::test]
-    async fn a_group_is_recognized() {
-        let rig = Rig::new().await;
-        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), rig.store.profile());
+    async fn a_group_is_found_after_a_lost_answer() {
+        let fixture = Fixture::new().await;
+        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
         group.push(Operation::Insert(entity("new", 2))).unwrap();
-        group.push(Operation::Replace(entity("old", 2), rig.version.clone())).unwrap();
-        rig.faults.script([Some(Fault::LoseAnswer)]);
-        let written = rig.store.transact(&rig.table, group).await.unwrap();
+        group.push(Operation::Replace(entity("old", 2), fixture.version.clone())).unwrap();
+        fixture.faults.script([Some(Fault::LoseAnswer)]);
+        let written = fixture.store.transact(&fixture.table, group).await.unwrap();
         for (row, written) in ["new", "old"].into_iter().zip(written) {
-            assert_eq!(rig.stored(row).await.unwrap().etag(), written.etag.as_ref());
+            assert_eq!(fixture.stored(row).await.unwrap().etag(), written.etag.as_ref());
         }
-        assert_eq!(rig.meter.total(), 3);
+        assert_eq!(fixture.meter.total(), 3);
     }
 
     #[tokio::test]
-    async fn a_write_that_never_arrived_is_sent_again() {
-        let rig = Rig::new().await;
-        rig.write(Fault::LoseRequest, Operation::Insert(entity("new", 2))).await.unwrap();
-        assert!(rig.stored("new").await.is_some());
-        assert_eq!(rig.meter.total(), 3);
+    async fn a_lost_write_is_sent_again() {
+        let fixture = Fixture::new().await;
+        fixture.write(Fault::LoseRequest, Operation::Insert(entity("new", 2))).await.unwrap();
+        assert!(fixture.stored("new").await.is_some());
+        assert_eq!(fixture.meter.total(), 3);
     }
 
     #[tokio::test]
-    async fn a_delete_leaves_nothing_to_recognize_it_by() {
-        let rig = Rig::new().await;
-        let delete = Operation::Delete(key("old"), rig.version.clone());
-        assert!(rig.write(Fault::LoseAnswer, delete).await.unwrap_err().is_ambiguous());
-        assert_eq!(rig.stored("old").await, None);
-        assert_eq!(rig.meter.total(), 2);
+    async fn a_delete_with_a_lost_answer_is_ambiguous() {
+        let fixture = Fixture::new().await;
+        let delete = Operation::Delete(key("old"), fixture.version.clone());
+        assert!(fixture.write(Fault::LoseAnswer, delete).await.unwrap_err().is_ambiguous());
+        assert_eq!(fixture.stored("old").await, None);
+        assert_eq!(fixture.meter.total(), 2);
     }
 }

@@ -54,7 +54,7 @@ fn is_forbidden<T>(result: table_core::Result<T>) -> bool {
 }
 
 #[tokio::test]
-async fn a_tables_signature_allows_what_it_says() {
+async fn a_table_signature_grants_its_permissions() {
     let (store, table) = owner().await;
     let reader = guest(&store.sign(&sas(&table, TablePermissions::READ)).unwrap());
     assert!(reader.get(&table, &key(), None).await.unwrap().is_some());
@@ -67,7 +67,7 @@ async fn a_tables_signature_allows_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_signature_is_for_its_table_its_time_and_its_addresses() {
+async fn a_signature_is_limited_to_its_table_time_and_addresses() {
     let (store, table) = owner().await;
     let (_, other) = owner().await;
     let reader = guest(&store.sign(&sas(&table, TablePermissions::ALL)).unwrap());
@@ -87,7 +87,7 @@ async fn a_signature_is_for_its_table_its_time_and_its_addresses() {
 /// A range of each kind, with characters that both the signed text and the URL must encode correctly. Azurite
 /// decodes the fields twice, so a percent sign cannot be tested.
 #[tokio::test]
-async fn signatures_with_ranges_are_signed_as_the_service_reads_them() {
+async fn signatures_with_ranges_are_valid() {
     let (store, table) = owner().await;
     let partition = |text| PartitionKey::new(text).unwrap();
     for range in [
@@ -113,7 +113,7 @@ struct Order {
 }
 
 #[tokio::test]
-async fn a_tenant_is_given_its_own_entities() {
+async fn a_tenant_reads_its_own_entities() {
     let (store, table) = owner().await;
     let order = Order { tenant: "contoso".to_owned(), number: 7, total: 1.5 };
     store.write(&table, Operation::Insert(order.to_entity().unwrap())).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_tenant_is_given_its_own_entities() {
 }
 
 #[tokio::test]
-async fn an_accounts_signature_allows_what_it_says() {
+async fn an_account_signature_grants_its_permissions() {
     let (store, table) = owner().await;
     let expires = Utc::now() + TimeDelta::hours(1);
     let lists = AccountPermissions::LIST | AccountPermissions::READ;
@@ -179,7 +179,7 @@ async fn a_stored_policy_gives_rights_until_it_is_removed() {
 /// field of a policy (<https://github.com/Azure/Azurite/blob/main/src/table/generated/artifacts/mappers.ts>).
 /// The store sends such a policy as documented.
 #[tokio::test]
-async fn a_policy_that_leaves_something_out_is_refused_by_the_emulator() {
+async fn the_emulator_refuses_an_incomplete_policy() {
     let (store, table) = owner().await;
     let whole = StoredPolicy {
         id: "readers".to_owned(),
@@ -230,7 +230,7 @@ async fn properties_are_set_and_read_back() {
 }
 
 #[tokio::test]
-async fn the_secondary_says_how_far_it_is() {
+async fn the_secondary_reports_its_last_sync_time() {
     let (store, _) = owner().await;
     let replication = store.geo_replication().await.unwrap();
     assert_eq!(replication.status, ReplicationStatus::Live);

@@ -89,7 +89,7 @@ fn taken_by<T: TableEntity + std::fmt::Debug>() -> [bool; 5] {
 }
 
 #[test]
-fn what_a_table_would_not_keep_is_refused_at_once() {
+fn a_table_refuses_a_type_that_it_cannot_store() {
     assert_eq!(taken_by::<Plain>(), [true, true, false, true, true]);
     // A plain table accepts the type for reading. It refuses each write, unless the caller explicitly ignores
     // indexes.
@@ -100,7 +100,7 @@ fn what_a_table_would_not_keep_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_table_with_indexes_names_the_one_that_keeps_large_fields() {
+async fn an_indexed_table_names_the_table_for_large_fields() {
     async fn refusal<T: IndexedEntity>() -> String {
         let meter = RequestMeter::new();
         let store = Metered::new(MemoryStore::new(), meter.clone());
@@ -119,7 +119,7 @@ fn lagging() -> Arc<dyn TableStore> {
 }
 
 #[tokio::test]
-async fn what_must_see_its_own_writes_refuses_reads_that_lag() {
+async fn patterns_that_read_their_own_writes_refuse_stale_reads() {
     let queue = || TableQueue::open(lagging(), "Queues", "jobs");
     let local = Arc::new(TableQueue::open(Arc::new(MemoryStore::new()), "Queues", "jobs").await.unwrap());
     let indexed = IndexedTable::<Indexed>::open(lagging(), "Entities", IndexOptions::default()).await;

@@ -67,7 +67,7 @@ mod indexes {
     /// No other process can write the directory. A change of an index state therefore waits only for the writes
     /// in flight, in real time, and every concurrent write has the right entries.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn are_built_and_dropped_under_default_options_while_tasks_write() -> table_core::Result<()> {
+    async fn are_built_and_dropped_with_default_options_under_concurrent_writes() -> table_core::Result<()> {
         let backend = Embedded::durable();
         let (store, table) = (backend.store().await, TableName::new("People")?);
         store.create_table(&table).await?;

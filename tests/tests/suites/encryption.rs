@@ -27,7 +27,7 @@ impl Backend for Encrypted {
     }
 
     fn scale(&self) -> Scale {
-        Scale { steps: 1000, troubles: Some(1), ..Scale::FULL }
+        Scale { steps: 1000, faults: Some(1), ..Scale::FULL }
     }
 }
 

@@ -40,13 +40,13 @@ mod encrypting {
 /// Five thousand concurrent tasks insert, increment a shared counter, write a group and read. Every row is
 /// stored, every increment counts, and no scan sees half a group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn thousands_of_tasks() {
+async fn thousands_of_tasks_lose_no_write() {
     let store = Arc::new(MemoryStore::new());
     let table = TableName::new("Crowd").expect("a legal name");
     store.create_table(&table).await.expect("a new table");
     let mut crowd = JoinSet::new();
     for n in 0..TASKS {
-        crowd.spawn(one_of_many(Arc::clone(&store), table.clone(), n));
+        crowd.spawn(write_and_read(Arc::clone(&store), table.clone(), n));
     }
     crowd.join_all().await;
     let all = store.query_all(&table, &Query::new()).await.expect("a table scan");
@@ -60,7 +60,7 @@ async fn thousands_of_tasks() {
 const TASKS: i32 = 5_000;
 
 /// Inserts a row, increments the counter of its partition, and writes two rows in a group.
-async fn one_of_many(store: Arc<MemoryStore>, table: TableName, n: i32) {
+async fn write_and_read(store: Arc<MemoryStore>, table: TableName, n: i32) {
     let partition = (n % 50).to_string();
     let entity = |row: String| Entity::new(&partition, row).expect("a legal key").with("N", n);
     store.write(&table, Operation::Insert(entity(format!("row{n}")))).await.expect("an insert");

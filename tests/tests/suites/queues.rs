@@ -123,7 +123,7 @@ mod azurite {
     }
 
     #[tokio::test]
-    async fn a_signature_allows_what_it_says() {
+    async fn a_signature_grants_its_permissions() {
         let name = Uuid::new_v4().to_string();
         named(&name).await.create_if_missing().await.unwrap();
         let worker = guest(&name, AccountPermissions::ALL, MESSAGES);

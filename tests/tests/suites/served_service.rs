@@ -68,7 +68,7 @@ async fn keys_by_pages(store: &AzureTableStore, table: &TableName, query: &Query
 }
 
 #[tokio::test]
-async fn a_range_allows_its_entities_and_no_others() {
+async fn a_signature_grants_only_the_entities_of_its_range() {
     let all =
         [("a", "1"), ("it's a & b +\u{e9}", "%41"), ("p", "1"), ("p", "5"), ("q\u{1F600}", "2"), ("z", "1")];
     let (store, table) = owner(&all).await;
@@ -100,7 +100,7 @@ async fn a_range_allows_its_entities_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_group_is_within_the_range_or_refused() {
+async fn a_group_outside_the_range_is_refused() {
     use table_core::store::GroupTransaction;
     let (store, table) = owner(&[]).await;
     let range = SasRange::entities(&key("p", "b"), &key("p", "d"));
@@ -119,7 +119,7 @@ async fn a_group_is_within_the_range_or_refused() {
 }
 
 #[tokio::test]
-async fn a_signature_is_for_its_table_its_time_its_addresses_and_its_protocol() {
+async fn a_signature_is_limited_to_its_table_time_addresses_and_protocol() {
     let (store, table) = owner(&[("p", "r")]).await;
     let (_, other) = owner(&[]).await;
     let key = key("p", "r");
@@ -150,7 +150,7 @@ struct Order {
 }
 
 #[tokio::test]
-async fn a_tenant_is_given_its_own_rows_and_no_others() {
+async fn a_tenant_reads_only_its_own_rows() {
     let (store, table) = owner(&[("contoso", "invoice_1"), ("fabrikam", "order_000007")]).await;
     for number in [6, 7, 8] {
         let order = Order { tenant: "contoso".to_owned(), number };
@@ -172,7 +172,7 @@ async fn a_tenant_is_given_its_own_rows_and_no_others() {
 }
 
 #[tokio::test]
-async fn an_accounts_signature_allows_what_it_says() {
+async fn an_account_signature_grants_its_permissions() {
     let (store, table) = owner(&[("p", "r")]).await;
     let expires = Utc::now() + TimeDelta::hours(1);
     let lists = AccountPermissions::LIST | AccountPermissions::READ;
@@ -191,7 +191,7 @@ async fn an_accounts_signature_allows_what_it_says() {
 /// The emulator requires every field of a policy. Documented: the signature sets the fields that its policy
 /// leaves out.
 #[tokio::test]
-async fn what_a_policy_leaves_out_the_signature_says() {
+async fn the_signature_sets_what_its_policy_leaves_out() {
     let (store, table) = owner(&[("p", "r")]).await;
     let key = key("p", "r");
     let (start, expiry) = (Utc::now() - TimeDelta::hours(1), Utc::now() + TimeDelta::hours(1));
@@ -248,7 +248,7 @@ async fn properties_are_set_and_read_back() {
 }
 
 #[tokio::test]
-async fn the_secondary_says_how_far_it_is() {
+async fn the_secondary_reports_its_last_sync_time() {
     let (store, _) = owner(&[]).await;
     let replication = store.geo_replication().await.unwrap();
     assert_eq!(replication.status, ReplicationStatus::Live);

@@ -42,7 +42,7 @@ async fn begin(blobs: &LocalFileSystem, directory: &Path) -> Box<dyn MultipartUp
 }
 
 #[tokio::test]
-async fn what_killed_uploads_leave_is_collected() -> Result<()> {
+async fn files_of_killed_uploads_are_collected() -> Result<()> {
     let directory = tempfile::tempdir().unwrap();
     let blobs = Arc::new(LocalFileSystem::new_with_prefix(directory.path()).unwrap());
     let options = LargeOptions::default().with_local_files(directory.path());

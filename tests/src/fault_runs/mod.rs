@@ -16,14 +16,14 @@ use crate::Harness;
 
 /// A fault at one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum InjectedFault {
     /// The process crashes.
     Crash(CrashPoint),
     /// The request or its answer is lost, and the process continues.
     Loss(Fault),
 }
 
-impl Trouble {
+impl InjectedFault {
     const ALL: [Self; 4] = [
         Self::Crash(CrashPoint::Before),
         Self::Crash(CrashPoint::After),
@@ -38,27 +38,27 @@ const AT_ONCE: usize = 8;
 const SEED: u64 = 7;
 
 /// One run of a path, with a fault at one request or without a fault.
-pub(crate) struct Play<'a> {
+pub(crate) struct FaultRun<'a> {
     path: &'a str,
-    trouble: Option<(Trouble, u64)>,
+    fault: Option<(InjectedFault, u64)>,
     /// The faults of the process under test.
     pub(crate) faults: FaultInjector,
     begun: Cell<u64>,
     requests: Cell<Option<u64>>,
 }
 
-impl<'a> Play<'a> {
-    fn new(path: &'a str, trouble: Option<(Trouble, u64)>) -> Self {
+impl<'a> FaultRun<'a> {
+    fn new(path: &'a str, fault: Option<(InjectedFault, u64)>) -> Self {
         let (begun, requests) = (Cell::default(), Cell::default());
-        Self { path, trouble, faults: FaultInjector::new(0), begun, requests }
+        Self { path, fault, faults: FaultInjector::new(0), begun, requests }
     }
 
     /// Starts the path: later requests are requests of the path.
     pub(crate) fn begin(&self) {
         self.begun.set(self.faults.requests());
-        match self.trouble {
-            Some((Trouble::Crash(point), request)) => self.faults.crash_at(request, point),
-            Some((Trouble::Loss(fault), request)) => {
+        match self.fault {
+            Some((InjectedFault::Crash(point), request)) => self.faults.crash_at(request, point),
+            Some((InjectedFault::Loss(fault), request)) => {
                 self.faults.script((1..request).map(|_| None).chain([Some(fault)]));
             }
             None => {}
@@ -68,15 +68,15 @@ impl<'a> Play<'a> {
     /// Ends the path, after its last request or after a crash. Asserts that the fault was injected.
     pub(crate) fn end(&self) {
         assert!(
-            self.trouble.is_none() || !self.faults.injected().is_empty(),
+            self.fault.is_none() || !self.faults.injected().is_empty(),
             "{self}: the fault was not injected"
         );
         self.requests.set(Some(self.faults.requests() - self.begun.get()));
     }
 
     /// Whether the run has no fault.
-    pub(crate) const fn is_untroubled(&self) -> bool {
-        self.trouble.is_none()
+    pub(crate) const fn has_no_fault(&self) -> bool {
+        self.fault.is_none()
     }
 
     /// Whether the process has crashed.
@@ -85,36 +85,36 @@ impl<'a> Play<'a> {
     }
 }
 
-impl fmt::Display for Play<'_> {
+impl fmt::Display for FaultRun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.trouble {
-            Some((trouble, request)) => write!(f, "{}, {trouble:?} at request {request}", self.path),
-            None => write!(f, "{}, without trouble", self.path),
+        match self.fault {
+            Some((fault, request)) => write!(f, "{}, {fault:?} at request {request}", self.path),
+            None => write!(f, "{}, without a fault", self.path),
         }
     }
 }
 
 /// Runs a path without a fault, which counts its requests. Then runs the path with each fault at every request,
 /// or at as many drawn requests as the scale of the backend says.
-pub(crate) async fn trouble(harness: &Harness, path: &str, play: impl AsyncFn(&Play<'_>)) {
-    let first = Play::new(path, None);
-    play(&first).await;
+pub(crate) async fn run_with_faults(harness: &Harness, path: &str, run: impl AsyncFn(&FaultRun<'_>)) {
+    let first = FaultRun::new(path, None);
+    run(&first).await;
     let requests = first.requests.get().expect("the run reaches the end of the path");
     assert!(requests > 0, "{path}: the path sends no request");
     let mut rng = Rng::with_seed(SEED);
-    let at = |trouble| match harness.scale().troubles {
-        None => (1..=requests).map(|request| (trouble, request)).collect::<Vec<_>>(),
-        Some(times) => (0..times).map(|_| (trouble, rng.u64(1..=requests))).collect(),
+    let at = |fault| match harness.scale().faults {
+        None => (1..=requests).map(|request| (fault, request)).collect::<Vec<_>>(),
+        Some(times) => (0..times).map(|_| (fault, rng.u64(1..=requests))).collect(),
     };
-    let troubles: Vec<_> = Trouble::ALL.into_iter().flat_map(at).collect();
-    eprintln!("{path}: {} troubles at {requests} requests", troubles.len());
-    let plays = stream::iter(troubles).map(|trouble| {
-        let play = &play;
+    let faults: Vec<_> = InjectedFault::ALL.into_iter().flat_map(at).collect();
+    eprintln!("{path}: {} faults at {requests} requests", faults.len());
+    let runs = stream::iter(faults).map(|fault| {
+        let run = &run;
         async move {
-            let one = Play::new(path, Some(trouble));
-            play(&one).await;
+            let one = FaultRun::new(path, Some(fault));
+            run(&one).await;
             assert!(one.requests.get().is_some(), "{one}: the run did not reach the end of the path");
         }
     });
-    plays.buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    runs.buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }

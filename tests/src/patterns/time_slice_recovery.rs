@@ -85,10 +85,10 @@ pub(crate) async fn a_crashed_insert_can_be_repeated(harness: &Harness) {
     for point in CrashPoint::ALL {
         for request in 1.. {
             let family = family(harness);
-            let (dying, faults) = faulty(harness, &family);
+            let (crashing, faults) = faulty(harness, &family);
             faults.crash_at(request, point);
             let day = login("ken", "01-15T08:00");
-            let answer = dying.insert(&day).await;
+            let answer = crashing.insert(&day).await;
             let healthy = open(harness.store().clone(), &family);
             let again = healthy.insert(&day).await;
             assert!(again.is_ok() || again.is_err_and(|error| error.is_already_exists()));
@@ -111,10 +111,10 @@ pub(crate) async fn a_crashed_drop_can_be_repeated(harness: &Harness) {
             let family = family(harness);
             let healthy = open(harness.store().clone(), &family);
             fill(&healthy).await;
-            let (dying, faults) = faulty(harness, &family);
-            let dying = dying.with_concurrency(1);
+            let (crashing, faults) = faulty(harness, &family);
+            let crashing = crashing.with_concurrency(1);
             faults.crash_at(request, point);
-            let answer = dying.drop_before(at("2013-03-01T00:00:00Z")).await;
+            let answer = crashing.drop_before(at("2013-03-01T00:00:00Z")).await;
             assert_eq!(answer.is_err(), faults.is_crashed());
             healthy.drop_before(at("2013-03-01T00:00:00Z")).await.expect("the rest");
             assert_eq!(names(&healthy.slices().await.expect("tables")), ["201303", "201304"]);
