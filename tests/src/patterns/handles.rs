@@ -306,13 +306,13 @@ pub(super) trait Verbs: Send + Sync + 'static {
     fn with_attempts(self, attempts: u32) -> Self;
 
     /// Removes the note as another writer.
-    fn erase(&self, number: u32) -> impl Future<Output = ()> + Send;
+    fn remove(&self, number: u32) -> impl Future<Output = ()> + Send;
 
     /// Sets the property that the type does not declare, as another writer.
-    fn plant(&self, number: u32, value: i32) -> impl Future<Output = ()> + Send;
+    fn set_unknown(&self, number: u32, value: i32) -> impl Future<Output = ()> + Send;
 
     /// Reads the property that the type does not declare.
-    async fn planted(&self, number: u32) -> Option<i32>;
+    async fn unknown_value(&self, number: u32) -> Option<i32>;
 }
 
 /// Creates the table of a handle.
@@ -321,16 +321,16 @@ async fn opened<T>(handle: T, create: impl AsyncFn(&T) -> Result<bool>) -> T {
     handle
 }
 
-async fn erase_in(store: &dyn TableStore, table: &TableName, key: Key) {
+async fn remove_in(store: &dyn TableStore, table: &TableName, key: Key) {
     store.write(table, Operation::Delete(key, IfMatch::Any)).await.expect("the row");
 }
 
-async fn plant_in(store: &dyn TableStore, table: &TableName, key: Key, value: i32) {
-    let planted = Entity::from(key).with(UNKNOWN, value);
-    store.write(table, Operation::Merge(planted, IfMatch::Any)).await.expect("the row");
+async fn set_unknown_in(store: &dyn TableStore, table: &TableName, key: Key, value: i32) {
+    let unknown_value = Entity::from(key).with(UNKNOWN, value);
+    store.write(table, Operation::Merge(unknown_value, IfMatch::Any)).await.expect("the row");
 }
 
-async fn planted_in(store: &dyn TableStore, table: &TableName, key: Key) -> Option<i32> {
+async fn unknown_value_in(store: &dyn TableStore, table: &TableName, key: Key) -> Option<i32> {
     let row = store.get(table, &key, None).await.expect("an answer");
     row.and_then(|row| unknown(&row))
 }
@@ -448,16 +448,16 @@ macro_rules! common {
         }
     };
     (@rows) => {
-        async fn erase(&self, number: u32) {
-            erase_in(&**self.store(), self.name(), Self::Of::key_of(number)).await;
+        async fn remove(&self, number: u32) {
+            remove_in(&**self.store(), self.name(), Self::Of::key_of(number)).await;
         }
 
-        async fn plant(&self, number: u32, value: i32) {
-            plant_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
+        async fn set_unknown(&self, number: u32, value: i32) {
+            set_unknown_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
         }
 
-        async fn planted(&self, number: u32) -> Option<i32> {
-            planted_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
+        async fn unknown_value(&self, number: u32) -> Option<i32> {
+            unknown_value_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
         }
     };
 }
@@ -553,18 +553,18 @@ impl Verbs for IndexedTable<Indexed> {
 
     common!(|number| Indexed::key_of(number); |table| table.query().partition(book()));
 
-    async fn erase(&self, number: u32) {
+    async fn remove(&self, number: u32) {
         self.delete(Indexed::key_of(number), IfMatch::Any).await.expect("the note");
     }
 
-    async fn plant(&self, number: u32, value: i32) {
+    async fn set_unknown(&self, number: u32, value: i32) {
         let of = self.entities();
-        plant_in(&**of.store(), of.table(), Indexed::key_of(number), value).await;
+        set_unknown_in(&**of.store(), of.table(), Indexed::key_of(number), value).await;
     }
 
-    async fn planted(&self, number: u32) -> Option<i32> {
+    async fn unknown_value(&self, number: u32) -> Option<i32> {
         let of = self.entities();
-        planted_in(&**of.store(), of.table(), Indexed::key_of(number)).await
+        unknown_value_in(&**of.store(), of.table(), Indexed::key_of(number)).await
     }
 }
 
@@ -590,20 +590,20 @@ impl Verbs for WideTable<Wider> {
 
     common!(|number| Wider::key_of(number); |table| table.query().partition(book()));
 
-    async fn erase(&self, number: u32) {
+    async fn remove(&self, number: u32) {
         self.delete(Wider::key_of(number), IfMatch::Any).await.expect("the note");
     }
 
-    async fn plant(&self, number: u32, value: i32) {
+    async fn set_unknown(&self, number: u32, value: i32) {
         let key = Wider::key_of(number);
-        let planted = self.entities().update(&key, |properties| {
+        let unknown_value = self.entities().update(&key, |properties| {
             properties.set(UNKNOWN, value);
             Ok(())
         });
-        planted.await.expect("the entity");
+        unknown_value.await.expect("the entity");
     }
 
-    async fn planted(&self, number: u32) -> Option<i32> {
+    async fn unknown_value(&self, number: u32) -> Option<i32> {
         let found = self.entities().get(&Wider::key_of(number)).await.expect("an answer");
         found.and_then(|found| unknown(&found.value))
     }
@@ -616,16 +616,16 @@ const LARGE: Cells =
 /// The note is removed with its blob. The undeclared property is set in the row.
 macro_rules! large_rows {
     () => {
-        async fn erase(&self, number: u32) {
+        async fn remove(&self, number: u32) {
             self.delete(Self::Of::key_of(number), IfMatch::Any).await.expect("the note");
         }
 
-        async fn plant(&self, number: u32, value: i32) {
-            plant_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
+        async fn set_unknown(&self, number: u32, value: i32) {
+            set_unknown_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
         }
 
-        async fn planted(&self, number: u32) -> Option<i32> {
-            planted_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
+        async fn unknown_value(&self, number: u32) -> Option<i32> {
+            unknown_value_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
         }
     };
 }
@@ -672,19 +672,19 @@ impl Verbs for SpreadTable<Spread> {
 
     common!(|number| Spread::key_of(number); |table| table.query().partition(book()));
 
-    async fn erase(&self, number: u32) {
+    async fn remove(&self, number: u32) {
         let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
-        erase_in(&**self.store(), self.name(), key).await;
+        remove_in(&**self.store(), self.name(), key).await;
     }
 
-    async fn plant(&self, number: u32, value: i32) {
+    async fn set_unknown(&self, number: u32, value: i32) {
         let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
-        plant_in(&**self.store(), self.name(), key, value).await;
+        set_unknown_in(&**self.store(), self.name(), key, value).await;
     }
 
-    async fn planted(&self, number: u32) -> Option<i32> {
+    async fn unknown_value(&self, number: u32) -> Option<i32> {
         let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
-        planted_in(&**self.store(), self.name(), key).await
+        unknown_value_in(&**self.store(), self.name(), key).await
     }
 }
 
@@ -711,19 +711,19 @@ impl Verbs for TimeSlices<Untyped> {
 
     common!(|number| day(number), Untyped::key_of(number); |slices| slices.query().narrow(|query| query.partition(book())));
 
-    async fn erase(&self, number: u32) {
+    async fn remove(&self, number: u32) {
         let table = self.table_for(day(number)).await.expect("the slice");
-        erase_in(&**table.store(), table.name(), Untyped::key_of(number)).await;
+        remove_in(&**table.store(), table.name(), Untyped::key_of(number)).await;
     }
 
-    async fn plant(&self, number: u32, value: i32) {
+    async fn set_unknown(&self, number: u32, value: i32) {
         let table = self.table_for(day(number)).await.expect("the slice");
-        plant_in(&**table.store(), table.name(), Untyped::key_of(number), value).await;
+        set_unknown_in(&**table.store(), table.name(), Untyped::key_of(number), value).await;
     }
 
-    async fn planted(&self, number: u32) -> Option<i32> {
+    async fn unknown_value(&self, number: u32) -> Option<i32> {
         let table = self.table_for(day(number)).await.expect("the slice");
-        planted_in(&**table.store(), table.name(), Untyped::key_of(number)).await
+        unknown_value_in(&**table.store(), table.name(), Untyped::key_of(number)).await
     }
 }
 
@@ -811,16 +811,16 @@ macro_rules! grouped {
             unreachable!("a group has no `update`")
         }
 
-        async fn erase(&self, number: u32) {
-            self.0.erase(number).await;
+        async fn remove(&self, number: u32) {
+            self.0.remove(number).await;
         }
 
-        async fn plant(&self, number: u32, value: i32) {
-            self.0.plant(number, value).await;
+        async fn set_unknown(&self, number: u32, value: i32) {
+            self.0.set_unknown(number, value).await;
         }
 
-        async fn planted(&self, number: u32) -> Option<i32> {
-            self.0.planted(number).await
+        async fn unknown_value(&self, number: u32) -> Option<i32> {
+            self.0.unknown_value(number).await
         }
     };
 }

@@ -53,17 +53,17 @@ impl<H: Verbs> Fixture<H> {
     }
 
     /// Runs a verb and asserts the cost that its cell states.
-    async fn asked<T>(&self, verb: &str, cell: Cell, work: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn with_cost<T>(&self, verb: &str, cell: Cell, work: impl Future<Output = Result<T>>) -> Result<T> {
         let (done, cost) = self.meter.measure(work).await;
         assert_eq!(Cell::Requests(cost.total()), cell, "{}: requests of {verb}", H::NAME);
         done
     }
 
     /// Inserts a note, sets the undeclared property, and returns the note as it is read.
-    async fn planted(&self, number: u32) -> H::Of {
+    async fn insert_with_unknown(&self, number: u32) -> H::Of {
         let note = H::Of::new(number, "old", Some("text"));
         self.handle.insert(&note).await.expect("a new note");
-        self.handle.plant(number, 7).await;
+        self.handle.set_unknown(number, 7).await;
         self.read(number).await
     }
 
@@ -77,7 +77,7 @@ impl<H: Verbs> Fixture<H> {
         assert!(version.is_some(), "{name}: {verb} answers the new version");
         assert_eq!(self.read(wanted.number()).await, wanted.clone().with_etag(version), "{name}: {verb}");
         assert_eq!(
-            self.handle.planted(wanted.number()).await,
+            self.handle.unknown_value(wanted.number()).await,
             unknown,
             "{name}: {verb}, the undeclared property"
         );
@@ -95,7 +95,7 @@ fn is_invalid(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::InvalidRequest(_))
 }
 
-const fn is_there(cell: Cell) -> bool {
+const fn is_supported(cell: Cell) -> bool {
     matches!(cell, Cell::Requests(_))
 }
 
@@ -107,7 +107,7 @@ async fn inserts_of<H: Verbs>(harness: &Harness) {
     let fixture = Fixture::<H>::new(harness).await;
     let note = H::Of::new(1, "one", Some("text"));
     let version =
-        fixture.asked("insert", H::CELLS.insert, fixture.handle.insert(&note)).await.expect("a new note");
+        fixture.with_cost("insert", H::CELLS.insert, fixture.handle.insert(&note)).await.expect("a new note");
     fixture.assert_stored("insert", &note, version, None).await;
     let stored = fixture.read(1).await;
     let again = fixture.handle.insert(&H::Of::new(1, "two", None)).await;
@@ -126,10 +126,10 @@ async fn upserts_of<H: Verbs>(harness: &Harness) {
     let first = H::Of::new(1, "one", Some("text"));
     let version = fixture.handle.upsert(&first).await.expect("a new note");
     fixture.assert_stored("upsert", &first, version, None).await;
-    let old = fixture.planted(2).await;
+    let old = fixture.insert_with_unknown(2).await;
     let new = H::Of::new(2, "new", None);
     let version =
-        fixture.asked("upsert", H::CELLS.upsert, fixture.handle.upsert(&new)).await.expect("an upsert");
+        fixture.with_cost("upsert", H::CELLS.upsert, fixture.handle.upsert(&new)).await.expect("an upsert");
     assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
     fixture.assert_stored("upsert", &new, version, None).await;
 }
@@ -144,10 +144,10 @@ async fn merging_upserts_of<H: Verbs>(harness: &Harness) {
     let first = H::Of::new(1, "one", Some("text"));
     let version = fixture.handle.insert_or_merge(&first).await.expect("a new note");
     fixture.assert_stored("insert_or_merge", &first, version, None).await;
-    fixture.planted(2).await;
+    fixture.insert_with_unknown(2).await;
     let new = H::Of::new(2, "new", None);
     let work = fixture.handle.insert_or_merge(&new);
-    let done = fixture.asked("insert_or_merge", H::CELLS.insert_or_merge, work).await;
+    let done = fixture.with_cost("insert_or_merge", H::CELLS.insert_or_merge, work).await;
     let merged = H::Of::new(2, "new", Some("text"));
     fixture.assert_stored("insert_or_merge", &merged, done.expect("an upsert"), Some(7)).await;
 }
@@ -159,14 +159,14 @@ pub(crate) async fn insert_or_merge_keeps_other_properties(harness: &Harness) {
 
 async fn replacements_of<H: Verbs>(harness: &Harness) {
     let fixture = Fixture::<H>::new(harness).await;
-    let old = fixture.planted(1).await;
+    let old = fixture.insert_with_unknown(1).await;
     let without = fixture.handle.replace(&H::Of::new(1, "new", None)).await;
     let error = fixture.assert_refused("replace", &old, without).await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
     assert!(error.to_string().contains("ETag"), "{}: {error}", H::NAME);
 
     let new = H::Of::new(1, "new", None).with_etag(old.etag().cloned());
-    let done = fixture.asked("replace", H::CELLS.replace, fixture.handle.replace(&new)).await;
+    let done = fixture.with_cost("replace", H::CELLS.replace, fixture.handle.replace(&new)).await;
     let version = done.expect("no other writer");
     assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
     fixture.assert_stored("replace", &new, version.clone(), None).await;
@@ -178,10 +178,10 @@ async fn replacements_of<H: Verbs>(harness: &Harness) {
     let version = fixture.handle.replace(&newer).await.expect("under the version that was answered");
     fixture.assert_stored("replace", &newer, version, None).await;
 
-    fixture.handle.plant(1, 7).await;
+    fixture.handle.set_unknown(1, 7).await;
     let any = H::Of::new(1, "any", Some("text"));
     let work = fixture.handle.replace_if(&any, IfMatch::Any);
-    let version = fixture.asked("replace_if", H::CELLS.replace_any, work).await.expect("the row exists");
+    let version = fixture.with_cost("replace_if", H::CELLS.replace_any, work).await.expect("the row exists");
     fixture.assert_stored("replace_if", &any, version, None).await;
     let stored = fixture.read(1).await;
     let error =
@@ -210,14 +210,17 @@ async fn stored_of<H: Verbs>(harness: &Harness) {
         Cell::Absent(_) => None,
     };
     if let Some(cell) = known(H::CELLS.replace_stored) {
-        fixture.planted(1).await;
+        fixture.insert_with_unknown(1).await;
         let new = H::Of::new(1, "new", None);
-        let done = fixture.asked("replace_stored", cell, fixture.handle.replace_stored(1, &new)).await;
+        let done = fixture.with_cost("replace_stored", cell, fixture.handle.replace_stored(1, &new)).await;
         fixture.assert_stored("replace_stored", &new, done.expect("no other writer"), None).await;
     }
     if let Some(cell) = known(H::CELLS.delete_stored) {
-        fixture.planted(2).await;
-        fixture.asked("delete_stored", cell, fixture.handle.delete_stored(2)).await.expect("no other writer");
+        fixture.insert_with_unknown(2).await;
+        fixture
+            .with_cost("delete_stored", cell, fixture.handle.delete_stored(2))
+            .await
+            .expect("no other writer");
         assert_eq!(fixture.handle.get(2).await.expect("an answer"), None, "{}", H::NAME);
     }
 }
@@ -229,11 +232,12 @@ pub(crate) async fn replace_stored_and_delete_stored_read_nothing(harness: &Harn
 
 async fn merges_of<H: Verbs>(harness: &Harness) {
     let fixture = Fixture::<H>::new(harness).await;
-    let old = fixture.planted(1).await;
+    let old = fixture.insert_with_unknown(1).await;
     let patch = |title| H::Of::patch_of(Some(title));
     let version = IfMatch::Exactly(old.etag().expect("a version").clone());
-    let done =
-        fixture.asked("merge", H::CELLS.merge, fixture.handle.merge(1, &patch("a"), version.clone())).await;
+    let done = fixture
+        .with_cost("merge", H::CELLS.merge, fixture.handle.merge(1, &patch("a"), version.clone()))
+        .await;
     let done = done.expect("no other writer");
     fixture.assert_stored("merge", &H::Of::new(1, "a", Some("text")), done, Some(7)).await;
 
@@ -243,12 +247,15 @@ async fn merges_of<H: Verbs>(harness: &Harness) {
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let patched = patch("c");
     let work = fixture.handle.merge(1, &patched, IfMatch::Any);
-    let done = fixture.asked("merge, any", H::CELLS.merge_any, work).await.expect("the row exists");
+    let done = fixture.with_cost("merge, any", H::CELLS.merge_any, work).await.expect("the row exists");
     fixture.assert_stored("merge", &H::Of::new(1, "c", Some("text")), done, Some(7)).await;
 
     let (empty, stored) = (H::Of::patch_of(None), fixture.read(1).await);
-    let nothing =
-        fixture.asked("merge of nothing", Cell::Requests(0), fixture.handle.merge(1, &empty, IfMatch::Any));
+    let nothing = fixture.with_cost(
+        "merge of nothing",
+        Cell::Requests(0),
+        fixture.handle.merge(1, &empty, IfMatch::Any),
+    );
     let nothing = nothing.await;
     assert!(is_invalid(&fixture.assert_refused("merge", &stored, nothing).await), "{}", H::NAME);
     for version in [IfMatch::Any, stale()] {
@@ -264,17 +271,19 @@ pub(crate) async fn merge_keeps_other_properties(harness: &Harness) {
 }
 
 async fn updates_of<H: Verbs>(harness: &Harness) {
-    if !is_there(H::CELLS.update) {
+    if !is_supported(H::CELLS.update) {
         return;
     }
     let fixture = Fixture::<H>::new(harness).await;
-    let old = fixture.planted(1).await;
+    let old = fixture.insert_with_unknown(1).await;
     let title = |note: &mut H::Of| {
         note.set_title("new");
         Ok(())
     };
-    let done =
-        fixture.asked("update", H::CELLS.update, fixture.handle.update(1, title)).await.expect("an update");
+    let done = fixture
+        .with_cost("update", H::CELLS.update, fixture.handle.update(1, title))
+        .await
+        .expect("an update");
     assert_ne!(done.etag(), old.etag(), "{}", H::NAME);
     let (wanted, version) = (H::Of::new(1, "new", Some("text")), done.etag().cloned());
     assert_eq!(done, wanted.clone().with_etag(version.clone()), "{}: the stored entity", H::NAME);
@@ -323,15 +332,15 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
         note.set_title("new");
         Ok(())
     };
-    let plants = |other: H| async move { other.plant(1, 8).await }.boxed();
-    let (handle, store, meter) = with_another_writer::<H>(harness, plants).await;
+    let change = |other: H| async move { other.set_unknown(1, 8).await }.boxed();
+    let (handle, store, meter) = with_another_writer::<H>(harness, change).await;
     store.arm(requests);
     let (done, cost) = meter.measure(handle.update(1, title)).await;
     assert_eq!(done.expect("the second attempt").title(), "new", "{}", H::NAME);
     assert_eq!(cost.total(), 2 * requests, "{}: the requests of two attempts", H::NAME);
-    assert_eq!(handle.planted(1).await, Some(8), "{}: the property of the other writer", H::NAME);
+    assert_eq!(handle.unknown_value(1).await, Some(8), "{}: the property of the other writer", H::NAME);
 
-    let (handle, store, meter) = with_another_writer::<H>(harness, plants).await;
+    let (handle, store, meter) = with_another_writer::<H>(harness, change).await;
     let handle = handle.with_attempts(1);
     store.arm(requests);
     let (lost, cost) = meter.measure(handle.update(1, title)).await;
@@ -340,8 +349,8 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
     assert_eq!(cost.total(), requests, "{}: the requests of one attempt", H::NAME);
     assert_eq!(handle.get_existing(1).await.expect("the note").title(), "old", "{}", H::NAME);
 
-    let erases = |other: H| async move { other.erase(1).await }.boxed();
-    let (handle, store, _) = with_another_writer::<H>(harness, erases).await;
+    let removal = |other: H| async move { other.remove(1).await }.boxed();
+    let (handle, store, _) = with_another_writer::<H>(harness, removal).await;
     store.arm(requests);
     let gone = handle.update(1, title).await.expect_err("the table is gone");
     assert!(gone.is_entity_not_found(), "{}: {gone}", H::NAME);
@@ -356,12 +365,12 @@ pub(crate) async fn update_tries_again_after_a_conflict(harness: &Harness) {
 
 async fn deletes_of<H: Verbs>(harness: &Harness) {
     let fixture = Fixture::<H>::new(harness).await;
-    let (first, _) = (fixture.planted(1).await, fixture.planted(2).await);
+    let (first, _) = (fixture.insert_with_unknown(1).await, fixture.insert_with_unknown(2).await);
     let error = fixture.assert_refused("delete", &first, fixture.handle.delete(1, stale()).await).await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let version = IfMatch::Exactly(first.etag().expect("a version").clone());
     fixture
-        .asked("delete", H::CELLS.delete, fixture.handle.delete(1, version))
+        .with_cost("delete", H::CELLS.delete, fixture.handle.delete(1, version))
         .await
         .expect("no other writer");
     fixture.handle.delete(2, IfMatch::Any).await.expect("the row exists");
@@ -372,10 +381,12 @@ async fn deletes_of<H: Verbs>(harness: &Harness) {
             assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
         }
     }
-    if is_there(H::CELLS.delete_if_exists) {
-        fixture.planted(3).await;
+    if is_supported(H::CELLS.delete_if_exists) {
+        fixture.insert_with_unknown(3).await;
         let gone = fixture.handle.delete_if_exists(3);
-        assert!(fixture.asked("delete_if_exists", H::CELLS.delete_if_exists, gone).await.expect("an answer"));
+        assert!(
+            fixture.with_cost("delete_if_exists", H::CELLS.delete_if_exists, gone).await.expect("an answer")
+        );
         assert_eq!(fixture.handle.get(3).await.expect("an answer"), None, "{}", H::NAME);
         assert!(!fixture.handle.delete_if_exists(3).await.expect("an answer"), "{}", H::NAME);
     }
@@ -387,13 +398,13 @@ pub(crate) async fn delete_needs_a_version_or_any(harness: &Harness) {
 }
 
 async fn reads_of<H: Verbs>(harness: &Harness) {
-    if !is_there(H::CELLS.get) {
+    if !is_supported(H::CELLS.get) {
         return;
     }
     let fixture = Fixture::<H>::new(harness).await;
-    fixture.planted(1).await;
-    let found = fixture.asked("get", H::CELLS.get, fixture.handle.get(1)).await.expect("an answer");
-    let existing = fixture.asked("get_existing", H::CELLS.get, fixture.handle.get_existing(1)).await;
+    fixture.insert_with_unknown(1).await;
+    let found = fixture.with_cost("get", H::CELLS.get, fixture.handle.get(1)).await.expect("an answer");
+    let existing = fixture.with_cost("get_existing", H::CELLS.get, fixture.handle.get_existing(1)).await;
     assert_eq!(found, Some(existing.expect("the note")), "{}", H::NAME);
     assert_eq!(found.as_ref().and_then(Note::text), Some("text"), "{}", H::NAME);
     assert_eq!(fixture.handle.get(9).await.expect("an answer"), None, "{}", H::NAME);
@@ -408,13 +419,13 @@ pub(crate) async fn get_returns_none_and_get_existing_an_error(harness: &Harness
 }
 
 async fn moves_of<H: Verbs>(harness: &Harness) {
-    if !is_there(H::CELLS.move_to) {
+    if !is_supported(H::CELLS.move_to) {
         return;
     }
     let (fixture, elsewhere) = (Fixture::<H>::new(harness).await, Fixture::<H>::new(harness).await);
     let of = &fixture.handle;
-    fixture.planted(1).await;
-    assert!(fixture.asked("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move"));
+    fixture.insert_with_unknown(1).await;
+    assert!(fixture.with_cost("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move"));
     assert_eq!(of.get(1).await.expect("an answer"), None, "{}", H::NAME);
     let version = fixture.read(2).await.etag().cloned();
     fixture.assert_stored("move_to", &H::Of::new(2, "old", Some("text")), version, Some(7)).await;
@@ -464,8 +475,10 @@ async fn queries_of<H: Verbs>(harness: &Harness) {
     assert_eq!(first.number(), 1, "{}", H::NAME);
 
     // A page can have another limit than the page before it.
-    let first =
-        fixture.asked("page", Cell::Requests(requests), fixture.handle.page(4, None)).await.expect("a page");
+    let first = fixture
+        .with_cost("page", Cell::Requests(requests), fixture.handle.page(4, None))
+        .await
+        .expect("a page");
     assert_eq!(numbers(&first.items), [1, 2, 3, 4], "{}", H::NAME);
     let (mut read, mut from) = (numbers(&first.items), first.continuation);
     while let Some(continuation) = from {
