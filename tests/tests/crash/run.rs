@@ -111,7 +111,7 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
         eprintln!("{}: {fault:?} at request {request}, recovery {recover:?}", path.name);
         met.extend([path.name.to_owned(), format!("{fault:?}"), format!("{recover:?}")]);
     }
-    assert_eq!(met.len(), paths.len() + fault.len() + 2, "only {met:?} occurred");
+    assert_eq!(met.len(), paths.len() + faults.len() + 2, "only {met:?} occurred");
     Ok(())
 }
 
