@@ -84,7 +84,5 @@ pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
     Error::new(kind).with_outcome(outcome).with_source(error)
 }
 
-pub(crate) use with_entity_key as told_of;
-
 #[cfg(test)]
 mod tests;

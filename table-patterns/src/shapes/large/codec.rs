@@ -1,11 +1,15 @@
+//! Codecs of blobs, and the paths of blobs.
+
 use std::fmt::Debug;
 
+use object_store::path::Path;
 use table_core::model::{Key, TableName};
+use table_core::store::Result;
 use uuid::Uuid;
 
-use crate::blobs::ByteStream;
+use crate::blobs::{ByteStream, blob_error, segment, unescape};
 
-/// Which value a blob holds: what encryption should bind it to.
+/// Identifies the value that a blob contains. A codec that encrypts should authenticate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlobContext {
@@ -15,51 +19,49 @@ pub struct BlobContext {
     pub key: Key,
     /// The property.
     pub property: String,
-    /// The write that made it: never used twice.
+    /// The id of the write that stored the blob; never used twice.
     pub id: Uuid,
 }
 
-/// What large values go through on their way to and from the blob store: the place for encryption or
-/// compression.
+/// Encodes the content of blobs, for example by encryption or compression.
 ///
-/// The row keeps size and hash of what is *stored*, so that a codec that encrypts gives nothing away by
-/// them but the length.
+/// The row contains the size and the hash of the *encoded* content. With a codec that encrypts, they reveal only the length
+/// of the content.
 pub trait BlobCodec: Debug + Send + Sync + 'static {
-    /// The name, kept in every reference: a blob is only read by the codec that wrote it. ASCII letters,
-    /// digits and `-`.
+    /// The codec's name: ASCII letters, digits and `-`. Every reference contains the name; only the codec that wrote a blob
+    /// reads it.
     fn name(&self) -> &'static str;
 
-    /// Whether what is stored reveals nothing of the content: values marked *encrypt* need that.
+    /// Whether the encoded content reveals nothing of the content. Values that must be encrypted need such a codec.
     fn encrypts(&self) -> bool;
 
-    /// Content to what is stored. Pieces may be of any size.
+    /// Encodes content. The pieces of the streams may have any size.
     fn encode(&self, context: &BlobContext, content: ByteStream) -> ByteStream;
 
-    /// What is stored back to the content, with an error where it is not what [`encode`](Self::encode)
-    /// made for this context.
+    /// Decodes content, with an error if [`encode`](Self::encode) did not make it for this context.
     fn decode(&self, context: &BlobContext, stored: ByteStream) -> ByteStream;
 
-    /// The id of the key that blobs are written under; `None` for a codec without keys.
+    /// The id of the key that encrypts new blobs; `None` for a codec without keys.
     fn active_key(&self) -> Option<String> {
         None
     }
 
-    /// The key that a blob is under, by the bytes it starts with; `None` if they do not tell, or are too few.
+    /// The key of a blob, read from the first bytes of the blob; `None` if the bytes name no key, or are too few.
     fn key_of(&self, _start: &[u8]) -> Option<BlobKey> {
         None
     }
 }
 
-/// The key that a blob is under, as it claims itself: nothing of it is verified.
+/// The key that a blob names. It is not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobKey {
     /// The key's id.
     pub id: String,
-    /// Whether blobs that are written now are under this key.
+    /// Whether new blobs are encrypted under this key.
     pub active: bool,
 }
 
-/// Values stored as they are.
+/// A codec that stores content unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainBlobs;
 
@@ -78,5 +80,40 @@ impl BlobCodec for PlainBlobs {
 
     fn decode(&self, _: &BlobContext, stored: ByteStream) -> ByteStream {
         stored
+    }
+}
+
+/// The directory of a table.
+pub(super) fn directory(root: &Path, table: &TableName) -> Result<Path> {
+    let root = if root.as_ref().is_empty() { String::new() } else { format!("{root}/") };
+    Path::parse(format!("{root}{}", table.to_lowercase())).map_err(|e| blob_error(e.into()))
+}
+
+impl BlobContext {
+    /// The context of a value in a blob with this id.
+    pub(super) fn new(table: &TableName, key: &Key, property: &str, id: Uuid) -> Self {
+        Self { table: table.clone(), key: key.clone(), property: property.to_owned(), id }
+    }
+
+    /// The path of the blob.
+    pub(super) fn path(&self, root: &Path) -> Result<Path> {
+        let partition = segment("p", "PartitionKey", self.key.partition())?;
+        let row = segment("r", "RowKey", self.key.row())?;
+        let property = segment("", "property's name", &self.property)?;
+        let path = format!("{}/{partition}/{row}/{property}/{}", directory(root, &self.table)?, self.id);
+        Path::parse(path).map_err(|e| blob_error(e.into()))
+    }
+
+    /// Parses a [`path`](Self::path); `None` for other blobs.
+    pub(super) fn parse(root: &Path, table: &TableName, path: &Path) -> Option<Self> {
+        let directory = directory(root, table).ok()?;
+        let rest = path.as_ref().strip_prefix(directory.as_ref())?.strip_prefix('/')?;
+        let mut segments = rest.split('/');
+        let partition = unescape(segments.next()?.strip_prefix('p')?)?;
+        let row = unescape(segments.next()?.strip_prefix('r')?)?;
+        let property = unescape(segments.next()?)?;
+        let id = segments.next()?.parse().ok()?;
+        let key = Key::new(partition, row).ok()?;
+        segments.next().is_none().then(|| Self::new(table, &key, &property, id))
     }
 }

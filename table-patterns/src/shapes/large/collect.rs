@@ -1,24 +1,30 @@
+//! Finds blobs without a row, rows without a blob, and partial files.
+
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::future::ready;
+use std::io::{self, ErrorKind as IoKind};
+use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, TableName};
 use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 use table_core::typed::TableEntity;
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
 
-use super::place::directory;
-use super::reference::{Told, told};
-use super::staging::Uploads;
+use super::codec::directory;
+use super::row::{MaybeReference, declared_references, parse_reference};
 use super::{BlobContext, LargeOptions, LargeTable};
 use crate::blobs::{self, blob_error};
 use crate::index::IndexedEntities;
 
-/// Older than any blob.
+/// A grace period that is longer than the age of any blob.
 const CENTURY: TimeDelta = TimeDelta::days(36_500);
 
 /// Whether a collection removes what it finds.
@@ -30,43 +36,42 @@ pub enum CollectMode {
     Remove,
 }
 
-/// What a collection found.
+/// The result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collected {
-    /// Blobs that a row refers to.
+    /// The number of blobs that a row refers to.
     pub used: u64,
-    /// Blobs younger than the grace period, not looked at.
+    /// The number of blobs younger than the grace period, which are not examined.
     pub young: u64,
-    /// Blobs that no row refers to, and what a collection that died left of telling the blob store's time.
+    /// The number of blobs that no row refers to, including clock blobs of collections that died.
     pub orphans: u64,
-    /// Blobs that this library did not name; they stay.
+    /// The number of blobs with other names; they stay.
     pub foreign: u64,
-    /// Files that an upload left whose process was killed; looked for where
-    /// [`LargeOptions::local_files`](super::LargeOptions::local_files) says where.
+    /// The number of partial files of killed processes, in the directory of
+    /// [`LargeOptions::local_files`](super::LargeOptions::local_files).
     pub staged: u64,
 }
 
-/// Names that are looked at together.
+/// The number of blob names that are examined together.
 const PAGE: usize = 1000;
 
-/// The blobs of an entity, each with what its name says.
+/// The blobs of an entity, each with its context.
 type OfEntity = Vec<(Path, BlobContext)>;
 
 impl<T: TableEntity> LargeTable<T> {
-    /// Finds blobs that are older than `grace` and that no row refers to, and removes them if asked. It goes
-    /// by what the rows say, of whatever type or schema version they are: blobs of the table's other types are looked
-    /// after too.
+    /// Finds blobs that are older than `grace` and that no row refers to, and removes them with [`CollectMode::Remove`]. Rows
+    /// of all types and schema versions count.
     ///
-    /// One request for each entity with old blobs (of each page of names that its blobs are in), so many at once as the
-    /// options say ([`LargeOptions::concurrency`](super::LargeOptions)); three for the blob store's time, one per page of
-    /// names and one per orphan. Run it as often as orphans may pile up; several at once do no harm. Where blobs are
-    /// local files ([`with_local_files`](super::LargeOptions::with_local_files)), it looks for what killed uploads left,
-    /// too: one that is at work after all fails by that, and writes no row.
+    /// 1 request per entity with old blobs in a page of names, several at once
+    /// ([`LargeOptions::concurrency`](super::LargeOptions)); 3 for the blob store's time, 1 per page of names and 1 per
+    /// orphan. Several collections may run at the same time. With
+    /// [local files](super::LargeOptions::with_local_files), the collection also finds partial files. An upload whose
+    /// partial file is removed while it runs fails and writes no row.
     ///
     /// # Errors
-    /// The stores'. `grace` is not longer than the write deadline: it would take blobs of writes in flight. The table is
-    /// missing: if it was dropped, [`delete_table`](Self::delete_table) removes its blobs.
+    /// Errors of the stores. `grace` is not longer than the write deadline: blobs of writes in flight would be removed. The
+    /// table is missing: if it was dropped, [`delete_table`](Self::delete_table) removes its blobs.
     pub async fn collect(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
         let deadline = self.options().write_deadline;
         if grace <= deadline {
@@ -78,7 +83,7 @@ impl<T: TableEntity> LargeTable<T> {
         self.collect_older(grace, mode).await
     }
 
-    /// The same without a check: for times when nobody writes.
+    /// The same without the check of `grace`, for times without writers.
     pub(super) async fn collect_older(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
         let (table, blobs) = (self.name(), &**self.blobs());
         let collection = Collection { store: &**self.store(), table, blobs, options: self.options() };
@@ -87,14 +92,14 @@ impl<T: TableEntity> LargeTable<T> {
         Ok(found)
     }
 
-    /// Drops the table, if it is there, and then removes all of its blobs, of whatever type and age; how many. Also for a
-    /// table that was dropped otherwise. **Nobody may write to it, or make it again, until this has returned**; if it
-    /// fails, run it again.
+    /// Drops the table if it exists, and then removes all of its blobs. Returns the number of blobs removed. Also removes the
+    /// blobs of a table that was dropped otherwise.
     ///
-    /// One request, one per page of names and one per blob, so many at once as the options say.
+    /// **No program may write to the table, or create it again, before this has returned.** If the call fails, repeat it. 1
+    /// request, 1 per page of names and 1 per blob, several at once.
     ///
     /// # Errors
-    /// The stores'. An index has its entries in another table, where they would stay: drop it first.
+    /// Errors of the stores. An index with entries in another table, where they would stay: drop the index first.
     pub async fn delete_table(&self) -> Result<u64> {
         if let Some(other) = self.entities().and_then(IndexedEntities::other_table) {
             let name = self.name();
@@ -145,8 +150,9 @@ impl Collection<'_> {
         let names = self.blobs.list(Some(&directory)).try_chunks(PAGE);
         let mut names = names.map_err(|error| blob_error(error.1));
         if let Some(files) = &self.options.local_files {
-            let uploads = Uploads { of: files.join(directory.as_ref()), before: now - grace, mode };
-            found.staged += uploads.collect().await?;
+            let partial =
+                PartialFiles { directory: files.join(directory.as_ref()), before: now - grace, mode };
+            found.staged += partial.collect().await?;
         }
         loop {
             if !next().await {
@@ -156,12 +162,12 @@ impl Collection<'_> {
             let (old, young): (Vec<_>, Vec<_>) =
                 page.into_iter().partition(|blob| now.signed_duration_since(blob.last_modified) >= grace);
             found.young += young.len() as u64;
-            found.add(self.judge_page(&directory, old, mode).await?);
+            found.add(self.examine_page(&directory, old, mode).await?);
         }
     }
 
-    /// Judges old blobs, those of an entity together and of several entities at once.
-    async fn judge_page(
+    /// Examines old blobs: the blobs of an entity together, several entities at once.
+    async fn examine_page(
         &self,
         directory: &Path,
         blobs: Vec<ObjectMeta>,
@@ -175,22 +181,22 @@ impl Collection<'_> {
                 }
                 None if blobs::is_clock(directory, &location) => {
                     found.orphans += 1;
-                    self.take(&location, mode).await?;
+                    self.remove_orphan(&location, mode).await?;
                 }
                 None => found.foreign += 1,
             }
         }
-        let judged = entities.into_iter().map(|(key, blobs)| self.judge(key, blobs, mode));
-        let judged = stream::iter(judged).buffer_unordered(self.options.concurrency.max(1));
+        let examined = entities.into_iter().map(|(key, blobs)| self.examine(key, blobs, mode));
+        let examined = stream::iter(examined).buffer_unordered(self.options.concurrency.max(1));
         let add = |mut found: Collected, more| async move {
             found.add(more);
             Ok(found)
         };
-        judged.try_fold(found, add).await
+        examined.try_fold(found, add).await
     }
 
-    /// Judges the blobs of an entity by its row. One request.
-    async fn judge(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
+    /// Examines the blobs of an entity by its row. 1 request.
+    async fn examine(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
         let named = blobs.iter().map(|(_, context)| &*context.property);
         let properties: BTreeSet<_> = named.chain(ENCRYPTION_HEADERS).collect();
         let row = self.store.get(self.table, &key, Some(&Select::new(properties))).await?;
@@ -200,13 +206,13 @@ impl Collection<'_> {
                 found.used += 1;
             } else {
                 found.orphans += 1;
-                self.take(blob, mode).await?;
+                self.remove_orphan(blob, mode).await?;
             }
         }
         Ok(found)
     }
 
-    async fn take(&self, blob: &Path, mode: CollectMode) -> Result<()> {
+    async fn remove_orphan(&self, blob: &Path, mode: CollectMode) -> Result<()> {
         match mode {
             CollectMode::Report => Ok(()),
             CollectMode::Remove => blobs::delete(self.blobs, blob).await,
@@ -224,15 +230,145 @@ impl Collected {
     }
 }
 
-/// Whether the row refers to the blob. What cannot be read may be a reference of a version to come; what is in ciphertext, of
-/// another type of the table that is encrypted, may be any.
+/// Whether the row refers to the blob, or may refer to it: an unreadable value may be a reference of a later format, and a
+/// value in ciphertext may be any reference.
 fn uses(row: &Entity, context: &BlobContext) -> bool {
     if row.is_ciphertext() && row.get(&context.property).is_some() {
         return true;
     }
-    match row.get(&context.property).and_then(told) {
-        Some(Told::Blob(reference)) => reference.id == context.id,
-        Some(Told::Unreadable) => true,
+    match row.get(&context.property).and_then(parse_reference) {
+        Some(MaybeReference::Blob(reference)) => reference.id == context.id,
+        Some(MaybeReference::Unreadable) => true,
         None => false,
     }
+}
+
+/// The result of a scrub.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LargeScrub {
+    /// The number of rows read.
+    pub rows: u64,
+    /// The number of values in blobs.
+    pub references: u64,
+    /// The values whose blob is missing or has another size.
+    pub missing: Vec<MissingBlob>,
+}
+
+/// A value whose blob is missing or has another size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingBlob {
+    /// The entity.
+    pub key: Key,
+    /// The property.
+    pub property: &'static str,
+    /// The expected name of the blob.
+    pub name: String,
+}
+
+impl<T: TableEntity> LargeTable<T> {
+    /// Checks that every large value of the entities of type `T` has its blob, by name and size. Run a scrub for each type of
+    /// a table. 1 request per page of rows and 1 per large value. A value that is written during the scrub may be reported
+    /// although its blob exists: repeat the scrub.
+    ///
+    /// # Errors
+    /// Errors of the stores.
+    pub async fn scrub(&self) -> Result<LargeScrub> {
+        let mut found = LargeScrub::default();
+        let mut rows = self.rows().stream();
+        while let Some(row) = rows.try_next().await? {
+            found.rows += 1;
+            self.scrub_row(&row.entity, &mut found).await?;
+        }
+        Ok(found)
+    }
+
+    async fn scrub_row(&self, row: &Entity, found: &mut LargeScrub) -> Result<()> {
+        for (property, reference) in declared_references::<T>(row)? {
+            found.references += 1;
+            let context = BlobContext::new(self.name(), row.key(), property.name, reference.id);
+            let path = context.path(&self.options().root)?;
+            let head = GetOptions { head: true, ..GetOptions::default() };
+            let whole = match self.blobs().get_opts(&path, head).await {
+                Ok(there) => there.meta.size == reference.stored.size,
+                Err(object_store::Error::NotFound { .. }) => false,
+                Err(error) => return Err(blob_error(error)),
+            };
+            if !whole {
+                let (key, property, name) = (row.key().clone(), property.name, path.to_string());
+                found.missing.push(MissingBlob { key, property, name });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of directory levels between a table's directory and a blob: PartitionKey, RowKey, property.
+const DEPTH: usize = 3;
+
+/// The partial files of killed uploads in the directory of a table.
+///
+/// `object_store` writes a local blob to a file `{blob}#{number}` next to the blob and renames it at the end. It neither
+/// lists nor removes such files:
+/// <https://docs.rs/object_store/latest/object_store/local/struct.LocalFileSystem.html>. Removing the file of a running
+/// upload is harmless: the upload cannot rename the file, fails, and no row refers to it.
+#[derive(Clone, Debug)]
+struct PartialFiles {
+    directory: PathBuf,
+    /// Younger files, by the file system's clock, are ignored.
+    before: DateTime<Utc>,
+    mode: CollectMode,
+}
+
+impl PartialFiles {
+    /// The number of partial files. Removes them with [`CollectMode::Remove`].
+    async fn collect(self) -> Result<u64> {
+        let directory = self.directory.display().to_string();
+        let done = spawn_blocking(move || self.walk(&self.directory, DEPTH)).await;
+        let failed = |error: String| {
+            Error::from(ErrorKind::Storage(format!(
+                "the files in {directory} cannot be read or removed: {error}"
+            )))
+        };
+        done.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+    }
+
+    fn walk(&self, directory: &FilePath, depth: usize) -> io::Result<u64> {
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == IoKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut found = 0;
+        for entry in entries {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if depth > 0 && kind.is_dir() {
+                found += self.walk(&entry.path(), depth - 1)?;
+            } else if depth == 0 && kind.is_file() && entry.file_name().to_str().is_some_and(is_upload) {
+                found += u64::from(self.examine(&entry.path())?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a file is older than the bound. A file that has disappeared is not.
+    fn examine(&self, file: &FilePath) -> io::Result<bool> {
+        let examined = fs::metadata(file).and_then(|found| found.modified()).and_then(|modified| {
+            let is_old = DateTime::<Utc>::from(modified) <= self.before;
+            if is_old && self.mode == CollectMode::Remove {
+                fs::remove_file(file)?;
+            }
+            Ok(is_old)
+        });
+        match examined {
+            Err(error) if error.kind() == IoKind::NotFound => Ok(false),
+            examined => examined,
+        }
+    }
+}
+
+/// Whether the file name is that of an upload of one of our blobs.
+fn is_upload(name: &str) -> bool {
+    let parts = name.split_once('#');
+    parts.is_some_and(|(blob, number)| Uuid::try_parse(blob).is_ok() && number.parse::<u64>().is_ok())
 }

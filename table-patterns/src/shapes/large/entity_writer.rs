@@ -1,13 +1,13 @@
-//! The seam of writes: one way from an entity as a program knows it to everything that is stored of it.
+//! Writes of entities with large values and index entries: all writes of a large table pass through here.
 //!
 //! ```text
 //! logical entity ─► large values into blobs ─► row ─► entries of its indexes ─► journal ─► store
 //! ```
 //!
-//! What is refused is refused before the row is written, and what was prepared for it is withdrawn. The order is what
-//! crashes rest on: blobs before the row that names them, entries by the journal in the row's own group, and the blobs that
-//! a row named before only after it names them no more. No entry names a blob, so the row alone decides which of them
-//! count, and what nobody could withdraw is left to a collection.
+//! Invariant: a row never refers to a missing blob, whenever the process dies. Therefore the blobs are stored before the row
+//! that refers to them; the journal writes row and local entries in one group; and the old row's blobs are removed after
+//! the row refers to them no more. A write that is refused removes its new blobs. No index entry refers to a blob, so the
+//! row alone decides which blobs are valid. A collection removes blobs that no process could remove.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
 use crate::rows::conflict::version_of;
 
-/// Writes the entities of one table with what belongs to them: large values, and the entries of indexes.
+/// Writes the entities of one table with their large values and index entries.
 #[derive(Clone, Debug)]
 pub(crate) struct EntityWriter {
     store: Arc<dyn TableStore>,
@@ -36,12 +36,12 @@ impl EntityWriter {
         Self { store, table, values, indexes: None }
     }
 
-    /// The same with indexes of the table, whose entries follow every write.
+    /// Adds the indexes of the table: every write updates their entries.
     pub(crate) fn with_indexes(self, indexes: IndexedEntities) -> Self {
         Self { indexes: Some(indexes), ..self }
     }
 
-    /// The same with other options of its large values and of its indexes.
+    /// Changes the options of the large values and of the indexes.
     pub(crate) fn with_options(
         mut self,
         of_values: impl FnOnce(&mut LargeOptions),
@@ -62,15 +62,15 @@ impl EntityWriter {
         self.indexes.as_ref()
     }
 
-    /// The indexes, if some have entries in other partitions: a move to another partition is then one write of their journal.
-    pub(crate) fn indexes_elsewhere(&self) -> Option<&IndexedEntities> {
+    /// The indexes, if some have remote entries: a move to another partition is then one write of their journal.
+    pub(crate) fn indexes_with_remote_entries(&self) -> Option<&IndexedEntities> {
         self.indexes.as_ref().filter(|indexes| indexes.has_entries_elsewhere())
     }
 
-    /// One attempt to move a row to another partition, whose new blobs are there already, by one write of the journal of `indexes`.
+    /// One attempt to move a row to another partition by one write of the journal of `indexes`. The new blobs are stored.
     ///
-    /// The blobs of what was there go with it. Those of the source go when it is certainly gone: who reads it until then finds
-    /// them, and what a mover that died has left is for a collection.
+    /// Removes the blobs of a replaced target row, and the source's blobs only when the source row is certainly gone: until
+    /// then, readers of the source need them. A collection removes the blobs of a move that died.
     pub(crate) async fn move_row(
         &self,
         indexes: &IndexedEntities,
@@ -94,7 +94,7 @@ impl EntityWriter {
         tried
     }
 
-    /// Replaces a row of an older version of the type by an entity of the present one.
+    /// Replaces a row of an older schema version by an entity of the current version.
     pub(crate) async fn upgrade(&self, old: Entity, new: Entity) -> Result<Written> {
         self.write(match &self.indexes {
             Some(indexes) => indexes.upgrade(old, new),
@@ -103,7 +103,7 @@ impl EntityWriter {
         .await
     }
 
-    /// Writes a change of an entity as a program knows it. The old state, if there is one, is the row that was read.
+    /// Writes a change whose new state is a logical entity. The old state is the row that was read.
     pub(crate) async fn write(&self, mut change: Change) -> Result<Written> {
         let mut new = NewBlobs::none();
         if let Some(entity) = &mut change.new
@@ -115,17 +115,17 @@ impl EntityWriter {
         Box::pin(self.commit(&new, &[change])).await
     }
 
-    /// Writes changes of rows of one partition, whose new blobs are there already: all or none.
+    /// Writes changes of rows of one partition atomically. The new blobs are stored.
     ///
-    /// Where they are certainly not written, the new blobs go; where nobody knows, they stay for a collection. What the
-    /// old rows referred to goes once the new ones are there.
+    /// Removes the new blobs if the write was certainly not applied; after an ambiguous outcome they stay for a collection.
+    /// Removes the old rows' blobs after a success.
     pub(crate) async fn commit(&self, new: &NewBlobs, changes: &[Change]) -> Result<Written> {
         let written = match &self.indexes {
-            // Apart from the caller's own future: a write by the journal has a large one.
+            // Boxed: the future of a write by the journal is large.
             Some(indexes) => Box::pin(self.in_time(new, indexes.write(changes))).await,
             None => self.in_time(new, Box::pin(self.send(changes))).await,
         };
-        let written = self.settle(new, written).await?;
+        let written = self.withdraw_if_not_applied(new, written).await?;
         let (old, now): (Vec<_>, Vec<_>) = changes.iter().map(|c| (c.old(), c.new.as_ref())).unzip();
         let (old, now): (Vec<_>, Vec<_>) =
             (old.into_iter().flatten().collect(), now.into_iter().flatten().collect());
@@ -133,7 +133,7 @@ impl EntityWriter {
         Ok(last(written))
     }
 
-    /// Writes properties of a row over those that were read, in that version; their new blobs are there already.
+    /// Merges properties into a row in the version that was read. The new blobs are stored.
     pub(crate) async fn merge(&self, new: &NewBlobs, old: &Entity, patch: Entity) -> Result<Written> {
         let mut now = old.clone().with_system(None, None);
         now.properties_mut().merge(patch.properties());
@@ -146,19 +146,20 @@ impl EntityWriter {
             Ok(Committed { written: vec![written], entries: Entries::Applied })
         };
         let written = self.in_time(new, merge).await;
-        let written = self.settle(new, written).await?;
+        let written = self.withdraw_if_not_applied(new, written).await?;
         self.values.remove_replaced(&[old], &[&now]).await;
         Ok(last(written))
     }
 
-    /// Without indexes: the rows alone.
+    /// Writes rows without indexes.
     async fn send(&self, changes: &[Change]) -> Result<Committed> {
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
         let written = match (operations.pop(), operations.is_empty()) {
             (Some(one), true) => vec![self.store.write(&self.table, one).await?],
             (last, _) => {
                 operations.extend(last);
-                let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
+                let first =
+                    operations.first().ok_or_else(|| Error::invalid_request("the write has no changes"))?;
                 let mut group = GroupTransaction::new(first.key().partition_key(), self.store.profile());
                 operations.into_iter().try_for_each(|operation| group.push(operation))?;
                 self.store.transact(&self.table, group).await?
@@ -167,12 +168,12 @@ impl EntityWriter {
         Ok(Committed { written, entries: Entries::Applied })
     }
 
-    /// Sends rows while their blobs are certainly there: a write that takes longer than its deadline is given up, since a
-    /// collection could take them.
+    /// Runs a write within the write deadline of its blobs. After the deadline a collection could remove the blobs, so the
+    /// write fails.
     async fn in_time<W>(&self, new: &NewBlobs, write: impl Future<Output = Result<W>>) -> Result<W> {
         let deadline = self.values.deadline();
         match new.until(deadline)? {
-            // One request is as long under way as the grace of a collection allows for.
+            // The grace period of collections covers one request, so only a journal write, with several, is cut off.
             Some(until) if self.indexes.is_some() => before(until, write).await.unwrap_or_else(|| {
                 Err(Error::new(ErrorKind::Timeout { after: deadline }).with_outcome(Outcome::Ambiguous))
             }),
@@ -180,7 +181,8 @@ impl EntityWriter {
         }
     }
 
-    async fn settle(&self, new: &NewBlobs, written: Result<Committed>) -> Result<Committed> {
+    /// Removes the new blobs if the write was certainly not applied.
+    async fn withdraw_if_not_applied(&self, new: &NewBlobs, written: Result<Committed>) -> Result<Committed> {
         if written.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied) {
             self.values.withdraw(new).await;
         }
@@ -188,7 +190,7 @@ impl EntityWriter {
     }
 }
 
-/// The version of what came last: of a move, the entity where it is now.
+/// The version of the last row written: for a move, the target row.
 fn last(committed: Committed) -> Written {
     committed.written.into_iter().last().unwrap_or_default()
 }

@@ -1,58 +1,63 @@
-//! Moves: the row with its blobs.
+//! Moves of entities with their blobs to another key or table.
 
 use table_core::model::{EdmType, Entity, Key, ValueRef};
 use table_core::store::{Error, Result};
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::LargeTable;
-use super::rewrite_row::references;
+use super::row::references;
 use super::values::NewBlobs;
 use crate::journal::{Change, Moved};
 use crate::rows::conflict::Conflicts;
 
 impl<T: TableEntity> LargeTable<T> {
-    /// Moves an entity with its large values to a key of this or another table, whatever is there; whether there was one.
-    /// A change that another writer makes meanwhile is moved as well.
+    /// Moves an entity with its large values to a key of this or another table, and replaces an entity with that key. Returns
+    /// whether the entity existed. A concurrent change of another writer is moved too.
     ///
-    /// The values are copied into blobs of the target before the row is written there; the row here goes after that, its
-    /// blobs last. Within a partition of one table both rows are written at once. To another partition, an entity with entries in other
-    /// partitions goes by one write of the [`journal`](crate::journal#moves): it keeps its unique values from the first request to the
-    /// last, and a move that dies is finished or given up by workers, sweeps and who writes the entity; the blobs that it leaves are
-    /// [collected](Self::collect). Any other move that dies leaves both, and is to be run again. Another table has indexes of its own, in
-    /// which the values are unique by themselves. Requests: see the [module](super).
+    /// The move copies the values into blobs of the target, writes the target row, deletes the source row, and removes the
+    /// source blobs, in this order. Within a partition of one table, one group transaction writes both rows.
+    ///
+    /// An entity with index entries in other partitions moves to another partition by one write of the
+    /// [`journal`](crate::journal#moves). It keeps its unique values during the whole move. If the process dies, workers,
+    /// sweeps or other writers of the entity finish the move or give it up; a [collection](Self::collect) removes remaining
+    /// blobs. After any other move that dies, both entities exist: repeat the move. Another table has its own indexes with
+    /// their own unique values. Requests: see the [module](super).
     ///
     /// # Errors
-    /// A unique value is taken at the target; the stores'; a blob is missing or damaged; still in conflict after all attempts; what is
-    /// at the target is stored in a later version of the schema; the place is the same.
+    /// A unique value is taken at the target; errors of the stores; a missing or damaged blob; a conflict after the last
+    /// attempt; the entity at the target has a later schema version; source and target are the same.
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
         let (key, to) = (key.into_key(), to.into_key());
         if self.is_same(target) && key == to {
-            return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
+            return Err(Error::invalid_request(format!(
+                "{key} cannot be moved to its own key: give another key or table"
+            )));
         }
         let mut conflicts = Conflicts::new(self.options().attempts);
         loop {
             match self.try_move(&key, target, &to).await {
-                Ok(Try::Moved) => return Ok(true),
-                Ok(Try::Nothing) => return Ok(false),
-                // A blob is gone because the row has changed.
-                Ok(Try::Changed) => {}
-                Ok(Try::GivenUp(error)) => conflicts.again(error).await?,
+                Ok(Attempt::Moved) => return Ok(true),
+                Ok(Attempt::Nothing) => return Ok(false),
+                // A blob is missing because the row has changed: read the row again.
+                Ok(Attempt::Changed) => {}
+                Ok(Attempt::GivenUp(error)) => conflicts.again(error).await?,
                 Err(error) => conflicts.wait(error).await?,
             }
         }
     }
 
-    async fn try_move(&self, key: &Key, target: &Self, to: &Key) -> Result<Try> {
+    async fn try_move(&self, key: &Key, target: &Self, to: &Key) -> Result<Attempt> {
         let is_within = self.is_same(target) && key.partition() == to.partition();
-        let journaled = self.writer().indexes_elsewhere().filter(|_| self.is_same(target) && !is_within);
+        let journaled =
+            self.writer().indexes_with_remote_entries().filter(|_| self.is_same(target) && !is_within);
         let check = |there: &Entity| T::SCHEMA.check_replaceable(there);
         let (row, there) = match journaled {
             Some(indexes) => match indexes.journal().read_to_move(key, to, &|_| Ok(()), &check).await? {
                 Some(both) => both,
-                None => return Ok(Try::Nothing),
+                None => return Ok(Attempt::Nothing),
             },
             None => {
-                let Some(row) = self.row(key).await? else { return Ok(Try::Nothing) };
+                let Some(row) = self.row(key).await? else { return Ok(Attempt::Nothing) };
                 let there = target.row(to).await?;
                 there.as_ref().map_or(Ok(()), check)?;
                 (row, there)
@@ -64,15 +69,15 @@ impl<T: TableEntity> LargeTable<T> {
             Ok(true) => {}
             unfinished => {
                 target.values().withdraw(&new).await;
-                return unfinished.map(|_| Try::Changed);
+                return unfinished.map(|_| Attempt::Changed);
             }
         }
         if let Some(indexes) = journaled {
             match self.writer().move_row(indexes, &new, (&row, there.as_ref()), &entity).await? {
-                Ok(Moved::Done(_)) => return Ok(Try::Moved),
-                Ok(Moved::Nothing) => return Ok(Try::Nothing),
+                Ok(Moved::Done(_)) => return Ok(Attempt::Moved),
+                Ok(Moved::Nothing) => return Ok(Attempt::Nothing),
                 Ok(Moved::NotJournaled) => {}
-                Err(error) => return Ok(Try::GivenUp(error)),
+                Err(error) => return Ok(Attempt::GivenUp(error)),
             }
         }
         let put = match there {
@@ -85,10 +90,10 @@ impl<T: TableEntity> LargeTable<T> {
             target.writer().commit(&new, &[put]).await?;
             self.delete_read(&row).await?;
         }
-        Ok(Try::Moved)
+        Ok(Attempt::Moved)
     }
 
-    /// Copies the blobs of a row for the entity that it is to become; whether none was gone because the row has changed.
+    /// Copies the blobs of a row for the target row. Returns `false` if a blob is missing because the row has changed.
     async fn copy_blobs(
         &self,
         row: &Entity,
@@ -103,7 +108,7 @@ impl<T: TableEntity> LargeTable<T> {
             let context = target.values().context(entity.key(), property.name());
             new.push(context.clone());
             let reference = target.values().put(&context, content).await?;
-            // A reference is of the other type than its property.
+            // The reference has the other type than the field, so the field's type follows from the stored reference.
             let declared = if matches!(property.value(), ValueRef::Binary(_)) {
                 EdmType::String
             } else {
@@ -120,13 +125,13 @@ impl<T: TableEntity> LargeTable<T> {
     }
 }
 
-/// What one attempt at a move came to.
-enum Try {
+/// The result of one attempt at a move.
+enum Attempt {
     Moved,
-    /// There is no such entity.
+    /// The entity does not exist.
     Nothing,
-    /// The row has changed meanwhile.
+    /// The row has changed since it was read.
     Changed,
-    /// Another process gave it up before its commit.
+    /// Another process has given up the write before its commit.
     GivenUp(Error),
 }

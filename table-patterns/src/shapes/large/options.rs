@@ -6,23 +6,30 @@ use object_store::path::Path;
 
 use super::{BlobCodec, PlainBlobs};
 
-/// How a [`LargeTable`](super::LargeTable) keeps its blobs.
+/// Where and how a [`LargeTable`](super::LargeTable) stores its blobs.
+///
+/// ```
+/// use std::time::Duration;
+/// use table_patterns::large::LargeOptions;
+/// let options = LargeOptions::default().with_write_deadline(Duration::from_secs(60)).with_concurrency(16);
+/// assert_eq!(options.attempts, 10);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LargeOptions {
-    /// The directory that holds a directory for each table; `large` unless told otherwise.
+    /// The directory with a subdirectory per table; `large` by default.
     pub root: Path,
-    /// What values go through; [`PlainBlobs`] unless told otherwise.
+    /// The codec of the blobs' content; [`PlainBlobs`] by default.
     pub codec: Arc<dyn BlobCodec>,
-    /// The longest time between the first blob of a write and its row; an hour unless told otherwise.
+    /// The longest time between the first blob of a write and its row; an hour by default.
     pub write_deadline: Duration,
-    /// Blobs that are read at once; 8 unless told otherwise.
+    /// The number of blobs that are read at once; 8 by default.
     pub concurrency: usize,
-    /// Times that a write without a version tries when others are faster; 10 unless told otherwise.
+    /// How often a write in any version is attempted after conflicts; 10 by default.
     pub attempts: u32,
-    /// Where the blobs are files of this machine: the directory that the `LocalFileSystem` was opened with.
+    /// The directory of the `LocalFileSystem`, if the blobs are local files.
     pub local_files: Option<PathBuf>,
-    /// Whether blobs of [`PlainBlobs`] are read beside those of another codec; not, unless told otherwise.
+    /// Whether blobs of [`PlainBlobs`] can be read although the codec is another one; `false` by default.
     pub accepts_plaintext: bool,
 }
 
@@ -41,53 +48,56 @@ impl Default for LargeOptions {
 }
 
 impl LargeOptions {
-    /// Another directory.
+    /// Sets the directory of all tables.
     #[must_use]
     pub fn with_root(mut self, root: Path) -> Self {
         self.root = root;
         self
     }
 
-    /// Another codec. Values that another one wrote cannot be read, but for plaintext
-    /// ([`accept_plaintext`](Self::accept_plaintext)).
+    /// Sets the codec. Blobs of other codecs cannot be read, except plaintext blobs with
+    /// [`accept_plaintext`](Self::accept_plaintext).
     #[must_use]
     pub fn with_codec(mut self, codec: Arc<dyn BlobCodec>) -> Self {
         self.codec = codec;
         self
     }
 
-    /// Declares a migration to a codec that encrypts: values of [`PlainBlobs`] are read too, and
-    /// [`LargeTable::rewrite`](super::LargeTable::rewrite) encrypts them. Take it out when the rewrite has found none that it could
-    /// not do: until then, a client that can write to the table and to the blob store can put plaintext there.
+    /// Allows blobs in plaintext during a migration to a codec that encrypts: they can be read, and
+    /// [`LargeTable::rewrite`](super::LargeTable::rewrite) encrypts them.
+    ///
+    /// Remove the option when the rewrite has encrypted all blobs. Until then, a client that can write to the table and the
+    /// blob store can store plaintext that readers accept.
     #[must_use]
     pub const fn accept_plaintext(mut self) -> Self {
         self.accepts_plaintext = true;
         self
     }
 
-    /// Another deadline; the grace period of every collection must be longer.
+    /// Sets the longest time between the first blob of a write and its row. The grace period of every collection must be
+    /// longer.
     #[must_use]
     pub const fn with_write_deadline(mut self, deadline: Duration) -> Self {
         self.write_deadline = deadline;
         self
     }
 
-    /// Another number of blobs that are read at once; at least 1.
+    /// Sets how many blobs are read at once; at least 1.
     #[must_use]
     pub const fn with_concurrency(mut self, blobs: usize) -> Self {
         self.concurrency = blobs;
         self
     }
 
-    /// Says that the blobs are files below this directory, the one given to `LocalFileSystem::new_with_prefix`:
-    /// collections then remove what uploads left whose processes were killed, too.
+    /// Declares that the blobs are local files in the directory that `LocalFileSystem::new_with_prefix` has. Collections then
+    /// also remove partial files of killed processes.
     #[must_use]
     pub fn with_local_files(mut self, directory: impl Into<PathBuf>) -> Self {
         self.local_files = Some(directory.into());
         self
     }
 
-    /// Another number of times that a write without a version is tried; at least 1.
+    /// Sets how often a write in any version is attempted after conflicts; at least 1.
     #[must_use]
     pub const fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;

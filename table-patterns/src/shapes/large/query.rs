@@ -1,4 +1,4 @@
-//! Queries of whole entities, large values included.
+//! Queries and index lookups of whole entities, including their large values.
 
 use std::fmt;
 use std::future::ready;
@@ -8,24 +8,27 @@ use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::Entity;
 use table_core::query::{AccessPath, Continuation, Explanation, Filter, Page, Range};
 use table_core::store::{Error, Result};
-use table_core::typed::{Condition, FromEntity, PartitionIn, RowBounds, TableEntity, TableQuery};
+use table_core::typed::{
+    Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn, RowBounds,
+    TableEntity, TableQuery,
+};
 
 use super::row::large_names;
 use super::{LargeRow, LargeTable};
+use crate::index::Lookup;
 
-/// A query on a table of large entities that returns them whole: made by [`LargeTable::query`], narrowed down, then run. It can be
-/// run more than once.
+/// A query of whole large entities. [`LargeTable::query`] makes it; it can be narrowed, and can run more than once.
 ///
-/// No filter compares a large property: the service would compare a reference where the value is in a blob. The typed fields
-/// have no comparisons, and a [`raw_filter`](Self::raw_filter) on one is refused when the query is run.
+/// No filter compares a large property, because the row may hold a reference in place of the value. The typed fields have no
+/// comparisons, and a [`raw_filter`](Self::raw_filter) on a large property is an error when the query runs.
 ///
 /// # Cost
-/// That of a [`TableQuery`], and one request for each large value, as many at once as [`LargeTable::with_concurrency`] says. A
-/// [`count`](Self::count) reads no blob.
+/// The requests of a [`TableQuery`], and 1 per large value, several at once ([`LargeTable::with_concurrency`]). A
+/// [`count`](Self::count) reads no blobs.
 ///
 /// # Consistency
-/// An entity that is replaced before its values are read comes in its new state, if it still matches; one that is removed by then,
-/// or does not match any more, is left out, and a [`limit`](Self::limit) does not make up for it.
+/// If an entity is replaced before its values are read, the query returns the new state if it still matches. An entity that
+/// was deleted or does not match any more is omitted; a [`limit`](Self::limit) does not replace it by another.
 #[must_use = "a query does nothing until it is run"]
 pub struct LargeQuery<T> {
     table: LargeTable<T>,
@@ -34,7 +37,8 @@ pub struct LargeQuery<T> {
 }
 
 impl<T: TableEntity> LargeTable<T> {
-    /// Everything in the table that is a `T`, with its large values, until it is narrowed down. See [`LargeQuery`].
+    /// A query of all entities of type `T` with their large values, which the caller can narrow. No request. See
+    /// [`LargeQuery`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -64,31 +68,31 @@ impl<T: TableEntity> LargeTable<T> {
     }
 }
 
-/// Which entities.
+/// Selects entities.
 impl<T: TableEntity> LargeQuery<T> {
-    /// Only those in this partition.
+    /// Selects entities of this partition.
     pub fn partition(self, partition: impl PartitionIn<T>) -> Self {
         self.and(|rows| rows.partition(partition.partition_key()))
     }
 
-    /// Only those in a range of partitions: see [`TableQuery::partition_range`].
+    /// Selects entities in a range of partitions: see [`TableQuery::partition_range`].
     pub fn partition_range<P: PartitionIn<T>>(self, partitions: impl RangeBounds<P>) -> Self {
         let start = partitions.start_bound().map(|of| of.partition_key().clone());
         let end = partitions.end_bound().map(|of| of.partition_key().clone());
         self.and(|rows| rows.partition_range((start, end)))
     }
 
-    /// Only those in partitions that start with this text.
+    /// Selects entities in partitions that start with this text.
     pub fn partition_prefix(self, prefix: &str) -> Self {
         self.and(|rows| rows.partition_prefix(prefix))
     }
 
-    /// Only those with these row keys: see [`TableQuery::rows`].
+    /// Selects entities with these row keys: see [`TableQuery::rows`].
     pub fn rows(self, rows: impl RowBounds<T>) -> Self {
         self.and(|query| query.rows(Rows(rows.into_range())))
     }
 
-    /// Only those that match. The service reads the others too, but none of their blobs is read.
+    /// Selects entities that match. The service reads the other rows too, but their blobs are not read.
     pub fn filter(self, condition: Condition<T>) -> Self {
         match condition.into_filter() {
             Ok(filter) => self.raw_filter(filter),
@@ -96,8 +100,8 @@ impl<T: TableEntity> LargeQuery<T> {
         }
     }
 
-    /// Only those that match a filter on names. One that compares a large property, or one that is encrypted, is refused when the
-    /// query is run.
+    /// Selects entities that match a filter on property names. A comparison of a large or encrypted property is an error when
+    /// the query runs.
     pub fn raw_filter(self, filter: Filter) -> Self {
         let mut compared = None;
         filter.for_each_property(&mut |name| {
@@ -106,8 +110,7 @@ impl<T: TableEntity> LargeQuery<T> {
         if let Some(name) = compared {
             let table = self.table.name();
             let error = Error::invalid_request(format!(
-                "the filter compares '{name}' of the table '{table}', whose values may be in blobs: keep what is to be compared \
-                 in a property of its own"
+                "the filter compares '{name}' of the table '{table}', whose values may be in blobs: compare another property"
             ));
             return self.refused(error);
         }
@@ -124,29 +127,29 @@ impl<T: TableEntity> LargeQuery<T> {
     }
 }
 
-/// What is returned, how much, and in which order.
+/// Sets the number and the order of results.
 impl<T: TableEntity> LargeQuery<T> {
-    /// Returns at most this many: see [`TableQuery::limit`]. It bounds a [`page`](Self::page), which goes on.
+    /// Returns at most this many entities: see [`TableQuery::limit`]. A limit is the size of a [`page`](Self::page).
     pub fn limit(self, entities: usize) -> Self {
         Self { limit: Some(entities), ..self.and(|rows| rows.limit(entities)) }
     }
 
-    /// Asks for at most this many in a page. A service has a bound of its own.
+    /// Sets the maximal number of rows in a page. The service has a limit too.
     pub fn page_size(self, entities: usize) -> Self {
         self.and(|rows| rows.page_size(entities))
     }
 
-    /// Asks for the next page of rows while the present one is consumed: see [`TableQuery::prefetch`].
+    /// Reads the next page of rows while the present page is consumed: see [`TableQuery::prefetch`].
     pub fn prefetch(self) -> Self {
         self.and(TableQuery::prefetch)
     }
 
-    /// Relies on results in the order of keys: see [`TableQuery::require_order`].
+    /// Requires results in the order of keys: see [`TableQuery::require_order`].
     pub fn require_order(self) -> Self {
         self.and(TableQuery::require_order)
     }
 
-    /// Takes results in whatever order the store gives them: see [`TableQuery::in_any_order`].
+    /// Accepts results in any order: see [`TableQuery::in_any_order`].
     pub fn in_any_order(self) -> Self {
         self.and(TableQuery::in_any_order)
     }
@@ -156,15 +159,15 @@ impl<T: TableEntity> LargeQuery<T> {
         self.and(TableQuery::sorted_on_client)
     }
 
-    /// Runs a cheaper plan with the same answer where there is one: see [`TableQuery::use_cheaper_plan`].
+    /// Runs a cheaper plan with the same result if there is one: see [`TableQuery::use_cheaper_plan`].
     pub fn use_cheaper_plan(self) -> Self {
         self.and(TableQuery::use_cheaper_plan)
     }
 
-    /// Returns another type: a projection of `T`, which has no large field. No blob is read.
+    /// Returns entities of another type: a projection of `T` without large fields. No blob is read.
     ///
     /// # Errors
-    /// What the query was narrowed down by was refused.
+    /// A filter that was refused.
     pub fn project<P: FromEntity>(self) -> Result<TableQuery<LargeRow<T>, P>> {
         self.rows.map(TableQuery::project)
     }
@@ -186,27 +189,28 @@ impl<T: TableEntity> LargeQuery<T> {
     }
 }
 
-/// Running it.
+/// Runs the query.
 impl<T: TableEntity> LargeQuery<T> {
-    /// The results one after another, in the order of the rows, with the large values of several at once. An error ends it.
+    /// The results as a stream, in the order of the rows. The values of several entities are read at once. An error ends the
+    /// stream.
     ///
     /// # Errors
-    /// As items: the stores'; a row is not a `T`; a blob is missing or damaged; a filter was refused.
+    /// As items: errors of the stores; a row that is not a `T`; a missing or damaged blob; a filter that was refused.
     pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + Unpin + use<T> {
         let prepared = self.narrowed().and_then(|rows| Ok((rows.stream(), rows.to_query()?.filter)));
         let (rows, filter) = match prepared {
             Ok((rows, filter)) => (rows.boxed(), filter),
             Err(error) => (stream::iter([Err(error)]).boxed(), None),
         };
-        let (table, most) = (self.table.clone(), self.at_once());
+        let (table, parallelism) = (self.table.clone(), self.parallelism());
         let loads = rows.map(move |row| {
             let (table, filter) = (table.clone(), filter.clone());
             async move { table.load_matching(row?, filter.as_ref()).await }
         });
-        Box::pin(loads.buffered(most).try_filter_map(|found| ready(Ok(found))))
+        Box::pin(loads.buffered(parallelism).try_filter_map(|found| ready(Ok(found))))
     }
 
-    /// All results, in memory.
+    /// Reads all results into memory.
     ///
     /// # Errors
     /// As [`stream`](Self::stream).
@@ -214,14 +218,14 @@ impl<T: TableEntity> LargeQuery<T> {
         self.stream().try_collect().await
     }
 
-    /// The first result by key, if there is one.
+    /// Reads the first result in the order of keys; `None` if there is no result.
     ///
     /// # Errors
     /// As [`stream`](Self::stream); the store does not sort (see [`limit`](Self::limit)).
     pub async fn first(&self) -> Result<Option<T>> {
         let rows = self.narrowed()?;
         let filter = rows.to_query()?.filter;
-        // What is left out does not match any more: the next time another is first.
+        // The row does not match any more, so the next query has another first row.
         while let Some(row) = rows.first().await? {
             if let Some(found) = self.table.load_matching(row, filter.as_ref()).await? {
                 return Ok(Some(found));
@@ -230,24 +234,25 @@ impl<T: TableEntity> LargeQuery<T> {
         Ok(None)
     }
 
-    /// How many results there are, by their rows. One request a page.
+    /// Counts the rows of the results. 1 request per page.
     ///
     /// # Errors
-    /// The store's; a filter was refused.
+    /// Errors of the store; a filter that was refused.
     pub async fn count(&self) -> Result<usize> {
         self.narrowed()?.count().await
     }
 
-    /// One page, from the start or from where another ended: see [`TableQuery::page`]. One request, and one for each large value.
+    /// Reads one page, from the start or from a continuation token: see [`TableQuery::page`]. 1 request, and 1 per large
+    /// value.
     ///
     /// # Errors
-    /// As [`stream`](Self::stream); the continuation is another query's; an answer that comes in one piece was asked for.
+    /// As [`stream`](Self::stream); a continuation token of another query; a query that has no pages.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
         let rows = self.narrowed()?;
         let filter = rows.to_query()?.filter;
         let page = rows.page(from).await?;
         let loads = stream::iter(page.items).map(|row| self.table.load_matching(row, filter.as_ref()));
-        let loaded = loads.buffered(self.at_once()).try_filter_map(|found| ready(Ok(found)));
+        let loaded = loads.buffered(self.parallelism()).try_filter_map(|found| ready(Ok(found)));
         Ok(Page { items: loaded.try_collect().await?, continuation: page.continuation })
     }
 
@@ -255,18 +260,18 @@ impl<T: TableEntity> LargeQuery<T> {
         self.rows.as_ref().map_err(Clone::clone)
     }
 
-    /// Entities whose values are read at once: none is read for nothing.
-    fn at_once(&self) -> usize {
+    /// The number of entities whose values are read at once: not more than the limit, so that no value is read in vain.
+    fn parallelism(&self) -> usize {
         self.table.options().concurrency.max(1).min(self.limit.unwrap_or(usize::MAX).max(1))
     }
 }
 
 impl<T: TableEntity> LargeTable<T> {
-    /// The entity of a row; `None` if it is gone, or does not match any more, since the row was read.
+    /// The entity of a row; `None` if the entity was deleted or does not match any more.
     pub(super) async fn load_matching(&self, row: LargeRow<T>, filter: Option<&Filter>) -> Result<Option<T>> {
         let (key, mut now): (_, Entity) = (row.entity.key().clone(), row.entity);
         loop {
-            if let Some(found) = self.hydrate_or_again(now).await? {
+            if let Some(found) = self.load_if_unchanged(now).await? {
                 return Ok(Some(found));
             }
             match self.row(&key).await? {
@@ -298,5 +303,146 @@ impl<T> fmt::Debug for LargeQuery<T> {
             .field("rows", &self.rows)
             .field("limit", &self.limit)
             .finish_non_exhaustive()
+    }
+}
+
+/// A lookup of whole large entities by an index. [`LargeTable::by`] makes it.
+///
+/// # Cost
+/// The requests of a [`Lookup`] that reads every entity, and 1 per large value.
+///
+/// # Consistency
+/// Index entries have no large values, so every entity is read, and is returned only if it still has its index entry: no
+/// result is stale. An entity that is replaced before its values are read is read again.
+#[must_use = "a lookup does nothing until it is run"]
+pub struct LargeLookup<'a, T, K = ManyEntries> {
+    table: &'a LargeTable<T>,
+    rows: Lookup<'a, T, LargeRow<T>, K>,
+    limit: Option<usize>,
+}
+
+impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
+    pub(super) const fn new(table: &'a LargeTable<T>, rows: Lookup<'a, T, LargeRow<T>, K>) -> Self {
+        Self { table, rows, limit: None }
+    }
+
+    /// Returns at most this many entities: see [`Lookup::limit`].
+    pub fn limit(self, entities: usize) -> Self {
+        Self { rows: self.rows.limit(entities), limit: Some(entities), ..self }
+    }
+
+    /// Sets the maximal number of entries in a page: see [`Lookup::page_size`].
+    pub fn page_size(self, entries: usize) -> Self {
+        Self { rows: self.rows.page_size(entries), ..self }
+    }
+
+    /// Sorts the entities in the order of their entries if the store does not: see [`Lookup::sorted_on_client`].
+    pub fn sorted_on_client(self) -> Self {
+        Self { rows: self.rows.sorted_on_client(), ..self }
+    }
+
+    /// A lookup of the rows without the values in blobs; [`LargeTable::load`] reads the values.
+    pub fn rows(self) -> Lookup<'a, T, LargeRow<T>, K> {
+        self.rows
+    }
+
+    /// Returns entities of another type: a projection of `T` without large fields. If the entries contain all its properties,
+    /// no entity is read.
+    pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
+        self.rows.project()
+    }
+
+    /// Reads all results into memory.
+    ///
+    /// # Errors
+    /// As for [`Lookup::page`]; errors of the blob store; a missing or damaged blob.
+    pub async fn all(&self) -> Result<Vec<T>> {
+        self.stream().try_collect().await
+    }
+
+    /// The results as a stream. The values of several entities are read at once
+    /// ([`LargeOptions::concurrency`](super::LargeOptions)).
+    ///
+    /// # Errors
+    /// As for [`all`](Self::all), as an item.
+    pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + use<'_, 'a, T, K> {
+        let parallelism =
+            self.table.options().concurrency.max(1).min(self.limit.unwrap_or(usize::MAX).max(1));
+        let loaded =
+            self.rows.stream().map(move |row| async move { self.load(row?).await }).buffered(parallelism);
+        loaded.try_filter_map(|found| ready(Ok(found)))
+    }
+
+    /// Reads one page, from the start or from a continuation token: see [`Lookup::page`].
+    ///
+    /// # Errors
+    /// As for [`all`](Self::all).
+    pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
+        let page = self.rows.page(from).await?;
+        let loads = stream::iter(page.items).map(|row| self.load(row));
+        let loaded = loads.buffered(self.table.options().concurrency.max(1));
+        let items = loaded.try_filter_map(|found| ready(Ok(found))).try_collect().await?;
+        Ok(Page { items, continuation: page.continuation })
+    }
+
+    /// Reads the first result in the order of the entries; `None` if there is no result.
+    ///
+    /// # Errors
+    /// As for [`all`](Self::all), and [`Lookup::first`].
+    pub async fn first(&self) -> Result<Option<T>> {
+        // The row has lost its entry, so the next lookup has another first entry.
+        while let Some(row) = self.rows.first().await? {
+            if let Some(found) = self.load(row).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts the results by their entries: see [`Lookup::count`].
+    ///
+    /// # Errors
+    /// As for [`Lookup::page`].
+    pub async fn count(&self) -> Result<usize> {
+        self.rows.count().await
+    }
+
+    /// The entity of a row; `None` if the entity was deleted or has lost its index entry.
+    pub(super) async fn load(&self, row: LargeRow<T>) -> Result<Option<T>> {
+        let entries = self.rows.entries()?;
+        let key = row.entity.key().clone();
+        let mut now = row.entity;
+        loop {
+            if let Some(found) = self.table.load_if_unchanged(now).await? {
+                return Ok(Some(found));
+            }
+            let Some(changed) = self.table.row(&key).await? else { return Ok(None) };
+            if !self.is_among(&entries, &changed)? {
+                return Ok(None);
+            }
+            now = changed;
+        }
+    }
+
+    fn is_among(&self, entries: &IndexEntries<T>, row: &Entity) -> Result<bool> {
+        let (index, partition) = (entries.index(), entries.partition().as_str());
+        self.rows.entities()?.has_entry_among(index, row, partition, entries.rows())
+    }
+}
+
+impl<T: IndexedEntity> LargeLookup<'_, T, OneEntry> {
+    /// Reads the entity; `None` if no entity has the entry. 2 requests, and 1 per large value.
+    ///
+    /// # Errors
+    /// As for [`all`](Self::all).
+    pub async fn get(&self) -> Result<Option<T>> {
+        let Some(row) = self.rows.get().await? else { return Ok(None) };
+        self.load(row).await
+    }
+}
+
+impl<T, K> fmt::Debug for LargeLookup<'_, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LargeLookup").field("rows", &self.rows).finish_non_exhaustive()
     }
 }

@@ -1,36 +1,37 @@
-//! Rows back to values.
+//! Reads and streams of large values.
+
+use std::fmt;
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use table_core::model::{Entity, Key};
-use table_core::store::{Error, Result, TableStore as _};
-use table_core::typed::{KeyOf, TableEntity};
+use table_core::model::{EdmValue, Entity, IfMatch, Key, ValueRef};
+use table_core::store::{Error, Result, TableStore as _, Written};
+use table_core::typed::{KeyOf, LargeField, PropertySchema, TableEntity};
 
-use super::reference::Reference;
-use super::row::references;
-use super::values::value;
+use super::row::{Reference, declared_references, large};
+use super::values::{NewBlobs, value};
 use super::{BlobCodec as _, BlobContext, LargeRow, LargeTable, PlainBlobs};
 use crate::blobs::{self, ByteStream};
 use crate::journal::as_read;
 
 impl<T: TableEntity> LargeTable<T> {
-    /// The entity, or `None`. One request, and one for each large value; once more for each writer that
-    /// replaces it meanwhile.
+    /// Reads the entity; `None` if it does not exist. 1 request, and 1 per large value; again if another writer replaces the
+    /// entity during the read.
     ///
     /// # Errors
-    /// The stores'; the row is not a `T`; a blob is missing or damaged.
+    /// Errors of the stores; the row is not a `T`; a missing or damaged blob.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         let key = key.into_key();
         loop {
             let Some(row) = self.row(&key).await? else { return Ok(None) };
-            if let Some(value) = self.hydrate_or_again(row).await? {
+            if let Some(value) = self.load_if_unchanged(row).await? {
                 return Ok(Some(value));
             }
         }
     }
 
-    /// The entity, or an error if there is none. As [`get`](Self::get).
+    /// Reads the entity, which must exist. Requests as for [`get`](Self::get).
     ///
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
@@ -38,14 +39,15 @@ impl<T: TableEntity> LargeTable<T> {
         let key = key.into_key();
         loop {
             let row = self.existing(&key).await?;
-            if let Some(value) = self.hydrate_or_again(row).await? {
+            if let Some(value) = self.load_if_unchanged(row).await? {
                 return Ok(value);
             }
         }
     }
 
-    /// Rows of a query with their large values, several at once, in the order of the rows. Rows that
-    /// are deleted meanwhile are left out; those replaced meanwhile come in their new state.
+    /// Reads the large values of rows, several rows at once, in the order of the rows.
+    ///
+    /// A row that was deleted is omitted; a row that was replaced comes in its new state. 1 request per large value.
     pub fn load<S>(&self, rows: S) -> impl Stream<Item = Result<T>> + Send + use<T, S>
     where
         S: Stream<Item = Result<LargeRow<T>>> + Send,
@@ -60,21 +62,22 @@ impl<T: TableEntity> LargeTable<T> {
 
     async fn load_one(&self, row: Entity) -> Result<Option<T>> {
         let key = row.key().clone();
-        match self.hydrate_or_again(row).await? {
+        match self.load_if_unchanged(row).await? {
             Some(value) => Ok(Some(value)),
             None => self.get(key).await,
         }
     }
 
-    /// The row as it is stored, without the mark of a move, which is in its version.
+    /// Reads the stored row without the mark of a move. The row's version includes the mark.
     pub(super) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
         Ok(self.store().get(self.name(), key, None).await?.map(as_read))
     }
 
-    /// The value; `None` if a blob is gone because the row has changed.
-    pub(super) async fn hydrate_or_again(&self, row: Entity) -> Result<Option<T>> {
+    /// The value of a row with its large values; `None` if a blob is missing because the row has changed, so the caller must
+    /// read the row again.
+    pub(super) async fn load_if_unchanged(&self, row: Entity) -> Result<Option<T>> {
         let mut full = row.clone();
-        for (property, reference) in references::<T>(&row)? {
+        for (property, reference) in declared_references::<T>(&row)? {
             let Some(content) = self.content(&row, property.name, &reference).await? else { return Ok(None) };
             let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
                 all.extend_from_slice(&piece);
@@ -87,7 +90,7 @@ impl<T: TableEntity> LargeTable<T> {
         T::from_entity(full).map(Some)
     }
 
-    /// A value's content; `None` if the blob is gone because the row has changed.
+    /// The content of a value; `None` if the blob is missing because the row has changed.
     pub(super) async fn content(
         &self,
         row: &Entity,
@@ -108,18 +111,18 @@ impl<T: TableEntity> LargeTable<T> {
                 let stored = blobs::verified(stored, reference.stored, path.to_string());
                 Ok(Some(if plain { stored.boxed() } else { codec.decode(&context, stored) }))
             }
-            None => self.check_changed(row, property, &path).await.map(|()| None),
+            None => self.check_row_changed(row, property, &path).await.map(|()| None),
         }
     }
 
-    /// Whether a blob is in plaintext, where that is read during a migration to a codec that encrypts.
+    /// Whether a blob is in plaintext and the options accept plaintext during a migration.
     pub(super) fn is_accepted_plaintext(&self, reference: &Reference) -> bool {
         let options = self.options();
         options.accepts_plaintext && options.codec.encrypts() && reference.codec == PlainBlobs.name()
     }
 
-    /// Whether the row has changed, which explains that its blob is gone; otherwise that is an error.
-    pub(super) async fn check_changed(&self, row: &Entity, property: &str, path: &Path) -> Result<()> {
+    /// Succeeds if the row has changed, which explains its missing blob. Otherwise the blob is lost: an error.
+    pub(super) async fn check_row_changed(&self, row: &Entity, property: &str, path: &Path) -> Result<()> {
         if self.has_changed(row).await? {
             return Ok(());
         }
@@ -132,5 +135,97 @@ impl<T: TableEntity> LargeTable<T> {
     async fn has_changed(&self, row: &Entity) -> Result<bool> {
         let now = self.row(row.key()).await?;
         Ok(now.is_none_or(|now| now.etag() != row.etag()))
+    }
+}
+
+/// A large value as a stream.
+pub struct LargeContent {
+    /// The size of the value, in bytes.
+    pub size: u64,
+    /// The SHA-256 hash of the stored content; `None` for a value in the row.
+    pub sha256: Option<[u8; 32]>,
+    /// The content. **It is complete and correct only if the stream ends without an error.**
+    pub content: ByteStream,
+}
+
+impl<T: TableEntity> LargeTable<T> {
+    /// Replaces one large value of an entity by a stream, if the entity has this version; other values stay. 2 requests and
+    /// the requests of the blobs.
+    ///
+    /// The content goes to a blob, whatever its size, and is never in memory as a whole. Text must be UTF-8; this is checked
+    /// only when the value is read.
+    ///
+    /// # Errors
+    /// An error of the content, which leaves the entity unchanged. Precondition failed: another writer has changed the
+    /// entity. Entity not found. The entity has another type, or another schema version: use [`update`](Self::update).
+    pub async fn put_stream(
+        &self,
+        key: impl KeyOf<T>,
+        field: LargeField<T>,
+        content: impl Stream<Item = Result<Bytes>> + Send + 'static,
+        version: impl Into<IfMatch>,
+    ) -> Result<Written> {
+        let (property, version) = (large_property::<T>(field)?, version.into());
+        let old = self.existing(&key.into_key()).await?;
+        self.check_version(&old, &version)?;
+        T::SCHEMA.check_patchable(&old)?;
+        self.values().check_codec(old.key(), [property])?;
+        let (mut new, context) = (NewBlobs::none(), self.values().context(old.key(), property.name));
+        let reference = self.values().put(&context, content.boxed()).await?;
+        new.push(context);
+        let mut entity = Entity::from(old.key().clone());
+        entity.properties_mut().put(
+            property.name,
+            reference.to_value(property.edm_type).as_ref(),
+            property.encrypted,
+        );
+        self.writer().merge(&new, &old, entity).await
+    }
+
+    /// Reads one large value of an entity as a stream; `None` if the entity or the value does not exist. 1 request, and 1 for
+    /// the blob.
+    ///
+    /// # Errors
+    /// Errors of the stores; a missing blob.
+    pub async fn read_stream(
+        &self,
+        key: impl KeyOf<T>,
+        field: LargeField<T>,
+    ) -> Result<Option<LargeContent>> {
+        let (property, key) = (large_property::<T>(field)?, key.into_key());
+        loop {
+            let Some(row) = self.row(&key).await? else { return Ok(None) };
+            let Some(value) = row.get(property.name) else { return Ok(None) };
+            let Some(reference) = Reference::read(&key, property, value)? else {
+                return Ok(Some(inline(value)));
+            };
+            if let Some(content) = self.content(&row, property.name, &reference).await? {
+                let sha256 = Some(reference.stored.hash);
+                return Ok(Some(LargeContent { size: reference.size, sha256, content }));
+            }
+        }
+    }
+}
+
+fn large_property<T: TableEntity>(field: LargeField<T>) -> Result<&'static PropertySchema> {
+    let found = large::<T>().find(|property| property.name == field.name());
+    found.ok_or_else(|| {
+        Error::invalid_request(format!("'{}' is not a large property of the type", field.name()))
+    })
+}
+
+fn inline(value: ValueRef<'_>) -> LargeContent {
+    let bytes = match value.to_owned() {
+        EdmValue::String(text) => text.into_bytes(),
+        EdmValue::Binary(bytes) => bytes,
+        _ => Vec::new(),
+    };
+    let size = bytes.len() as u64;
+    LargeContent { size, sha256: None, content: stream::iter([Ok(Bytes::from(bytes))]).boxed() }
+}
+
+impl fmt::Debug for LargeContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LargeContent").field("size", &self.size).finish_non_exhaustive()
     }
 }

@@ -1,39 +1,44 @@
-//! Blobs under the key that counts now.
+//! Encrypts blobs under the active key.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use table_core::model::Key;
+use table_core::model::{EdmType, Entity, Key, PropertyRef, ValueRef};
 use table_core::query::{Continuation, Query, UnreadableEntity};
-use table_core::store::{Error, Result, TableStore as _};
+use table_core::store::{Error, ErrorKind, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
-use super::LargeTable;
+use super::codec::BlobKey;
+use super::row::{Reference, references};
+use super::values::NewBlobs;
+use super::{BlobContext, LargeTable};
+use crate::blobs;
+use crate::rows::conflict::Conflicts;
 
-/// The rows that are listed.
+/// The number of unreadable rows that the result lists.
 const LISTED: usize = 100;
 
-/// What a sweep over blobs has found and done.
+/// The progress or result of [`LargeTable::rewrite`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LargeRewritten {
-    /// Rows looked at.
+    /// The number of rows read.
     pub rows: u64,
-    /// Values in blobs.
+    /// The number of values in blobs.
     pub blobs: u64,
-    /// Blobs written anew.
+    /// The number of blobs rewritten.
     pub rewritten: u64,
-    /// The blobs by the key that they are under now.
+    /// The number of blobs by the id of their key.
     pub keys: BTreeMap<String, u64>,
-    /// Blobs that are still in plaintext. Those are counted, and rewritten, where
-    /// [`LargeOptions::accept_plaintext`](super::LargeOptions::accept_plaintext) says that they are expected.
+    /// The number of blobs that are still in plaintext. Plaintext blobs are counted and rewritten only with
+    /// [`LargeOptions::accept_plaintext`](super::LargeOptions::accept_plaintext).
     pub plaintext: u64,
-    /// Blobs that could not be read, and are as they were: each keeps its key from being dropped.
+    /// The blobs that could not be read and did not change. Keep their keys.
     pub unreadable: Vec<UnreadableBlob>,
-    /// Rows that could not be decrypted, whose blobs are not known: each keeps its key from being dropped.
+    /// The number of rows that could not be decrypted. Their blobs are unknown: keep all keys.
     pub skipped: u64,
-    /// The first 100 of these rows, with the reasons.
+    /// The first 100 rows that could not be decrypted, with their errors.
     pub unreadable_rows: Vec<UnreadableEntity>,
 }
 
@@ -44,7 +49,7 @@ pub struct UnreadableBlob {
     pub key: Key,
     /// The property.
     pub property: String,
-    /// Why.
+    /// The error.
     pub error: Error,
 }
 
@@ -69,7 +74,7 @@ impl LargeRewritten {
     }
 }
 
-/// A sweep over the blobs of a table: [`LargeTable::rewrite`].
+/// A rewrite of the blobs of a table, made by [`LargeTable::rewrite`].
 pub struct LargeRewrite<T> {
     table: LargeTable<T>,
     counts: bool,
@@ -81,15 +86,16 @@ pub struct LargeRewrite<T> {
 }
 
 impl<T: TableEntity> LargeTable<T> {
-    /// Writes every blob anew that the codec says is under another key than the active one: after a key was
-    /// replaced, and before it is dropped. So is every blob in plaintext, where the table
-    /// [accepts these](super::LargeOptions::accept_plaintext). Rows of all types and schema versions are looked at.
+    /// Rewrites every blob that is not encrypted under the active key: run it after a key was replaced and before the old key
+    /// is deleted. Also encrypts plaintext blobs if the options [accept](super::LargeOptions::accept_plaintext) them. Rows of
+    /// all types and schema versions are included.
     ///
-    /// A blob is read, verified, encrypted anew under a data key of the active key, and put under a new name; then its row is
-    /// merged in the version that was read, and the old blob deleted: as in every other write of the table, a reader sees
-    /// the one or the other, and what a crash leaves behind is collected. It can be stopped at any time and resumed at
-    /// [`cursor`](LargeRewrite::cursor), or be run again: what is done is left alone. Blobs that are
-    /// written meanwhile are under the active key, if every writer has it: deploy it first.
+    /// For each blob, the rewrite reads and verifies the blob, encrypts it with a new data key, stores it under a new name,
+    /// merges the reference into the row in the version that was read, and deletes the old blob. As for any other write, a
+    /// reader sees the old or the new blob, and a collection removes blobs that a crash leaves.
+    ///
+    /// A rewrite can be stopped at any time and resumed at [`cursor`](LargeRewrite::cursor), or repeated: finished blobs are
+    /// not rewritten again. Deploy the active key to every writer before the rewrite.
     ///
     /// # Cost
     /// See the [module](super). Memory: two parts of 8 MiB for each row in work.
@@ -107,39 +113,39 @@ impl<T: TableEntity> LargeTable<T> {
 }
 
 impl<T: TableEntity> LargeRewrite<T> {
-    /// Only counts the blobs under each key. One request a page of rows, and one for each blob.
+    /// Only counts the blobs under each key. 1 request per page of rows and 1 per blob.
     #[must_use]
     pub const fn counting(mut self) -> Self {
         self.counts = true;
         self
     }
 
-    /// Goes on where an earlier sweep of the same table was. What it counts starts there, too.
+    /// Starts where an earlier rewrite of the same table stopped. The counts start at zero.
     #[must_use]
     pub fn resumed_at(mut self, cursor: Continuation) -> Self {
         self.from = Some(cursor);
         self
     }
 
-    /// Works on at most so many rows at once; at least 1, and [`LargeOptions::concurrency`](super::LargeOptions::concurrency) unless
-    /// told otherwise.
+    /// Sets how many rows are rewritten at once; at least 1, by default
+    /// [`LargeOptions::concurrency`](super::LargeOptions::concurrency).
     #[must_use]
     pub fn with_concurrency(mut self, rows: usize) -> Self {
         self.concurrency = rows.max(1);
         self
     }
 
-    /// Reads at most so many rows at a time; at least 1.
+    /// Sets the maximal number of rows in a page; at least 1.
     #[must_use]
     pub fn with_page_size(mut self, rows: usize) -> Self {
         self.page_size = Some(rows.max(1));
         self
     }
 
-    /// Does one page of rows; whether more follow. A row that cannot be decrypted is skipped and listed.
+    /// Rewrites one page of rows. Returns whether more pages follow. A row that cannot be decrypted is skipped and listed.
     ///
     /// # Errors
-    /// The stores', a key service's; the codec has no keys. The page can be done again.
+    /// Errors of the stores or a key service; a codec without keys. The page can be repeated.
     pub async fn step(&mut self) -> Result<bool> {
         if self.done {
             return Ok(false);
@@ -160,7 +166,7 @@ impl<T: TableEntity> LargeRewrite<T> {
         Ok(!self.done)
     }
 
-    /// Does the rest.
+    /// Rewrites all remaining pages.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -169,12 +175,12 @@ impl<T: TableEntity> LargeRewrite<T> {
         Ok(&self.found)
     }
 
-    /// Where it is: the next page, or `None` before the first and after the last. Print it, parse it back.
+    /// The continuation token of the next page; `None` before the first page and after the last. It can be stored as text.
     pub const fn cursor(&self) -> Option<&Continuation> {
         self.from.as_ref()
     }
 
-    /// What it has found and done.
+    /// The progress so far.
     pub const fn progress(&self) -> &LargeRewritten {
         &self.found
     }
@@ -184,7 +190,7 @@ impl<T: TableEntity> LargeRewrite<T> {
         codec.active_key().ok_or_else(|| {
             Error::unsupported(
                 "the blob codec",
-                format!("keys: '{}' has none to rewrite blobs under", codec.name()),
+                format!("a rewrite: the codec '{}' has no keys", codec.name()),
             )
         })
     }
@@ -195,4 +201,144 @@ impl<T> fmt::Debug for LargeRewrite<T> {
         let mut debug = f.debug_struct("LargeRewrite");
         debug.field("table", &self.table).field("found", &self.found).finish_non_exhaustive()
     }
+}
+
+/// How many bytes of a blob are read to find its key: enough for most blobs, then enough for every blob.
+const KEY_PREFIXES: [u64; 2] = [1024, 256 * 1024];
+
+impl<T: TableEntity> LargeTable<T> {
+    /// Rewrites the blobs of a row; after a conflict, starts again with the stored row. Does nothing if the row was deleted.
+    pub(super) async fn rewrite_row(
+        &self,
+        mut row: Entity,
+        active: &str,
+        counts: bool,
+    ) -> Result<LargeRewritten> {
+        let mut conflicts = Conflicts::new(self.options().attempts);
+        loop {
+            match self.rewrite_read(&row, active, counts).await {
+                Err(error) => conflicts.wait(error).await?,
+                done => return done,
+            }
+            match self.row(row.key()).await? {
+                None => return Ok(LargeRewritten::default()),
+                Some(now) => row = now,
+            }
+        }
+    }
+
+    /// One attempt to rewrite the blobs of a row that was read.
+    async fn rewrite_read(&self, row: &Entity, active: &str, counts: bool) -> Result<LargeRewritten> {
+        let mut found = LargeRewritten { rows: 1, ..LargeRewritten::default() };
+        let (mut patch, mut new) = (Entity::from(row.key().clone()), NewBlobs::none());
+        for (property, reference) in references(row) {
+            found.blobs += 1;
+            match self.rewrite_blob(row, &property, &reference, counts, &mut patch, &mut new).await {
+                Ok(BlobState::Kept(id)) => found.count(id),
+                Ok(BlobState::KeptInPlaintext) => found.plaintext += 1,
+                Ok(BlobState::Rewritten) => {
+                    found.rewritten += 1;
+                    found.count(active.to_owned());
+                }
+                Err(error) if is_unreadable(&error) => {
+                    let (key, property) = (row.key().clone(), property.name().to_owned());
+                    found.unreadable.push(UnreadableBlob { key, property, error });
+                }
+                Err(error) => {
+                    self.values().withdraw(&new).await;
+                    return Err(error);
+                }
+            }
+        }
+        if found.rewritten > 0 {
+            self.writer().merge(&new, row, patch).await?;
+        }
+        Ok(found)
+    }
+
+    /// Rewrites a blob if it is not encrypted under the active key.
+    async fn rewrite_blob(
+        &self,
+        row: &Entity,
+        property: &PropertyRef<'_>,
+        reference: &Reference,
+        counts: bool,
+        patch: &mut Entity,
+        new: &mut NewBlobs,
+    ) -> Result<BlobState> {
+        if self.is_accepted_plaintext(reference) {
+            if counts {
+                return Ok(BlobState::KeptInPlaintext);
+            }
+        } else {
+            let key = self.key_of(row, property, reference).await?;
+            if counts || key.active {
+                return Ok(BlobState::Kept(key.id));
+            }
+        }
+        let content = self.content(row, property.name(), reference).await?;
+        let content = content.ok_or_else(|| self.changed(row))?;
+        let context = self.values().context(row.key(), property.name());
+        let reference = self.values().put(&context, content).await?;
+        new.push(context);
+        // The reference has the other type than the field, so the field's type follows from the stored reference.
+        let declared =
+            if matches!(property.value(), ValueRef::Binary(_)) { EdmType::String } else { EdmType::Binary };
+        let value = reference.to_value(declared);
+        patch.properties_mut().put(property.name(), value.as_ref(), property.is_encrypted());
+        Ok(BlobState::Rewritten)
+    }
+
+    /// The key that a blob names.
+    async fn key_of(
+        &self,
+        row: &Entity,
+        property: &PropertyRef<'_>,
+        reference: &Reference,
+    ) -> Result<BlobKey> {
+        let codec = &self.options().codec;
+        let path = self.blob(row, property, reference).path(&self.options().root)?;
+        for bytes in KEY_PREFIXES.into_iter().filter(|_| reference.codec == codec.name()) {
+            let Some(start) = blobs::start(&**self.blobs(), &path, bytes).await? else {
+                self.check_row_changed(row, property.name(), &path).await?;
+                return Err(self.changed(row));
+            };
+            if let Some(key) = codec.key_of(&start) {
+                return Ok(key);
+            }
+            if (start.len() as u64) < bytes {
+                break;
+            }
+        }
+        Err(Error::corrupt(format!(
+            "the blob {path} of the codec '{}' names no key of the codec '{}'",
+            reference.codec,
+            codec.name()
+        )))
+    }
+
+    fn blob(&self, row: &Entity, property: &PropertyRef<'_>, reference: &Reference) -> BlobContext {
+        BlobContext::new(self.name(), row.key(), property.name(), reference.id)
+    }
+
+    /// The error for a row that another writer has changed.
+    pub(super) fn changed(&self, row: &Entity) -> Error {
+        let (table, key) = (self.name().to_string(), row.key().to_string());
+        ErrorKind::PreconditionFailed { table, key }.into()
+    }
+}
+
+/// The state of a blob after a rewrite.
+enum BlobState {
+    /// Unchanged, under the key with this id.
+    Kept(String),
+    /// Unchanged, in plaintext.
+    KeptInPlaintext,
+    /// Encrypted under the active key.
+    Rewritten,
+}
+
+/// Whether the error concerns only this blob, so that other blobs can be rewritten.
+fn is_unreadable(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Storage(_) | ErrorKind::Encryption(_) | ErrorKind::Decode(_))
 }

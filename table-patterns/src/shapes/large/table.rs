@@ -3,16 +3,17 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use table_core::model::{Entity, IfMatch, Key, TableName};
-use table_core::store::{Error, Outcome, Result, TableStore, TableStoreExt as _, Written};
-use table_core::typed::{EntityPatch as _, KeyOf, Table, TableEntity, TableQuery};
+use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore, TableStoreExt as _, Written};
+use table_core::typed::{EntityPatch as _, EntriesOf, IndexedEntity, KeyOf, Table, TableEntity, TableQuery};
 
 use super::entity_writer::EntityWriter;
 use super::row::large;
 use super::values::{LargeValues, NewBlobs, not_encrypted};
-use super::{LargeOptions, LargeRow};
-use crate::index::IndexedEntities;
+use super::{LargeLookup, LargeOptions, LargeRow};
+use crate::index::{IndexOptions, IndexedEntities, Lookup, all_indexes, open_entities};
 use crate::journal::Change;
 use crate::rows::conflict::Conflicts;
+use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 /// A table of entities whose large fields are in blobs. See the [module](super).
 ///
@@ -69,8 +70,8 @@ impl<T: TableEntity> LargeTable<T> {
     /// Opens a table. No request.
     ///
     /// # Errors
-    /// The name is not legal; `T` has encrypted fields and the store does not encrypt, or an encrypted large
-    /// field and the codec does not; `T` declares indexes: see [`open`](Self::open).
+    /// An invalid table name; `T` has encrypted fields and the store does not encrypt, or an encrypted large field and the
+    /// codec does not; `T` declares indexes: use [`open`](Self::open).
     pub fn new_with<S, N>(
         store: S,
         name: N,
@@ -85,14 +86,14 @@ impl<T: TableEntity> LargeTable<T> {
         if let Some(index) = T::indexes().first() {
             let (name, index) = (T::SCHEMA.rust_name, &index.name);
             return Err(Error::invalid_request(format!(
-                "{name} declares the index '{index}', whose entries are to follow its writes: open the table by \
+                "{name} declares the index '{index}', which this table would not maintain: open the table with \
                  `LargeTable::open`"
             )));
         }
         Self::unindexed(store, name, blobs, options)
     }
 
-    /// Without the indexes of the type.
+    /// Opens a table without the type's indexes.
     pub(super) fn unindexed(
         store: Arc<dyn TableStore>,
         name: TableName,
@@ -108,12 +109,12 @@ impl<T: TableEntity> LargeTable<T> {
         Ok(Self { table, writer: EntityWriter::new(store, name, values) })
     }
 
-    /// The same with indexes whose entries follow every write.
+    /// Adds indexes: every write updates their entries.
     pub(super) fn with_indexes(self, indexes: IndexedEntities) -> Self {
         Self { writer: self.writer.with_indexes(indexes), ..self }
     }
 
-    /// The same table with another bound on the blobs, and on the requests to the table, that one call has in flight; at least 1. See
+    /// Sets how many requests, to blobs and to the table, one call has in flight; at least 1. See
     /// [`LargeOptions::concurrency`].
     #[must_use]
     pub fn with_concurrency(self, requests: usize) -> Self {
@@ -123,7 +124,7 @@ impl<T: TableEntity> LargeTable<T> {
         Self { table: self.table.with_concurrency(requests), writer }
     }
 
-    /// The same table with another bound on the attempts of a write that loses against other writers; at least 1. See
+    /// Sets how often a write is attempted if other writers change the entity first; at least 1. See
     /// [`LargeOptions::attempts`].
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
@@ -133,16 +134,18 @@ impl<T: TableEntity> LargeTable<T> {
         Self { writer, ..self }
     }
 
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table if it is missing. Returns whether the table was created. 1 request.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.table.create_if_missing().await
     }
 
-    /// The rows as they are stored, to narrow down, and then to [`load`](Self::load) or to project: a filter sees what is stored of a
-    /// large property. Keys of `T` need a `cast()`. [`query`](Self::query) returns whole entities.
+    /// A query of the stored rows, for [`load`](Self::load) or a projection. No request.
+    ///
+    /// A filter on a large property compares the stored value, which may be a reference. Keys of `T` need a `cast()`. Use
+    /// [`query`](Self::query) for whole entities.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -167,25 +170,24 @@ impl<T: TableEntity> LargeTable<T> {
         self.table.query()
     }
 
-    /// Adds an entity that must not exist. One request, and one for each blob.
+    /// Inserts an entity that must not exist. 1 request, and 1 per blob.
     ///
     /// # Errors
-    /// The entity exists; a value or a key cannot be stored; the blob store's.
+    /// The entity exists; a value or a key that cannot be stored; errors of the blob store.
     pub async fn insert(&self, value: &T) -> Result<Written> {
         self.writer.write(Change::insert(value.to_entity()?)).await
     }
 
-    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. Two requests, and
-    /// the blobs.
+    /// Replaces the entity in the version that was read, which its `#[etag]` field holds. 2 requests, and the requests of the blobs.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag.
+    /// Precondition failed: another writer has changed the entity. Entity not found. The value has no ETag.
     pub async fn replace(&self, value: &T) -> Result<Written> {
         self.replace_if(value, value.own_version()?).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests and
-    /// the blobs; with any version, from the start for each writer that comes in between.
+    /// Replaces the entity if it has this version; [`IfMatch::Any`] accepts any version. 2 requests, and the requests of the blobs;
+    /// with any version, again after a conflict.
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
@@ -203,12 +205,11 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// Writes the entity, whatever was there. Two requests and the blobs, from the start for each writer that
-    /// comes in between.
+    /// Inserts or replaces the entity. 2 requests, and the requests of the blobs; again after a conflict.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt; the entity is stored in a
-    /// later version of the schema.
+    /// As [`insert`](Self::insert), except that the entity may exist; a conflict after the last attempt; the stored entity has
+    /// a later schema version.
     pub async fn upsert(&self, value: &T) -> Result<Written> {
         self.write_over(value, |old, new| {
             T::SCHEMA.check_replaceable(old)?;
@@ -217,13 +218,12 @@ impl<T: TableEntity> LargeTable<T> {
         .await
     }
 
-    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
-    /// stored, in its blob, and so do properties that `T` does not know. Two requests and the blobs, from the start for each writer
-    /// that comes in between.
+    /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value and
+    /// blob, as do properties that `T` does not know. 2 requests, and the requests of the blobs; again after a conflict.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt. The entity that is there is of
-    /// another type, or stored in another version of the schema: [`update`](Self::update) it.
+    /// As [`insert`](Self::insert), except that the entity may exist; a conflict after the last attempt. The stored entity has
+    /// another type, or another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
         self.write_over(value, |old, new| {
             T::SCHEMA.merged(old, new).map(|merged| merged.with_system(None, None))
@@ -231,7 +231,7 @@ impl<T: TableEntity> LargeTable<T> {
         .await
     }
 
-    /// Adds the entity, or replaces the row that is there by what `over` makes of that and of the entity.
+    /// Inserts the entity, or replaces the stored row by the result of `over` for the stored and the new entity.
     async fn write_over(
         &self,
         value: &T,
@@ -254,7 +254,7 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// How often a write that loses is tried: one that is bound to a version, once.
+    /// The attempts of a write: one for an exact version, several for any version.
     const fn conflicts(&self, version: &IfMatch) -> Conflicts {
         Conflicts::new(match version {
             IfMatch::Any => self.options().attempts,
@@ -262,13 +262,12 @@ impl<T: TableEntity> LargeTable<T> {
         })
     }
 
-    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
-    /// if another writer was faster. Returns what was stored. Properties that `T` does not know stay, with their blobs. Two
-    /// requests and the blobs.
+    /// Reads the entity, calls `change`, and replaces the entity in the version that was read; after a conflict, starts
+    /// again. Returns the stored entity. Properties that `T` does not know stay with their blobs. 2 requests, and the requests of the
+    /// blobs.
     ///
     /// # Errors
-    /// Entity not found; an error of `change`; `change` changed the key; precondition failed, after the
-    /// last attempt.
+    /// Entity not found; the error of `change`; `change` changed the key; precondition failed, after the last attempt.
     pub async fn update(
         &self,
         key: impl KeyOf<T>,
@@ -278,12 +277,14 @@ impl<T: TableEntity> LargeTable<T> {
         let mut conflicts = self.conflicts(&IfMatch::Any);
         loop {
             let old = self.existing(&key).await?;
-            let Some(mut value) = self.hydrate_or_again(old.clone()).await? else { continue };
+            let Some(mut value) = self.load_if_unchanged(old.clone()).await? else { continue };
             change(&mut value)?;
             let mut new = value.to_entity()?;
             if *new.key() != key {
                 let name = T::SCHEMA.rust_name;
-                return Err(Error::invalid_request(format!("an update of the {name} {key} changes its key")));
+                return Err(Error::invalid_request(format!(
+                    "the update of the {name} {key} changes its key: use `move_to`"
+                )));
             }
             T::SCHEMA.keep_unknown(&old, &mut new)?;
             match self.replace_read(&old, new.clone()).await {
@@ -296,12 +297,12 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// Writes the fields that the patch sets over those of the entity, if it is in this version; [`IfMatch::Any`] asks for any.
-    /// The patch has no large field. Two requests; with any version, from the start for each writer that comes in between.
+    /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. A patch has
+    /// no large fields. 2 requests; with any version, again after a conflict.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing. The entity is stored in another
-    /// version of the schema.
+    /// Precondition failed: another writer has changed the entity. Entity not found. An empty patch. The entity has another
+    /// schema version.
     pub async fn merge(
         &self,
         key: impl KeyOf<T>,
@@ -321,11 +322,11 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// Removes the entity if it is in this version, with its blobs; [`IfMatch::Any`] asks for any. Two
-    /// requests, and one for each blob.
+    /// Deletes the entity with its blobs if it has this version; [`IfMatch::Any`] accepts any version. 2 requests, and 1 per
+    /// blob.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found.
+    /// Precondition failed: another writer has changed the entity. Entity not found.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version): (Key, IfMatch) = (key.into_key(), version.into());
         let mut conflicts = self.conflicts(&version);
@@ -339,10 +340,10 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// Removes the entity in any version, if it is there; whether it was.
+    /// Deletes the entity in any version if it exists. Returns whether it existed.
     ///
     /// # Errors
-    /// The stores'.
+    /// Errors of the stores.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
         match self.delete(key, IfMatch::Any).await {
             Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
@@ -350,7 +351,7 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// The name.
+    /// The table's name.
     pub fn name(&self) -> &TableName {
         self.table.name()
     }
@@ -365,10 +366,10 @@ impl<T: TableEntity> LargeTable<T> {
         &self.values().blobs
     }
 
-    /// The entities with their indexes, to build, scrub and recover; `None` of a type that declares none.
+    /// The entities with their indexes, to build, scrub and recover; `None` for a type without indexes.
     ///
-    /// What it writes are rows: it moves none that has a value in a blob, and leaves the blobs of those that it replaces or
-    /// removes to a [collection](Self::collect).
+    /// The returned value writes rows: it moves no row with a value in a blob, and a [collection](Self::collect) removes the
+    /// blobs of rows that it replaces or deletes.
     pub const fn entities(&self) -> Option<&IndexedEntities> {
         self.writer.indexes()
     }
@@ -383,6 +384,173 @@ impl<T: TableEntity> LargeTable<T> {
 
     pub(super) const fn writer(&self) -> &EntityWriter {
         &self.writer
+    }
+}
+
+impl<T: IndexedEntity> LargeTable<T> {
+    /// Opens a table of large entities with the indexes of `T`, and creates missing tables. Every write updates the index
+    /// entries, and [`by`](Self::by) looks entities up. 1 request per table, and the requests of [`IndexedEntities::open`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// use std::sync::Arc;
+    /// use object_store::memory::InMemory;
+    /// use table_core::{memory::MemoryStore, prelude::*};
+    /// use table_patterns::index::IndexOptions;
+    /// use table_patterns::large::{LargeOptions, LargeTable};
+    ///
+    /// #[derive(Clone, Debug, PartialEq, TableEntity)]
+    /// #[entity(type = "Report", rename_all = "PascalCase")]
+    /// #[index(author, row_key = "author_{author}_{number}", payload = fields(title))]
+    /// #[index(code, partition_key = "code_{code}", row_key = "x", unique = "table")]
+    /// struct Report {
+    ///     #[partition_key]
+    ///     department: String,
+    ///     #[row_key(format = "report_{}")]
+    ///     number: u32,
+    ///     author: String,
+    ///     code: Option<String>,
+    ///     title: String,
+    ///     #[large(over = 100)]
+    ///     text: String,
+    /// }
+    ///
+    /// let (store, blobs) = (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
+    /// let (large, indexes) = (LargeOptions::default(), IndexOptions::local());
+    /// let reports = LargeTable::<Report>::open(store, "Reports", blobs, large, indexes).await?;
+    /// let report = Report {
+    ///     department: "Sales".into(),
+    ///     number: 1,
+    ///     author: "Kwok".into(),
+    ///     code: Some("S-1".into()),
+    ///     title: "2013".into(),
+    ///     text: "a long story. ".repeat(1000),
+    /// };
+    /// reports.insert(&report).await?; // the blob, then row and entries by the journal
+    ///
+    /// let of_kwok = reports.by(Report::by_author("Sales").author("Kwok"));
+    /// assert_eq!(of_kwok.all().await?, [report.clone()]); // whole, with the text
+    /// assert_eq!(reports.by(Report::by_code("S-1")).first().await?, Some(report));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new_with`](Self::new_with) and [`IndexedTable::open`](crate::index::IndexedTable::open).
+    pub async fn open<S, N>(
+        store: S,
+        name: N,
+        blobs: Arc<dyn ObjectStore>,
+        large: LargeOptions,
+        indexes: IndexOptions,
+    ) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
+        let table = Self::unindexed(Arc::clone(&store), name.clone(), blobs, large)?;
+        let entities = open_entities::<T>(store, name, Vec::new(), indexes).await?;
+        Ok(table.with_indexes(entities))
+    }
+
+    /// Opens a table for lookups with a read-only credential. Every write is refused. 1 request: see
+    /// [`IndexedEntities::open_to_read`].
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); a table is missing.
+    pub async fn open_to_read<S, N>(
+        store: S,
+        name: N,
+        blobs: Arc<dyn ObjectStore>,
+        large: LargeOptions,
+        indexes: IndexOptions,
+    ) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
+        let table = Self::unindexed(Arc::clone(&store), name.clone(), blobs, large)?;
+        let all = all_indexes::<T>(Vec::new());
+        let entities = IndexedEntities::open_to_read(store, name, all, indexes).await?;
+        Ok(table.with_indexes(entities))
+    }
+
+    /// A lookup of whole entities by an index. `T::by_…(…)` selects the entries by a prefix of their key parts. No request.
+    pub fn by<E: EntriesOf<T>>(&self, entries: E) -> LargeLookup<'_, T, E::Kind> {
+        let without = || {
+            Error::invalid_request("the table was opened without indexes: open it with `LargeTable::open`")
+        };
+        let entities = self.entities().ok_or_else(without);
+        LargeLookup::new(self, Lookup::new(entities, entries.into_entries()))
+    }
+}
+
+impl<T: TableEntity> LargeTable<T> {
+    /// Rewrites every entity of an older schema version in the current one, with its large values and index entries. Returns
+    /// the number of entities rewritten. Unknown properties stay with their blobs. Otherwise as
+    /// [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    ///
+    /// 1 request per page of the type's rows, and the requests of a write per older entity, several at once
+    /// ([`LargeOptions::concurrency`](super::LargeOptions)); a read, a write and a delete per large value; 2 more per entity
+    /// that another writer changes during the upgrade.
+    ///
+    /// # Errors
+    /// Errors of the stores; a conversion that fails or changes a key; a missing or damaged blob.
+    pub async fn upgrade_all(&self) -> Result<u64> {
+        let rows = self.rows().project::<Entity>().stream();
+        upgrade_each(rows, self.options().concurrency, |row| self.upgrade(row)).await
+    }
+
+    /// Upgrades one row. Returns whether the row was rewritten.
+    async fn upgrade(&self, row: Entity) -> Result<bool> {
+        if !is_older::<T>(&row)? {
+            return Ok(false);
+        }
+        let key = row.key().clone();
+        let first = async {
+            // A blob is missing because the row has changed: `upgrade_one` starts again.
+            let Some(value) = self.load_if_unchanged(row.clone()).await? else {
+                return Err(self.changed(&row));
+            };
+            let new = upgraded(&row, &value)?;
+            self.writer().upgrade(row.clone(), new).await
+        };
+        upgrade_one(first, self.update(key, |_| Ok(()))).await
+    }
+}
+
+impl<T: TableEntity> LargeTable<T> {
+    /// Reads the stored row, which must exist.
+    pub(super) async fn existing(&self, key: &Key) -> Result<Entity> {
+        self.row(key).await?.ok_or_else(|| {
+            let (table, key) = (self.name().to_string(), key.to_string());
+            ErrorKind::EntityNotFound { table, key }.into()
+        })
+    }
+
+    /// One attempt to replace a row that was read. Removes the old blobs.
+    pub(super) async fn replace_read(&self, old: &Entity, new: Entity) -> Result<Written> {
+        self.writer().write(Change::replace(old.clone(), new)).await
+    }
+
+    /// One attempt to delete a row that was read. Removes its blobs.
+    pub(super) async fn delete_read(&self, old: &Entity) -> Result<()> {
+        self.writer().write(Change::delete(old.clone())).await.map(drop)
+    }
+
+    /// Refuses a row in another version than the wanted one.
+    pub(super) fn check_version(&self, row: &Entity, wanted: &IfMatch) -> Result<()> {
+        match wanted {
+            IfMatch::Exactly(etag) if row.etag() != Some(etag) => Err(ErrorKind::PreconditionFailed {
+                table: self.name().to_string(),
+                key: row.key().to_string(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Values out of a row, into blobs, and what rows say of them.
+//! Moves values from entities into blobs, and removes blobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,22 +6,24 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use object_store::ObjectStore;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::engine::entity_size;
-use table_core::model::{EdmValue, Entity, Key, PropertyRef, TableName, ValueRef};
+use table_core::model::{EdmType, EdmValue, Entity, Key, PropertyRef, TableName, ValueRef};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 use table_core::typed::{PropertySchema, Schema};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::reference::{Reference, Told, told};
+use super::row::{MaybeReference, Reference, parse_reference, references};
 use super::{BlobContext, LargeOptions};
-use crate::blobs::{self, ByteStream};
+use crate::blobs::{self, ByteStream, blob_error};
 
-/// The service was measured to refuse entities somewhat below its limit; see `entity_size`.
+/// The room that is left in a row, in bytes: measurements show that the service refuses entities slightly below its limit.
+/// See `entity_size`.
 const ROOM: usize = 1024;
 
-/// The large values of a type in a table: where they are, and what makes them.
+/// Stores the large values of a type in a table.
 #[derive(Clone, Debug)]
 pub(crate) struct LargeValues {
     /// The store of the rows.
@@ -32,14 +34,14 @@ pub(crate) struct LargeValues {
     pub(super) options: LargeOptions,
 }
 
-/// Blobs that nothing refers to yet.
+/// Blobs of a write whose row is not written yet.
 #[derive(Debug)]
 pub(crate) struct NewBlobs {
     pub(super) blobs: Vec<BlobContext>,
     pub(super) started: Started,
 }
 
-/// When a write began, by two clocks: `tokio`'s stands still while a machine sleeps, the system's can be set.
+/// The start of a write by two clocks: the monotonic clock may stop while the machine sleeps, the wall clock can be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Started {
     instant: Instant,
@@ -51,14 +53,14 @@ impl Started {
         Self { instant: Instant::now(), time: SystemTime::now() }
     }
 
-    /// The longer of what the two say.
+    /// The time since the start, by the later of the two clocks.
     fn elapsed(&self) -> Duration {
         self.instant.elapsed().max(self.time.elapsed().unwrap_or_default())
     }
 }
 
 impl NewBlobs {
-    /// None yet, of a write that begins.
+    /// No blobs, for a write that starts now.
     pub(crate) fn none() -> Self {
         Self { blobs: Vec::new(), started: Started::now() }
     }
@@ -67,10 +69,10 @@ impl NewBlobs {
         self.blobs.push(blob);
     }
 
-    /// Until when their row must be written; `None` for a write without blobs.
+    /// The time until which the row must be written; `None` for a write without blobs.
     ///
     /// # Errors
-    /// They have waited so long that a collection could take them.
+    /// The deadline has passed: a collection could remove the blobs.
     pub(crate) fn until(&self, deadline: Duration) -> Result<Option<Instant>> {
         if self.blobs.is_empty() {
             return Ok(None);
@@ -97,12 +99,12 @@ impl LargeValues {
         self.schema.properties.iter().filter(|property| property.large.is_some())
     }
 
-    /// Puts the large values of an entity into blobs: it becomes a row. What was put before an error is in `new`, for the
-    /// caller to remove.
+    /// Stores the large values of an entity in blobs, and puts references in their place. `new` gets the blobs; after an
+    /// error the caller removes them.
     pub(crate) async fn move_out(&self, entity: &mut Entity, new: &mut NewBlobs) -> Result<()> {
         let stored = self.large().filter(|property| entity.get(property.name).is_some());
         self.check_codec(entity.key(), stored)?;
-        while let Some((property, content)) = self.next_out(entity) {
+        while let Some((property, content)) = self.next_to_move_out(entity) {
             let context = self.context(entity.key(), property.name);
             let reference = self.put(&context, stream::iter([Ok(content)]).boxed()).await?;
             let marked = entity.properties().find(property.name).is_some_and(|p| p.is_encrypted());
@@ -113,8 +115,8 @@ impl LargeValues {
         Ok(())
     }
 
-    /// Refuses large values that the store encrypts by a rule, or has met encrypted, where the codec does not: the row would
-    /// hide what the blob shows.
+    /// Refuses large values that the store encrypts (by a rule, or because it has read encrypted values) if the codec does not
+    /// encrypt: the blob would reveal the value.
     pub(super) fn check_codec<'a>(
         &self,
         key: &Key,
@@ -128,8 +130,8 @@ impl LargeValues {
         encrypted.next().map_or(Ok(()), |property| Err(not_encrypted(property.name)))
     }
 
-    /// A large property that must leave the row: one over its bound, or the largest of a row that is too large.
-    fn next_out(&self, entity: &Entity) -> Option<(&'static PropertySchema, Bytes)> {
+    /// The next value to store in a blob: a value over its bound, or the largest value of a row that is too large.
+    fn next_to_move_out(&self, entity: &Entity) -> Option<(&'static PropertySchema, Bytes)> {
         let inline = |p: &'static PropertySchema| Some((p, inline(p, entity.get(p.name)?)?));
         let is_over = |(p, value): &(&PropertySchema, &[u8])| value.len() > p.large.unwrap_or(usize::MAX);
         let over = self.large().filter_map(inline).find(is_over);
@@ -141,12 +143,12 @@ impl LargeValues {
         over.or_else(largest).map(|(property, value)| (property, Bytes::copy_from_slice(value)))
     }
 
-    /// A blob to be written.
+    /// The context of a new blob.
     pub(super) fn context(&self, key: &Key, property: &str) -> BlobContext {
         BlobContext::new(&self.table, key, property, Uuid::new_v4())
     }
 
-    /// Stores one value, and says what the row must say of it.
+    /// Stores one value in a blob. Returns the reference for the row.
     pub(super) async fn put(&self, context: &BlobContext, content: ByteStream) -> Result<Reference> {
         let path = context.path(&self.options.root)?;
         let size = Arc::new(AtomicU64::new(0));
@@ -161,18 +163,18 @@ impl LargeValues {
         Ok(Reference { id, size: size.load(Ordering::Relaxed), stored, codec })
     }
 
-    /// The blobs that a row refers to, of whatever type or schema version it is.
+    /// The blobs that a row refers to, for any type and schema version.
     fn blobs_of(&self, row: &Entity) -> Vec<BlobContext> {
-        let blob = |property: PropertyRef<'_>| match told(property.value())? {
-            Told::Blob(reference) => {
+        let blob = |property: PropertyRef<'_>| match parse_reference(property.value())? {
+            MaybeReference::Blob(reference) => {
                 Some(BlobContext::new(&self.table, row.key(), property.name(), reference.id))
             }
-            Told::Unreadable => None,
+            MaybeReference::Unreadable => None,
         };
         row.properties().iter().filter_map(blob).collect()
     }
 
-    /// Removes the blobs of old rows that no new one refers to.
+    /// Removes the blobs of old rows that no new row refers to.
     pub(crate) async fn remove_replaced(&self, old: &[&Entity], new: &[&Entity]) {
         let blobs = |rows: &[&Entity]| rows.iter().flat_map(|row| self.blobs_of(row)).collect::<Vec<_>>();
         let (mut gone, kept) = (blobs(old), blobs(new));
@@ -180,12 +182,12 @@ impl LargeValues {
         self.remove(&gone).await;
     }
 
-    /// Removes blobs of a write that is certainly not there.
+    /// Removes the blobs of a write that was certainly not applied.
     pub(crate) async fn withdraw(&self, new: &NewBlobs) {
         self.remove(&new.blobs).await;
     }
 
-    /// Removes blobs that no row refers to; what fails is left to a collection.
+    /// Removes blobs that no row refers to. If a removal fails, a later collection removes the blob.
     async fn remove(&self, blobs: &[BlobContext]) {
         for context in blobs {
             let removed = match context.path(&self.options.root) {
@@ -193,19 +195,22 @@ impl LargeValues {
                 Err(error) => Err(error),
             };
             if let Err(error) = removed {
-                tracing::debug!("a blob of {} is left to the next collection: {error}", context.key);
+                tracing::debug!(
+                    "a blob of {} could not be removed; the next collection removes it: {error}",
+                    context.key
+                );
             }
         }
     }
 }
 
-/// The error of a value that is encrypted in its row, and would not be in its blob.
+/// The error for a value that must be encrypted, with a codec that does not encrypt.
 pub(super) fn not_encrypted(property: &str) -> Error {
-    let what = format!("the encrypted large property '{property}': give it a codec that encrypts");
+    let what = format!("the encrypted large property '{property}': use a codec that encrypts");
     Error::unsupported("the blob codec", what)
 }
 
-/// The bytes of a value that is in the row.
+/// The bytes of a value in the row; `None` for a reference.
 fn inline<'a>(property: &PropertySchema, value: ValueRef<'a>) -> Option<&'a [u8]> {
     match value {
         ValueRef::String(text) if property.edm_type == value.edm_type() => Some(text.as_bytes()),
@@ -214,12 +219,62 @@ fn inline<'a>(property: &PropertySchema, value: ValueRef<'a>) -> Option<&'a [u8]
     }
 }
 
-/// A value from its bytes.
+/// Converts the content of a blob to a value.
 pub(super) fn value(entity: &Entity, property: &PropertySchema, bytes: Vec<u8>) -> Result<EdmValue> {
-    if property.edm_type != table_core::model::EdmType::String {
+    if property.edm_type != EdmType::String {
         return Ok(EdmValue::Binary(bytes));
     }
     String::from_utf8(bytes).map(EdmValue::String).map_err(|_| {
         Error::decode("large value", entity.key(), property.name, "text", "a blob that is not UTF-8")
     })
+}
+
+/// The blob stores of a table and of its copy.
+#[derive(Clone, Debug)]
+pub(crate) struct BlobStores {
+    pub(crate) from: Arc<dyn ObjectStore>,
+    pub(crate) to: Arc<dyn ObjectStore>,
+    /// The directory of all tables, as [`LargeOptions`](super::LargeOptions) has it.
+    pub(crate) root: Path,
+}
+
+impl BlobStores {
+    /// Copies the blobs of a row that the copy lacks, under the same names.
+    pub(crate) async fn copy(&self, table: &TableName, row: &Entity) -> Result<()> {
+        for (property, reference) in references(row) {
+            let path = self.path(table, row, property.name(), reference.id)?;
+            if self.is_there(&path, reference.stored.size).await? {
+                continue;
+            }
+            let Some(content) = blobs::open(&*self.from, &path).await? else {
+                return Err(Error::corrupt(format!("the blob {path} of {} is missing", row.key())));
+            };
+            let content = blobs::verified(content, reference.stored, path.to_string());
+            blobs::put(&*self.to, &path, content.boxed()).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the copy has every blob of a row, with the size in the row's reference.
+    pub(crate) async fn are_there(&self, table: &TableName, row: &Entity) -> Result<bool> {
+        for (property, reference) in references(row) {
+            let path = self.path(table, row, property.name(), reference.id)?;
+            if !self.is_there(&path, reference.stored.size).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn is_there(&self, path: &Path, size: u64) -> Result<bool> {
+        match self.to.head(path).await {
+            Ok(found) => Ok(found.size == size),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(blob_error(error)),
+        }
+    }
+
+    fn path(&self, table: &TableName, row: &Entity, property: &str, id: Uuid) -> Result<Path> {
+        BlobContext::new(table, row.key(), property, id).path(&self.root)
+    }
 }

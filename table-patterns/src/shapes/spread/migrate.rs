@@ -1,37 +1,45 @@
-use futures_util::{StreamExt, TryStreamExt};
-use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, Operation, Result};
-use table_core::typed::TableEntity;
+//! Moves of entities: migrations to other buckets, moves to other keys, and upgrades of schema versions.
 
-use super::place::stored;
-use super::row::MOVING;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt};
+use table_core::model::{Entity, IfMatch, Key, TableName};
+use table_core::query::{Filter, KeyBounds, Query, Range, Select};
+use table_core::store::{Error, Operation, Result, TableStore};
+use table_core::typed::{FromEntity as _, KeyOf, TableEntity};
+
+use super::place::{MOVING, logical, stored};
 use super::write::exact;
 use super::{SpreadRow, SpreadTable};
-use crate::rows::conflict::without_etag;
+use crate::rows::conflict::{Conflicts, without_etag};
+use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migrated {
-    /// Rows looked at.
+    /// The number of rows read.
     pub looked: u64,
-    /// Entities moved to their new bucket.
+    /// The number of entities moved to their new bucket.
     pub moved: u64,
 }
 
 impl<T: TableEntity> SpreadTable<T> {
-    /// Moves every entity to the bucket that it belongs to with the present number, from the one of
-    /// [`with_previous`](Self::with_previous). Run one at a time; run it again after it died.
+    /// Moves every entity from its bucket of [`with_previous`](Self::with_previous) to its new bucket. Run one migration at
+    /// a time, and repeat a migration that died.
     ///
-    /// One request a page of the table, three for each entity moved.
+    /// 1 request per page of the table and 3 per entity moved.
     ///
     /// # Errors
-    /// The store's; no previous number was given; a row is where neither number puts it.
+    /// Errors of the store; no previous buckets; a row that is in neither of its two buckets.
     pub async fn migrate(&self) -> Result<Migrated> {
         if self.previous.is_none() {
-            return Err(Error::invalid_request("name the number of buckets before: `with_previous`"));
+            return Err(Error::invalid_request(
+                "the previous number of buckets is unknown: give it (`SpreadTable::with_previous`)",
+            ));
         }
-        let moves = self.table.query().stream().map(|row| async { self.settle(row?).await });
+        let moves = self.table.query().stream().map(|row| async { self.migrate_row(row?).await });
         let count = |mut done: Migrated, moved: bool| async move {
             done.looked += 1;
             done.moved += u64::from(moved);
@@ -40,30 +48,34 @@ impl<T: TableEntity> SpreadTable<T> {
         moves.buffer_unordered(self.concurrency).try_fold(Migrated::default(), count).await
     }
 
-    /// Moves one row; whether it had to be.
-    async fn settle(&self, row: SpreadRow<T>) -> Result<bool> {
+    /// Moves one row: marks it, inserts the new row, deletes the old row. Returns whether the row was moved.
+    ///
+    /// Invariant: the old row stays, marked, until the new row exists. A crash after any step leaves a state in which a
+    /// repeated migration continues.
+    async fn migrate_row(&self, row: SpreadRow<T>) -> Result<bool> {
         let (place, key) = (self.place_of(&row)?, row.entity.key().clone());
         let new = stored(&key, self.spread)?;
         if place == new {
             return Ok(false);
         }
         if self.previous_key(&key)?.as_ref() != Some(&place) {
-            let expected = "the bucket of one of the two numbers";
+            let expected = "the present or the previous bucket";
             return Err(Error::decode(T::SCHEMA.rust_name, &place, "PartitionKey", expected, "another"));
         }
         let Some((row, version)) = self.mark(row, &place).await? else { return Ok(false) };
         let mut moved = row.entity.with_key(new);
         moved.properties_mut().remove(MOVING);
         match self.write(Operation::Insert(moved)).await {
-            // By a migration that died after this step; nobody else inserts beside a row.
+            // A migration that died after this step has inserted the row: other writers do not insert while the old row exists.
             Err(error) if error.is_already_exists() => {}
             other => other.map(drop)?,
         }
-        self.delete_if_there(place, version).await?;
+        self.delete_row_if_exists(place, version).await?;
         Ok(true)
     }
 
-    /// Stops writers of the old row, and returns it as it then is; `None` if it was deleted meanwhile.
+    /// Marks the old row, which stops its writers. Returns the row and its version with the mark; `None` if the row was
+    /// deleted.
     async fn mark(&self, mut row: SpreadRow<T>, place: &Key) -> Result<Option<(SpreadRow<T>, IfMatch)>> {
         loop {
             if row.is_moving() {
@@ -81,9 +93,113 @@ impl<T: TableEntity> SpreadTable<T> {
                 Err(error) => return Err(error),
             }
             match self.table.get(place).await? {
-                Some(now) => row = now,
+                Some(current) => row = current,
                 None => return Ok(None),
             }
         }
+    }
+}
+
+/// The number of pages of keys that a search for buckets reads.
+const MAX_PAGES: usize = 3;
+
+impl<T: TableEntity> SpreadTable<T> {
+    /// Moves an entity to a key of this or another table, and replaces an entity with that key. Returns whether the entity
+    /// existed. A concurrent change of another writer is moved too. A process that dies during the move leaves both
+    /// entities: repeat the move. Requests: see the [module](super).
+    ///
+    /// # Errors
+    /// Errors of the store; precondition failed, after the last attempt; the entity at the target has a later schema
+    /// version; source and target are the same.
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+        let (key, to) = (key.into_key(), to.into_key());
+        if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
+            return Err(Error::invalid_request(format!(
+                "{key} cannot be moved to its own key: give another key or table"
+            )));
+        }
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            let Some(row) = self.locate(&key).await? else { return Ok(false) };
+            if row.is_moving() {
+                conflicts.wait(self.moving(&key)).await?;
+                continue;
+            }
+            let version = exact(&row)?;
+            let mut moved = row.entity.with_system(None, None).with_key(to.clone());
+            moved.properties_mut().remove(MOVING);
+            target.put_logical(moved).await?;
+            let delete =
+                self.write_at_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)));
+            match delete.await {
+                Err(error) => conflicts.wait(error).await?,
+                Ok(_) => return Ok(true),
+            }
+        }
+    }
+}
+
+/// Whether a table has a bucket of a partition, with a row of this key. At most 3 requests.
+///
+/// Only the type knows the number of buckets and the salt, so the function searches the keys of all buckets: it may return
+/// `false` for a bucket after the first three pages.
+pub(crate) async fn is_there(
+    store: &dyn TableStore,
+    table: &TableName,
+    partition: &str,
+    row: Option<&str>,
+) -> Result<bool> {
+    let bound = |text: &str| text.to_owned();
+    let buckets = Range { from: Bound::Included(bound("0000_")), to: Bound::Excluded(bound("9999`")) };
+    let keys = KeyBounds { partition: buckets, row: row.map_or(Range::ALL, Range::single) }.to_filter();
+    let query = Query { filter: keys, select: Some(Select::new([Filter::PARTITION_KEY])), top: None };
+    let mut from = None;
+    for _ in 0..MAX_PAGES {
+        let page = store.query(table, &query, from.as_ref()).await?;
+        let is_bucket = |key: &Key| logical(key).is_some_and(|key| key.partition() == partition);
+        if page.items.iter().any(|entity| is_bucket(entity.key())) {
+            return Ok(true);
+        }
+        from = page.continuation;
+        if from.is_none() {
+            break;
+        }
+    }
+    Ok(false)
+}
+
+/// The number of rows that an upgrade rewrites at once.
+const UPGRADES: usize = 16;
+
+impl<T: TableEntity> SpreadTable<T> {
+    /// Rewrites every entity of an older schema version in the current one, in its bucket. Returns the number of entities
+    /// rewritten. Unknown properties stay. Otherwise as [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    ///
+    /// 1 request per page of the type's rows in all buckets and 1 per older entity, 16 at once; 2 more per entity that
+    /// another writer or a migration changes during the upgrade.
+    ///
+    /// # Errors
+    /// Errors of the store; a conversion that fails or changes a key.
+    pub async fn upgrade_all(&self) -> Result<u64> {
+        let rows = self.table.query().project::<Entity>().stream();
+        upgrade_each(rows, UPGRADES, |row| self.upgrade(row)).await
+    }
+
+    /// Upgrades one row. Returns whether the row was rewritten.
+    async fn upgrade(&self, row: Entity) -> Result<bool> {
+        let row = SpreadRow::<T>::from_entity(row)?;
+        if !is_older::<T>(&row.entity)? {
+            return Ok(false);
+        }
+        let (key, old) = (row.entity.key().clone(), row.entity.clone());
+        let first = async {
+            if row.is_moving() {
+                return Err(self.moving(old.key()));
+            }
+            let (place, version) = (self.place_of(&row)?, exact(&row)?);
+            let new = upgraded(&old, &row.decode()?)?;
+            self.write(Operation::Replace(new.with_key(place), version)).await
+        };
+        upgrade_one(first, self.update(key, |_| Ok(()))).await
     }
 }

@@ -7,10 +7,9 @@ use table_core::typed::{Discriminator, KeyOf, PartitionIn, Spread, Table, TableE
 
 use super::SpreadRow;
 use super::place::{partition, stored};
-use super::row::MOVING;
 use crate::rows::conflict::ATTEMPTS;
 
-/// Requests in flight unless told otherwise.
+/// The default number of requests in flight.
 const CONCURRENCY: usize = 16;
 
 /// A table whose logical partitions are spread over buckets. See the [module](super).
@@ -54,8 +53,8 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Opens a table. No request.
     ///
     /// # Errors
-    /// The name is not legal; `T` does not declare `spread`, or declares what spreading cannot keep: indexes,
-    /// large fields, a discriminator in the partition key.
+    /// An invalid table name; `T` does not declare `spread`, or declares indexes, large fields, or a discriminator in the
+    /// partition key.
     pub fn new<S, N>(store: S, name: N) -> Result<Self>
     where
         S: TableStore,
@@ -64,15 +63,15 @@ impl<T: TableEntity> SpreadTable<T> {
         let schema = T::SCHEMA;
         let refuse = |what: &str| Err(Error::invalid_request(format!("{}: {what}", schema.rust_name)));
         let Some(spread) = schema.spread else {
-            return refuse("its keys are not spread; add `#[partition_key(spread = 16)]`");
+            return refuse("its keys are not spread: add `#[partition_key(spread = 16)]`");
         };
         if matches!(schema.discriminator, Discriminator::PartitionPrefix(_)) {
             return refuse(
-                "its partition keys start with a bucket, so they cannot tell the type; use a property",
+                "its discriminator is a prefix of the PartitionKey, which starts with the bucket: use a property",
             );
         }
         if !T::indexes().is_empty() {
-            return refuse("it declares indexes, which a spread table does not maintain");
+            return refuse("it declares indexes, which a spread table does not maintain: remove them");
         }
         Ok(Self {
             table: Table::new(store, name)?,
@@ -83,48 +82,48 @@ impl<T: TableEntity> SpreadTable<T> {
         })
     }
 
-    /// Also finds entities where they were with another number of buckets, or another salt, until
-    /// [`migrate`](Self::migrate) has moved them. A number alone means no salt.
+    /// Also looks for entities in the buckets of an earlier declaration, until [`migrate`](Self::migrate) has moved them.
+    /// A number alone means an empty salt.
     #[must_use]
     pub fn with_previous(mut self, previous: impl Into<Spread>) -> Self {
         self.previous = Some(previous.into()).filter(|previous| *previous != self.spread);
         self
     }
 
-    /// Times that a write is tried when another writer, or a migration, is quicker: 10 unless told otherwise. It
-    /// pauses between them for a random time of up to half a second, one second in all with 10.
+    /// Sets how often a write is attempted if other writers or a migration change the entity first; by default 10. The
+    /// pauses between attempts are random, at most half a second each, and about a second in all with 10 attempts.
     #[must_use]
     pub const fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
 
-    /// Another bound on the requests that one call has in flight: buckets that are opened, entities that are
-    /// [migrated](Self::migrate); at least 1, and 16 unless told otherwise.
+    /// Sets how many requests one call has in flight: first pages of buckets, entities that are
+    /// [migrated](Self::migrate). At least 1, by default 16.
     #[must_use]
     pub const fn with_concurrency(mut self, requests: usize) -> Self {
         self.concurrency = if requests == 0 { 1 } else { requests };
         self
     }
 
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table if it is missing. Returns whether the table was created. 1 request.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.table.create_if_missing().await
     }
 
-    /// The entity, or `None`. One request; see the [module](super) for more.
+    /// Reads the entity; `None` if it does not exist. 1 request; more with previous buckets: see the [module](super).
     ///
     /// # Errors
-    /// The store's; the row is not a `T`.
+    /// Errors of the store; the row is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         let found = self.locate(&key.into_key()).await?;
         found.map(SpreadRow::decode).transpose()
     }
 
-    /// The entity, or an error if there is none. As [`get`](Self::get).
+    /// Reads the entity, which must exist. Requests as for [`get`](Self::get).
     ///
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
@@ -140,8 +139,8 @@ impl<T: TableEntity> SpreadTable<T> {
         stored(&key.into_key(), self.spread)
     }
 
-    /// The stored partitions of a logical one: its buckets, with those of a previous number. For what works on whole
-    /// partitions, such as [`delete_partition`](crate::bulk::delete_partition).
+    /// The stored partitions of a logical partition: its buckets, including previous ones. For functions that work on
+    /// whole partitions, such as [`delete_partition`](crate::bulk::delete_partition).
     ///
     /// # Errors
     /// The key with its bucket is too long.
@@ -150,18 +149,19 @@ impl<T: TableEntity> SpreadTable<T> {
         (0..buckets).map(|bucket| PartitionKey::new(partition(of.partition_key().as_str(), bucket))).collect()
     }
 
-    /// The name.
+    /// The table's name.
     pub fn name(&self) -> &TableName {
         self.table.name()
     }
 
-    /// The store.
+    /// The table's store.
     pub fn store(&self) -> &Arc<dyn TableStore> {
         self.table.store()
     }
 
-    /// The row, wherever it is. What is moved between looking at the old place and at the new is found at
-    /// the second look.
+    /// Finds the row of an entity, in its new or its old bucket.
+    ///
+    /// The new bucket is read again after the old one, because a migration may have moved the row between the two reads.
     pub(super) async fn locate(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
         let current = stored(key, self.spread)?;
         let found = self.table.get(&current).await?;
@@ -179,18 +179,11 @@ impl<T: TableEntity> SpreadTable<T> {
         })
     }
 
-    /// Where the entity was before, if that is another place.
+    /// The key of the entity in the previous buckets, if it differs.
     pub(super) fn previous_key(&self, key: &Key) -> Result<Option<Key>> {
         let Some(previous) = self.previous else { return Ok(None) };
         let (now, before) = (stored(key, self.spread)?, stored(key, previous)?);
         Ok((now != before).then_some(before))
-    }
-}
-
-impl<T> SpreadRow<T> {
-    /// Whether a migration has begun to move it.
-    pub(super) fn is_moving(&self) -> bool {
-        self.entity.get(MOVING).is_some()
     }
 }
 

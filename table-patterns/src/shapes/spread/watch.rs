@@ -1,3 +1,6 @@
+//! Finds the partitions with the most requests, with a bounded number of counters.
+
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,19 +9,19 @@ use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
+    EncryptedNames, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile,
+    TableStore, Written,
 };
+use tokio::time::Instant;
 
-use super::counts::{Count, Counts};
-
-/// Counts the requests to each partition, and names those that get too many.
+/// Counts the requests to each partition, and finds the partitions with the most requests.
 ///
-/// A cheap handle: clones share the counts. Put [`Watched`] around a store.
+/// Clones are cheap and share the counts. Wrap a store in [`Watched`] to count its requests.
 ///
-/// It looks at a window of time, in two halves: the present and the one before. Each half has 1,024 counters, so
-/// that memory is bounded: a partition that finds none free takes over the smallest, with its count, as the
-/// *space-saving* sketch does. So counts may be too high, by less than 1/1,024 of all requests, and no partition
-/// with a larger share is missed.
+/// The watch covers a window of time in two halves: the present half and the one before. Each half has 1,024 counters,
+/// which bounds the memory. If no counter is free, a new partition takes over the smallest counter with its count: the
+/// *space-saving* sketch. A count may therefore be too high, by less than 1/1,024 of all requests, and no partition with a
+/// larger share is missed.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -45,7 +48,7 @@ pub struct PartitionWatch {
     counts: Arc<Mutex<Counts>>,
 }
 
-/// A partition that gets more than its share.
+/// A partition with many requests.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HotPartition {
@@ -53,22 +56,21 @@ pub struct HotPartition {
     pub table: TableName,
     /// The PartitionKey.
     pub partition: String,
-    /// Requests within the window, to within 1/1,024 of all.
+    /// The number of requests in the window, too high by less than 1/1,024 of all requests.
     pub requests: u64,
-    /// How many of them only read.
+    /// The number of these requests that only read.
     pub reads: u64,
-    /// The part of all requests to partitions, from 0 to 1.
+    /// The share of all requests to partitions, from 0 to 1.
     pub share: f64,
 }
 
 impl PartitionWatch {
-    /// A watch over a window of time.
+    /// Makes a watch over a window of this length.
     pub fn new(window: Duration) -> Self {
         Self { counts: Arc::new(Mutex::new(Counts::new(window))) }
     }
 
-    /// The partitions that got more than this share, from 0 to 1, of the requests in the window, the
-    /// hottest first.
+    /// The partitions with more than this share (from 0 to 1) of the requests in the window, largest first.
     pub fn hot(&self, share: f64) -> Vec<HotPartition> {
         let counts = self.lock();
         let (all, total) = (counts.sums(), counts.total());
@@ -89,10 +91,10 @@ impl PartitionWatch {
         }
     }
 
-    /// Counts are whole after every statement.
+    // A poisoned lock is safe to use: the counts are consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, Counts> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.turn();
+        counts.advance();
         counts
     }
 }
@@ -103,25 +105,24 @@ fn found((table, partition): (&TableName, &str), count: Count, total: u64) -> Ho
     HotPartition { table, partition, requests: count.requests, reads: count.reads, share }
 }
 
-/// Names the remedy.
+/// Describes the partition and says what to do.
 impl fmt::Display for HotPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, partition, requests, reads, share } = self;
         let percent = share * 100.0;
         write!(
             f,
-            "the partition '{partition}' of '{table}' got {requests} requests, {percent:.0} % of all: "
+            "the partition '{partition}' of '{table}' got {requests} requests, {percent:.0} % of all requests: "
         )?;
         if *reads * 10 >= *requests * 9 {
-            return f
-                .write_str("they read, so keep what they read in a cache, or spread its keys over buckets");
+            return f.write_str("most of them read, so cache the entities, or spread the keys over buckets");
         }
-        f.write_str("spread its keys over buckets (`#[partition_key(spread = 16)]`, `SpreadTable`)")
+        f.write_str("spread the keys over buckets (`#[partition_key(spread = 16)]`, `SpreadTable`)")
     }
 }
 
-/// A store whose requests to partitions a [`PartitionWatch`] counts. A request to several partitions, as a
-/// scan is, counts for none.
+/// A store whose requests to partitions are counted by a [`PartitionWatch`]. A request to several partitions, such as a
+/// scan, is not counted.
 #[derive(Debug)]
 pub struct Watched<S> {
     store: S,
@@ -129,7 +130,7 @@ pub struct Watched<S> {
 }
 
 impl<S: TableStore> Watched<S> {
-    /// Watches a store.
+    /// Wraps a store.
     pub const fn new(store: S, watch: PartitionWatch) -> Self {
         Self { store, watch }
     }
@@ -205,7 +206,124 @@ impl<S: TableStore> TableStore for Watched<S> {
         self.store.local_writers()
     }
 
-    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
         self.store.manifests()
+    }
+}
+
+/// The number of counters of a half of the window.
+const COUNTERS: usize = 1024;
+
+/// The number of requests to one partition.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    requests: u64,
+    reads: u64,
+}
+
+/// A half of the window.
+#[derive(Debug, Default)]
+struct Half {
+    tables: HashMap<TableName, HashMap<Arc<str>, Count>>,
+    counters: usize,
+    total: u64,
+    /// The partitions whose count was `least`, the smallest count, at the last search. Some may have more now.
+    smallest: Vec<(TableName, Arc<str>)>,
+    least: u64,
+}
+
+/// The requests of a window, in two halves.
+#[derive(Debug)]
+struct Counts {
+    half: Duration,
+    since: Instant,
+    now: Half,
+    before: Half,
+}
+
+impl Counts {
+    fn new(window: Duration) -> Self {
+        let (now, before) = (Half::default(), Half::default());
+        Self { half: window / 2, since: Instant::now(), now, before }
+    }
+
+    /// The number of all requests.
+    const fn total(&self) -> u64 {
+        self.now.total + self.before.total
+    }
+
+    /// The counts of each partition.
+    fn sums(&self) -> HashMap<(&TableName, &str), Count> {
+        let mut all: HashMap<(&TableName, &str), Count> = HashMap::new();
+        for (partition, count) in self.now.all().chain(self.before.all()) {
+            let sum = all.entry(partition).or_default();
+            *sum = Count { requests: sum.requests + count.requests, reads: sum.reads + count.reads };
+        }
+        all
+    }
+
+    /// Starts a new half if the present half is over, and drops counts that are older than the window.
+    fn advance(&mut self) {
+        let passed = self.since.elapsed();
+        if passed < self.half {
+            return;
+        }
+        let last = std::mem::take(&mut self.now);
+        self.before = if passed < self.half * 2 { last } else { Half::default() };
+        self.since = Instant::now();
+    }
+
+    fn add(&mut self, table: &TableName, partition: &str, reads: u64) {
+        let half = &mut self.now;
+        half.total += 1;
+        if let Some(count) = half.tables.get_mut(table).and_then(|counters| counters.get_mut(partition)) {
+            *count = Count { requests: count.requests + 1, reads: count.reads + reads };
+            return;
+        }
+        let before = if half.counters < COUNTERS { Count::default() } else { half.take_smallest() };
+        let count = Count { requests: before.requests + 1, reads: before.reads + reads };
+        half.tables.entry(table.clone()).or_default().insert(partition.into(), count);
+        half.counters += 1;
+    }
+}
+
+impl Half {
+    fn all(&self) -> impl Iterator<Item = ((&TableName, &str), &Count)> {
+        let tables = self.tables.iter();
+        tables
+            .flat_map(|(table, counters)| counters.iter().map(move |(name, count)| ((table, &**name), count)))
+    }
+
+    /// Frees a counter with the smallest count, which the next partition takes over.
+    ///
+    /// A search of all counters finds all partitions with the smallest count, so that later calls need no search.
+    fn take_smallest(&mut self) -> Count {
+        if let Some(count) = self.take_found() {
+            return count;
+        }
+        self.least = self.all().map(|(_, count)| count.requests).min().unwrap_or_default();
+        let least = self.tables.iter().flat_map(|(table, counters)| {
+            let least = counters.iter().filter(|(_, count)| count.requests == self.least);
+            least.map(|(partition, _)| (table.clone(), Arc::clone(partition)))
+        });
+        self.smallest = least.collect();
+        self.take_found().unwrap_or_default()
+    }
+
+    /// Frees a counter of the last search that still has the smallest count.
+    fn take_found(&mut self) -> Option<Count> {
+        while let Some((table, partition)) = self.smallest.pop() {
+            let Some(counters) = self.tables.get_mut(&table) else { continue };
+            if counters.get(&partition).is_none_or(|count| count.requests != self.least) {
+                continue;
+            }
+            let count = counters.remove(&partition);
+            if counters.is_empty() {
+                self.tables.remove(&table);
+            }
+            self.counters -= 1;
+            return count;
+        }
+        None
     }
 }

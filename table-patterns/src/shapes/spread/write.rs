@@ -7,15 +7,15 @@ use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 
 use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
-use crate::rows::conflict::{Conflicts, told_of, version_of};
+use crate::rows::conflict::{Conflicts, version_of, with_entity_key};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit;
 
 impl<T: TableEntity> SpreadTable<T> {
-    /// Adds an entity that must not exist. One request; two while there is a previous number of buckets.
+    /// Inserts an entity that must not exist. 1 request; 2 with previous buckets.
     ///
     /// # Errors
-    /// The entity exists; a key or a value cannot be stored.
+    /// The entity exists; a key or a value that cannot be stored.
     pub async fn insert(&self, value: &T) -> Result<Written> {
         self.insert_logical(value.to_logical()?).await
     }
@@ -27,20 +27,22 @@ impl<T: TableEntity> SpreadTable<T> {
             let (table, key) = (self.name().to_string(), entity.key().to_string());
             return Err(ErrorKind::EntityAlreadyExists { table, key }.into());
         }
-        self.write(Operation::Insert(self.here(entity)?)).await
+        self.write(Operation::Insert(self.with_stored_key(entity)?)).await
     }
 
-    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. One request.
+    /// Replaces the entity in the version that was read, which its `#[etag]` field holds. 1 request.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster, or it was moved. Entity not found. The value
-    /// carries no ETag.
+    /// Precondition failed: another writer has changed the entity, or a migration has moved it. Entity not found. The value
+    /// has no ETag.
     pub async fn replace(&self, value: &T) -> Result<Written> {
         self.replace_if(value, value.own_version()?).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. One request; two of any version for a type
-    /// that has a `type` or a `version`, which may be stored in a later one; more while there is a previous number of buckets.
+    /// Replaces the entity if it has this version; [`IfMatch::Any`] accepts any version.
+    ///
+    /// 1 request. 2 for any version of a type with a `type` or a `version`, because the stored entity may have a later
+    /// schema version. More with previous buckets.
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
@@ -49,43 +51,43 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     async fn replace_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
-        let looks = version == IfMatch::Any && T::SCHEMA.may_be_newer();
-        self.write_existing(entity, version, looks, Schema::check_replaceable, Operation::Replace).await
+        let must_read = version == IfMatch::Any && T::SCHEMA.may_be_newer();
+        self.write_existing(entity, version, must_read, Schema::check_replaceable, Operation::Replace).await
     }
 
-    /// Writes over the entity: at once, unless there is a previous number of buckets or what is there must be looked at, and then
-    /// checked.
+    /// Replaces or merges the entity. Reads and checks the stored entity first if `must_read`, or if the entity may be in a
+    /// previous bucket.
     async fn write_existing(
         &self,
         entity: Entity,
         version: IfMatch,
-        looks: bool,
+        must_read: bool,
         check: fn(&Schema, &Entity) -> Result<()>,
         operation: fn(Entity, IfMatch) -> Operation,
     ) -> Result<Written> {
-        if self.previous_key(entity.key())?.is_none() && !looks {
-            return self.write(operation(self.here(entity)?, version)).await;
+        if self.previous_key(entity.key())?.is_none() && !must_read {
+            return self.write(operation(self.with_stored_key(entity)?, version)).await;
         }
         let key = entity.key().clone();
-        self.at_its_place(&key, &version, |row, place, exactly| {
+        self.write_at_place(&key, &version, |row, place, exactly| {
             check(T::SCHEMA, &row.entity)?;
             Ok(operation(entity.clone().with_key(place), exactly))
         })
         .await
     }
 
-    /// Writes the entity, whatever was there. One request; two for a type that has a `type` or a `version`, which may be stored
-    /// in a later one; more while there is a previous number of buckets.
+    /// Inserts or replaces the entity. 1 request; 2 for a type with a `type` or a `version`, because the stored entity may
+    /// have a later schema version. More with previous buckets.
     ///
     /// # Errors
-    /// A key or a value cannot be stored; a conflict, after the last attempt.
+    /// A key or a value that cannot be stored; a conflict, after the last attempt.
     pub async fn upsert(&self, value: &T) -> Result<Written> {
         self.put_logical(value.to_logical()?).await
     }
 
     pub(super) async fn put_logical(&self, entity: Entity) -> Result<Written> {
         if self.previous_key(entity.key())?.is_none() && !T::SCHEMA.may_be_newer() {
-            return self.write(Operation::InsertOrReplace(self.here(entity)?)).await;
+            return self.write(Operation::InsertOrReplace(self.with_stored_key(entity)?)).await;
         }
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
@@ -102,15 +104,15 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
-    /// Writes the fields that the patch sets over those of the entity, if it is in this version; [`IfMatch::Any`] asks for
-    /// any. What the patch does not set stays.
+    /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
+    /// fields stay.
     ///
-    /// One request; two of any version for a type that has a `type` or a `version`, and of a type in version 2 or later; more
-    /// while there is a previous number of buckets.
+    /// 1 request. 2 for any version of a type with a `type` or a `version`, and for a type with version 2 or later. More with
+    /// previous buckets.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster, or it was moved. Entity not found. The patch sets nothing. The entity is
-    /// stored in another version of the schema.
+    /// Precondition failed: another writer has changed the entity, or a migration has moved it. Entity not found. An empty
+    /// patch. The entity has another schema version.
     pub async fn merge(
         &self,
         key: impl KeyOf<T>,
@@ -121,22 +123,22 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     async fn merge_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
-        let looks = T::SCHEMA.version > 1 || (version == IfMatch::Any && T::SCHEMA.may_be_newer());
-        // What is there stays in the version that it is stored in.
+        let must_read = T::SCHEMA.version > 1 || (version == IfMatch::Any && T::SCHEMA.may_be_newer());
+        // A merge does not change the schema version of the stored entity.
         let entity = Schema::without_version(entity);
-        self.write_existing(entity, version, looks, Schema::check_patchable, Operation::Merge).await
+        self.write_existing(entity, version, must_read, Schema::check_patchable, Operation::Merge).await
     }
 
-    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
-    /// stored, and so do properties that `T` does not know. Requests as for [`upsert`](Self::upsert).
+    /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value, as
+    /// do properties that `T` does not know. Requests as for [`upsert`](Self::upsert).
     ///
     /// # Errors
-    /// A key or a value cannot be stored; a conflict, after the last attempt. The entity that is there is of another type, or
-    /// stored in another version of the schema: [`update`](Self::update) it.
+    /// A key or a value that cannot be stored; a conflict, after the last attempt. The stored entity has another type, or
+    /// another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
         let entity = value.to_logical()?;
         if self.previous_key(entity.key())?.is_none() && !T::SCHEMA.may_be_newer() {
-            return self.write(Operation::InsertOrMerge(self.here(entity)?)).await;
+            return self.write(Operation::InsertOrMerge(self.with_stored_key(entity)?)).await;
         }
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
@@ -153,12 +155,11 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
-    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
-    /// if another writer was faster. Returns what was stored. Properties that `T` does not know stay. Two requests.
+    /// Reads the entity, calls `change`, and replaces the entity in the version that was read; after a conflict, starts
+    /// again. Returns the stored entity. Properties that `T` does not know stay. 2 requests.
     ///
     /// # Errors
-    /// Entity not found; an error of `change`; `change` changed the key; precondition failed, after the
-    /// last attempt.
+    /// Entity not found; the error of `change`; `change` changed the key; precondition failed, after the last attempt.
     pub async fn update(
         &self,
         key: impl KeyOf<T>,
@@ -179,7 +180,9 @@ impl<T: TableEntity> SpreadTable<T> {
             let mut entity = value.to_logical()?;
             if *entity.key() != key {
                 let name = T::SCHEMA.rust_name;
-                return Err(Error::invalid_request(format!("an update of the {name} {key} changes its key")));
+                return Err(Error::invalid_request(format!(
+                    "the update of the {name} {key} changes its key: use `move_to`"
+                )));
             }
             T::SCHEMA.keep_unknown(&old, &mut entity)?;
             match self.write(Operation::Replace(entity.clone().with_key(place), version)).await {
@@ -192,25 +195,26 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
-    /// Removes the entity if it is in this version; [`IfMatch::Any`] asks for any. One request; more while
-    /// there is a previous number of buckets.
+    /// Deletes the entity if it has this version; [`IfMatch::Any`] accepts any version. 1 request; more with previous
+    /// buckets.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster, or it was moved. Entity not found.
+    /// Precondition failed: another writer has changed the entity, or a migration has moved it. Entity not found.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
         if self.previous_key(&key)?.is_none() {
             return self.write(Operation::Delete(stored(&key, self.spread)?, version)).await.map(drop);
         }
-        self.at_its_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)))
+        self.write_at_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)))
             .await
             .map(drop)
     }
 
-    /// Removes the entity in any version, if it is there; whether it was. Requests as for [`delete`](Self::delete).
+    /// Deletes the entity in any version if it exists. Returns whether it existed. Requests as for
+    /// [`delete`](Self::delete).
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
         match self.delete(key, IfMatch::Any).await {
             Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
@@ -218,15 +222,16 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
-    pub(super) async fn delete_if_there(&self, key: Key, version: IfMatch) -> Result<()> {
+    pub(super) async fn delete_row_if_exists(&self, key: Key, version: IfMatch) -> Result<()> {
         match self.write(Operation::Delete(key, version)).await {
             Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// Writes to the row where it is found, in the version found, if that is the one wanted.
-    pub(super) async fn at_its_place(
+    /// Finds the row of an entity and writes to it in the version that was read, if the version is the wanted one. With any
+    /// version, repeats after a conflict; waits while a migration moves the row.
+    pub(super) async fn write_at_place(
         &self,
         key: &Key,
         wanted: &IfMatch,
@@ -251,8 +256,10 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
-    /// Whether a migration has begun to move the row and must come to an end before the operation. For a delete it is
-    /// not enough that the row is at its new place: what is left at the old one would be moved there again.
+    /// Whether the operation must wait until a migration has moved the row.
+    ///
+    /// A delete waits also while the entity is in both buckets: if it deleted only the new row, the migration would move the
+    /// old row there again.
     async fn must_wait(&self, row: &SpreadRow<T>, operation: &Operation) -> Result<bool> {
         if row.is_moving() || !matches!(operation, Operation::Delete(..)) {
             return Ok(row.is_moving());
@@ -272,7 +279,7 @@ impl<T: TableEntity> SpreadTable<T> {
 
     pub(super) fn moving(&self, key: &Key) -> Error {
         self.changed(key).with_source(format!(
-            "{key} is being moved to another bucket: if no migration is under way, one died: run `migrate` again"
+            "{key} is being moved to another bucket: wait for the migration, or if no migration runs, run `migrate` again"
         ))
     }
 
@@ -280,15 +287,15 @@ impl<T: TableEntity> SpreadTable<T> {
         Key::new(&row.partition, row.entity.key().row())
     }
 
-    /// An entity under its stored key.
-    fn here(&self, entity: Entity) -> Result<Entity> {
+    /// The entity with its stored key.
+    fn with_stored_key(&self, entity: Entity) -> Result<Entity> {
         let key = stored(entity.key(), self.spread)?;
         Ok(entity.with_key(key))
     }
 
     pub(super) async fn write(&self, mut operation: Operation) -> Result<Written> {
         let key = logical(operation.key());
-        // A rule by row knows the entity's key, not that of its bucket.
+        // A rule that depends on the key expects the logical key, so apply the rules before the stored key is used.
         if let (Some(key), Some(entity)) = (&key, operation.entity_mut()) {
             let marked = marked_by_rule(&**self.store(), self.name(), key, entity.properties());
             if let Cow::Owned(marked) = marked {
@@ -300,13 +307,13 @@ impl<T: TableEntity> SpreadTable<T> {
         let _permitted = permit(&**self.store(), self.name(), touched).await?;
         let written = self.store().write(self.name(), operation).await;
         written.map_err(|error| match key {
-            Some(key) => told_of(&key, error),
+            Some(key) => with_entity_key(&key, error),
             None => error,
         })
     }
 }
 
-/// The version that a row was read in.
+/// The condition that a row has the version that was read.
 pub(super) fn exact<T>(row: &SpreadRow<T>) -> Result<IfMatch> {
     version_of(&row.entity)
 }

@@ -3,33 +3,33 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
-use table_core::store::{Error, Result, TableStore, TableStoreExt as _, Written};
+use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt, Written};
 use table_core::typed::{FromEntity, Table, TableEntity};
 use tokio::sync::OnceCell;
 
-use super::tables::{GENERATIONS, is_gone};
-use super::{Slice, SliceQuery, Slicing};
+use super::{Keep, Slice, SliceQuery, Slicing};
 use crate::rows::conflict::ATTEMPTS;
 
-/// Requests in flight unless told otherwise.
+/// The default number of requests in flight.
 const CONCURRENCY: usize = 8;
 
-/// Times that a write makes a table which others drop before the row is in it.
-const MAKES: u32 = 10;
+/// The number of times that a write creates a table which another program drops before the row is written.
+const MAX_CREATIONS: u32 = 10;
 
-/// What an insert does while the name of its slice is still being deleted.
+/// What an insert does while the table of its slice is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// Asks again until the name can be used, at most so long.
+    /// Repeats the creation until the name can be used, for at most this time.
     Wait(Duration),
-    /// Uses the next name that can be: `…G1`, `…G2`.
+    /// Uses the first name that can be used: `…G1`, `…G2`.
     Generation,
 }
 
-/// Entities of type `T` in a family of tables by time. See the [module](super).
+/// Entities of type `T` in a family of tables, one per period. See the [module](super).
 ///
-/// Cheap to clone; clones share what they know of the tables.
+/// Clones are cheap and share the list of known tables.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -70,10 +70,11 @@ pub(super) struct Shared<T> {
     pub(super) reuse: Reuse,
     pub(super) concurrency: usize,
     pub(super) attempts: u32,
+    /// The tables that exist, by slice name. A cell is empty while its table is being created.
     known: Mutex<HashMap<String, Arc<OnceCell<Slice>>>>,
 }
 
-/// When an entity is.
+/// Returns the time of an entity.
 pub(super) type TimeOf<T> = Arc<dyn Fn(&T) -> Ticks + Send + Sync>;
 
 impl<T> Clone for TimeSlices<T> {
@@ -94,13 +95,16 @@ impl<T> fmt::Debug for TimeSlices<T> {
 }
 
 impl<T: FromEntity> TimeSlices<T> {
-    /// Opens a family. No request. Waits up to two minutes for names that are being deleted, unless told otherwise.
+    /// Opens a family of tables. `time` returns the time of an entity. No request.
+    ///
+    /// By default, an insert waits for at most 2 minutes while the table of its slice is being deleted.
     ///
     /// # Errors
-    /// The family's name, with a slice's behind it, does not name a table; or it ends in a digit, so that nothing
-    /// would tell where the slice starts. `T` declares indexes, large fields or spread keys, which a family does not
-    /// keep, or encrypted ones and the store does not encrypt, or one in plaintext that a rule of the store encrypts in a table of
-    /// the family's name: mark the field.
+    /// - A family name that does not form a table name with the name of a slice, or that ends in a digit: then the start
+    ///   of the slice name would be unclear.
+    /// - `T` declares indexes, large fields or spread keys.
+    /// - `T` has encrypted properties and the store does not encrypt.
+    /// - `T` has a plaintext property that a rule of the store encrypts in a table with the family's name: mark the field.
     pub fn new(
         store: impl TableStore,
         family: &str,
@@ -110,19 +114,23 @@ impl<T: FromEntity> TimeSlices<T> {
         let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
         let store = store.into_shared();
         Table::<T>::new(Arc::clone(&store), slice)?;
-        // A rule for the family's name reaches none of its tables, and is meant for all of them.
+        // The family's tables have longer names, so a rule for the family's name does not reach them. It is meant for them.
         if let Ok(all) = TableName::new(family) {
             store.check_unencrypted(&all, &T::unencrypted())?;
         }
         if let Some(index) = T::indexes().first() {
             return Err(Error::invalid_request(format!(
-                "a family of tables does not maintain the index '{}': leave it out, or keep the entities in one table, \
-                 an `IndexedTable`",
+                "a family of tables does not maintain the index '{}': remove the index, or keep the entities in one \
+                 `IndexedTable`",
                 index.name
             )));
         }
         if family.ends_with(|c: char| c.is_ascii_digit()) {
-            return Err(Error::invalid_name("family", family, "let it end in a letter: the slice follows"));
+            return Err(Error::invalid_name(
+                "family",
+                family,
+                "it ends in a digit, and the name of a slice follows: end it in a letter",
+            ));
         }
         let (family, slicing, time) = (family.to_owned(), Arc::new(slicing), Arc::new(time));
         let (reuse, known) = (Reuse::Wait(Duration::from_secs(120)), Mutex::default());
@@ -139,40 +147,44 @@ impl<T: FromEntity> TimeSlices<T> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What to do while a name is being deleted. Knows nothing of tables yet. Handles that chose differently read and
-    /// write the same entities: each writes to the latest table of a slice that is there when it first asks.
+    /// Sets what an insert does while the table of its slice is being deleted. The new handle knows no tables.
+    ///
+    /// Handles with different settings share the entities: each handle writes to the latest table of a slice that exists
+    /// when the handle first uses the slice.
     #[must_use]
     pub fn with_reuse(self, reuse: Reuse) -> Self {
-        Self { shared: Arc::new(Shared { reuse, ..self.shared.fresh() }) }
+        Self { shared: Arc::new(Shared { reuse, ..self.shared.without_known_tables() }) }
     }
 
-    /// Another bound on the requests that one call has in flight; at least 1, and 8 unless told otherwise.
+    /// Sets how many requests one call has in flight; at least 1, by default 8.
     #[must_use]
     pub fn with_concurrency(self, requests: usize) -> Self {
-        Self { shared: Arc::new(Shared { concurrency: requests.max(1), ..self.shared.fresh() }) }
+        Self {
+            shared: Arc::new(Shared { concurrency: requests.max(1), ..self.shared.without_known_tables() }),
+        }
     }
 
-    /// Another bound on the attempts of a write that loses against other writers; at least 1, and 10 unless told otherwise.
+    /// Sets how often a write is attempted if other writers change the entity first; at least 1, by default 10.
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
-        Self { shared: Arc::new(Shared { attempts: attempts.max(1), ..self.shared.fresh() }) }
+        Self { shared: Arc::new(Shared { attempts: attempts.max(1), ..self.shared.without_known_tables() }) }
     }
 
-    /// The table of a moment, made if it is missing, for all that a [`Table`] can do. No request if this handle knows
-    /// it; else as the first insert.
+    /// The table of a time, which is created if it is missing. No request if this handle knows the table; otherwise the
+    /// requests of the first insert.
     ///
     /// # Errors
-    /// The store's; the name is still being deleted.
+    /// Errors of the store; a table that is still being deleted.
     pub async fn table_for(&self, at: Ticks) -> Result<Table<T>> {
-        let slice = self.made(&self.shared.slicing.name(at)).await?;
+        let slice = self.existing_table(&self.shared.slicing.name(at)).await?;
         self.table_of(slice.table)
     }
 
-    /// The name of a moment's first table, whether it is there or not: for rows that a bulk writer takes there. No
+    /// The name of the first table of a time, whether or not the table exists: for rows that a bulk writer writes. No
     /// request.
     ///
     /// # Errors
-    /// None, unless the slicing's names grow.
+    /// A slicing whose name is too long for a table.
     pub fn table_name(&self, at: Ticks) -> Result<TableName> {
         self.shared.table(&self.shared.slicing.name(at), 0)
     }
@@ -182,7 +194,7 @@ impl<T: FromEntity> TimeSlices<T> {
         Ok(Table::new(Arc::clone(store), name)?.with_concurrency(*concurrency).with_attempts(*attempts))
     }
 
-    /// Everything in the family, until it is narrowed down.
+    /// A query for all entities of the family, which the caller can narrow. No request.
     pub fn query(&self) -> SliceQuery<T> {
         SliceQuery::new(self.clone())
     }
@@ -201,39 +213,40 @@ impl<T: FromEntity> TimeSlices<T> {
 }
 
 impl<T: TableEntity> TimeSlices<T> {
-    /// Adds an entity to the slice of its time. One request; the first of a handle into a slice looks for its tables,
-    /// and makes one.
+    /// Inserts an entity into the slice of its time. 1 request; the first insert of a handle into a slice also lists the
+    /// tables and creates one.
     ///
     /// # Errors
-    /// Entity already exists; the store's; the name is still being deleted, or was dropped ten times as soon as it was made.
+    /// Entity already exists; errors of the store; a table that is still being deleted, or that was dropped 10 times right
+    /// after its creation.
     pub async fn insert(&self, entity: &T) -> Result<Written> {
         self.write(entity, Verb::Insert).await
     }
 
-    /// Writes an entity to the slice of its time, whatever was there. One request, as for [`insert`](Self::insert); two for a
-    /// type that has a `type` or a `version`, which may be stored in a later one.
+    /// Inserts or replaces an entity in the slice of its time. Requests as for [`insert`](Self::insert); 1 more for a type
+    /// with a `type` or a `version`, because the stored entity may have a later version.
     ///
     /// # Errors
-    /// The store's; the name is still being deleted, or was dropped as for [`insert`](Self::insert).
+    /// As [`insert`](Self::insert), except that the entity may exist.
     pub async fn upsert(&self, entity: &T) -> Result<Written> {
         self.write(entity, Verb::Upsert).await
     }
 
-    /// Adds an entity to the slice of its time, or writes its properties over those of the one that is there. A field that is
-    /// `None` keeps what is stored, and so do properties that `T` does not know. Requests as for [`upsert`](Self::upsert).
+    /// Inserts an entity into the slice of its time, or merges its properties into the stored entity. A field that is
+    /// `None` keeps its stored value, as do properties that `T` does not know. Requests as for [`upsert`](Self::upsert).
     ///
     /// # Errors
-    /// As for [`upsert`](Self::upsert). The entity that is there is of another type, or stored in another version of the schema:
-    /// [`update`](Self::update) it.
+    /// As [`upsert`](Self::upsert). The stored entity has another type, or another schema version: use
+    /// [`update`](Self::update).
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         self.write(entity, Verb::InsertOrMerge).await
     }
 
-    /// Rewrites every entity of every slice that is stored in an older version of its schema; how many there were. A slice that is
-    /// dropped meanwhile is passed over. See [`Table::upgrade_all`].
+    /// Rewrites every entity of an older schema version in the current one. Returns the number of entities rewritten. A
+    /// slice that is dropped during the call is skipped. See [`Table::upgrade_all`].
     ///
-    /// One request to list the tables, one for each page of rows of each slice, one after another, and one for each older entity, as many at
-    /// once as [`with_concurrency`](Self::with_concurrency) allows.
+    /// 1 request to list the tables, 1 per page of each slice, and 1 per older entity, several at once
+    /// ([`with_concurrency`](Self::with_concurrency)).
     ///
     /// # Errors
     /// As [`Table::upgrade_all`].
@@ -249,11 +262,11 @@ impl<T: TableEntity> TimeSlices<T> {
         Ok(upgraded)
     }
 
-    /// Writes to a table that may have been dropped since it was made: then makes it again, unless it is dropped as often
-    /// as it is made.
+    /// Writes an entity. If the table was dropped since this handle saw it, creates the table again, at most
+    /// [`MAX_CREATIONS`] times.
     async fn write(&self, entity: &T, verb: Verb) -> Result<Written> {
         let at = (self.shared.time)(entity);
-        let mut left = MAKES;
+        let mut left = MAX_CREATIONS;
         loop {
             let table = self.table_for(at).await?;
             let written = match verb {
@@ -270,7 +283,7 @@ impl<T: TableEntity> TimeSlices<T> {
     }
 }
 
-/// A write of one entity to a slice that is made for it.
+/// A write that creates the slice of its entity.
 #[derive(Clone, Copy)]
 enum Verb {
     Insert,
@@ -279,8 +292,8 @@ enum Verb {
 }
 
 impl<T> Shared<T> {
-    /// The same without what is known of tables.
-    fn fresh(&self) -> Self {
+    /// A copy without known tables.
+    fn without_known_tables(&self) -> Self {
         Self {
             store: Arc::clone(&self.store),
             family: self.family.clone(),
@@ -305,13 +318,156 @@ impl<T> Shared<T> {
             Error::invalid_name(
                 "table name",
                 table.as_str(),
-                "the slicing does not know the name that it gave",
+                "`Slicing::span` returns `None` for a name that `Slicing::name` returned",
             )
         })
     }
 
-    // The map is whole after every statement: a panic elsewhere leaves nothing to repair.
+    // A poisoned lock is safe to use: the map is consistent after every statement.
     pub(super) fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Slice>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The maximal number of generations of a slice.
+pub(super) const GENERATIONS: u32 = 100;
+/// The first pause while a name cannot be used. Each following pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The number of slices that a handle remembers. Only wrong clocks or data make more.
+const MAX_KNOWN: usize = 10_000;
+
+impl<T: FromEntity> TimeSlices<T> {
+    /// The tables of the family in the order of time. 1 request per 1000 tables.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn slices(&self) -> Result<Vec<Slice>> {
+        self.list("").await
+    }
+
+    /// The tables whose slice names start with this text, in the order of time.
+    async fn list(&self, name: &str) -> Result<Vec<Slice>> {
+        let Shared { store, family, slicing, .. } = &*self.shared;
+        let tables = store.all_tables(Some(&format!("{family}{name}"))).await?;
+        let mut slices: Vec<_> =
+            tables.iter().filter_map(|table| Slice::of_table(family, &**slicing, table)).collect();
+        slices.sort_by_key(|slice| (slice.from, slice.generation));
+        Ok(slices)
+    }
+
+    /// The tables of a slice, in the order of generations.
+    pub(super) async fn of_name(&self, name: &str) -> Result<Vec<Slice>> {
+        let mut slices = self.list(name).await?;
+        slices.retain(|slice| slice.name == name);
+        Ok(slices)
+    }
+
+    /// The latest table of a slice, which is created if it is missing. Concurrent callers share one creation.
+    pub(super) async fn existing_table(&self, name: &str) -> Result<Slice> {
+        let cell = self.remembered(name);
+        cell.get_or_try_init(|| self.find_or_create(name)).await.cloned()
+    }
+
+    fn remembered(&self, name: &str) -> Arc<OnceCell<Slice>> {
+        let mut known = self.shared.known();
+        if known.len() >= MAX_KNOWN && !known.contains_key(name) {
+            known.clear();
+        }
+        Arc::clone(known.entry(name.to_owned()).or_default())
+    }
+
+    async fn find_or_create(&self, name: &str) -> Result<Slice> {
+        let latest = self.of_name(name).await?.pop();
+        match (self.shared.reuse, latest) {
+            (Reuse::Wait(max_wait), latest) => {
+                self.create_and_wait(name, latest.map_or(0, |slice| slice.generation), max_wait).await
+            }
+            (Reuse::Generation, Some(latest)) => Ok(latest),
+            (Reuse::Generation, None) => self.create_generation(name).await,
+        }
+    }
+
+    /// Creates the table, also if the list has it: the service lists a table that is being deleted. Repeats this while the
+    /// name cannot be used.
+    async fn create_and_wait(&self, name: &str, generation: u32, max_wait: Duration) -> Result<Slice> {
+        let table = self.shared.table(name, generation)?;
+        let (started, mut pause) = (tokio::time::Instant::now(), FIRST_PAUSE);
+        loop {
+            match self.shared.store.create_table_if_missing(&table).await {
+                Err(error) if is_being_deleted(&error) && started.elapsed() + pause <= max_wait => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                created => return created.and_then(|_| self.shared.slice(&table)),
+            }
+        }
+    }
+
+    /// Creates the first generation whose name can be used.
+    async fn create_generation(&self, name: &str) -> Result<Slice> {
+        let mut generation = 0;
+        loop {
+            let table = self.shared.table(name, generation)?;
+            match self.shared.store.create_table_if_missing(&table).await {
+                Err(error) if is_being_deleted(&error) && generation < GENERATIONS => generation += 1,
+                created => return created.and_then(|_| self.shared.slice(&table)),
+            }
+        }
+    }
+
+    /// Removes a dropped table from the known tables.
+    pub(super) fn forget(&self, name: &str) {
+        self.shared.known().remove(name);
+    }
+}
+
+fn is_being_deleted(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::TableBeingDeleted { .. })
+}
+
+/// Whether the error says that the table was dropped or is being deleted.
+pub(super) fn is_gone(error: &Error) -> bool {
+    error.is_table_not_found() || is_being_deleted(error)
+}
+
+impl<T: FromEntity> TimeSlices<T> {
+    /// Drops every slice that ends by the given time. Returns the slices that were dropped, by this call or another at the
+    /// same time. 1 request to list the tables and 1 per slice.
+    ///
+    /// # Errors
+    /// Errors of the store: repeat the call to drop the remaining slices.
+    pub async fn drop_before(&self, before: Ticks) -> Result<Vec<Slice>> {
+        let slices = self.slices().await?;
+        self.drop_all(slices.into_iter().filter(|slice| slice.before <= before).collect()).await
+    }
+
+    /// The slices that [`retain`](Self::retain) would drop: a dry run. 1 request.
+    ///
+    /// # Errors
+    /// Errors of the store; a negative age.
+    pub async fn expired(&self, keep: Keep, now: Ticks) -> Result<Vec<Slice>> {
+        keep.expired(self.slices().await?, now)
+    }
+
+    /// Drops the slices that a policy does not keep. Returns the dropped slices. 1 request to list the tables and 1 per
+    /// slice.
+    ///
+    /// # Errors
+    /// As [`drop_before`](Self::drop_before) and [`expired`](Self::expired).
+    pub async fn retain(&self, keep: Keep, now: Ticks) -> Result<Vec<Slice>> {
+        self.drop_all(self.expired(keep, now).await?).await
+    }
+
+    async fn drop_all(&self, slices: Vec<Slice>) -> Result<Vec<Slice>> {
+        let drop = |slice: Slice| async move {
+            self.forget(&slice.name);
+            match self.shared.store.delete_table(&slice.table).await {
+                Err(error) if !is_gone(&error) => Err(error),
+                _ => Ok(slice),
+            }
+        };
+        stream::iter(slices).map(drop).buffered(self.shared.concurrency).try_collect().await
     }
 }

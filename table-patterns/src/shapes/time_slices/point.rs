@@ -1,4 +1,4 @@
-//! One entity: reading it, and writing it where it is.
+//! Operations on one entity: reads, and writes to the table that has the entity.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
 
-use super::tables::is_gone;
+use super::family::is_gone;
 use super::{Reuse, TimeSlices};
 use crate::rows::conflict::{Conflicts, is_lost, version_of};
 use crate::rows::plain::permit;
 
-/// Calls a verb on each table of the slice of a moment, until one has the entity.
-macro_rules! where_it_is {
+/// Runs an operation on each table of the slice of a time, until a table has the entity. Returns from the caller.
+macro_rules! in_its_table {
     ($slices:expr, $at:expr, $key:expr, |$table:ident| $verb:expr) => {{
         let mut tables = Tables::of($slices, $at)?;
         while let Some($table) = tables.next().await? {
@@ -27,12 +27,13 @@ macro_rules! where_it_is {
 }
 
 impl<T: FromEntity> TimeSlices<T> {
-    /// The entity of a moment with this key. One request where it is in the slice's first table; else one more to list
-    /// the slice's tables and one for each other. With [`Reuse::Generation`] they are listed first, and the latest is asked
-    /// first.
+    /// Reads the entity with this time and key; `None` if it does not exist.
+    ///
+    /// 1 request if the entity is in the slice's first table; otherwise 1 more to list the slice's tables and 1 per other
+    /// table. With [`Reuse::Generation`] the tables are listed first, and the latest is read first.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn get(&self, at: Ticks, key: impl KeyOf<T>) -> Result<Option<T>> {
         let (key, mut tables) = (key.into_key(), Tables::of(self, at)?);
         while let Some(table) = tables.next().await? {
@@ -45,7 +46,7 @@ impl<T: FromEntity> TimeSlices<T> {
         Ok(None)
     }
 
-    /// The entity of a moment with this key, or an error if there is none. As [`get`](Self::get).
+    /// Reads the entity with this time and key, which must exist. Requests as for [`get`](Self::get).
     ///
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
@@ -63,35 +64,37 @@ impl<T: FromEntity> TimeSlices<T> {
     }
 }
 
-/// Writes of an entity that is there. A key alone does not tell its slice: each is told the entity's moment, or takes it from
-/// the entity. Requests are those of the same verb of a [`Table`] where the entity is in the slice's first table; else more, as
-/// for [`get`](TimeSlices::get).
+/// Writes of an existing entity. A key does not identify a slice, so each method takes the entity's time, or takes the time
+/// from the entity. Requests: those of the same method of a [`Table`] if the entity is in the slice's first table; otherwise
+/// more, as for [`get`](TimeSlices::get).
 impl<T: TableEntity> TimeSlices<T> {
-    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. It stays in the slice of its time: to
-    /// give it a time of another one, [`move_to`](Self::move_to) it.
+    /// Replaces the entity in the version that was read, which its `#[etag]` field holds. To change the entity's time to
+    /// that of another slice, use [`move_to`](Self::move_to).
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag.
+    /// Precondition failed: another writer has changed the entity. Entity not found. The value has no ETag.
     pub async fn replace(&self, entity: &T) -> Result<Written> {
         self.replace_if(entity, entity.own_version()?).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any.
+    /// Replaces the entity if it has this version; [`IfMatch::Any`] accepts any version.
     ///
     /// # Errors
     /// As [`replace`](Self::replace); the entity is stored in a later version of the schema.
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (at, key, version) = (self.time()(entity), entity.entity_key()?, version.into());
-        where_it_is!(self, at, key.key(), |table| table.replace_if(entity, version.clone()))
+        in_its_table!(self, at, key.key(), |table| table.replace_if(entity, version.clone()))
     }
 
-    /// Writes the fields that the patch sets over those of the entity, if it is in this version; [`IfMatch::Any`] asks for
-    /// any. What the patch does not set stays. One request more than the same verb of a table: the entity is read, since a
-    /// patch could give it a time of another slice.
+    /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
+    /// fields stay.
+    ///
+    /// 1 request more than the same method of a table: the entity is read, because a patch could change its time to that
+    /// of another slice.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing, or a time of another slice.
-    /// The entity is stored in another version of the schema.
+    /// Precondition failed: another writer has changed the entity. Entity not found. The patch is empty, or sets a time of
+    /// another slice. The entity has another schema version.
     pub async fn merge(
         &self,
         at: Ticks,
@@ -100,7 +103,7 @@ impl<T: TableEntity> TimeSlices<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (patch, version) = (patch.to_entity(key.into_key())?, version.into());
-        where_it_is!(self, at, patch.key(), |table| self.merge_into(&table, at, &patch, &version))
+        in_its_table!(self, at, patch.key(), |table| self.merge_into(&table, at, &patch, &version))
     }
 
     async fn merge_into(
@@ -135,12 +138,12 @@ impl<T: TableEntity> TimeSlices<T> {
         }
     }
 
-    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
-    /// if another writer was faster. Returns what was stored. Properties that `T` does not know stay.
+    /// Reads the entity, calls `change`, and replaces the entity in the version that was read; after a conflict, starts
+    /// again. Returns the stored entity. Properties that `T` does not know stay.
     ///
     /// # Errors
-    /// Entity not found; an error of `change`; `change` changed the key, or gave it a time of another slice; precondition failed,
-    /// after the last attempt.
+    /// Entity not found; the error of `change`; `change` changed the key, or the time to that of another slice;
+    /// precondition failed, after the last attempt.
     pub async fn update(
         &self,
         at: Ticks,
@@ -152,22 +155,22 @@ impl<T: TableEntity> TimeSlices<T> {
             change(entity)?;
             self.check_slice(at, entity)
         };
-        where_it_is!(self, at, &key, |table| table.update(&key, &mut change))
+        in_its_table!(self, at, &key, |table| table.update(&key, &mut change))
     }
 
-    /// Removes the entity if it is in this version; [`IfMatch::Any`] asks for any.
+    /// Deletes the entity if it has this version; [`IfMatch::Any`] accepts any version.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found.
+    /// Precondition failed: another writer has changed the entity. Entity not found.
     pub async fn delete(&self, at: Ticks, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
-        where_it_is!(self, at, &key, |table| table.delete(&key, version.clone()))
+        in_its_table!(self, at, &key, |table| table.delete(&key, version.clone()))
     }
 
-    /// Removes the entity in any version, if it is there; whether it was.
+    /// Deletes the entity in any version if it exists. Returns whether it existed.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn delete_if_exists(&self, at: Ticks, key: impl KeyOf<T>) -> Result<bool> {
         match self.delete(at, key, IfMatch::Any).await {
             Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
@@ -175,17 +178,17 @@ impl<T: TableEntity> TimeSlices<T> {
         }
     }
 
-    /// Moves an entity to a key of this or another family, whatever is there, with the properties that `T` does not know;
-    /// whether there was one. It goes to the slice of the time that it has under its new key. A change that another writer makes
-    /// meanwhile is moved as well.
+    /// Moves an entity to a key of this or another family, and replaces an entity with that key. Returns whether the
+    /// entity existed. Properties that `T` does not know move too. The new slice is that of the time that the entity has
+    /// under its new key. A concurrent change of another writer is moved too.
     ///
-    /// It is written there and then removed here, in the version that was written: a move that dies in between leaves both,
-    /// and is to be run again. Four requests, more as for [`get`](Self::get) and [`insert`](Self::insert), again for each writer that
-    /// comes in between.
+    /// The entity is written to the target and then deleted here, in the version that was copied. A process that dies
+    /// between the two leaves both entities: repeat the move. 4 requests, more as for [`get`](Self::get) and
+    /// [`insert`](Self::insert), and again after a conflict.
     ///
     /// # Errors
-    /// The stores'; precondition failed, after the last attempt; what is at the target is stored in a later version of the schema;
-    /// the place is the same.
+    /// Errors of the stores; precondition failed, after the last attempt; the entity at the target has a later schema
+    /// version; source and target are the same.
     pub async fn move_to(
         &self,
         at: Ticks,
@@ -200,9 +203,11 @@ impl<T: TableEntity> TimeSlices<T> {
             let version = version_of(&row)?;
             let moved = row.with_system(None, None).with_key(to.clone());
             let then = target.time()(&T::from_entity(moved.clone())?);
-            let there = target.made(&target.shared.slicing.name(then)).await?;
+            let there = target.existing_table(&target.shared.slicing.name(then)).await?;
             if Arc::ptr_eq(self.store(), target.store()) && table == there.table && key == to {
-                return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
+                return Err(Error::invalid_request(format!(
+                    "{key} cannot be moved to its own key: give another key or table"
+                )));
             }
             let entity_type = T::SCHEMA.entity_type();
             let _leaves = permit(&**self.store(), &table, WriteTarget::Type(&entity_type, &key)).await?;
@@ -223,7 +228,7 @@ impl<T: TableEntity> TimeSlices<T> {
         }
     }
 
-    /// The row of an entity, and its table.
+    /// Finds the row of an entity and its table.
     async fn locate(&self, at: Ticks, key: &Key) -> Result<Option<(TableName, Entity)>> {
         let mut tables = Tables::of(self, at)?;
         while let Some(table) = tables.next().await? {
@@ -237,7 +242,7 @@ impl<T: TableEntity> TimeSlices<T> {
         Ok(None)
     }
 
-    /// Writes a row, whatever is there, unless that is of a later version.
+    /// Inserts or replaces a row, unless the stored row has a later schema version.
     async fn put(&self, table: &TableName, row: Entity) -> Result<Written> {
         let there = self.store().get(table, row.key(), None).await?;
         let put = match there {
@@ -250,7 +255,7 @@ impl<T: TableEntity> TimeSlices<T> {
         self.store().write(table, put).await
     }
 
-    /// Refuses what would be in another slice than it is written to.
+    /// Refuses an entity whose time is in another slice.
     fn check_slice(&self, at: Ticks, entity: &T) -> Result<()> {
         let slicing = &self.shared.slicing;
         let (here, there) = (slicing.name(at), slicing.name(self.time()(entity)));
@@ -259,8 +264,8 @@ impl<T: TableEntity> TimeSlices<T> {
         }
         let (name, key) = (T::SCHEMA.rust_name, entity.entity_key()?);
         Err(Error::invalid_request(format!(
-            "the {name} {key} of the slice '{here}' would be one of '{there}': insert the new one and delete the old, or move it \
-             (`move_to`)"
+            "the change moves the {name} {key} from the slice '{here}' to '{there}': use `move_to`, or insert the new entity \
+             and delete the old"
         )))
     }
 }
@@ -269,18 +274,19 @@ fn not_found(table: &TableName, key: &Key) -> Error {
     ErrorKind::EntityNotFound { table: table.to_string(), key: key.to_string() }.into()
 }
 
-/// Whether a table has no such entity, or is gone.
+/// Whether the error says that the entity or its table does not exist.
 fn is_missing(error: &Error) -> bool {
     (error.is_entity_not_found() || is_gone(error)) && !error.is_ambiguous()
 }
 
-/// The tables of a slice, in the order in which an entity is looked for.
+/// The tables of a slice in the order of a search: with [`Reuse::Wait`] the first table without listing the tables, then the
+/// others from the latest on.
 struct Tables<'a, T> {
     slices: &'a TimeSlices<T>,
     name: String,
     first: Option<TableName>,
-    /// The first, once it was looked at.
-    seen: Option<TableName>,
+    /// The first table, after it was searched.
+    searched: Option<TableName>,
     rest: Option<Vec<TableName>>,
 }
 
@@ -291,19 +297,19 @@ impl<'a, T: FromEntity> Tables<'a, T> {
             Reuse::Wait(_) => Some(slices.shared.table(&name, 0)?),
             Reuse::Generation => None,
         };
-        Ok(Self { slices, name, first, seen: None, rest: None })
+        Ok(Self { slices, name, first, searched: None, rest: None })
     }
 
     async fn next(&mut self) -> Result<Option<Table<T>>> {
         if let Some(first) = self.first.take() {
-            self.seen = Some(first.clone());
+            self.searched = Some(first.clone());
             return self.slices.table_of(first).map(Some);
         }
         if self.rest.is_none() {
             let tables = self.slices.of_name(&self.name).await?.into_iter().map(|slice| slice.table);
-            self.rest = Some(tables.filter(|table| Some(table) != self.seen.as_ref()).collect());
+            self.rest = Some(tables.filter(|table| Some(table) != self.searched.as_ref()).collect());
         }
-        // The latest is the last.
+        // The list is in the order of generations: the latest is the last.
         let next = self.rest.as_mut().and_then(Vec::pop);
         next.map(|table| self.slices.table_of(table)).transpose()
     }

@@ -10,24 +10,24 @@ use table_core::store::{Error, Result, TableStore as _};
 use table_core::typed::{FromEntity, TableQuery};
 
 use super::family::TimeOf;
-use super::tables::is_gone;
+use super::family::is_gone;
 use super::{Slice, TimeSlices};
 
-/// Tells a continuation of a family from one of the store: no query projects to it.
+/// Marks the continuation tokens of a family: no other query projects to this name, so no other query accepts the token.
 const SLICES: &str = "~~slices";
 
 type Narrow<T> = Arc<dyn Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync>;
 type Entities<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 
-/// A query across the slices of a family: made by [`TimeSlices::query`].
+/// A query over the slices of a family. [`TimeSlices::query`] makes it.
 ///
-/// Slices come in the order of time, within a slice entities by key, unless
+/// The slices come in the order of time. Within a slice the entities come in the order of keys, unless
 /// [`sorted_by_time`](Self::sorted_by_time). The first pages of several slices are read at once
 /// ([`TimeSlices::with_concurrency`]), unless there is a [`limit`](Self::limit).
 ///
 /// # Cost
-/// One request to list the tables, and one a page of each slice in the period; with a limit, of each slice until it
-/// is reached.
+/// 1 request to list the tables, and 1 per page of each slice in the period; with a limit, only of the slices until the
+/// limit is reached.
 #[must_use = "a query does nothing until it is run"]
 pub struct SliceQuery<T> {
     slices: TimeSlices<T>,
@@ -61,58 +61,58 @@ impl<T: FromEntity> SliceQuery<T> {
         Self { slices, from, before: None, newest_first: false, by_time: false, limit: None, narrow }
     }
 
-    /// Only entities from this moment on.
+    /// Selects only entities of this time and later.
     pub const fn from(mut self, from: Ticks) -> Self {
         self.from = from;
         self
     }
 
-    /// Only entities before this moment.
+    /// Selects only entities before this time.
     pub const fn before(mut self, before: Ticks) -> Self {
         self.before = Some(before);
         self
     }
 
-    /// The newest slice first, instead of the oldest.
+    /// Returns the newest slice first instead of the oldest.
     pub const fn newest_first(mut self) -> Self {
         self.newest_first = true;
         self
     }
 
-    /// Sorts the entities of each slice by their time, so that all come in its order. Keeps whole slices in memory: one,
-    /// and as many as are read at once.
+    /// Sorts the entities of each slice by time, so that all results are in the order of time. Whole slices are in memory:
+    /// as many as are read at once, and one more.
     pub const fn sorted_by_time(mut self) -> Self {
         self.by_time = true;
         self
     }
 
-    /// At most so many entities. Slices are then read one after another, and none that is not needed: for many
-    /// entities of many slices, take them from a [`stream`](Self::stream) without a limit.
+    /// Returns at most this many entities. Slices are then read one after another until the limit is reached. For many
+    /// entities of many slices, use a [`stream`](Self::stream) without a limit: it reads several slices at once.
     ///
-    /// On a store that does not sort it is an error, unless the entities are [`sorted_by_time`](Self::sorted_by_time), or
-    /// [`narrow`](Self::narrow) asks for `sorted_on_client` or `in_any_order`.
+    /// If the store does not sort, a limit is an error, unless the entities are
+    /// [`sorted_by_time`](Self::sorted_by_time), or [`narrow`](Self::narrow) sets `sorted_on_client` or `in_any_order`.
     pub const fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Narrows the query of each slice: a partition, rows, a filter. A `limit` in it bounds what is read of each table,
-    /// and comes before the ends of the period are cut.
+    /// Narrows the query of each slice, by a partition, rows or a filter. A `limit` in it bounds the rows read of each
+    /// table, before entities outside the period are removed.
     pub fn narrow(mut self, narrow: impl Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync + 'static) -> Self {
         self.narrow = Arc::new(narrow);
         self
     }
 
-    /// All results, in memory.
+    /// Reads all results into memory.
     ///
     /// # Errors
-    /// The store's; a row is not a `T`.
+    /// Errors of the store; a row that is not a `T`.
     pub async fn all(&self) -> Result<Vec<T>> {
         self.stream().try_collect().await
     }
 
-    /// How many results there are. Slices are counted by their keys, several at once; those at the ends of a period, and
-    /// all where there is a limit, are read.
+    /// Counts the results. Only keys are read, of several slices at once; entities are read in slices that are partly
+    /// outside the period, and if there is a limit.
     ///
     /// # Errors
     /// As [`all`](Self::all).
@@ -121,7 +121,7 @@ impl<T: FromEntity> SliceQuery<T> {
             return self.stream().try_fold(0, |count, _| ready(Ok(count + 1))).await;
         }
         let (time, concurrency) = (Arc::clone(self.slices.time()), self.slices.concurrency());
-        let wanted = self.wanted(time);
+        let wanted = self.in_period(time);
         let mut counts = Vec::new();
         for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
             counts.push(count(self.query_of(slice)?, self.covers(slice), wanted.clone()));
@@ -129,7 +129,7 @@ impl<T: FromEntity> SliceQuery<T> {
         stream::iter(counts).buffer_unordered(concurrency).try_fold(0, |sum, n| ready(Ok(sum + n))).await
     }
 
-    /// The first result.
+    /// Reads the first result; `None` if there is no result.
     ///
     /// # Errors
     /// As [`all`](Self::all).
@@ -138,23 +138,22 @@ impl<T: FromEntity> SliceQuery<T> {
         self.clone().limit(limit).stream().try_next().await
     }
 
-    /// One page, from the start or from where another ended: entities of one slice, so that a page may be short. A
-    /// [`limit`](Self::limit) bounds it, and the continuation goes on behind it. It needs the same query, but for the limit.
-    /// Requests: one to list the tables, and one; one more for each slice that has none of the entities.
+    /// Reads one page, from the start or from a continuation token. A page has entities of one slice, so it may be short.
+    ///
+    /// A [`limit`](Self::limit) bounds the page, and the next page continues after it. The token needs the same query,
+    /// except for the limit. 1 request to list the tables, 1 for the page, and 1 per slice without results.
     ///
     /// # Errors
-    /// As [`all`](Self::all); the continuation is another query's; entities [sorted by time](Self::sorted_by_time) come in one
-    /// piece.
+    /// As [`all`](Self::all); a continuation token of another query; a query that is
+    /// [sorted by time](Self::sorted_by_time).
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
         if self.by_time {
-            return Err(Error::invalid_request(
-                "entities that are sorted by time come in one piece: read them by `stream`",
-            ));
+            return Err(Error::invalid_request("a query that is sorted by time has no pages: use `stream`"));
         }
         let (family, query) = self.fingerprinted()?;
         let profile = self.slices.store().profile();
         let place = match from {
-            Some(from) => Some(self.place(from.position(profile, &family, &query)?)?),
+            Some(from) => Some(self.page_start(from.position(profile, &family, &query)?)?),
             None => None,
         };
         let (mut slices, mut inner) = (self.slices_after(place.as_ref()).await?.into_iter().peekable(), None);
@@ -163,7 +162,7 @@ impl<T: FromEntity> SliceQuery<T> {
         {
             inner = continuation;
         }
-        let wanted = self.wanted(Arc::clone(self.slices.time()));
+        let wanted = self.in_period(Arc::clone(self.slices.time()));
         while let Some(slice) = slices.next() {
             let page = match self.page_of(&slice)?.page(inner.take().as_ref()).await {
                 Err(error) if is_gone(&error) => Page { items: Vec::new(), continuation: None },
@@ -188,7 +187,7 @@ impl<T: FromEntity> SliceQuery<T> {
         Ok(Page { items: Vec::new(), continuation: None })
     }
 
-    /// What a continuation belongs to.
+    /// The table and query that identify the query in a continuation token.
     fn fingerprinted(&self) -> Result<(TableName, Query)> {
         let family = self.slices.table_name(Ticks::MIN)?;
         let query = (self.narrow)(self.slices.table_of(family.clone())?.query()).to_query()?;
@@ -196,13 +195,13 @@ impl<T: FromEntity> SliceQuery<T> {
         Ok((family, query.with_select(Select::new([SLICES, &period]))))
     }
 
-    /// The slice where a page begins, and where in it.
-    fn place(&self, position: &Position) -> Result<(Slice, Option<Continuation>)> {
+    /// The slice where a page begins, and the continuation token in the slice.
+    fn page_start(&self, position: &Position) -> Result<(Slice, Option<Continuation>)> {
         let slice = self.slices.shared.slice(&TableName::new(&*position.first)?)?;
         Ok((slice, position.second.as_deref().map(str::parse).transpose()?))
     }
 
-    /// The slices of the period in their order, from a place on.
+    /// The slices of the period in their order, from the start of a page.
     async fn slices_after(&self, place: Option<&(Slice, Option<Continuation>)>) -> Result<Vec<Slice>> {
         let newest_first = self.newest_first;
         let order = move |a: &Slice, b: &Slice| {
@@ -224,7 +223,7 @@ impl<T: FromEntity> SliceQuery<T> {
         })
     }
 
-    /// The results one after another. Dropping the stream leaves nothing behind.
+    /// The results as a stream.
     ///
     /// # Errors
     /// As [`all`](Self::all).
@@ -232,7 +231,7 @@ impl<T: FromEntity> SliceQuery<T> {
         let limit = self.limit.unwrap_or(usize::MAX);
         let time = Arc::clone(self.slices.time());
         let concurrency = if self.limit.is_some() { 1 } else { self.slices.concurrency() };
-        let wanted = self.wanted(time);
+        let wanted = self.in_period(time);
         let wanted = move |entity: &T| ready(wanted(entity));
         let opened = stream::once(self.clone().queries()).map_ok(move |(queries, opener)| {
             let open = move |slice| open(slice, opener.clone());
@@ -241,8 +240,8 @@ impl<T: FromEntity> SliceQuery<T> {
         Box::pin(opened.try_flatten().try_filter(wanted).take(limit))
     }
 
-    /// Whether an entity is in the period.
-    fn wanted(&self, time: TimeOf<T>) -> impl Fn(&T) -> bool + Clone + Send + use<T> {
+    /// A function that returns whether an entity is in the period.
+    fn in_period(&self, time: TimeOf<T>) -> impl Fn(&T) -> bool + Clone + Send + use<T> {
         let (from, before) = (self.from, self.before);
         move |entity: &T| {
             let at = time(entity);
@@ -277,7 +276,7 @@ impl<T: FromEntity> SliceQuery<T> {
         slice.before > self.from && self.before.is_none_or(|before| slice.from < before)
     }
 
-    /// A limit can be handed on where every entity of the slice is wanted, in the order of keys.
+    /// The query of a slice. The limit applies to it only if the whole slice is in the period and in the order of keys.
     fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
         let query = self.slices.table_of(slice.table.clone())?.query();
         let query = if self.limit.is_some() && !self.by_time { query.require_order() } else { query };
@@ -289,7 +288,7 @@ impl<T: FromEntity> SliceQuery<T> {
     }
 }
 
-/// How many entities of a slice are wanted: all of them, or by their time.
+/// Counts the entities of a slice: all of them, or those in the period.
 async fn count<T: FromEntity>(
     query: TableQuery<T>,
     whole: bool,
@@ -306,7 +305,7 @@ async fn count<T: FromEntity>(
     }
 }
 
-/// How the entities of a slice are given.
+/// The order of the entities of a slice: by time if there is a function, otherwise by key.
 struct Opener<T> {
     time: Option<TimeOf<T>>,
     newest_first: bool,
@@ -318,7 +317,7 @@ impl<T> Clone for Opener<T> {
     }
 }
 
-/// Reads the first page of a slice; the rest follows as it is asked for. Sorted, all of it.
+/// Reads the first page of a slice, and the others when they are needed; reads the whole slice to sort it by time.
 async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, opener: Opener<T>) -> Result<Entities<T>> {
     let pages = queries.into_iter().map(|query| query.pages().take_while(|page| ready(!is_dropped(page))));
     let mut pages = Box::pin(stream::iter(pages).flatten());
@@ -335,7 +334,7 @@ async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, opener: Opener<T>) -> 
     Ok(Box::pin(stream::iter(entities.into_iter().map(Ok))))
 }
 
-/// A slice that was dropped since it was listed has nothing.
+/// Whether the slice was dropped since the tables were listed: it then has no entities.
 fn is_dropped<T>(page: &Result<Vec<T>>) -> bool {
     page.as_ref().is_err_and(is_gone)
 }

@@ -5,13 +5,14 @@ use chrono::{DateTime, Datelike, Months, NaiveDate, TimeDelta, Timelike, Utc};
 use table_core::model::{TableName, Ticks};
 use table_core::store::{Error, Result};
 
-/// How time is cut into slices. Implement it for others than [`Every`].
+/// Divides time into slices. [`Every`] implements it; implement it for other divisions.
 pub trait Slicing: Debug + Send + Sync + 'static {
-    /// The name of the slice that a moment is in: ASCII letters and digits, the same for every moment of a slice. None
-    /// may be another with `G` and a number behind it, which name the generations of a slice.
+    /// The name of the slice of a time: ASCII letters and digits, the same for every time of a slice.
+    ///
+    /// No name may be another name followed by `G` and a number: such names are generations of a slice.
     fn name(&self, at: Ticks) -> String;
 
-    /// From when on and before when the slice of a name is; `None` if it is no slice's name.
+    /// The time that a slice starts at and the time that it ends before; `None` if the name is not a slice's.
     fn span(&self, name: &str) -> Option<Range<Ticks>>;
 }
 
@@ -27,6 +28,7 @@ pub enum Every {
 }
 
 impl Every {
+    /// The start of the slice with this name.
     fn start(self, name: &str) -> Option<DateTime<Utc>> {
         let digits = if self == Self::Hour { 10 } else { 8 };
         let whole = format!("{name}{}", if self == Self::Month { "01" } else { "" });
@@ -67,18 +69,18 @@ impl Slicing for Every {
 pub struct Slice {
     /// The table.
     pub table: TableName,
-    /// The slice's name.
+    /// The name of the slice.
     pub name: String,
-    /// 0 for the first table of the slice, more where a name could not be used again yet.
+    /// 0 for the first table of the slice, more for tables that were created while that name could not be used.
     pub generation: u32,
-    /// From when on.
+    /// The start of the slice.
     pub from: Ticks,
-    /// Before when.
+    /// The end of the slice, which is not in the slice.
     pub before: Ticks,
 }
 
 impl Slice {
-    /// The slice that a table of the family is, if it is one.
+    /// The slice of a table; `None` if the table does not belong to the family.
     pub(super) fn of_table(family: &str, slicing: &dyn Slicing, table: &TableName) -> Option<Self> {
         let (start, rest) = table.as_str().split_at_checked(family.len())?;
         if !start.eq_ignore_ascii_case(family) {
@@ -93,22 +95,28 @@ impl Slice {
     }
 }
 
-/// What retention keeps, of the slices that have begun and ended. It never drops the present slice, nor one of the future,
-/// which a clock that is ahead makes: drop those by [`drop_before`](super::TimeSlices::drop_before).
+/// The slices that a retention policy keeps.
+///
+/// A policy never drops the present slice or a slice of the future, which a wrong clock may have made. Drop those with
+/// [`drop_before`](super::TimeSlices::drop_before).
+///
+/// An example of dropping slices is at [`TimeSlices`](super::TimeSlices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Everything that is younger than this, in whole slices. Not negative.
+    /// All slices with a time that is younger than this age, which must not be negative.
     Younger(TimeDelta),
-    /// So many of the newest slices that are there, the present one among them, those of the future not.
+    /// This number of the newest existing slices. The present slice counts; slices of the future do not.
     Newest(usize),
 }
 
 impl Keep {
-    /// The slices to drop, of all there are in the order of time.
+    /// The slices to drop, out of all slices in the order of time.
     pub(super) fn expired(self, slices: Vec<Slice>, now: Ticks) -> Result<Vec<Slice>> {
         let horizon = match self {
             Self::Younger(age) if age < TimeDelta::zero() => {
-                return Err(Error::invalid_request(format!("an age of {age} would reach into the future")));
+                return Err(Error::invalid_request(format!(
+                    "the age {age} is negative: use an age of zero or more"
+                )));
             }
             Self::Younger(age) => now + -age,
             Self::Newest(0) => now,
@@ -130,12 +138,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_spans_agree() {
+    fn a_span_contains_the_times_of_its_name() {
         for (every, name) in [(Every::Hour, "2012022923"), (Every::Day, "20121231"), (Every::Month, "201212")]
         {
             let span = every.span(name).unwrap();
             let last = Ticks::new(span.end.get() - 1).unwrap();
-            assert_eq!((every.name(span.start), every.name(last)), (name.to_owned(), name.to_owned()));
+            assert_eq!(every.name(span.start), name);
+            assert_eq!(every.name(last), name);
             assert_ne!(every.name(span.end), name);
         }
         for name in ["", "2013", "20130229", "2013012", "201313", "2013010124", "2013010x"] {
@@ -144,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_the_family_are_known_by_their_names() {
+    fn names_of_tables_give_slice_and_generation() {
         let of = |name: &str| Slice::of_table("Logins", &Every::Day, &TableName::new(name).unwrap());
         assert_eq!(of("Logins20130101").map(|s| s.generation), Some(0));
         assert_eq!(of("logins20130101g12").map(|s| s.generation), Some(12));

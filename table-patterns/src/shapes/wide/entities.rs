@@ -1,21 +1,21 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::Stream;
 use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore,
-    TableStoreExt as _,
+    TableStoreExt, Written,
 };
 
-use super::WideQuery;
-use super::read::Reader;
-use super::rows::{HEAD, Stored, prefix};
-use super::write::version;
-use crate::rows::conflict::{ATTEMPTS, Conflicts, told_of};
+use super::read::{Reader, WideQuery};
+use super::rows::{Chunk, HEAD, Stored, distribute, new_write, prefix, row_key};
+use crate::rows::conflict::{ATTEMPTS, Conflicts, with_entity_key, without_etag};
+use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit_whole;
 
-/// Entities of any number of properties, as bags. See the [module](super); [`WideTable`](super::WideTable) is
-/// the same for structs.
+/// Wide entities with any properties. See the [module](super); [`WideTable`](super::WideTable) has the same operations for
+/// structs.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -31,9 +31,9 @@ use crate::rows::plain::permit_whole;
 ///     year = year.with(&format!("D{day:03}"), day);
 /// }
 /// wide.insert(&year).await?; // 1 request
-/// let read = wide.get(year.key()).await?.expect("it is there"); // 1 request
+/// let read = wide.get(year.key()).await?.expect("an entity"); // 1 request
 /// assert_eq!(read.properties().len(), 365);
-/// let read = wide.set(&read, "D001", 0).await?; // 1 request, which writes two of the rows
+/// let read = wide.set(&read, "D001", 0).await?; // 1 request, which writes two rows
 /// assert!(wide.delete_stored(&read).await.is_ok());
 /// # Ok(())
 /// # }
@@ -43,7 +43,7 @@ pub struct WideEntities {
     pub(super) reader: Reader,
 }
 
-/// A value with the rows that it was read from or written to, whose version a later write requires.
+/// A value with the state of its rows, which a later write needs to check the version and to find the chunks.
 #[derive(Clone, Debug)]
 pub struct Wide<T> {
     /// The value.
@@ -70,12 +70,12 @@ impl<T> Wide<T> {
         self.stored.etag.as_ref()
     }
 
-    /// The value, to change and to keep.
+    /// Returns the value without the state of its rows.
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// How many rows it takes, the head included.
+    /// The number of rows, including the head row.
     pub fn rows(&self) -> usize {
         self.stored.chunks.len() + 1
     }
@@ -92,36 +92,36 @@ impl From<Stored> for Wide<Entity> {
 }
 
 impl WideEntities {
-    /// Opens the wide entities of a table. No request: the table must exist when it is used.
+    /// Opens the wide entities of a table. No request; the table must exist when it is used.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
         Self { reader: Reader { store: store.into_shared(), table, attempts: ATTEMPTS } }
     }
 
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table if it is missing. Returns whether the table was created. 1 request.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.reader.store.create_table_if_missing(&self.reader.table).await
     }
 
-    /// Another bound on the attempts of a read that finds rows of different writes, and of an update that loses
-    /// against other writers; at least 1, and 10 unless told otherwise.
+    /// Sets how often a read that meets rows of different writes, and an update after a conflict, is attempted; at least 1,
+    /// by default 10.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.reader.attempts = attempts.max(1);
         self
     }
 
-    /// The entity. One request, a row range; again where another writer was in between.
+    /// Reads the entity; `None` if it does not exist. 1 request, for a range of rows; again after a concurrent write.
     ///
     /// # Errors
-    /// The store's; precondition failed: it was being changed at every attempt.
+    /// Errors of the store; precondition failed: other writers changed the entity during every attempt.
     pub async fn get(&self, key: &Key) -> Result<Option<Wide<Entity>>> {
         Ok(self.reader.read(key).await?.map(Wide::from))
     }
 
-    /// The entity, or an error if there is none. As [`get`](Self::get).
+    /// Reads the entity, which must exist. Requests as for [`get`](Self::get).
     ///
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
@@ -129,7 +129,7 @@ impl WideEntities {
         Ok(Wide::from(self.existing(key).await?))
     }
 
-    /// Everything of a partition. See [`WideQuery`].
+    /// A query of the entities of a partition. No request. See [`WideQuery`].
     pub fn query(&self) -> WideQuery<Entity> {
         WideQuery::new(self.reader.clone())
     }
@@ -143,30 +143,32 @@ impl WideEntities {
         Ok(self.reader.scan(None, None))
     }
 
-    /// Adds an entity that must not exist. One request.
+    /// Inserts an entity that must not exist. 1 request.
     ///
     /// # Errors
-    /// Entity already exists; it is too large for one group transaction; the store's.
+    /// Entity already exists; an entity that is too large for one group transaction; errors of the store.
     pub async fn insert(&self, entity: &Entity) -> Result<Wide<Entity>> {
         self.write(None, entity.key(), entity.properties()).await
     }
 
-    /// Replaces the entity in the version it was read in: that of its ETag. Its rows are read first: two requests.
-    /// [`replace_stored`](Self::replace_stored) knows them.
+    /// Replaces the entity in the version of its ETag. 2 requests: the rows are read first.
+    /// [`replace_stored`](Self::replace_stored) does not need to read them.
     ///
     /// # Errors
-    /// Precondition failed: another writer was quicker. Entity not found. The entity carries no ETag. It is too large for one
-    /// group transaction.
+    /// Precondition failed: another writer has changed the entity. Entity not found. The entity has no ETag, or is too large
+    /// for one group transaction.
     pub async fn replace(&self, entity: &Entity) -> Result<Wide<Entity>> {
         let key = entity.key();
         let version = entity.etag().cloned().ok_or_else(|| {
-            Error::invalid_request(format!("{key} carries no ETag: name the version (`replace_if`)"))
+            Error::invalid_request(format!(
+                "{key} carries no ETag: read the entity first, or give the version (`replace_if`)"
+            ))
         })?;
         self.replace_if(entity, version).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests; with any version, again
-    /// where another writer was in between.
+    /// Replaces the entity if it has this version; [`IfMatch::Any`] accepts any version. 2 requests; with any version, again
+    /// after a conflict.
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
@@ -174,8 +176,8 @@ impl WideEntities {
         self.change_if(entity.key(), &version.into(), |_| Ok(entity.properties().clone())).await
     }
 
-    /// Reads the entity, and writes what `change` makes of it if it is in this version; again where another writer was in
-    /// between and any version will do.
+    /// Reads the entity, and writes the properties that `change` returns if the entity has this version. With any version,
+    /// repeats after a conflict.
     pub(super) async fn change_if(
         &self,
         key: &Key,
@@ -184,7 +186,7 @@ impl WideEntities {
     ) -> Result<Wide<Entity>> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
-            let old = self.wanted(key, version).await?;
+            let old = self.existing_version(key, version).await?;
             match self.write(Some(&old), key, &change(&old)?).await {
                 Err(error) if *version == IfMatch::Any => conflicts.wait(error).await?,
                 written => return written,
@@ -192,8 +194,8 @@ impl WideEntities {
         }
     }
 
-    /// The rows of the entity, if it is there in the version that is asked for.
-    async fn wanted(&self, key: &Key, version: &IfMatch) -> Result<Stored> {
+    /// Reads the rows of an entity, which must exist and have this version.
+    async fn existing_version(&self, key: &Key, version: &IfMatch) -> Result<Stored> {
         let old = self.existing(key).await?;
         match version {
             IfMatch::Exactly(wanted) if old.etag.as_ref() != Some(wanted) => {
@@ -208,15 +210,15 @@ impl WideEntities {
         self.reader.read(key).await?.ok_or_else(|| self.missing(key))
     }
 
-    /// Replaces what was read, in the version that was read. One request, which writes the rows that change.
+    /// Replaces the entity in the version that was read. 1 request, which writes only the rows that change.
     ///
     /// # Errors
-    /// Precondition failed: another writer was quicker. Entity not found: it was deleted. The key is another's.
-    /// It is too large for one group transaction.
+    /// Precondition failed: another writer has changed the entity. Entity not found. The entity has another key, or is too
+    /// large for one group transaction.
     pub async fn replace_stored<T>(&self, read: &Wide<T>, entity: &Entity) -> Result<Wide<Entity>> {
         if entity.key() != read.key() {
             return Err(Error::invalid_request(format!(
-                "{} cannot replace {}: insert the new one and delete the old",
+                "{} cannot replace {}, because the keys differ: use `move_to`, or insert the new entity and delete the old",
                 entity.key(),
                 read.key()
             )));
@@ -224,7 +226,7 @@ impl WideEntities {
         self.write(Some(&read.stored), entity.key(), entity.properties()).await
     }
 
-    /// Sets one property of what was read. One request, which writes its row and the head.
+    /// Sets one property of the entity in the version that was read. 1 request, which writes a chunk and the head row.
     ///
     /// # Errors
     /// As [`replace_stored`](Self::replace_stored).
@@ -238,8 +240,7 @@ impl WideEntities {
         self.replace_stored(read, &entity).await
     }
 
-    /// Writes the entity, whatever was there: the last writer wins. Two requests, again where another writer was
-    /// in between.
+    /// Inserts or replaces the entity: the last writer wins. 2 requests, and again after a conflict.
     ///
     /// # Errors
     /// As [`insert`](Self::insert); precondition failed, after the last attempt.
@@ -247,7 +248,7 @@ impl WideEntities {
         self.upsert_if(entity, |_| Ok(())).await
     }
 
-    /// The same, unless what is there is refused.
+    /// Inserts or replaces the entity, unless `check` refuses the stored entity.
     pub(super) async fn upsert_if(
         &self,
         entity: &Entity,
@@ -260,7 +261,7 @@ impl WideEntities {
         self.write_over(entity.key(), replace).await
     }
 
-    /// Writes what `change` makes of what is there, again where another writer was in between.
+    /// Writes the properties that `change` returns for the stored entity. Repeats after a conflict.
     pub(super) async fn write_over(
         &self,
         key: &Key,
@@ -276,11 +277,11 @@ impl WideEntities {
         }
     }
 
-    /// Reads the entity, lets `change` change its properties, and replaces it in the version that was read; from
-    /// the start if another writer was quicker. Two requests, again on conflict.
+    /// Reads the entity, calls `change`, and replaces the entity in the version that was read; after a conflict, starts
+    /// again. 2 requests, and again after a conflict.
     ///
     /// # Errors
-    /// Entity not found; of `change`, with nothing written; as [`upsert`](Self::upsert).
+    /// Entity not found; the error of `change`, with nothing written; as [`upsert`](Self::upsert).
     pub async fn update(
         &self,
         key: &Key,
@@ -298,15 +299,15 @@ impl WideEntities {
         }
     }
 
-    /// Deletes the entity if it is in this version; [`IfMatch::Any`] asks for any. Its rows are read first: two requests; with
-    /// any version, again where another writer was in between. [`delete_stored`](Self::delete_stored) knows them.
+    /// Deletes the entity if it has this version; [`IfMatch::Any`] accepts any version. 2 requests: the rows are read first;
+    /// with any version, again after a conflict. [`delete_stored`](Self::delete_stored) does not need to read them.
     ///
     /// # Errors
-    /// Precondition failed: another writer was quicker. Entity not found.
+    /// Precondition failed: another writer has changed the entity. Entity not found.
     pub async fn delete(&self, key: &Key, version: impl Into<IfMatch>) -> Result<()> {
         let (version, mut conflicts) = (version.into(), Conflicts::new(self.reader.attempts));
         loop {
-            let read = Wide::from(self.wanted(key, &version).await?);
+            let read = Wide::from(self.existing_version(key, &version).await?);
             match self.delete_stored(&read).await {
                 Err(error) if version == IfMatch::Any => conflicts.wait(error).await?,
                 done => return done,
@@ -314,10 +315,10 @@ impl WideEntities {
         }
     }
 
-    /// Deletes what was read, in the version that was read. One request.
+    /// Deletes the entity in the version that was read. 1 request.
     ///
     /// # Errors
-    /// Precondition failed or entity not found: another writer was quicker.
+    /// Precondition failed or entity not found: another writer has changed or deleted the entity.
     pub async fn delete_stored<T>(&self, read: &Wide<T>) -> Result<()> {
         let old = &read.stored;
         let (prefix, profile) = (prefix(&old.key, self.profile()), self.profile());
@@ -329,13 +330,13 @@ impl WideEntities {
         let (store, table) = (&*self.reader.store, &self.reader.table);
         let _permitted = permit_whole(store, table, || old.to_entity()).await?;
         let deleted = store.transact(table, group).await;
-        deleted.map(drop).map_err(|error| told_of(&old.key, error))
+        deleted.map(drop).map_err(|error| with_entity_key(&old.key, error))
     }
 
-    /// Deletes the entity if it is there; whether it was. Two requests, again on conflict.
+    /// Deletes the entity if it exists. Returns whether it existed. 2 requests, and again after a conflict.
     ///
     /// # Errors
-    /// The store's; precondition failed, after the last attempt.
+    /// Errors of the store; precondition failed, after the last attempt.
     pub async fn delete_if_exists(&self, key: &Key) -> Result<bool> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
@@ -347,17 +348,17 @@ impl WideEntities {
         }
     }
 
-    /// Moves an entity to a key of this or another table, whatever is there; whether there was one. A change that another
-    /// writer makes meanwhile is moved as well. A move that dies in between leaves both, and is to be run again. Four requests,
-    /// again on conflict.
+    /// Moves an entity to a key of this or another table, and replaces an entity with that key. Returns whether the entity
+    /// existed. A concurrent change of another writer is moved too. A process that dies during the move leaves both
+    /// entities: repeat the move. 4 requests, and again after a conflict.
     ///
     /// # Errors
-    /// As [`upsert`](Self::upsert) and [`delete_stored`](Self::delete_stored); the place is the same.
+    /// As [`upsert`](Self::upsert) and [`delete_stored`](Self::delete_stored); source and target are the same.
     pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
         self.move_if(key, target, to, |_| Ok(())).await
     }
 
-    /// The same, unless what is at the target is refused.
+    /// Moves an entity, unless `check` refuses the entity at the target.
     pub(super) async fn move_if(
         &self,
         key: &Key,
@@ -367,7 +368,9 @@ impl WideEntities {
     ) -> Result<bool> {
         let (here, there) = (&self.reader, &target.reader);
         if Arc::ptr_eq(&here.store, &there.store) && here.table == there.table && key == to {
-            return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
+            return Err(Error::invalid_request(format!(
+                "{key} cannot be moved to its own key: give another key or table"
+            )));
         }
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
@@ -389,4 +392,97 @@ impl WideEntities {
         let (table, key) = (self.reader.table.to_string(), key.to_string());
         ErrorKind::EntityNotFound { table, key }.into()
     }
+}
+
+impl WideEntities {
+    /// Writes the entity's properties over the state that was read, in one group transaction: the head row, and the chunks
+    /// that change.
+    pub(super) async fn write(
+        &self,
+        old: Option<&Stored>,
+        key: &Key,
+        properties: &Properties,
+    ) -> Result<Wide<Entity>> {
+        let prefix = prefix(key, self.profile());
+        // A rule that depends on the key expects the logical key, so apply the rules before the keys of rows are used.
+        let properties = &*marked_by_rule(&*self.reader.store, &self.reader.table, key, properties);
+        let mut new = next_state(old, key, distribute(old, properties)?);
+        if old.is_some() && self.check_whole(&new, &prefix).is_err() {
+            // The chunks may have gaps, because properties stay in their chunks: distributed again, the properties may fit.
+            new = next_state(old, key, distribute(None, properties)?);
+        }
+        self.check_whole(&new, &prefix)?;
+        let group = self.group(old, &new, &prefix)?;
+        let (store, table) = (&*self.reader.store, &self.reader.table);
+        let _permitted = permit_whole(store, table, || new.to_entity()).await?;
+        let written = store.transact(table, group).await;
+        let written = written.map_err(|error| too_large(key, with_entity_key(key, error)))?;
+        new.etag = written.into_iter().next().and_then(|head: Written| head.etag);
+        match new.etag {
+            Some(_) => Ok(Wide::from(new)),
+            None => self.get(key).await?.ok_or_else(|| self.missing(key)),
+        }
+    }
+
+    /// The operations of a write. The head row is first: its condition fails the whole group after a concurrent write, so
+    /// the chunks need no conditions.
+    fn group(&self, old: Option<&Stored>, new: &Stored, prefix: &str) -> Result<GroupTransaction> {
+        let mut group = GroupTransaction::new(new.key.partition_key(), self.profile());
+        let head = new.head(prefix)?;
+        group.push(match old {
+            Some(old) => Operation::Replace(head, version(old)?),
+            None => Operation::Insert(head),
+        })?;
+        for (number, chunk) in new.chunks.iter().filter(|(_, chunk)| chunk.write == new.write) {
+            group.push(Operation::InsertOrReplace(chunk.to_entity(self.row(new, prefix, *number)?)))?;
+        }
+        for (number, _) in old.into_iter().flat_map(|old| &old.chunks) {
+            if !new.chunks.contains_key(number) {
+                group.push(Operation::Delete(self.row(new, prefix, *number)?, IfMatch::Any))?;
+            }
+        }
+        Ok(group)
+    }
+
+    /// Refuses an entity that one group transaction cannot write as a whole: it could not be moved or restored.
+    fn check_whole(&self, new: &Stored, prefix: &str) -> Result<()> {
+        let mut whole = GroupTransaction::new(new.key.partition_key(), self.profile());
+        whole.push(Operation::Insert(new.head(prefix)?))?;
+        for (number, chunk) in &new.chunks {
+            let row = chunk.to_entity(self.row(new, prefix, *number)?);
+            whole.push(Operation::Insert(row)).map_err(|error| too_large(&new.key, error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn row(&self, stored: &Stored, prefix: &str, number: u16) -> Result<Key> {
+        row_key(stored.key.partition(), prefix, number)
+    }
+}
+
+/// The state after a write. A chunk that does not change keeps the id of its write.
+fn next_state(old: Option<&Stored>, key: &Key, rows: BTreeMap<u16, Properties>) -> Stored {
+    let write = new_write();
+    let chunk = |(number, properties): (u16, Properties)| {
+        let same = old.and_then(|old| old.chunks.get(&number)).filter(|chunk| chunk.properties == properties);
+        let write = same.map_or_else(|| write.clone(), |chunk| chunk.write.clone());
+        (number, Chunk { write, properties })
+    };
+    let chunks = rows.into_iter().map(chunk).collect();
+    Stored { key: key.clone(), etag: None, timestamp: None, write, chunks }
+}
+
+/// The condition that the head row has the version that was read.
+pub(super) fn version(stored: &Stored) -> Result<IfMatch> {
+    let etag = stored.etag.clone().map(IfMatch::Exactly);
+    etag.ok_or_else(|| without_etag(&stored.key))
+}
+
+fn too_large(key: &Key, error: Error) -> Error {
+    let ErrorKind::LimitExceeded { what, allowed, actual } = error.kind() else { return error };
+    let what = format!(
+        "the wide entity {key} must fit into one group transaction, and its {what} exceed the limit: keep large values in \
+         blobs (large entities)"
+    );
+    Error::limit(what, *allowed, *actual)
 }

@@ -1,15 +1,19 @@
-//! Reading rows that belong together.
+//! Reads of whole entities: one entity, or all entities of a partition.
 
+use std::fmt;
 use std::future::ready;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
-use table_core::model::{Entity, Key, TableName};
-use table_core::query::Page;
+use table_core::model::{Entity, Key, PartitionKey, TableName};
+use table_core::query::{Continuation, Page, Position, Query, Select};
 use table_core::store::{Error, ErrorKind, KeyOrder, Result, TableStore, TableStoreExt};
+use table_core::typed::{FromEntity, PartitionIn};
 
-use super::rows::{Seen, Stored, assemble, logical, prefix, query, query_all, split};
-use crate::rows::conflict::{Conflicts, told_of};
+use super::Wide;
+use super::rows::{ReadRows, Stored, assemble, logical, prefix, query, query_all, split};
+use crate::rows::conflict::{Conflicts, with_entity_key};
 
 /// Reads the entities of a table.
 #[derive(Clone, Debug)]
@@ -22,9 +26,9 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Stored>> {
         let found = self.whole(key.partition(), &prefix(key, self.store.profile())).await;
-        match found.map_err(|error| told_of(key, error))? {
+        match found.map_err(|error| with_entity_key(key, error))? {
             Some(other) if other.key != *key => Err(Error::corrupt(format!(
-                "the rows of the wide entities {key} and {} have one hash; rename one of them",
+                "the RowKeys of the wide entities {key} and {} have the same hash: rename one of them",
                 other.key
             ))),
             found => Ok(found),
@@ -39,13 +43,14 @@ impl Reader {
         loop {
             let rows = self.store.query_all(&self.table, &query(partition, prefix)).await?;
             match assemble(rows)? {
-                Seen::Nothing => return Ok(None),
-                Seen::Whole(stored) => return Ok(Some(stored)),
-                // Whoever changed rows after the head was read changed the head as well: the second read starts with another.
-                Seen::Torn(head) if head_first && head.is_some() && head == torn_before => {
+                ReadRows::Nothing => return Ok(None),
+                ReadRows::Whole(stored) => return Ok(Some(stored)),
+                // A writer that changes chunks after the head row was read changes the head row too. If the head row is
+                // read first and has the same write id as in the attempt before, no writer explains the difference.
+                ReadRows::Torn(head) if head_first && head.is_some() && head == torn_before => {
                     return Err(self.damaged(partition, prefix));
                 }
-                Seen::Torn(head) => {
+                ReadRows::Torn(head) => {
                     torn_before = head;
                     conflicts.wait(self.torn(partition, prefix)).await?;
                 }
@@ -53,7 +58,7 @@ impl Reader {
         }
     }
 
-    /// The entities of a partition, or of all, in the order of their rows, after the one with this prefix.
+    /// The entities of a partition or of the table in the order of their rows, after the entity with this prefix.
     pub(super) fn scan(
         &self,
         partition: Option<&str>,
@@ -64,15 +69,17 @@ impl Reader {
         let groups = pages.chain(stream::iter([Ok(Page { items: Vec::new(), continuation: None })])).scan(
             Vec::new(),
             |open, page| {
-                let page = page.map(|page| cut(open, page));
+                let page = page.map(|page| group_by_entity(open, page));
                 ready(Some(page))
             },
         );
         let entities = groups.map_ok(|groups| stream::iter(groups.into_iter().map(Ok))).try_flatten();
-        entities.and_then(move |rows| settle(reader.clone(), rows)).try_filter_map(|found| ready(Ok(found)))
+        entities
+            .and_then(move |rows| assemble_or_reread(reader.clone(), rows))
+            .try_filter_map(|found| ready(Ok(found)))
     }
 
-    /// Pages that own what they need.
+    /// The pages of rows; the stream owns the store.
     fn pages(
         &self,
         partition: Option<&str>,
@@ -98,31 +105,32 @@ impl Reader {
 
     fn damaged(&self, partition: &str, prefix: &str) -> Error {
         Error::corrupt(format!(
-            "the rows ({partition}, {prefix}…) of the table '{}' do not belong together, and nobody is writing \
-             them: something other than this library has changed them",
+            "the rows ({partition}, {prefix}…) of the table '{}' do not belong together, and no writer explains it: \
+             another program has changed single rows; restore them",
             self.table
         ))
     }
 }
 
-/// The groups of rows that are complete; the last one stays open, unless this is the empty page of the end.
-fn cut(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity>> {
-    let ends = page.items.is_empty() && page.continuation.is_none();
+/// The complete groups of rows, one per entity. The last group stays in `open`, because the next page may continue it; an
+/// empty page without a continuation token marks the end.
+fn group_by_entity(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity>> {
+    let is_end = page.items.is_empty() && page.continuation.is_none();
     let mut groups = Vec::new();
     for row in page.items {
-        let other = open.last().is_some_and(|last| entity_of(last) != entity_of(&row));
-        if other {
+        let is_other_entity = open.last().is_some_and(|last| entity_of(last) != entity_of(&row));
+        if is_other_entity {
             groups.push(std::mem::take(open));
         }
         open.push(row);
     }
-    if ends && !open.is_empty() {
+    if is_end && !open.is_empty() {
         groups.push(std::mem::take(open));
     }
     groups
 }
 
-/// What all rows of an entity have in common.
+/// The partition and prefix, which all rows of an entity share.
 fn entity_of(row: &Entity) -> (&str, &str) {
     (row.key().partition(), prefix_of(row))
 }
@@ -131,21 +139,152 @@ fn prefix_of(row: &Entity) -> &str {
     split(row.key().row()).map_or_else(|| row.key().row(), |(prefix, _)| prefix)
 }
 
-/// The entity of rows that were read in passing, or as it is now.
-async fn settle(reader: Reader, rows: Vec<Entity>) -> Result<Option<Stored>> {
+/// Assembles the entity of rows that a scan has read; reads the entity again if the rows are of different writes.
+async fn assemble_or_reread(reader: Reader, rows: Vec<Entity>) -> Result<Option<Stored>> {
     let Some(first) = rows.first().map(|row| (row.key().partition().to_owned(), prefix_of(row).to_owned()))
     else {
         return Ok(None);
     };
     let key = rows.iter().find_map(logical);
     match assemble(rows)? {
-        Seen::Whole(stored) => Ok(Some(stored)),
-        Seen::Nothing | Seen::Torn(_) => {
+        ReadRows::Whole(stored) => Ok(Some(stored)),
+        ReadRows::Nothing | ReadRows::Torn(_) => {
             let found = reader.whole(&first.0, &first.1).await;
             found.map_err(|error| match key {
-                Some(key) => told_of(&key, error),
+                Some(key) => with_entity_key(&key, error),
                 None => error,
             })
         }
+    }
+}
+
+/// The number of entities in a page without a limit.
+const PAGE: usize = 100;
+/// Marks the continuation tokens of this query: no other query projects to this name, so no other query accepts the token.
+const ENTITIES: &str = "~~wide";
+
+/// A query of the wide entities of a partition, in the order of RowKeys (of hashes for long RowKeys).
+/// [`WideTable::query`](super::WideTable::query) makes it; it needs a [`partition`](Self::partition), and can run more than
+/// once.
+///
+/// There are no filters, because the service would apply them to chunks and not to entities.
+///
+/// # Cost
+/// 1 request per page of the store, read as entities are consumed; 1 more per entity that another writer changes during
+/// the query. A store that does not sort is refused.
+#[must_use = "a query does nothing until it is run"]
+pub struct WideQuery<T> {
+    reader: Reader,
+    of: Option<PartitionKey>,
+    limit: Option<usize>,
+    as_type: PhantomData<fn() -> T>,
+}
+
+impl<T: FromEntity> WideQuery<T> {
+    pub(super) const fn new(reader: Reader) -> Self {
+        Self { reader, of: None, limit: None, as_type: PhantomData }
+    }
+
+    /// Selects the partition. A query needs one.
+    pub fn partition(mut self, of: impl PartitionIn<T>) -> Self {
+        self.of = Some(of.partition_key().clone());
+        self
+    }
+
+    /// Returns at most this many entities. A limit is the size of a [`page`](Self::page).
+    pub const fn limit(mut self, entities: usize) -> Self {
+        self.limit = Some(entities);
+        self
+    }
+
+    /// The results as a stream. An error ends the stream.
+    ///
+    /// # Errors
+    /// As items: errors of the store; an entity that is not a `T`, or that other writers changed during every attempt; a
+    /// store that does not sort; no partition.
+    pub fn stream(&self) -> impl Stream<Item = Result<Wide<T>>> + Send + Unpin + use<T> {
+        let found = match self.checked() {
+            Ok(of) => self.reader.scan(Some(of.as_str()), None).boxed(),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        };
+        found.map(|stored| decode(stored?)).take(self.limit.unwrap_or(usize::MAX))
+    }
+
+    /// Reads all results into memory.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream).
+    pub async fn all(&self) -> Result<Vec<Wide<T>>> {
+        self.stream().try_collect().await
+    }
+
+    /// Reads the first result; `None` if there is no result.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream).
+    pub async fn first(&self) -> Result<Option<Wide<T>>> {
+        self.stream().try_next().await
+    }
+
+    /// Counts the results by reading them.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream).
+    pub async fn count(&self) -> Result<usize> {
+        self.stream().try_fold(0, |count, _| std::future::ready(Ok(count + 1))).await
+    }
+
+    /// Reads one page, from the start or from a continuation token: as many entities as the [`limit`](Self::limit), or 100.
+    /// The token needs the same partition.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream); a continuation token of another query.
+    pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<Wide<T>>> {
+        let of = self.checked()?;
+        let Reader { store, table, .. } = &self.reader;
+        let query: Query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
+        let after = from.map(|from| from.position(store.profile(), table, &query)).transpose()?;
+        let limit = self.limit.unwrap_or(PAGE);
+        let found = self.reader.scan(Some(of.as_str()), after.map(|after| &*after.first));
+        // One entity more than the limit shows whether there are more.
+        let mut found: Vec<Stored> = found.take(limit.saturating_add(1)).try_collect().await?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let continuation = found.last().filter(|_| more).map(|last| {
+            let first = prefix(&last.key, store.profile());
+            Continuation::new(store.profile(), table, &query, Position { first, second: None })
+        });
+        Ok(Page { items: found.into_iter().map(decode).collect::<Result<_>>()?, continuation })
+    }
+
+    fn checked(&self) -> Result<&PartitionKey> {
+        let profile = self.reader.store.profile();
+        if profile.order == KeyOrder::Unsorted {
+            let what = "a query of wide entities needs the rows in order: read the entities by key";
+            return Err(Error::unsupported(profile.name, what));
+        }
+        let without =
+            "a query of wide entities needs a partition: give the partition (`WideQuery::partition`)";
+        self.of.as_ref().ok_or_else(|| Error::invalid_request(without))
+    }
+}
+
+fn decode<T: FromEntity>(stored: Stored) -> Result<Wide<T>> {
+    Wide::from(stored).map(T::from_entity)
+}
+
+impl<T> Clone for WideQuery<T> {
+    fn clone(&self) -> Self {
+        Self { reader: self.reader.clone(), of: self.of.clone(), limit: self.limit, as_type: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for WideQuery<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WideQuery")
+            .field("reader", &self.reader)
+            .field("partition", &self.of)
+            .field("limit", &self.limit)
+            .finish()
     }
 }

@@ -1,54 +1,62 @@
-//! The rows of an entity: their keys, the head, and which rows belong together.
+//! The rows of a wide entity: their keys, the head row, the chunks, and which rows belong to one write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sha2::{Digest, Sha256};
+use table_core::engine::property_size;
 use table_core::model::{
-    ETag, Entity, Key, Properties, RowKey, SYSTEM_PREFIX, TableName, Ticks, ValueRef, key_order,
+    ETag, Entity, Key, Properties, PropertyRef, RowKey, SYSTEM_PREFIX, TableName, Ticks, ValueRef, key_order,
 };
 use table_core::query::{Filter, Query, Select};
+use table_core::store::limits::{CUSTOM_PROPERTIES, ENTITY_BYTES};
 use table_core::store::{Error, Result, ServiceProfile, TableStore};
 use uuid::Uuid;
 
-/// The id of the write that made a row.
-pub(super) const WRITE: &str = "WideWrite";
-/// The head's list of chunks: `001:id,002:id`.
-pub(super) const ROWS: &str = "WideRows";
-/// The head's copy of the logical RowKey.
-pub(super) const ROW: &str = "WideRow";
+/// The property with the id of the write that wrote a row.
+const WRITE: &str = "WideWrite";
+/// The property of the head row with the list of chunks: `001:id,002:id`.
+const ROWS: &str = "WideRows";
+/// The property of the head row with the logical RowKey.
+const ROW: &str = "WideRow";
 
+/// The start of row keys that contain the logical RowKey.
 const PLAIN: &str = "w_";
+/// The start of row keys that contain a hash of the logical RowKey.
 const HASHED: &str = "wh_";
+/// Separates the logical RowKey from the row number.
 const END: &str = "~~";
-/// The digits of a row's number, after [`END`].
+/// The number of digits of a row number.
 const DIGITS: usize = 3;
+/// The row number of the head row.
 pub(super) const HEAD: u16 = 0;
-pub(super) const LAST: u16 = 999;
+/// The largest row number.
+const MAX_CHUNK: u16 = 999;
 
 /// An entity as it is stored.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) key: Key,
-    /// The head's version.
+    /// The version of the head row.
     pub(super) etag: Option<ETag>,
     pub(super) timestamp: Option<Ticks>,
+    /// The id of the last write.
     pub(super) write: Box<str>,
     pub(super) chunks: BTreeMap<u16, Chunk>,
 }
 
-/// A row of properties.
+/// A row with properties of the entity.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     pub(super) write: Box<str>,
     pub(super) properties: Properties,
 }
 
-/// What a read of all rows saw.
+/// The result of reading all rows of an entity.
 #[derive(Debug)]
-pub(super) enum Seen {
+pub(super) enum ReadRows {
     Nothing,
     Whole(Stored),
-    /// Rows of different writes, of which the head is this one's.
+    /// Rows of different writes. The id is that of the head row; `None` without a head row.
     Torn(Option<Box<str>>),
 }
 
@@ -56,7 +64,7 @@ pub(super) fn new_write() -> Box<str> {
     Uuid::new_v4().simple().to_string().into()
 }
 
-/// What the row keys of an entity start with.
+/// The common prefix of an entity's row keys.
 pub(super) fn prefix(key: &Key, profile: &ServiceProfile) -> String {
     let plain = format!("{SYSTEM_PREFIX}{PLAIN}{}{END}", key.row().replace('~', "~7E"));
     let units = plain.encode_utf16().count() + DIGITS;
@@ -68,33 +76,34 @@ pub(super) fn prefix(key: &Key, profile: &ServiceProfile) -> String {
     format!("{SYSTEM_PREFIX}{HASHED}{hash}{END}")
 }
 
-/// The prefix of the entity that a row belongs to, and the row's number.
+/// Splits a RowKey into the prefix of its entity and the row number; `None` for other rows.
 pub(super) fn split(row: &str) -> Option<(&str, u16)> {
     let (prefix, number) = row.split_at_checked(row.len().checked_sub(DIGITS)?)?;
     let digits = number.bytes().all(|b| b.is_ascii_digit()) && prefix.ends_with(END);
     number.parse().ok().filter(|_| digits).map(|number| (prefix, number))
 }
 
+/// The key of a row.
 pub(super) fn row_key(partition: &str, prefix: &str, number: u16) -> Result<Key> {
     Key::new(partition, format!("{prefix}{number:0DIGITS$}"))
 }
 
-/// Whether a wide entity has this key. One request.
+/// Whether a wide entity with this key exists. 1 request.
 pub(crate) async fn is_there(store: &dyn TableStore, table: &TableName, key: &Key) -> Result<bool> {
     let head = row_key(key.partition(), &prefix(key, store.profile()), HEAD)?;
     Ok(store.get(table, &head, Some(&Select::new([WRITE]))).await?.is_some())
 }
 
-/// All rows of one entity.
+/// The query for all rows of one entity.
 pub(super) fn query(partition: &str, prefix: &str) -> Query {
     within(partition, &format!("{prefix}0"), &format!("{prefix}:"))
 }
 
-/// All rows of all entities, of a partition or of the table, after the one with this prefix.
+/// The query for all rows of all entities in a partition or the table, after the entity with this prefix.
 pub(super) fn query_all(partition: Option<&str>, after: Option<&str>) -> Query {
     let start = format!("{SYSTEM_PREFIX}w");
     let end = key_order::key_prefix_end(&start).unwrap_or_default();
-    // Behind the digits.
+    // `:` follows the digits, so the range starts after the rows of this entity.
     let start = after.map_or(start, |after| format!("{after}:"));
     let partition = partition.map(|partition| Filter::eq(Filter::PARTITION_KEY, partition));
     let filter = Filter::and_maybe(partition, Some(rows(&start, &end)));
@@ -110,6 +119,7 @@ fn rows(from: &str, before: &str) -> Filter {
 }
 
 impl Stored {
+    /// The head row.
     pub(super) fn head(&self, prefix: &str) -> Result<Entity> {
         let list = self.chunks.iter().map(|(number, chunk)| format!("{number:0DIGITS$}:{}", chunk.write));
         let list = list.collect::<Vec<_>>().join(",");
@@ -129,6 +139,7 @@ impl Stored {
 }
 
 impl Chunk {
+    /// The row of the chunk.
     pub(super) fn to_entity(&self, key: Key) -> Entity {
         let mut properties = self.properties.clone();
         properties.push(WRITE, ValueRef::String(&self.write), false);
@@ -143,28 +154,29 @@ impl Chunk {
     }
 }
 
-/// Puts together what was read, if it belongs together.
-pub(super) fn assemble(rows: Vec<Entity>) -> Result<Seen> {
+/// Assembles the entity, if all rows belong to one state: the list in the head row names exactly the chunks that were read,
+/// with the ids of their writes.
+pub(super) fn assemble(rows: Vec<Entity>) -> Result<ReadRows> {
     let (mut head, mut chunks) = (None, BTreeMap::new());
     for row in rows {
         match split(row.key().row()) {
             Some((_, HEAD)) => head = Some(row),
             Some((_, number)) => drop(chunks.insert(number, Chunk::read(row)?)),
-            None => return Err(damaged(&row, "RowKey", "a number of three digits at its end")),
+            None => return Err(damaged(&row, "RowKey", "a row number of three digits at the end")),
         }
     }
     let Some(head) = head else {
-        return Ok(if chunks.is_empty() { Seen::Nothing } else { Seen::Torn(None) });
+        return Ok(if chunks.is_empty() { ReadRows::Nothing } else { ReadRows::Torn(None) });
     };
     let key = Key::new(head.key().partition(), RowKey::new(text(&head, ROW)?)?)?;
     let (etag, timestamp) = (head.etag().cloned(), head.timestamp());
     let stored = Stored { key, etag, timestamp, write: text(&head, WRITE)?.into(), chunks };
     let listed = stored.head("")?;
-    let together = listed.get(ROWS) == head.get(ROWS);
-    Ok(if together { Seen::Whole(stored) } else { Seen::Torn(Some(stored.write)) })
+    let is_consistent = listed.get(ROWS) == head.get(ROWS);
+    Ok(if is_consistent { ReadRows::Whole(stored) } else { ReadRows::Torn(Some(stored.write)) })
 }
 
-/// The key of the entity whose head a row is.
+/// The logical key, which the head row contains; `None` for other rows.
 pub(super) fn logical(row: &Entity) -> Option<Key> {
     Key::new(row.key().partition(), text(row, ROW).ok()?).ok()
 }
@@ -178,4 +190,84 @@ fn text<'a>(row: &'a Entity, name: &str) -> Result<&'a str> {
 
 fn damaged(row: &Entity, property: &str, expected: &str) -> Error {
     Error::decode("wide entity", row.key(), property, expected, "something else")
+}
+
+/// The maximal number of properties of a chunk: the service's limit, less the write id and four for adapters.
+const CHUNK_PROPERTIES: usize = CUSTOM_PROPERTIES - 5;
+/// The maximal size of a chunk's properties, in bytes. Its keys, the write id and adapters need the rest of the row.
+const CHUNK_BYTES: usize = ENTITY_BYTES - 8 * 1024;
+
+/// A chunk that is being filled.
+#[derive(Default)]
+struct ChunkBuilder {
+    properties: Properties,
+    count: usize,
+    bytes: usize,
+}
+
+impl ChunkBuilder {
+    fn fits(&self, size: usize) -> bool {
+        self.count < CHUNK_PROPERTIES && self.bytes + size <= CHUNK_BYTES
+    }
+
+    fn push(&mut self, p: &PropertyRef<'_>, size: usize) {
+        self.properties.push(p.name(), p.value(), p.is_encrypted());
+        self.count += 1;
+        self.bytes += size;
+    }
+}
+
+/// Distributes an entity's properties over chunks. A property stays in its chunk of `old` if it still fits there.
+///
+/// # Errors
+/// A property with a reserved name, or larger than a chunk.
+pub(super) fn distribute(old: Option<&Stored>, properties: &Properties) -> Result<BTreeMap<u16, Properties>> {
+    let old_chunks = chunk_of_each_property(old);
+    let mut rows = BTreeMap::<u16, ChunkBuilder>::new();
+    let mut unplaced = Vec::new();
+    for p in properties {
+        let size = checked_size(&p)?;
+        let row = old_chunks.get(p.name()).map(|number| rows.entry(*number).or_default());
+        match row.filter(|row| row.fits(size)) {
+            Some(row) => row.push(&p, size),
+            None => unplaced.push((p, size)),
+        }
+    }
+    for (p, size) in unplaced {
+        add_to_any(&mut rows, &p, size);
+    }
+    Ok(rows.into_iter().map(|(number, row)| (number, row.properties)).collect())
+}
+
+fn chunk_of_each_property(old: Option<&Stored>) -> HashMap<&str, u16> {
+    let chunks = old.into_iter().flat_map(|stored| &stored.chunks);
+    chunks.flat_map(|(number, chunk)| chunk.properties.iter().map(|p| (p.name(), *number))).collect()
+}
+
+/// Adds a property to the last chunk, otherwise to the first chunk with room, otherwise to a new chunk.
+fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size: usize) {
+    let has_room = |(_, row): &(&u16, &mut ChunkBuilder)| row.fits(size);
+    if let Some(mut last) = rows.last_entry().filter(|last| last.get().fits(size)) {
+        return last.get_mut().push(p, size);
+    }
+    if let Some((_, row)) = rows.iter_mut().find(has_room) {
+        return row.push(p, size);
+    }
+    let number = (1..=MAX_CHUNK).find(|number| !rows.contains_key(number)).unwrap_or(MAX_CHUNK);
+    rows.entry(number).or_default().push(p, size);
+}
+
+fn checked_size(p: &PropertyRef<'_>) -> Result<usize> {
+    if [WRITE, ROWS, ROW].contains(&p.name()) {
+        return Err(Error::invalid_name(
+            "property name",
+            p.name(),
+            "wide entities reserve the name: use another",
+        ));
+    }
+    let size = property_size(p.name(), p.value());
+    if size > CHUNK_BYTES {
+        return Err(Error::limit(format!("bytes of the property '{}'", p.name()), CHUNK_BYTES, size));
+    }
+    Ok(size)
 }

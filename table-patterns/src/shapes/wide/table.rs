@@ -8,14 +8,38 @@ use super::rows::Stored;
 use super::{Wide, WideEntities, WideQuery};
 use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
-/// Entities that are upgraded at once.
+/// The number of entities that an upgrade rewrites at once.
 const CONCURRENCY: usize = 16;
 
-/// Structs of any number of properties. See the [module](super).
+/// Wide entities of a struct type. See the [module](super).
 ///
-/// A struct with more than 252 properties says so: `#[entity(wide)]`. It is stored as wide entities only, where no
-/// `Table<T>` sees it; its discriminator and version are properties like others, and its `#[etag]` is the
-/// head's.
+/// A struct with more than 252 properties declares `#[entity(wide)]`; `Table<T>` refuses such a type. The discriminator and
+/// the schema version are ordinary properties of the entity, and the `#[etag]` field holds the version of the head row.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use table_core::prelude::*;
+/// use table_patterns::wide::WideTable;
+///
+/// #[derive(Clone, Debug, PartialEq, TableEntity)]
+/// #[entity(wide)]
+/// struct Station {
+///     #[partition_key]
+///     city: String,
+///     #[row_key]
+///     number: u32,
+///     height: i32,
+/// }
+///
+/// let stations = WideTable::<Station>::new(MemoryStore::new(), "Stations")?;
+/// stations.create_if_missing().await?;
+/// stations.insert(&Station { city: "Bern".into(), number: 1, height: 540 }).await?; // 1 request
+/// let read = stations.get_existing(Station::key("Bern", 1u32)?).await?; // 1 request
+/// assert_eq!(read.height, 540);
+/// # Ok(())
+/// # }
+/// ```
 pub struct WideTable<T> {
     entities: WideEntities,
     of: PhantomData<fn() -> T>,
@@ -34,52 +58,52 @@ impl<T> Clone for WideTable<T> {
 }
 
 impl<T: FromEntity> WideTable<T> {
-    /// Opens the wide entities of a table. No request: the table must exist when it is used.
+    /// Opens the wide entities of a table. No request; the table must exist when it is used.
     ///
     /// # Errors
-    /// The name is not legal; `T` has encrypted properties and the store does not encrypt; it declares indexes, large fields
-    /// or spread keys, which wide entities do not keep.
+    /// An invalid table name; `T` has encrypted properties and the store does not encrypt; `T` declares indexes, large fields
+    /// or spread keys.
     pub fn new<S, N>(store: S, table: N) -> Result<Self>
     where
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        refuse::<T>()?;
+        check_type::<T>()?;
         let table = table.try_into().map_err(Into::into)?;
         store.check_encrypts(&table, &T::encrypted())?;
         store.check_unencrypted(&table, &T::unencrypted())?;
         Ok(Self { entities: WideEntities::new(store, table), of: PhantomData })
     }
 
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table if it is missing. Returns whether the table was created. 1 request.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.entities.create_if_missing().await
     }
 
-    /// See [`WideEntities::with_attempts`].
+    /// Sets how often a read or an update is attempted: see [`WideEntities::with_attempts`].
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
         Self { entities: self.entities.with_attempts(attempts), of: PhantomData }
     }
 
-    /// The same entities as bags of properties.
+    /// The same entities without their type.
     pub const fn entities(&self) -> &WideEntities {
         &self.entities
     }
 
-    /// The entity. One request; see [`WideEntities::get`].
+    /// Reads the entity; `None` if it does not exist. 1 request; see [`WideEntities::get`].
     ///
     /// # Errors
-    /// As there; it is not a `T`.
+    /// As [`WideEntities::get`]; the entity is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Wide<T>>> {
         let read = self.entities.get(&key.into_key()).await?;
         read.map(|wide| wide.map(T::from_entity)).transpose()
     }
 
-    /// The entity, or an error if there is none. As [`get`](Self::get).
+    /// Reads the entity, which must exist. Requests as for [`get`](Self::get).
     ///
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
@@ -87,12 +111,12 @@ impl<T: FromEntity> WideTable<T> {
         self.entities.get_existing(&key.into_key()).await?.map(T::from_entity)
     }
 
-    /// Everything of a partition. See [`WideQuery`].
+    /// A query of the entities of a partition. No request. See [`WideQuery`].
     pub fn query(&self) -> WideQuery<T> {
         WideQuery::new(self.entities.reader.clone())
     }
 
-    /// Deletes the entity if it is there; whether it was. Two requests, again on conflict.
+    /// Deletes the entity if it exists. Returns whether it existed. 2 requests, and again after a conflict.
     ///
     /// # Errors
     /// As [`WideEntities::delete_if_exists`].
@@ -100,7 +124,7 @@ impl<T: FromEntity> WideTable<T> {
         self.entities.delete_if_exists(&key.into_key()).await
     }
 
-    /// Deletes the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests.
+    /// Deletes the entity if it has this version; [`IfMatch::Any`] accepts any version. 2 requests.
     ///
     /// # Errors
     /// As [`WideEntities::delete`].
@@ -108,7 +132,7 @@ impl<T: FromEntity> WideTable<T> {
         self.entities.delete(&key.into_key(), version).await
     }
 
-    /// Deletes what was read, in the version that was read. One request.
+    /// Deletes the entity in the version that was read. 1 request.
     ///
     /// # Errors
     /// As [`WideEntities::delete_stored`].
@@ -118,24 +142,24 @@ impl<T: FromEntity> WideTable<T> {
 }
 
 impl<T: TableEntity> WideTable<T> {
-    /// Adds an entity that must not exist. One request.
+    /// Inserts an entity that must not exist. 1 request.
     ///
     /// # Errors
-    /// As [`WideEntities::insert`]; a value cannot be stored.
+    /// As [`WideEntities::insert`]; a value that cannot be stored.
     pub async fn insert(&self, value: &T) -> Result<Wide<T>> {
         self.entities.insert(&value.to_logical()?).await?.map(T::from_entity)
     }
 
-    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. The answer has the new version. Two
-    /// requests; [`replace_stored`](Self::replace_stored) costs one.
+    /// Replaces the entity in the version that was read, which its `#[etag]` field holds. The result has the new version. 2
+    /// requests; [`replace_stored`](Self::replace_stored) takes 1.
     ///
     /// # Errors
-    /// As [`WideEntities::replace`]; a value cannot be stored; the entity is stored in a later version of the schema.
+    /// As [`WideEntities::replace`]; a value that cannot be stored; the stored entity has a later schema version.
     pub async fn replace(&self, value: &T) -> Result<Wide<T>> {
         self.replace_if(value, value.own_version()?).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests.
+    /// Replaces the entity if it has this version; [`IfMatch::Any`] accepts any version. 2 requests.
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
@@ -145,12 +169,12 @@ impl<T: TableEntity> WideTable<T> {
         self.entities.change_if(&key, &version.into(), replace).await?.map(T::from_entity)
     }
 
-    /// Writes the fields that the patch sets over those of the entity, if it is in this version; [`IfMatch::Any`] asks for
-    /// any. What the patch does not set stays. Two requests, which write the rows that change.
+    /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
+    /// fields stay. 2 requests, which write only the rows that change.
     ///
     /// # Errors
-    /// Precondition failed: another writer was quicker. Entity not found. The patch sets nothing. The entity is stored in
-    /// another version of the schema.
+    /// Precondition failed: another writer has changed the entity. Entity not found. An empty patch. The entity has another
+    /// schema version.
     pub async fn merge(
         &self,
         key: impl KeyOf<T>,
@@ -162,12 +186,12 @@ impl<T: TableEntity> WideTable<T> {
         self.entities.change_if(&key, &version.into(), merge).await?.map(T::from_entity)
     }
 
-    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
-    /// stored, and so do properties that `T` does not know. Two requests, again where another writer was in between.
+    /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value, as
+    /// do properties that `T` does not know. 2 requests, and again after a conflict.
     ///
     /// # Errors
-    /// A key or a value cannot be stored; precondition failed, after the last attempt. The entity that is there is of another
-    /// type, or stored in another version of the schema: [`update`](Self::update) it.
+    /// A key or a value that cannot be stored; precondition failed, after the last attempt. The stored entity has another
+    /// type, or another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Wide<T>> {
         let (key, over) = value.to_logical()?.into_parts();
         let merge =
@@ -175,18 +199,18 @@ impl<T: TableEntity> WideTable<T> {
         self.entities.write_over(&key, merge).await?.map(T::from_entity)
     }
 
-    /// Replaces what was read, in the version that was read. One request, which writes the rows that change.
+    /// Replaces the entity in the version that was read. 1 request, which writes only the rows that change.
     ///
     /// # Errors
-    /// As [`WideEntities::replace_stored`]; a value cannot be stored.
+    /// As [`WideEntities::replace_stored`]; a value that cannot be stored.
     pub async fn replace_stored(&self, read: &Wide<T>, value: &T) -> Result<Wide<T>> {
         self.entities.replace_stored(read, &value.to_logical()?).await?.map(T::from_entity)
     }
 
-    /// Writes the entity, whatever was there. Two requests, again where another writer was in between.
+    /// Inserts or replaces the entity. 2 requests, and again after a conflict.
     ///
     /// # Errors
-    /// As [`WideEntities::upsert`]; a value cannot be stored.
+    /// As [`WideEntities::upsert`]; a value that cannot be stored.
     pub async fn upsert(&self, value: &T) -> Result<Wide<T>> {
         let (entity, check) =
             (value.to_logical()?, |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity()));
@@ -194,19 +218,19 @@ impl<T: TableEntity> WideTable<T> {
         put.await?.map(T::from_entity)
     }
 
-    /// Moves an entity to a key of this or another table, whatever is there; whether there was one. See
+    /// Moves an entity to a key of this or another table. Returns whether the entity existed. See
     /// [`WideEntities::move_to`].
     ///
     /// # Errors
-    /// As there; what is at the target is stored in a later version of the schema.
+    /// As [`WideEntities::move_to`]; the entity at the target has a later schema version.
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity());
         self.entities.move_if(&key, &target.entities, &to, check).await
     }
 
-    /// Reads the entity, lets `change` change it, and replaces it in the version that was read. Properties that `T` does not
-    /// know stay. Two requests, again on conflict.
+    /// Reads the entity, calls `change`, and replaces the entity in the version that was read. Properties that `T` does not
+    /// know stay. 2 requests, and again after a conflict.
     ///
     /// # Errors
     /// As [`WideEntities::update`]; `change` changed the key.
@@ -225,7 +249,7 @@ impl<T: TableEntity> WideTable<T> {
             let (changed, new) = new.into_parts();
             if changed != key {
                 return Err(Error::invalid_request(format!(
-                    "an update of {key} would make it {changed}: insert the new one and delete the old"
+                    "the update changes the key {key} to {changed}: use `move_to`, or insert the new entity and delete the old"
                 )));
             }
             *properties = new;
@@ -236,20 +260,20 @@ impl<T: TableEntity> WideTable<T> {
 }
 
 impl<T: TableEntity> WideTable<T> {
-    /// Rewrites every entity of the type that is stored in an older version of its schema; how many there were. Properties that no
-    /// version knows stay. Otherwise as [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    /// Rewrites every entity of an older schema version in the current one. Returns the number of entities rewritten.
+    /// Unknown properties stay. Otherwise as [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
     ///
-    /// One request for each page of the table's wide rows, and one for each older entity, 16 at once; two more for each that another
-    /// writes meanwhile. A store without order is refused.
+    /// 1 request per page of the table's wide rows and 1 per older entity, 16 at once; 2 more per entity that another writer
+    /// changes during the upgrade. A store that does not sort is refused.
     ///
     /// # Errors
-    /// The store's; a conversion fails or changes a key.
+    /// Errors of the store; a conversion that fails or changes a key.
     pub async fn upgrade_all(&self) -> Result<u64> {
         let found = self.entities.scan_all()?;
         upgrade_each(found, CONCURRENCY, |stored| self.upgrade(stored)).await
     }
 
-    /// Whether the entity was rewritten.
+    /// Upgrades one entity. Returns whether the entity was rewritten.
     async fn upgrade(&self, stored: Stored) -> Result<bool> {
         let old = stored.to_entity();
         let of_type = T::type_filter().is_none_or(|filter| filter.matches(&old));
@@ -261,21 +285,22 @@ impl<T: TableEntity> WideTable<T> {
     }
 }
 
-/// The properties of an entity with others over them, if they are of one schema.
+/// The properties of the stored entity with others merged into them, if type and schema version are the same.
 fn merged<T: TableEntity>(old: &Stored, over: &Properties) -> Result<Properties> {
     let old = old.to_entity();
     let over = Entity::from_parts(old.key().clone(), over.clone());
     Ok(T::SCHEMA.merged(&old, &over)?.into_parts().1)
 }
 
-/// What a type may not declare.
-fn refuse<T: FromEntity>() -> Result<()> {
+/// Refuses a type with indexes, large properties or spread keys.
+fn check_type<T: FromEntity>() -> Result<()> {
     let what = match (T::indexes().first(), T::large().first(), T::spread()) {
         (Some(index), ..) => format!("the index '{}'", index.name),
         (_, Some(property), _) => format!("the large property '{property}'"),
         (.., Some(_)) => "spread keys".to_owned(),
         _ => return Ok(()),
     };
-    let text = format!("a table of wide entities does not keep {what}: leave that out of the type");
+    let text =
+        format!("a table of wide entities does not support {what}: remove the declaration from the type");
     Err(Error::invalid_request(text))
 }

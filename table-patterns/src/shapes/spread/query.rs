@@ -1,4 +1,4 @@
-//! Queries over all buckets, in the order of row keys.
+//! Queries of a logical partition: a merge of its buckets in the order of RowKeys.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -19,20 +19,22 @@ use super::{SpreadRow, SpreadTable};
 type Rows<T> = Pin<Box<dyn Stream<Item = Result<SpreadRow<T>>> + Send>>;
 type Narrow<T> = Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
 
-/// The entities of a page unless a limit says otherwise.
+/// The number of entities in a page without a limit.
 const PAGE: usize = 1000;
-/// Tells a continuation of a logical partition from one of the store: no query projects to it.
+/// Marks the continuation tokens of a logical partition: no other query projects to this name, so no other query accepts
+/// the token.
 const SPREAD: &str = "~~spread";
 
-/// A query on a logical partition, in the order of its RowKeys: made by [`SpreadTable::query`], given a
-/// [`partition`](Self::partition), then run. It can be run more than once.
+/// A query of a logical partition, in the order of RowKeys. [`SpreadTable::query`] makes it; it needs a
+/// [`partition`](Self::partition), and can run more than once.
 ///
 /// # Cost
-/// One request a page of each bucket, the first of as many at the same time as [`SpreadTable::with_concurrency`] says, then
-/// the next while one is consumed. Two pages of each bucket are in memory.
+/// 1 request per page of each bucket. The first pages of several buckets are read at once
+/// ([`SpreadTable::with_concurrency`]); each next page is read while the page before is consumed. Two pages of each bucket
+/// are in memory.
 ///
 /// # Consistency
-/// While a migration runs, an entity that is moved between the reads of its two buckets is missed; points miss none.
+/// During a migration, a query misses an entity that is moved between the reads of its two buckets. Point reads miss none.
 #[must_use = "a query does nothing until it is run"]
 pub struct SpreadQuery<T> {
     table: SpreadTable<T>,
@@ -42,7 +44,7 @@ pub struct SpreadQuery<T> {
 }
 
 impl<T: TableEntity> SpreadTable<T> {
-    /// Everything of a logical partition, until it is narrowed down. See [`SpreadQuery`].
+    /// A query of a logical partition, which the caller can narrow. No request. See [`SpreadQuery`].
     pub fn query(&self) -> SpreadQuery<T> {
         SpreadQuery { table: self.clone(), of: None, narrow: Arc::new(|rows| rows), limit: None }
     }
@@ -72,15 +74,17 @@ impl<T: TableEntity> SpreadTable<T> {
 }
 
 impl<T: TableEntity> SpreadQuery<T> {
-    /// Only entities of this logical partition. A query needs one: buckets are merged within a partition.
+    /// Selects the logical partition. A query needs one: buckets are merged within a partition.
     pub fn partition(mut self, of: impl PartitionIn<T>) -> Self {
         self.of = Some(of.partition_key().clone());
         self
     }
 
-    /// Narrows the query of each bucket: rows, a filter, a page size. Keys of `T` need a `cast()` there, and a `limit` bounds what
-    /// is read of each bucket. On a service without order a query is an error, unless `sorted_on_client` is asked for here,
-    /// which reads everything first.
+    /// Narrows the query of each bucket by rows, a filter or a page size. Keys of `T` need a `cast()`. A `limit` bounds the
+    /// rows read of each bucket.
+    ///
+    /// If the service does not sort, a query is an error, unless this function sets `sorted_on_client`, which reads all rows
+    /// first.
     pub fn narrow(
         mut self,
         narrow: impl Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync + 'static,
@@ -89,16 +93,17 @@ impl<T: TableEntity> SpreadQuery<T> {
         self
     }
 
-    /// Returns at most this many: at most so many are read from each bucket. It bounds a [`page`](Self::page), which goes on.
+    /// Returns at most this many entities, and reads at most as many of each bucket. A limit is the size of a
+    /// [`page`](Self::page).
     pub const fn limit(mut self, entities: usize) -> Self {
         self.limit = Some(entities);
         self
     }
 
-    /// The results one after another. An error ends it.
+    /// The results as a stream. An error ends the stream.
     ///
     /// # Errors
-    /// As items: the store's; a row is not a `T`; no partition was given.
+    /// As items: errors of the store; a row that is not a `T`; no partition.
     pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + Unpin + use<T> {
         let rows = match &self.of {
             Some(of) => self.table.merged(of, &self.bounded(self.limit)).boxed(),
@@ -108,7 +113,7 @@ impl<T: TableEntity> SpreadQuery<T> {
         Box::pin(rows.map(|row| row.and_then(SpreadRow::decode)).take(self.limit.unwrap_or(usize::MAX)))
     }
 
-    /// All results, in memory.
+    /// Reads all results into memory.
     ///
     /// # Errors
     /// As [`stream`](Self::stream).
@@ -116,7 +121,7 @@ impl<T: TableEntity> SpreadQuery<T> {
         self.stream().try_collect().await
     }
 
-    /// The first result.
+    /// Reads the first result; `None` if there is no result.
     ///
     /// # Errors
     /// As [`stream`](Self::stream).
@@ -125,7 +130,7 @@ impl<T: TableEntity> SpreadQuery<T> {
         self.clone().limit(limit).stream().try_next().await
     }
 
-    /// How many results there are; they are read.
+    /// Counts the results by reading them.
     ///
     /// # Errors
     /// As [`stream`](Self::stream).
@@ -133,11 +138,11 @@ impl<T: TableEntity> SpreadQuery<T> {
         self.stream().try_fold(0, |count, _| std::future::ready(Ok(count + 1))).await
     }
 
-    /// One page, from the start or from where another ended: as many entities as the [`limit`](Self::limit) says, 1000 without.
-    /// The continuation needs the same query, but for the limit.
+    /// Reads one page, from the start or from a continuation token: as many entities as the [`limit`](Self::limit), or 1000.
+    /// The token needs the same query, except for the limit.
     ///
     /// # Errors
-    /// As [`stream`](Self::stream); the continuation is another query's.
+    /// As [`stream`](Self::stream); a continuation token of another query.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
         let of = self.of.as_ref().ok_or_else(without_partition)?;
         let (store, name, query) = (self.table.store(), self.table.name(), self.fingerprinted(of)?);
@@ -153,7 +158,7 @@ impl<T: TableEntity> SpreadQuery<T> {
                 Arc::new(move |rows| bounded(rows).raw_filter(Filter::gt(Filter::ROW_KEY, &*after)))
             }
         };
-        // One more tells whether there are more.
+        // One row more than the limit shows whether there are more.
         let rows = self.table.merged(of, &narrow).take(limit.saturating_add(1));
         let mut rows: Vec<SpreadRow<T>> = rows.try_collect().await?;
         let more = rows.len() > limit;
@@ -164,7 +169,7 @@ impl<T: TableEntity> SpreadQuery<T> {
         Ok(Page { items: rows.into_iter().map(SpreadRow::decode).collect::<Result<_>>()?, continuation })
     }
 
-    /// What a continuation belongs to.
+    /// The query that identifies this query in a continuation token.
     fn fingerprinted(&self, of: &PartitionKey) -> Result<Query> {
         let query = (self.narrow)(self.table.table.query()).partition(of.clone()).to_query()?;
         Ok(query.with_select(Select::new([SPREAD])))
@@ -181,7 +186,7 @@ impl<T: TableEntity> SpreadQuery<T> {
 
 fn without_partition() -> Error {
     Error::invalid_request(
-        "a query of a spread table needs a partition, whose buckets it merges: name it by `partition`",
+        "a query of a spread table merges the buckets of one partition: give the partition (`SpreadQuery::partition`)",
     )
 }
 
@@ -202,7 +207,7 @@ impl<T> fmt::Debug for SpreadQuery<T> {
     }
 }
 
-/// A bucket and its first row.
+/// The rows of a bucket, and its first row.
 type Opened<T> = (Rows<T>, Option<Result<SpreadRow<T>>>);
 
 fn open<T: TableEntity>(mut bucket: Rows<T>) -> BoxFuture<'static, Opened<T>> {
@@ -213,20 +218,20 @@ fn open<T: TableEntity>(mut bucket: Rows<T>) -> BoxFuture<'static, Opened<T>> {
     .boxed()
 }
 
-/// The next row of each bucket, and what follows.
+/// Merges the buckets: a heap holds the next row of each bucket.
 struct Merge<T> {
     buckets: Vec<Rows<T>>,
-    heads: BinaryHeap<Reverse<Head<T>>>,
+    next_rows: BinaryHeap<Reverse<NextRow<T>>>,
     failure: Option<Error>,
-    /// The RowKey that was returned last: while it is moved, an entity is there twice.
+    /// The RowKey that was returned last. An entity that is being moved is in two buckets, and is returned once.
     last: Option<String>,
     now: Spread,
 }
 
-struct Head<T> {
+struct NextRow<T> {
     row: SpreadRow<T>,
     bucket: usize,
-    /// Whether it is where the present number of buckets does not put it.
+    /// Whether the row is in its previous bucket. The row in the new bucket comes first.
     is_old: bool,
 }
 
@@ -235,7 +240,7 @@ impl<T: TableEntity> Merge<T> {
         let opened: Vec<BoxFuture<'static, Opened<T>>> = buckets.into_iter().map(open).collect();
         let opened: Vec<Opened<T>> = stream::iter(opened).buffered(concurrency).collect().await;
         let (buckets, first): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-        let mut this = Self { buckets, heads: BinaryHeap::new(), failure: None, last: None, now };
+        let mut this = Self { buckets, next_rows: BinaryHeap::new(), failure: None, last: None, now };
         first.into_iter().enumerate().for_each(|(bucket, row)| this.push(bucket, row));
         this
     }
@@ -244,7 +249,7 @@ impl<T: TableEntity> Merge<T> {
         match row {
             Some(Ok(row)) => {
                 let is_old = bucket(row.entity.key().row(), self.now) as usize != place;
-                self.heads.push(Reverse(Head { row, bucket: place, is_old }));
+                self.next_rows.push(Reverse(NextRow { row, bucket: place, is_old }));
             }
             Some(Err(error)) => self.failure = Some(error),
             None => {}
@@ -254,10 +259,10 @@ impl<T: TableEntity> Merge<T> {
     async fn next(&mut self) -> Option<Result<SpreadRow<T>>> {
         loop {
             if let Some(error) = self.failure.take() {
-                self.heads.clear();
+                self.next_rows.clear();
                 return Some(Err(error));
             }
-            let Reverse(Head { row, bucket, .. }) = self.heads.pop()?;
+            let Reverse(NextRow { row, bucket, .. }) = self.next_rows.pop()?;
             let next = self.buckets[bucket].next().await;
             self.push(bucket, next);
             let key = row.entity.key().row();
@@ -269,23 +274,23 @@ impl<T: TableEntity> Merge<T> {
     }
 }
 
-impl<T> Ord for Head<T> {
+impl<T> Ord for NextRow<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         let rows = key_order::compare(self.row.entity.key().row(), other.row.entity.key().row());
         rows.then(self.is_old.cmp(&other.is_old)).then(self.bucket.cmp(&other.bucket))
     }
 }
 
-impl<T> PartialOrd for Head<T> {
+impl<T> PartialOrd for NextRow<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Head<T> {
+impl<T> PartialEq for NextRow<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T> Eq for Head<T> {}
+impl<T> Eq for NextRow<T> {}
