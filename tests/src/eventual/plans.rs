@@ -73,7 +73,7 @@ pub(crate) async fn that_cannot_succeed_are_refused(world: World) {
     let oversize = employee("1").with("Text", "x".repeat(40_000));
     let new = EventualTransaction::new;
     for (refused, reason) in [
-        (new(), "without a step"),
+        (new(), "has no step"),
         (new().delete_if_exists(elsewhere.clone()), "no store is named 'elsewhere'"),
         (new().move_entity(here.clone(), elsewhere), "no store is named 'elsewhere'"),
         (new().move_entity(here.clone(), here), "where it is"),

@@ -260,7 +260,7 @@ async fn refused_then_copied(employees: &IndexedTable<Employee>) {
     let job = CopyJob::new(from, (Arc::clone(&memory), of.table().clone()));
     let refused = job.run().await.expect_err("a write is unfinished");
     let text = refused.to_string();
-    assert!(text.contains("unfinished write"), "{text}");
+    assert!(text.contains("not finished"), "{text}");
     assert!(text.contains("Upkeep"), "{text}");
     let copied = memory.query_all(of.table(), &Query::new()).await.expect("rows");
     assert!(copied.is_empty(), "{copied:?}");
