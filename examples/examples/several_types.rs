@@ -1,10 +1,17 @@
 //! Customers, orders and the stock in one table: each type with its own indexes, written in one group transaction.
+//!
+//! ```text
+//! several_types [STORE]...            # each: memory | embedded:DIR | azurite | azure; without any, in memory and on disk
+//! ```
 
 use std::sync::Arc;
 
-use table_core::memory::MemoryStore;
+use examples::store::StoreSpec;
 use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedTable};
+
+/// The table of all types.
+const SHOP: &str = "Shop";
 
 /// One address in the whole table.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -59,10 +66,26 @@ enum Row {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> table_core::Result<()> {
-    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let customers = IndexedTable::<Customer>::open(store.clone(), "Shop", IndexOptions::local()).await?;
-    let orders = IndexedTable::<Order>::open(store.clone(), "Shop", IndexOptions::local()).await?;
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let mut specs =
+        std::env::args().skip(1).map(|text| text.parse::<StoreSpec>()).collect::<Result<Vec<_>, _>>()?;
+    if specs.is_empty() {
+        specs = vec![StoreSpec::Memory, StoreSpec::Embedded(directory.path().join("shop"))];
+    }
+    for spec in specs {
+        let opened = spec.open().await?;
+        sell(&opened.store).await?;
+        opened.store.delete_table(&TableName::new(SHOP)?).await?;
+        opened.close().await?;
+    }
+    Ok(())
+}
+
+/// Sells until the stock has changed under an order.
+async fn sell(store: &Arc<dyn TableStore>) -> table_core::Result<()> {
+    let customers = IndexedTable::<Customer>::open(store.clone(), SHOP, IndexOptions::default()).await?;
+    let orders = IndexedTable::<Order>::open(store.clone(), SHOP, IndexOptions::default()).await?;
     let shop = || "oslo".to_owned();
     let order = |number| Order { shop: shop(), number, placed: 20_261_100 + number };
     let line = |order, line| Line { shop: shop(), order, line, item: "bolt".to_owned() };
@@ -78,6 +101,10 @@ async fn main() -> table_core::Result<()> {
     group.commit().await?;
     let found = customers.by(Customer::by_email("ann@x")).get().await?;
     assert_eq!(found, Some(customer.clone()));
+    // No other customer of the table gets the address.
+    let other = Customer { shop: "bergen".to_owned(), email: "ANN@x".to_owned() };
+    let taken = customers.insert(&other).await.unwrap_err();
+    assert!(matches!(taken.root().kind(), ErrorKind::UniqueViolation { .. }), "{taken}");
 
     // The next order takes two from the stock as it was read. What else is bought meanwhile makes one of both fail.
     let read = orders.get_plain::<Stock>(Stock::key("oslo", "bolt")?).await?.expect("the stock");

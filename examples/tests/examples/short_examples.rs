@@ -12,6 +12,14 @@ fn every_example_succeeds() {
     }
 }
 
+/// Several types with indexes of their own share a table, on every store. The test starts the emulator.
+#[test]
+fn several_types_share_a_table_on_every_store() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let embedded = format!("embedded:{}", directory.path().join("shop").display());
+    support::succeed("several_types", &["memory", &embedded, "azurite"]);
+}
+
 #[test]
 fn the_readme_lists_every_example() {
     let readme = include_str!("../../README.md");
