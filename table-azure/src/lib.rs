@@ -32,6 +32,6 @@ mod transport;
 pub mod wire;
 
 pub use auth::SharedKey;
-pub use endpoint::ReadFrom;
-pub use options::{AzureTableStoreOptions, Service};
+pub use endpoint::{ReadFrom, Service};
+pub use options::AzureTableStoreOptions;
 pub use store::AzureTableStore;

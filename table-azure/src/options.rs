@@ -1,21 +1,9 @@
 use std::time::Duration;
 
-use crate::ReadFrom;
 use azure_core::http::ClientOptions;
 use table_core::adapter::TraceKeys;
 
-/// The two services that speak the Table protocol. They differ in limits, order and the HTTP verb of a merge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Service {
-    /// Azure Cosmos DB if the host name is one of its names, if the account key is its emulator's, or if the
-    /// address is its emulator's on this machine (port 8902). Azure Table Storage otherwise.
-    #[default]
-    ByEndpoint,
-    /// Azure Table Storage, for example behind a custom domain.
-    TableStorage,
-    /// Azure Cosmos DB for Table, for example its emulator.
-    CosmosDb,
-}
+use crate::endpoint::{ReadFrom, Service};
 
 /// Options of an [`AzureTableStore`](crate::AzureTableStore).
 #[derive(Clone, Debug)]

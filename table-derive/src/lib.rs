@@ -16,9 +16,7 @@ mod entity;
 mod errors;
 mod fields;
 mod group;
-mod index;
 mod resolver;
-mod rules;
 mod template;
 mod value;
 

@@ -7,11 +7,12 @@ use table_core::Result;
 
 use crate::EmbeddedStore;
 use crate::changes::Watch;
+use crate::disk::Access;
 use crate::error::Failure;
 use crate::file::{Contents, Directory};
 use crate::format::{self, ROWS};
 use crate::guard::guarded;
-use crate::options::{Access, FileConfig};
+use crate::options::FileConfig;
 use crate::shared::{Generation, Shared};
 use crate::store::blocking;
 

@@ -5,7 +5,7 @@ use std::{fmt, io};
 use table_core::model::Key;
 use table_core::store::{Error, ErrorKind, Outcome};
 
-use crate::file::is_disk_full;
+use crate::disk::is_disk_full;
 
 /// Failures of this store, apart from those of the service's semantics.
 #[derive(Debug, thiserror::Error)]

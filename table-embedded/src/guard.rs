@@ -1,13 +1,22 @@
 use std::cell::Cell;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::thread::panicking;
 
-use crate::file::Unreadable;
-
 thread_local! {
     /// Nesting depth of [`guarded`] calls on this thread.
     static GUARDED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The payload with which a read unwinds if a page is damaged or the disk cannot read it.
+#[derive(Debug)]
+pub(crate) struct Unreadable;
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a page cannot be read")
+    }
 }
 
 /// Why work ended early.

@@ -54,6 +54,7 @@
 mod backup;
 mod catalog;
 mod changes;
+mod disk;
 mod error;
 mod file;
 mod format;

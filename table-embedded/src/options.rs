@@ -1,10 +1,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use table_core::Result;
+use table_core::store::ServiceProfile;
 
-use crate::EmbeddedStore;
-use crate::file::{Free, Opener};
+use crate::disk::{Access, Free, Opener};
+
+/// What this store allows.
+pub(crate) const PROFILE: ServiceProfile = ServiceProfile::LOCAL;
 
 /// When the store acknowledges a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +54,7 @@ impl Default for GroupCommit {
     }
 }
 
-/// Options for opening an [`EmbeddedStore`]; see [`EmbeddedStore::builder`].
+/// Options for opening an [`EmbeddedStore`](crate::EmbeddedStore); see [`EmbeddedStore::builder`](crate::EmbeddedStore::builder).
 #[derive(Clone, Debug)]
 #[must_use = "call `open`"]
 pub struct EmbeddedBuilder {
@@ -68,16 +70,6 @@ pub(crate) struct Config {
     pub(crate) max_scans: usize,
     pub(crate) access: Access,
     pub(crate) file: FileConfig,
-}
-
-/// The permitted use of the directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Reading only. Other handles may read at the same time.
-    Read,
-    /// Reading and writing an existing store.
-    Write,
-    Create,
 }
 
 /// Options for opening the file.
@@ -126,8 +118,8 @@ impl EmbeddedBuilder {
 
     /// Opens the store for reading only. No byte of the directory changes; if a crash left a file that needs
     /// recovery, recovery happens in memory. Any number of handles may read at the same time, but not while
-    /// another handle may write. Writes, changes of tables and [`compact`](EmbeddedStore::compact) are
-    /// refused; [`backup`](EmbeddedStore::backup) works.
+    /// another handle may write. Writes, changes of tables and [`compact`](crate::EmbeddedStore::compact) are
+    /// refused; [`backup`](crate::EmbeddedStore::backup) works.
     pub const fn read_only(mut self) -> Self {
         self.config.access = Access::Read;
         self
@@ -142,7 +134,7 @@ impl EmbeddedBuilder {
 
     /// Verifies the checksums of all pages when opening a file of at most this many bytes; default 64 MiB.
     /// This takes about a second per gigabyte. In larger files, damage is found when the damaged page is
-    /// read, which is then an error, or by [`verify`](EmbeddedStore::verify).
+    /// read, which is then an error, or by [`verify`](crate::EmbeddedStore::verify).
     pub const fn verify_up_to(mut self, bytes: u64) -> Self {
         self.config.file.verify_up_to = bytes;
         self
@@ -174,19 +166,5 @@ impl EmbeddedBuilder {
     pub const fn max_scans(mut self, scans: usize) -> Self {
         self.config.max_scans = if scans == 0 { 1 } else { scans };
         self
-    }
-
-    /// Opens the store, and creates it if the directory has none. Must be called within a Tokio runtime.
-    ///
-    /// After a crash, opening first recovers the file. This takes milliseconds if the store had been idle for
-    /// 100 ms or the file is larger than [`scan_up_to`](Self::scan_up_to). Otherwise it scans the file, which
-    /// takes about a second per gigabyte if the file is in the operating system's cache, and the disk's read
-    /// time if not. A damaged page met by recovery is an error.
-    ///
-    /// # Errors
-    /// Fails if the store is already open; if its file is damaged, foreign or of another format (the file is
-    /// then unchanged); or if the disk failed.
-    pub async fn open(self) -> Result<EmbeddedStore> {
-        EmbeddedStore::start(self).await
     }
 }

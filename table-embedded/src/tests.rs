@@ -17,7 +17,7 @@ use table_core::store::{GroupTransaction, Operation, Result, TableStore, Written
 use tempfile::TempDir;
 
 use self::disk::Disk;
-use crate::file::Opener;
+use crate::disk::Opener;
 use crate::{Durability, EmbeddedBuilder, EmbeddedStore};
 
 struct Fixture {

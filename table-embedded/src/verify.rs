@@ -8,20 +8,18 @@ use std::time::{Duration, Instant};
 use redb::TableHandle as _;
 use table_core::Result;
 
-use crate::EmbeddedStore;
 use crate::error::Failure;
 use crate::file::{Contents, Header, PAGE, PageRef, Session, page};
 use crate::format::{self, ROWS};
 use crate::guard::guarded;
 use crate::shared::Snapshot;
-use crate::store::blocking;
 
 /// Maximum number of damages that a report lists.
 const LISTED: usize = 100;
 /// Maximum bytes read from one snapshot. The store cannot reuse the snapshot's pages until the next one.
 const SLICE: u64 = 32 << 20;
 
-/// The result of [`EmbeddedStore::verify`].
+/// The result of [`EmbeddedStore::verify`](crate::EmbeddedStore::verify).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Verification {
@@ -123,42 +121,9 @@ fn tables(snapshot: &Snapshot) -> Option<BTreeSet<u64>> {
     Some(contents.catalog.iter().map(|(id, _)| id).chain(contents.dropped).collect())
 }
 
-impl EmbeddedStore {
-    /// Reads every page of the file, from the disk if the operating system allows it, and compares it with
-    /// the checksum in the page that refers to it. Also checks the checksum of every row and the order of
-    /// keys.
-    ///
-    /// Reads and writes continue. At most `bytes_per_second` bytes are read per second, so the duration is
-    /// the file's length divided by that. Every 32 MiB or quarter of a second, `verify` takes a new snapshot
-    /// of the store with a small commit; rows that changed in between are read as they are then. Dropping the
-    /// future ends it.
-    ///
-    /// A report without damages says that every row in these snapshots can be read. It says nothing about
-    /// free pages or about later disk failures.
-    ///
-    /// # Errors
-    /// Fails if the store is closed or cannot be written at the moment, or if the disk cannot be read. Damage
-    /// is reported, not returned as an error, unless it affects pages that each commit needs.
-    pub async fn verify(&self, bytes_per_second: u64) -> Result<Verification> {
-        let rate = bytes_per_second.max(PAGE);
-        let mut walk = Walk { slice: (rate / 4).clamp(PAGE, SLICE), rate, ..Walk::default() };
-        while !walk.ended {
-            let pinned = self.inner.queue.pin(!walk.begun).await?;
-            walk = blocking(move || {
-                let turn = guarded(|| {
-                    walk.read_snapshot(&pinned);
-                    walk
-                });
-                turn.ok_or_else(|| Failure::DamagedPage.into())
-            })
-            .await?;
-        }
-        Ok(walk.report)
-    }
-}
-
+/// A verification in progress.
 #[derive(Debug, Default)]
-struct Walk {
+pub(crate) struct Walk {
     report: Verification,
     /// Rows up to this key were read.
     upto: Option<Vec<u8>>,
@@ -172,6 +137,33 @@ struct Walk {
 }
 
 impl Walk {
+    /// A walk that reads at most this many bytes per second.
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
+        let rate = bytes_per_second.max(PAGE);
+        Self { slice: (rate / 4).clamp(PAGE, SLICE), rate, ..Self::default() }
+    }
+
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(crate) fn into_report(self) -> Verification {
+        self.report
+    }
+
+    /// Reads the next pages from a snapshot.
+    pub(crate) fn advance(mut self, pinned: &Pinned) -> Result<Self> {
+        let turn = guarded(|| {
+            self.read_snapshot(pinned);
+            self
+        });
+        turn.ok_or_else(|| Failure::DamagedPage.into())
+    }
+
     fn read_snapshot(&mut self, pinned: &Pinned) {
         let started = Instant::now();
         self.read = 0;

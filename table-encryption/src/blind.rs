@@ -7,7 +7,8 @@ use table_core::store::{Error, Result};
 use zeroize::Zeroizing;
 
 use crate::KeyBytes;
-use crate::v2::{encode_value, push_lp};
+use crate::framing::push_lp;
+use crate::v2::encode_value;
 
 /// A keyed hash of a value, for finding entities by an encrypted property. It supports equality only.
 ///

@@ -1,8 +1,6 @@
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, ErrorKind};
 
-use crate::store::{Failure, is_service_error};
-
 /// Why encrypted data cannot be read. The error never reveals the reason of a refusal.
 #[derive(Clone, Debug)]
 pub(crate) enum Unreadable {
@@ -44,4 +42,25 @@ impl Unreadable {
             Self::Unavailable(error) => error,
         }
     }
+}
+
+/// Why an entity cannot be read.
+pub(crate) enum Failure {
+    /// A problem of this entity; other entities can be read.
+    OfEntity(Error),
+    /// The key service cannot be used now; other entities cannot be read either.
+    OfService(Error),
+}
+
+impl Failure {
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::OfEntity(error) | Self::OfService(error) => error,
+        }
+    }
+}
+
+/// Whether an error concerns the key service and not one key: it is transient, and other keys would fail too.
+pub(crate) fn is_service_error(error: &Error) -> bool {
+    error.is_transient() || error.is_ambiguous()
 }

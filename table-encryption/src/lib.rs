@@ -50,6 +50,7 @@ mod blind;
 mod blob;
 mod data_key;
 mod error;
+mod framing;
 mod key;
 mod store;
 mod sweep;

@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use table_core::model::TableName;
 
 use crate::answer::Answer;
-use crate::authorize::parse_time;
 use crate::errors::{Failure, Result};
-use crate::queries::require_table;
 use crate::settings::Setting;
 use crate::tenant::Tenant;
+use crate::time::parse_time;
 use crate::xml;
 
 /// <https://learn.microsoft.com/rest/api/storageservices/define-stored-access-policy>
@@ -94,7 +93,7 @@ pub(crate) async fn stored_policies(tenant: &Tenant, table: &TableName) -> Resul
 
 /// Get Table ACL.
 pub(crate) async fn get(tenant: &Tenant, table: &TableName) -> Result<Answer> {
-    require_table(tenant, table).await?;
+    tenant.require_table(table).await?;
     let policies = stored_policies(tenant, table).await?;
     let policies = policies.into_iter().map(Identifier::from).collect();
     Ok(Answer::xml(StatusCode::OK, xml::write(&Identifiers { policies })?))
@@ -104,7 +103,7 @@ pub(crate) async fn get(tenant: &Tenant, table: &TableName) -> Result<Answer> {
 pub(crate) async fn set(tenant: &Tenant, table: &TableName, body: &[u8]) -> Result<Answer> {
     let policies = read(body)?;
     let _alone = tenant.tables.lock().await;
-    require_table(tenant, table).await?;
+    tenant.require_table(table).await?;
     tenant.settings.set(Setting::Policies(table), &policies).await?;
     Ok(Answer::no_content())
 }

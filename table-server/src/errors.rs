@@ -11,7 +11,6 @@ use table_core::Error;
 use table_core::store::{ErrorKind, Outcome, limits};
 
 use crate::answer::Answer;
-use crate::xml::escaped;
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -171,6 +170,14 @@ fn xml(code: &str, message: &str) -> Vec<u8> {
 }
 
 /// Converts an error of the store to a response. A write with an unknown outcome must never look refused.
+/// Escapes text in an element.
+fn escaped(text: &str) -> String {
+    // Omits characters that no document may contain: <https://www.w3.org/TR/xml/#charsets>.
+    let legal = |c: &char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..);
+    let text: String = text.chars().filter(legal).collect();
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.outcome() {

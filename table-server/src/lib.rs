@@ -49,6 +49,7 @@ mod start;
 mod tables;
 mod tenant;
 mod test_server;
+mod time;
 #[cfg(feature = "tls")]
 mod tls;
 mod wire;

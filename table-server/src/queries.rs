@@ -146,28 +146,6 @@ fn exact_name(filter: &Filter) -> Option<&str> {
     }
 }
 
-/// Refuses a table that does not exist.
-pub(crate) async fn require_table(tenant: &Tenant, table: &TableName) -> Result<()> {
-    if is_there(tenant, table).await?.is_some() { Ok(()) } else { Err(Failure::table_not_found()) }
-}
-
-/// Returns the table under the name with which it was created.
-pub(crate) async fn is_there(tenant: &Tenant, table: &TableName) -> Result<Option<TableName>> {
-    let identity = tenant.store.profile().table_identity(table);
-    let mut from = None;
-    loop {
-        let page = tenant.store.list_tables(Some(table.as_str()), from.as_ref()).await?;
-        let mut names = page.items.into_iter();
-        if let Some(found) = names.find(|name| tenant.store.profile().table_identity(name) == identity) {
-            return Ok(Some(found));
-        }
-        from = Some(match page.continuation {
-            Some(next) => next,
-            None => return Ok(None),
-        });
-    }
-}
-
 /// Refuses OData options that the service does not support.
 fn check_options(parameters: &Parameters, known: &[&str]) -> Result<()> {
     match parameters.names().find(|name| name.starts_with('$') && !known.contains(name)) {

@@ -12,7 +12,6 @@ use tokio::time::{sleep, timeout};
 use crate::connection::{self, Phase};
 use crate::limits::Limits;
 use crate::service::{Peer, Service};
-use crate::start::ServerBuilder;
 
 /// A server that listens and answers requests.
 ///
@@ -41,11 +40,6 @@ pub(crate) struct Setup {
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Returns a builder.
-    pub fn builder() -> ServerBuilder {
-        ServerBuilder::default()
-    }
-
     pub(crate) fn over(listener: TcpListener, address: SocketAddr, setup: Setup) -> Self {
         let setup = Arc::new(setup);
         let (phase, phases) = watch::channel(Phase::Serve);

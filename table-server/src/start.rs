@@ -50,6 +50,13 @@ pub struct ServerBuilder {
     certificate: Option<crate::tls::Certificate>,
 }
 
+impl Server {
+    /// Returns a builder.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+}
+
 impl Default for ServerBuilder {
     fn default() -> Self {
         Self {

@@ -8,7 +8,6 @@ use crate::acl::stored_policies;
 use crate::answer::Answer;
 use crate::authorize::{Action, Permit};
 use crate::errors::{Failure, Result};
-use crate::queries::is_there;
 use crate::request::{self, Asked, header};
 use crate::settings::{Setting, is_hidden};
 use crate::tenant::Tenant;
@@ -58,7 +57,7 @@ pub(crate) fn created(asked: &Asked<'_>, body: impl FnOnce() -> Vec<u8>) -> Answ
 /// Query Tables with a table's name.
 pub(crate) async fn get(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, name: &str) -> Result<Answer> {
     permit.check(Action::QueryTables, None)?;
-    let found = is_there(tenant, &request::table(name)?).await?.ok_or_else(Failure::table_not_found)?;
+    let found = tenant.find_table(&request::table(name)?).await?.ok_or_else(Failure::table_not_found)?;
     let body = wire::table_document(asked.level, asked.links(), &found);
     Ok(Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body))
 }

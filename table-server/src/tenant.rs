@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use table_core::model::TableName;
 use table_core::store::TableStore;
 use tokio::sync::Mutex;
 
 use crate::account::Account;
+use crate::errors::{Failure, Result};
 use crate::settings::Settings;
 
 /// An account with its store and settings.
@@ -26,6 +28,28 @@ impl Tenant {
             writers.serve();
         }
         Self { account, settings: Settings::new(Arc::clone(&store)), store, tables: Mutex::new(()) }
+    }
+
+    /// Refuses a table that does not exist.
+    pub(crate) async fn require_table(&self, table: &TableName) -> Result<()> {
+        if self.find_table(table).await?.is_some() { Ok(()) } else { Err(Failure::table_not_found()) }
+    }
+
+    /// Returns the table under the name with which it was created.
+    pub(crate) async fn find_table(&self, table: &TableName) -> Result<Option<TableName>> {
+        let identity = self.store.profile().table_identity(table);
+        let mut from = None;
+        loop {
+            let page = self.store.list_tables(Some(table.as_str()), from.as_ref()).await?;
+            let mut names = page.items.into_iter();
+            if let Some(found) = names.find(|name| self.store.profile().table_identity(name) == identity) {
+                return Ok(Some(found));
+            }
+            from = Some(match page.continuation {
+                Some(next) => next,
+                None => return Ok(None),
+            });
+        }
     }
 }
 

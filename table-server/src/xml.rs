@@ -31,11 +31,3 @@ fn outermost(xml: &str) -> Option<&str> {
     let first = tags.find(|tag| !tag.starts_with(['?', '!']))?;
     first.split(|c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/')).next()
 }
-
-/// Escapes text in an element.
-pub(crate) fn escaped(text: &str) -> String {
-    // Omits characters that no document may contain: <https://www.w3.org/TR/xml/#charsets>.
-    let legal = |c: &char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..);
-    let text: String = text.chars().filter(legal).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}

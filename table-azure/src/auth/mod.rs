@@ -1,10 +1,8 @@
 //! Credentials: account keys, shared access signatures, tokens, and connection strings.
 
-mod audience;
 mod connection_string;
 mod shared_key;
 
-pub(crate) use audience::scope;
 pub(crate) use connection_string::{Connection, Secret};
 pub use shared_key::SharedKey;
 #[cfg(feature = "queue")]

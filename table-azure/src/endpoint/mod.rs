@@ -11,7 +11,18 @@ use azure_core::http::Url;
 use table_core::model::{MANIFEST_PARTITION, key_order};
 use table_core::{Error, Result};
 
-use crate::Service;
+/// The two services that speak the Table protocol. They differ in limits, order and the HTTP verb of a merge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    /// Azure Cosmos DB if the host name is one of its names, if the account key is its emulator's, or if the
+    /// address is its emulator's on this machine (port 8902). Azure Table Storage otherwise.
+    #[default]
+    ByEndpoint,
+    /// Azure Table Storage, for example behind a custom domain.
+    TableStorage,
+    /// Azure Cosmos DB for Table, for example its emulator.
+    CosmosDb,
+}
 
 /// The endpoint that reads go to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

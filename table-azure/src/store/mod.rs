@@ -1,5 +1,6 @@
 //! Constructors of the store, and its implementation of `TableStore` over REST.
 
+mod audience;
 mod query;
 mod sign;
 mod tables;
@@ -21,7 +22,9 @@ use table_core::store::{
 use table_core::{Error, Result};
 use tokio::sync::Semaphore;
 
-use crate::auth::{Connection, Emulator, Secret, SharedKeyPolicy, scope};
+use audience::scope;
+
+use crate::auth::{Connection, Emulator, Secret, SharedKeyPolicy};
 use crate::endpoint::{Endpoint, ReadFrom};
 use crate::rest::{Client, HideKeys, bounded, quiet};
 use crate::{AzureTableStoreOptions, SharedKey};

@@ -16,7 +16,7 @@ use crate::template::{Part, Segment, Template, plain};
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let partition = template(entity, &entity.partition, "partition key");
     let row = template(entity, &entity.row, "row key");
-    let indexes = crate::index::checks(entity);
+    let indexes = super::index::checks(entity);
     let flattened = flattened(entity);
     let previous = previous(entity);
     let large = large(entity);

@@ -7,6 +7,7 @@ mod discriminator;
 mod fallback;
 mod generics;
 mod in_order;
+mod index;
 mod keys;
 mod layout;
 mod model;
@@ -21,7 +22,7 @@ use quote::quote;
 use syn::DeriveInput;
 
 use crate::errors::Errors;
-use crate::index;
+
 pub(crate) use checks::template as check_template;
 pub(crate) use codec::{decode_fields, encode_fields, names, properties};
 pub(crate) use constants::constants;
@@ -31,7 +32,7 @@ pub(crate) use keys::{
     arguments, format as part_format, key_part, operand, transformed, writer as key_writer,
 };
 use model::Input;
-pub(crate) use model::{DISCRIMINATOR, Entity, SYSTEM, Sources, sources};
+pub(crate) use model::{Entity, SYSTEM, Sources, sources};
 pub(crate) use templates::parsed;
 
 /// Expands the derive: the implementations, or all errors and code that prevents follow-up errors.

@@ -3,17 +3,15 @@ use syn::{Data, DeriveInput, Fields, Generics, Ident, LitStr, Path, Type};
 
 use super::discriminator::{Discriminator, discriminator, min_reader, version};
 use super::generics::{check_key_generics, check_lifetimes, generics};
+use super::index::{self, Index};
 use super::layout;
 use super::spread::{Spread, spread};
 use super::templates::{key_fields, template};
 use crate::attr::{Container, ENTITY, FieldAttrs, IndexAttr};
 use crate::errors::Errors;
-use crate::fields::{self, Field, FieldRules, Owner};
-use crate::index::{self, Index};
+use crate::fields::{self, DISCRIMINATOR, Field, FieldRules, Owner};
 use crate::template::{Template, plain};
 
-/// Why the discriminator's property is reserved.
-pub(crate) const DISCRIMINATOR: &str = "it identifies the type";
 /// The properties that the key and the store set, and those of the schema version.
 pub(crate) const SYSTEM: [(&str, &str); 5] = [
     ("PartitionKey", "the partition key has that name"),

@@ -13,9 +13,10 @@ use super::contents::check_format;
 use super::page::{Header, PAGE};
 use super::session::{LockMode, Session};
 use super::unsynced::Unsynced;
+use crate::disk::{Access, private};
 use crate::error::{Failure, Lost};
 use crate::guard::guarded;
-use crate::options::{Access, FileConfig};
+use crate::options::FileConfig;
 
 const FILE: &str = "tables.redb";
 /// A new file has this name until it is complete; then it is renamed.
@@ -175,13 +176,6 @@ fn file_metadata(path: &Path) -> Result<Option<Metadata>, Failure> {
         return Err(Failure::NotFile(path.to_owned()));
     }
     Ok(found)
-}
-
-/// Makes files accessible to their owner only, where the operating system supports it.
-pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
-    options
 }
 
 fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {

@@ -3,17 +3,13 @@
 
 mod contents;
 mod directory;
-mod opener;
 mod overlay;
 pub(crate) mod page;
-mod room;
 mod session;
 pub(crate) mod sums;
 mod unsynced;
 
 pub(crate) use contents::Contents;
 pub(crate) use directory::{Directory, Opened};
-pub(crate) use opener::Opener;
 pub(crate) use page::{Header, PAGE, PageRef};
-pub(crate) use room::{Free, needed_to_compact};
-pub(crate) use session::{LockMode, Session, Unreadable, WriteFailure, is_disk_full};
+pub(crate) use session::{LockMode, Session, WriteFailure};

@@ -1,5 +1,4 @@
 use std::collections::HashSet;
-use std::fmt;
 use std::io;
 use std::ops::Bound;
 use std::panic::resume_unwind;
@@ -12,6 +11,7 @@ use super::overlay::Overlay;
 use super::page::{self, Header, PAGE, PageRef};
 use super::sums::{Expected, Sums};
 use super::unsynced::Unsynced;
+use crate::guard::Unreadable;
 
 /// The file as the engine has it open.
 ///
@@ -58,18 +58,6 @@ pub(crate) struct WriteFailure {
     /// Whether the failed commit may take effect.
     pub(crate) may_be_applied: bool,
 }
-
-/// Whether the disk is full.
-pub(crate) fn is_disk_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
-}
-
-/// The payload with which a read unwinds if a page is damaged or the disk cannot read it.
-#[derive(Debug)]
-pub(crate) struct Unreadable;
 
 /// The pages that the engine read before page checks began. They are in the engine's cache.
 #[derive(Debug, Default)]
@@ -332,12 +320,6 @@ impl Inner {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a page cannot be read")
-    }
 }
 
 impl StorageBackend for Session {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
-use crate::file::Opener;
+use crate::disk::Opener;
 
 /// A simulated disk: its faults, and what was written to it.
 #[derive(Debug, Default)]

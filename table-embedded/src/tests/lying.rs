@@ -16,7 +16,7 @@ use table_core::query::Query;
 use table_core::store::{GroupTransaction, Operation, Outcome, Result, TableStore};
 
 use super::name;
-use crate::file::Opener;
+use crate::disk::Opener;
 use crate::{EmbeddedBuilder, EmbeddedStore};
 
 const BLOCK: usize = 4096;

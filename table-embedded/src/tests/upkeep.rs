@@ -6,7 +6,7 @@ use tokio::time::{Duration, timeout};
 use super::disk::{READS_FAIL, SOUND, SYNCS_FAIL, WRITES_FAIL, WRITES_PANIC};
 use super::{Fixture, name};
 use crate::Durability;
-use crate::file::Free;
+use crate::disk::Free;
 
 /// Returns a store that a compaction can shrink.
 async fn to_compact() -> Fixture {

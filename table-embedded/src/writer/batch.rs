@@ -15,10 +15,10 @@ use super::queue::{Request, Work};
 use super::versions::Versions;
 use crate::catalog::Catalog;
 use crate::changes::Changes;
+use crate::disk::Access;
 use crate::file::Contents;
 use crate::format::{self, CATALOG, DROPPED, META, ROWS};
-use crate::options::Access;
-use crate::store::PROFILE;
+use crate::options::PROFILE;
 
 /// The metadata that the writer keeps in memory and that a transaction changes.
 #[derive(Clone, Debug)]

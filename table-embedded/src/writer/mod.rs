@@ -26,10 +26,11 @@ use self::queue::Requests;
 use self::reclaim::Reclaiming;
 use self::versions::Versions;
 use crate::changes::Changes;
+use crate::disk::Access;
 use crate::error::Failure;
 use crate::file::{Contents, Directory, LockMode, Opened, Session};
 use crate::guard::guarded;
-use crate::options::{Access, Config};
+use crate::options::Config;
 use crate::shared::Shared;
 
 pub(crate) use self::queue::{Queue, Request, Work};

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::changes::Watch;
 use crate::error::Failure;
-use crate::store::PROFILE;
+use crate::options::PROFILE;
 use crate::verify::Pinned;
 
 /// A change that the writer executes.

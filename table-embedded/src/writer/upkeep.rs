@@ -7,10 +7,10 @@ use redb::Database;
 
 use super::failed::{self, Failed};
 use super::{Unflushed, Writer};
+use crate::disk::Access;
+use crate::disk::needed_to_compact;
 use crate::error::{Failure, Lost};
-use crate::file::needed_to_compact;
 use crate::guard::guarded;
-use crate::options::Access;
 use crate::verify::Pinned;
 
 /// Logs a failure of work that no caller waits for.

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::{CacheBounds, Wrapping};
 use crate::error::Unreadable;
-use crate::store::is_service_error;
-use crate::v2::push_lp;
+use crate::error::is_service_error;
+use crate::framing::push_lp;
 
 /// A map whose entries expire a fixed time after their insertion, with a maximum size. A full map drops its
 /// oldest entry.

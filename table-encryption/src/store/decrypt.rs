@@ -8,7 +8,7 @@ use table_core::store::{EncryptedNames, ErrorKind, Result};
 use super::Shared;
 use super::filter::Compared;
 use crate::data_key::Wrapping;
-use crate::error::Unreadable;
+use crate::error::{Failure, Unreadable, is_service_error};
 use crate::v1::{METADATA, Metadata};
 use crate::v2::{self, HEADER, Header, Scope};
 
@@ -36,22 +36,6 @@ pub(crate) enum Stored {
     V2(Box<Header>),
     /// Encrypted in the legacy format.
     V1(Box<Metadata>),
-}
-
-/// Why an entity cannot be read.
-pub(crate) enum Failure {
-    /// A problem of this entity; other entities can be read.
-    OfEntity(table_core::Error),
-    /// The key service cannot be used now; other entities cannot be read either.
-    OfService(table_core::Error),
-}
-
-impl Failure {
-    pub(crate) fn into_error(self) -> table_core::Error {
-        match self {
-            Self::OfEntity(error) | Self::OfService(error) => error,
-        }
-    }
 }
 
 impl Opener<'_> {
@@ -281,11 +265,6 @@ impl Opener<'_> {
 enum Stop {
     AtRefusal,
     Never,
-}
-
-/// Whether an error concerns the key service and not one key: it is transient, and other keys would fail too.
-pub(crate) fn is_service_error(error: &table_core::Error) -> bool {
-    error.is_transient() || error.is_ambiguous()
 }
 
 /// Yields to other tasks of the thread at regular intervals.

@@ -5,8 +5,9 @@ use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore, Written};
 
 use super::EncryptedStore;
-use super::decrypt::{Failure, Stored};
+use super::decrypt::Stored;
 use super::encrypt::check_names;
+use crate::error::Failure;
 use crate::v1::METADATA;
 use crate::v2::HEADER;
 

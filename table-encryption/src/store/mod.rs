@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
-pub(crate) use decrypt::{Failure, Opener, Stored, is_service_error};
+pub(crate) use decrypt::{Opener, Stored};
 pub use describe::Description;
 pub(crate) use encrypt::encrypt_entity;
 pub(crate) use merge::Pauses;

@@ -5,7 +5,8 @@ use table_core::query::Select;
 use table_core::store::{ErrorKind, Operation, Result, TableStore};
 
 use super::{Job, Sweep, SweptEntity, classify_write_error};
-use crate::store::{EncryptedStore, Failure, Stored, encrypt_entity};
+use crate::error::Failure;
+use crate::store::{EncryptedStore, Stored, encrypt_entity};
 
 /// Encrypts plaintext and legacy entities.
 #[derive(Debug)]

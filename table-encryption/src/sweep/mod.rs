@@ -18,7 +18,8 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Query, Select};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 
-use crate::store::{EncryptedStore, Failure, Pauses};
+use crate::error::Failure;
+use crate::store::{EncryptedStore, Pauses};
 
 /// The result of a sweep for one entity.
 #[derive(Debug, Default)]

@@ -9,8 +9,9 @@ use tokio::sync::Mutex;
 
 use super::{Job, Sweep, SweptEntity, classify_write_error};
 use crate::data_key::{Secret, Wrapping};
+use crate::error::Failure;
 use crate::error::Unreadable;
-use crate::store::{EncryptedStore, Failure, Stored};
+use crate::store::{EncryptedStore, Stored};
 use crate::v1::METADATA;
 use crate::v2::{HEADER, Header, Scope, WriteKeys};
 

@@ -7,8 +7,8 @@ use subtle::ConstantTimeEq as _;
 use table_core::model::{EdmType, Key};
 use zeroize::Zeroizing;
 
-use super::bytes::push_lp;
 use crate::data_key::Secret;
+use crate::framing::push_lp;
 
 /// AES-256-GCM, HKDF-SHA-256, HMAC-SHA-256.
 pub(crate) const SUITE: u8 = 1;

@@ -11,7 +11,7 @@ mod tamper;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bytes::{Reader, push_lp, push_wrapping, read_wrapping};
+pub(crate) use bytes::{Reader, push_wrapping, read_wrapping};
 pub(crate) use derive::{Scope, WriteKeys, expand, matches};
 pub(crate) use header::{HEADER, Header};
 pub(crate) use open::open;

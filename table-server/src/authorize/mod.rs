@@ -1,7 +1,6 @@
 //! Authorization by account keys and by signatures made with them.
 
 mod actions;
-mod moments;
 mod permit;
 mod range;
 mod sas;
@@ -13,7 +12,6 @@ use chrono::{DateTime, Utc};
 use http::{HeaderMap, Method};
 
 pub(crate) use actions::Action;
-pub(crate) use moments::parse_time;
 pub(crate) use permit::Permit;
 pub(crate) use range::KeyRange;
 

@@ -8,12 +8,13 @@ use std::net::IpAddr;
 use table_core::model::TableName;
 
 use super::range::Edge;
-use super::{Credentials, KeyRange, Permit, parse_time};
+use super::{Credentials, KeyRange, Permit};
 use crate::acl::{self, StoredPolicy};
 use crate::address::Parameters;
 use crate::errors::{Failure, Result};
 use crate::request::table;
 use crate::tenant::Tenant;
+use crate::time::parse_time;
 
 /// Returns what the SAS in a request's URL allows now.
 pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Result<Permit> {

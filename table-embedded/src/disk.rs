@@ -1,6 +1,13 @@
+//! What the store needs of the file system: files, free space, and the errors of a full disk.
+
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+
+use redb::StorageBackend;
+use redb::backends::FileBackend;
 
 /// Free bytes that a compaction needs beyond the holes of the file.
 const MARGIN: u64 = 16 << 20;
@@ -58,4 +65,53 @@ fn holes(file: &std::fs::File) -> io::Result<u64> {
 #[cfg(not(target_os = "linux"))]
 fn holes(_: &std::fs::File) -> io::Result<u64> {
     Ok(0)
+}
+
+/// Whether the disk is full.
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// The permitted use of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reading only. Other handles may read at the same time.
+    Read,
+    /// Reading and writing an existing store.
+    Write,
+    Create,
+}
+
+type Open = dyn Fn(&Path, Access) -> io::Result<Box<dyn StorageBackend>> + Send + Sync;
+
+/// Opens the bytes of a file: through the file system, or through a disk with injected faults in tests.
+#[derive(Clone)]
+pub(crate) struct Opener(pub(crate) Arc<Open>);
+
+impl Default for Opener {
+    fn default() -> Self {
+        Self(Arc::new(|path, access| {
+            let writes = access != Access::Read;
+            let mut options = OpenOptions::new();
+            options.read(true).write(writes).create(writes).truncate(false);
+            let file = private(&mut options).open(path)?;
+            Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
+        }))
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opener")
+    }
+}
+
+/// Makes files accessible to their owner only, where the operating system supports it.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
 }

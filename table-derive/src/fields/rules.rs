@@ -4,9 +4,9 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::Ident;
 
+use super::{Field, FieldRules, Owner, Role, is_option};
 use crate::attr::FieldAttrs;
 use crate::errors::Errors;
-use crate::fields::{Field, FieldRules, Owner, Role, is_option};
 
 /// An attribute that is present: its name and its tokens.
 type Present = (&'static str, TokenStream);
@@ -161,7 +161,7 @@ fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
         return;
     }
     let properties: Vec<_> = built.iter().filter(|f| f.property().is_some()).collect();
-    let own = rules.reserved.iter().filter(|(_, by)| *by == crate::entity::DISCRIMINATOR).count();
+    let own = rules.reserved.iter().filter(|(_, by)| *by == super::DISCRIMINATOR).count();
     if let Some(first) = properties.get(MAX_PROPERTIES - own) {
         let count = properties.len() + own;
         let remedy = "store some of them together with `#[entity(json)]`, in another entity, or as a wide entity, \

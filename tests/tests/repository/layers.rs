@@ -10,29 +10,31 @@ const START: &str = "layers of ";
 
 #[test]
 fn modules_use_only_lower_layers() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let root = super::root();
     let drawn = layers(&fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md"));
     assert!(drawn.contains_key("table-core"), "no layers are drawn: {drawn:?}");
+    let mut found = Vec::new();
     for (name, layers) in drawn {
         let used = uses(&root.join(&name).join("src"));
         let modules: BTreeSet<_> = used.keys().cloned().collect();
         let listed: BTreeSet<_> = layers.keys().cloned().collect();
         assert_eq!(listed, modules, "ARCHITECTURE.md lists the modules of {name}");
         for (module, others) in used {
-            for other in others {
-                let upward = layers[&other] >= layers[&module];
-                assert!(!upward, "{name}: `{module}` uses `{other}`, which is not in a lower layer");
-            }
+            let upward = others.into_iter().filter(|other| layers[other] >= layers[&module]);
+            found.extend(upward.map(|other| format!("{name}: `{module}` uses `{other}`")));
         }
     }
+    assert!(found.is_empty(), "these modules are not in a lower layer:\n{}", found.join("\n"));
 }
 
 /// The checker finds every way to name a module of the crate.
 #[test]
 fn every_form_of_a_path_is_found() {
     let modules = ["model", "query", "store", "typed"].map(str::to_owned).into_iter().collect();
-    let of = |text: &str, depth| named(text, depth, &modules).into_iter().collect::<Vec<_>>().join(" ");
+    let names = names("pub use typed::{Field, field};", &modules);
+    let of = |text: &str, depth| named(text, depth, &names).into_iter().collect::<Vec<_>>().join(" ");
     assert_eq!(of("use crate::model::Key;", 1), "model");
+    assert_eq!(of("use crate::field::X;", 1), "typed", "a name that the root shows from inside a module");
     assert_eq!(of("use crate::{model::{Key, query}, store};", 1), "model store");
     assert_eq!(of("fn f() -> crate::typed::Field {}", 2), "typed");
     assert_eq!(of("// crate::typed\nuse super::query::Filter;", 1), "query");
@@ -67,9 +69,12 @@ fn uses(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let path = file.strip_prefix(src).expect("a file of the crate").with_extension("");
         path.iter().map(|part| part.to_str().expect("UTF-8").to_owned()).collect()
     };
-    let outside = ["lib", "main", "prelude"];
+    let root = fs::read_to_string(src.join("lib.rs")).expect("lib.rs");
+    let is_test = |module: &str| root.contains(&format!("#[cfg(test)]\nmod {module};"));
+    let is_outside = |module: &str| ["lib", "main", "prelude"].contains(&module) || is_test(module);
     let module = |file: &PathBuf| relative(file).swap_remove(0);
-    let modules: BTreeSet<_> = files.iter().map(module).filter(|m| !outside.contains(&m.as_str())).collect();
+    let modules: BTreeSet<_> = files.iter().map(module).filter(|module| !is_outside(module)).collect();
+    let names = names(&root, &modules);
     let mut uses: BTreeMap<_, BTreeSet<_>> = modules.iter().map(|m| (m.clone(), BTreeSet::new())).collect();
     for file in &files {
         let (path, module) = (relative(file), module(file));
@@ -78,7 +83,7 @@ fn uses(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         // The number of `super` steps from this file to the root of the crate.
         let depth = path.len() - usize::from(path.last().is_some_and(|name| name == "mod"));
-        used.extend(named(code, depth, &modules));
+        used.extend(named(code, depth, &names));
         used.remove(&module);
     }
     uses
@@ -96,8 +101,22 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the modules of the crate that the code names by `crate::` or by enough `super::` steps.
-fn named(code: &str, depth: usize, modules: &BTreeSet<String>) -> BTreeSet<String> {
+/// The names in the root of a crate that are modules, and those that the root shows from inside a module
+/// (`pub use folder::{this, that}`), with their modules.
+fn names(root: &str, modules: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let mut names: BTreeMap<_, _> = modules.iter().map(|module| (module.clone(), module.clone())).collect();
+    for (at, _) in root.match_indices("use ") {
+        let path = &root[at + "use ".len()..];
+        let Some((module, rest)) = path.split_once("::") else { continue };
+        if modules.contains(module) {
+            names.extend(heads(rest).into_iter().map(|name| (name.to_owned(), module.to_owned())));
+        }
+    }
+    names
+}
+
+/// The modules of the crate that code names by `crate::` or by as many `super::` as lead to the root.
+fn named(code: &str, depth: usize, names: &BTreeMap<String, String>) -> BTreeSet<String> {
     let code: String = code
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))
@@ -110,12 +129,12 @@ fn named(code: &str, depth: usize, modules: &BTreeSet<String>) -> BTreeSet<Strin
             let before = code[..at].chars().next_back();
             if !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
                 found.extend(
-                    heads(&code[at + root.len()..]).into_iter().filter(|name| modules.contains(*name)),
+                    heads(&code[at + root.len()..]).into_iter().filter_map(|name| names.get(name).cloned()),
                 );
             }
         }
     }
-    found.into_iter().map(str::to_owned).collect()
+    found
 }
 
 /// Returns the first names of the paths that start here: one name, or those of a group in braces.

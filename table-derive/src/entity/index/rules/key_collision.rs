@@ -3,9 +3,9 @@
 use super::field;
 use crate::attr::ShapeAttr;
 use crate::entity::Discriminator;
+use crate::entity::index::model::{Context, Index, Placement};
 use crate::errors::Errors;
 use crate::fields::{is_fixed, is_text};
-use crate::index::model::{Context, Index, Placement};
 use crate::template::{Part, Segment, Template, plain};
 
 pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {

@@ -1,5 +1,7 @@
 //! The fields of an entity, projection or group, with their meaning.
 
+mod rules;
+
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -8,8 +10,10 @@ use syn::{GenericArgument, Ident, LitStr, Path, PathArguments, Type, Visibility}
 use crate::attr::FieldAttrs;
 use crate::case::Case;
 use crate::errors::Errors;
-use crate::rules;
 use crate::template::plain;
+
+/// Why the discriminator's property is reserved.
+pub(crate) const DISCRIMINATOR: &str = "it identifies the type";
 
 pub(crate) struct Field {
     pub(crate) ident: Ident,
