@@ -148,7 +148,9 @@ impl<T: FromEntity> SliceQuery<T> {
     /// [sorted by time](Self::sorted_by_time).
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
         if self.by_time {
-            return Err(Error::invalid_request("a query that is sorted by time has no pages: use `stream`"));
+            return Err(Error::invalid_request(
+                "a query that is sorted by time comes in one piece and has no pages: use `stream`",
+            ));
         }
         let (family, query) = self.fingerprinted()?;
         let profile = self.slices.store().profile();

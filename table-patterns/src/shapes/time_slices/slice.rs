@@ -115,7 +115,7 @@ impl Keep {
         let horizon = match self {
             Self::Younger(age) if age < TimeDelta::zero() => {
                 return Err(Error::invalid_request(format!(
-                    "the age {age} is negative: use an age of zero or more"
+                    "the age {age} is negative and would reach into the future: use an age of zero or more"
                 )));
             }
             Self::Younger(age) => now + -age,
