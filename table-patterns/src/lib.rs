@@ -13,6 +13,7 @@ mod proof;
 mod rows;
 mod shapes;
 
+use consistency::entry;
 pub use consistency::{eventual, index, journal, queue, upkeep};
 pub use rows::clock;
 pub use shapes::{compound, heterogeneous, large, log_tail, relationship, series, spread, time_slices, wide};

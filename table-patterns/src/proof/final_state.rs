@@ -8,7 +8,7 @@ use table_core::query::Query;
 use table_core::store::{Result, TableStoreExt};
 
 use super::scheduled_queue::Messages;
-use crate::index::shared::{SharedRows, is_chunk};
+use crate::entry::shared::{SharedRows, is_chunk};
 use crate::index::{Entry, Location};
 use crate::journal::{Invariants, is_pending, is_unique_row, journal_key};
 

@@ -28,7 +28,7 @@ use super::scheduled_blobs::ScheduledBlobs;
 use super::scheduled_queue::{Messages, ScheduledQueue, run_workers};
 use super::scheduled_store::{MARK, ScheduledStore, UNWATCHED};
 use super::scheduler::Scheduler;
-use crate::index::shared::{ListRow, is_chunk};
+use crate::entry::shared::{ListRow, is_chunk};
 use crate::index::{
     Entry, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
 };

@@ -93,71 +93,42 @@
 //! # Where to read
 //! | module | part |
 //! |---|---|
-//! | `definition`, `entry`, `shared` | how an entity becomes entries, and the rows that several entities share |
-//! | `open`, `manifest`, `table_row`, `processes`, `set` | how a process learns the indexes and their states, and how others learn of the process |
-//! | `indexed`, `writes`, `moves`, `bulk` | the handle [`IndexedEntities`] and its writes |
-//! | `lookup`, `resolve`, `lists`, `list_pages`, `fan_out` | the read path |
-//! | `build`, `scrub`, `drop` | maintenance |
+//! | `consistency/entry` | how an entity becomes entries, and the rows that several entities share |
+//! | `states` | how a process learns the indexes and their states, and how other processes learn of the process |
+//! | `handle` | the handle [`IndexedEntities`]: opening, writes, moves, bulk inserts |
+//! | `read` | the read path |
+//! | `maintain` | build, scrub, drop |
 //! | `typed` | [`IndexedTable`]: the same for a Rust type |
 //!
 //! The reasons of the waiting rules are in `docs/manifest.md`; `docs/proof.md` lists the schedules that tests
 //! search; `docs/indexes.md` shows when to use which index.
 
-mod build;
-mod build_groups;
-mod build_shared;
-mod bulk;
-mod definition;
-mod drop;
-mod drop_rows;
-mod entry;
-mod fan_out;
-mod held;
-mod indexed;
-mod kept;
-mod list_pages;
-mod lists;
-mod lookup;
-mod manifest;
-mod moves;
-mod open;
-mod options;
-mod owner;
-mod processes;
-mod query;
-mod resolve;
-mod scrub;
-mod scrub_shared;
-mod set;
-mod shape;
-pub(crate) mod shared;
-mod stored;
-mod table_row;
-mod totals;
+mod handle;
+mod maintain;
+mod read;
+mod states;
 mod typed;
-mod waiting;
-mod writes;
 
-pub use build::{BuildProgress, IndexBuild};
-pub use bulk::{BulkInsert, InsertSummary, Inserted};
-pub use definition::{Index, Payload, Placement, Uniqueness};
-pub use entry::{Entry, EntryDiff, Location, Maintainer, Permission};
-pub use indexed::IndexedEntities;
-pub(crate) use kept::{Kept, Obstacle, ToKeep};
-pub use lookup::Trust;
-pub(crate) use moves::check_no_blob;
-pub use options::IndexOptions;
-pub use processes::ProcessId;
-pub use query::IndexQuery;
-pub use scrub::{ScrubCursor, ScrubMode, ScrubReport};
-pub use shape::{Overflow, Shape};
-pub use shared::Summary;
-pub use stored::Stored;
+pub use super::entry::{
+    Entry, EntryDiff, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary,
+    Uniqueness,
+};
+pub use handle::IndexedEntities;
+pub use handle::bulk::{BulkInsert, InsertSummary, Inserted};
+pub use handle::options::IndexOptions;
+pub use handle::stored::Stored;
+pub(crate) use handle::write::check_no_blob;
+pub use maintain::build::{BuildProgress, IndexBuild};
+pub use maintain::scrub::{ScrubCursor, ScrubMode, ScrubReport};
+pub(crate) use maintain::upkeep::{Kept, Obstacle, ToKeep};
+pub use read::entries::IndexQuery;
+pub use read::lookup::Trust;
+pub use states::processes::ProcessId;
+pub use states::waiting::{Waiting, WaitingFor};
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;
 pub use typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery};
 pub(crate) use typed::{all_indexes, open_entities};
-pub use waiting::{Waiting, WaitingFor};
 
 #[cfg(test)]
 mod tests;

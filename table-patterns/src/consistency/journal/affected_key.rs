@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, Result};
 
-use crate::index::shared::Merge;
-use crate::index::{Entry, Location, Shape};
+use crate::entry::shared::Merge;
+use crate::entry::{Entry, Location, Shape};
 
 /// A remote key that a write may affect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

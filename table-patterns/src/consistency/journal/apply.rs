@@ -14,8 +14,8 @@ use super::row::{JournalRow, WriteId};
 use super::rows::operations;
 use super::state::{States, Wanted};
 use super::unique::By;
-use crate::index::shared::Merge;
-use crate::index::{Entry, Location};
+use crate::entry::shared::Merge;
+use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
 /// Whether the remote entries of a write are applied.

@@ -8,7 +8,7 @@ use super::Journal;
 use super::plan::{Plan, violation};
 use super::send::{Draft, Sent, contended, inner};
 use super::state::States;
-use crate::index::{Entry, Location};
+use crate::entry::{Entry, Location};
 
 /// Rows that are read concurrently.
 const IN_PARALLEL: usize = 16;

@@ -8,7 +8,7 @@ use table_core::store::{GroupTransaction, Operation, Result};
 use tokio::time::sleep;
 
 use super::Journal;
-use crate::index::shared::{Merge, Prepared, contended, is_conflict};
+use crate::entry::shared::{Merge, Prepared, contended, is_conflict};
 use crate::rows::took_effect::took_effect;
 
 /// Attempts with a row that other writers change.

@@ -134,8 +134,8 @@ pub(crate) use worker::{ATTEMPTS, SET_ASIDE};
 pub use worker::{PoisonedTicket, Recovery};
 pub use write::{Acknowledge, Committed};
 
-use crate::index::shared::{Blobs, SharedRows};
-use crate::index::{Entry, Maintainer, Permission};
+use crate::entry::shared::{Blobs, SharedRows};
+use crate::entry::{Entry, Maintainer, Permission};
 use crate::rows::encrypted::marked;
 use object_store::ObjectStore;
 use table_core::model::{Entity, TableName};

@@ -13,8 +13,9 @@ use super::change::Change;
 use super::invariants::Invariant;
 use super::row::WriteId;
 use super::{Journal, unique};
-use crate::index::shared::{Merge, apply_copy, without_copies};
-use crate::index::{Entry, EntryDiff, IndexState, Location, Permission, Shape};
+use crate::entry::shared::{Merge, apply_copy, without_copies};
+use crate::entry::{Entry, EntryDiff, Location, Permission, Shape};
+use crate::index::IndexState;
 use crate::rows::encrypted::marked;
 
 /// A write before it is sent.

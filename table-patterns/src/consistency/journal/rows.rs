@@ -10,7 +10,7 @@ use super::affected_key::AffectedKey;
 use super::invariants::Invariant;
 use super::state::States;
 use super::unique::is_unique_row;
-use crate::index::{Entry, Location};
+use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
 /// The ownership of a row at an entry's key.

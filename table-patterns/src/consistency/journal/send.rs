@@ -13,7 +13,7 @@ use super::lease::{Lease, before};
 use super::merge::pause;
 use super::plan::Plan;
 use super::row::Evidence;
-use crate::index::shared::{Merge, Prepared, is_conflict};
+use crate::entry::shared::{Merge, Prepared, is_conflict};
 
 /// The outcome of a group transaction.
 pub(super) enum Sent {

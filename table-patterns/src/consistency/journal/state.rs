@@ -4,8 +4,8 @@ use table_core::model::{ETag, Entity, Key};
 use table_core::store::Result;
 
 use super::Journal;
-use crate::index::shared::Merge;
-use crate::index::{Entry, Location, Shape};
+use crate::entry::shared::Merge;
+use crate::entry::{Entry, Location, Shape};
 
 /// The entries that entities have now.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -17,7 +17,7 @@ use super::row::{Evidence, JournalRow, WriteId, read};
 use super::state::States;
 use super::unique::{By, UniqueRow};
 use crate::clock::after;
-use crate::index::{Entry, Location};
+use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
 /// The result of a sweep.

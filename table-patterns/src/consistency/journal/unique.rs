@@ -10,7 +10,7 @@ use super::invariants::Invariant;
 use super::plan::violation;
 use super::row::{Evidence, WriteId};
 use super::state::States;
-use crate::index::{Entry, Location};
+use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
 const TICKET: &str = "OwnerWrite";

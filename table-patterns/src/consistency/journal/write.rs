@@ -20,7 +20,7 @@ use super::send::{Cause, Sent};
 use super::state::States;
 use super::ticket::Ticket;
 use super::unique::{By, Reservation};
-use crate::index::Entry;
+use crate::entry::Entry;
 
 /// Attempts of a write that other processes give up.
 pub(super) const ATTEMPTS: u32 = 10;

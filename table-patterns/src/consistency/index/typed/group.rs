@@ -8,7 +8,7 @@ use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, PartitionIn, Sch
 
 use super::table::IndexedTable;
 use super::write::merged;
-use crate::index::stored::Stored;
+use crate::index::handle::stored::Stored;
 use crate::journal::{Change, Committed};
 
 /// Changes of several entities of one partition, committed together with their entries.

@@ -2,26 +2,25 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use futures_util::{Stream, TryStreamExt as _, stream};
-use table_core::model::Key;
-use table_core::query::{Continuation, Page};
+use table_core::manifest::{Payload, Shape, Text};
+use table_core::model::{Entity, Key};
+use table_core::query::{Continuation, Page, Select};
 use table_core::store::{Error, Result};
-use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry};
+use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, Schema};
 
-use super::found::Found;
-use super::found::sealed::Followed;
-use super::read::{Reading, counting, list_of, query, read, reading};
+use super::lookup::sealed::{Decode, Followed};
 use super::table::IndexedTable;
-use crate::index::indexed::IndexedEntities;
-use crate::index::lookup::Trust;
-use crate::index::query::IndexQuery;
-use crate::index::stored::Stored;
+use crate::index::handle::IndexedEntities;
+use crate::index::handle::stored::Stored;
+use crate::index::read::entries::IndexQuery;
+use crate::index::read::lookup::Trust;
 
 /// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
 /// run, as often as needed. Running reports a key part that cannot be encoded.
 ///
 /// # Cost
 /// 1 request for a page of entries. If the entries lack properties of `R`, 1 more for each entity, with
-/// [`IndexOptions::concurrency`](super::super::IndexOptions) requests in parallel.
+/// [`IndexOptions::concurrency`](crate::index::IndexOptions) requests in parallel.
 ///
 /// # Consistency
 /// A local entry is never stale. A remote entry can be stale while the write that moves it is under way. A
@@ -263,5 +262,126 @@ impl<T, R, K> fmt::Debug for Lookup<'_, T, R, K> {
             .field("entries", &self.entries)
             .field("trust", &self.trust)
             .finish_non_exhaustive()
+    }
+}
+
+/// What a lookup reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Only entries.
+    EntryOnly,
+    /// Entries, and the entities of references.
+    Entry,
+    /// Every entity.
+    Entity,
+}
+
+/// What to read for a count: rows alone if each entity has a row, otherwise lists and their entities.
+pub(crate) fn counting<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
+    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
+    let rows = schema.is_some_and(|s| s.shape == Shape::Row);
+    if rows && trust == Trust::Entry { Reading::EntryOnly } else { Reading::Entity }
+}
+
+/// What to read for a result of type `R`.
+pub(crate) fn reading<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
+    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
+    let Some(schema) = schema.filter(|_| trust == Trust::Entry) else { return Reading::Entity };
+    match &schema.payload {
+        Payload::Full => Reading::Entry,
+        Payload::Fields(names) if holds::<T, R>(names) => Reading::Entry,
+        Payload::Fields(_) => Reading::Entity,
+        Payload::Reference if is_of_key::<T, R>() && schema.shape == Shape::Row => Reading::EntryOnly,
+        Payload::Reference => Reading::Entry,
+    }
+}
+
+/// Whether a projection needs only these properties.
+fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
+    let told = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
+    let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
+    let known = |name: &str| names.iter().any(|held| held == name) || told(name) || versions.contains(&name);
+    R::needs().is_some_and(|select| select.names().all(known))
+}
+
+/// Whether a projection needs only the key. A property holds a later schema version.
+fn is_of_key<T: IndexedEntity, R: Found>() -> bool {
+    T::SCHEMA.version == 1 && holds::<T, R>(&[])
+}
+
+/// The key of a list, if the entries are one list.
+pub(crate) fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
+    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == entries.index());
+    let row = entries.rows().as_single().filter(|_| schema.is_some_and(|s| s.shape != Shape::Row));
+    row.map(|row| Key::new(entries.partition().as_str(), row)).transpose()
+}
+
+/// The query for the entries.
+pub(crate) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
+    IndexQuery::partition(entries.partition().as_str()).rows(entries.rows())
+}
+
+/// A page; references of lists are followed until there are `limit` entities.
+pub(crate) async fn read<T: IndexedEntity>(
+    entities: &IndexedEntities,
+    entries: &IndexEntries<T>,
+    reading: Reading,
+    query: &IndexQuery,
+    from: Option<&Continuation>,
+    limit: usize,
+) -> Result<Page<Entity>> {
+    if entries.rows().is_empty() {
+        return Ok(Page { items: Vec::new(), continuation: None });
+    }
+    let index = entries.index();
+    if let Some(list) = list_of(entries)? {
+        return entities.page_of_list(index, &list, query, from, limit).await;
+    }
+    match reading {
+        Reading::EntryOnly => entities.page_of_payloads(index, query, from).await,
+        Reading::Entry => entities.page_within(index, query, from, Trust::Entry, limit).await,
+        Reading::Entity => entities.page_within(index, query, from, Trust::Entity, limit).await,
+    }
+}
+
+/// The result type of a lookup: any type that can be [read from an entity](FromEntity), or [`Stored`] entities.
+pub trait Found: Decode {}
+
+impl<R: Decode> Found for R {}
+
+pub(crate) mod sealed {
+    use super::{Result, Select};
+    use table_core::model::Entity;
+
+    /// An entity that an index led to; only a lookup creates it.
+    #[derive(Debug)]
+    pub struct Followed(pub(in crate::index::typed) Entity);
+
+    pub trait Decode: Sized + Send + 'static {
+        /// The properties that the type needs; `None`: all.
+        fn needs() -> Option<Select>;
+
+        fn decode(found: Followed) -> Result<Self>;
+    }
+}
+
+impl<R: FromEntity> Decode for R {
+    fn needs() -> Option<Select> {
+        R::select()
+    }
+
+    fn decode(Followed(entity): Followed) -> Result<Self> {
+        R::from_entity(entity)
+    }
+}
+
+/// A lookup of stored entities reads every entity, whatever the entries hold.
+impl<T: IndexedEntity> Decode for Stored<T> {
+    fn needs() -> Option<Select> {
+        None
+    }
+
+    fn decode(Followed(entity): Followed) -> Result<Self> {
+        Self::read(entity)
     }
 }

@@ -10,7 +10,7 @@ use table_core::store::Result;
 use table_core::typed::{FromEntity, IndexedEntity, KeyOf, Spread, TableQuery};
 
 use super::table::IndexedTable;
-use crate::index::stored::Stored;
+use crate::index::handle::stored::Stored;
 
 impl<T: IndexedEntity> IndexedTable<T> {
     /// The entity as stored, or `None`. 1 request.

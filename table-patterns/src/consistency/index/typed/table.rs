@@ -1,17 +1,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use table_core::model::TableName;
+use table_core::manifest::IndexDefinition;
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{IndexedEntity, Table};
 
-use super::declared::declared;
-use crate::index::definition::{Index, Placement};
-use crate::index::indexed::IndexedEntities;
-use crate::index::open::Writes;
-use crate::index::options::IndexOptions;
+use crate::entry::{Index, Placement};
+use crate::index::handle::IndexedEntities;
+use crate::index::handle::options::IndexOptions;
+use crate::index::states::set::Writes;
 #[cfg(test)]
 use crate::journal::Invariant;
+use crate::large::filled;
+use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 /// A table of entities with declared indexes: every write maintains their entries, and every index can be used
 /// for lookups.
@@ -59,8 +61,8 @@ use crate::journal::Invariant;
 pub struct IndexedTable<T> {
     table: Table<T>,
     /// Whether the handle has indexes that `T` does not declare: a patch may change fields that these hold.
-    pub(super) has_more: bool,
-    pub(super) entities: IndexedEntities,
+    pub(crate) has_more: bool,
+    pub(crate) entities: IndexedEntities,
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
@@ -170,5 +172,64 @@ impl<T> Clone for IndexedTable<T> {
 impl<T> fmt::Debug for IndexedTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IndexedTable").field("entities", &self.entities).finish_non_exhaustive()
+    }
+}
+
+/// The index that a type declares. The type derives the keys, and converts rows of older schema versions.
+pub(crate) fn declared<T: IndexedEntity>(n: usize, definition: &'static IndexDefinition) -> Index {
+    Index::derived(definition.clone(), move |entity| keys_of::<T>(n, entity))
+}
+
+/// The keys of an entity's entries; none for rows of other types. The keys do not depend on values in blobs,
+/// which placeholders replace.
+fn keys_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Vec<Key>> {
+    if T::type_filter().is_some_and(|filter| !filter.matches(entity)) {
+        return Ok(Vec::new());
+    }
+    let keys = |entity: Entity| T::from_entity(entity)?.index_keys(n);
+    let Some(row) = filled::<T>(entity, "") else { return keys(entity.clone()) };
+    let found = keys(row)?;
+    // The conversion from an older version may read a large value: two placeholders must give the same keys.
+    let older = T::SCHEMA.stored_version(entity)? < i64::from(T::SCHEMA.version);
+    if older
+        && let Some(other) = filled::<T>(entity, "another text")
+        && keys(other)? != found
+    {
+        let (of, key, index) = (T::SCHEMA.rust_name, entity.key(), &T::SCHEMA.indexes[n].name);
+        return Err(Error::invalid_request(format!(
+            "the conversion of {key} from an older version of {of} derives the entry of the index '{index}' from a large value, which \
+             is in a blob: derive the indexed fields from other properties"
+        )));
+    }
+    Ok(found)
+}
+
+impl<T: IndexedEntity> IndexedTable<T> {
+    /// Rewrites every entity of the type that is stored in an older schema version, with its entries; returns
+    /// their number. Properties that no version knows stay. If the conversion gives an entity another entry
+    /// than the stored properties do, the new entry is written. The other entry, if it exists, dangles until a
+    /// [scrub](crate::index::IndexedEntities::scrub). In all other respects as
+    /// [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    ///
+    /// 1 request for each page of the type's rows, and the requests of a write for each older entity, with
+    /// [`IndexOptions::concurrency`](crate::index::IndexOptions) in parallel; 2 more for each conflict with
+    /// another writer.
+    ///
+    /// # Errors
+    /// An error of the store; a conversion fails or changes a key; a unique value of the converted entity is
+    /// taken.
+    pub async fn upgrade_all(&self) -> Result<u64> {
+        let rows = self.table().query().project::<Entity>().stream();
+        upgrade_each(rows, self.entities.at_once(), |row| self.upgrade(row)).await
+    }
+
+    /// Whether the entity was rewritten.
+    async fn upgrade(&self, row: Entity) -> Result<bool> {
+        if !is_older::<T>(&row)? {
+            return Ok(false);
+        }
+        let (key, new) = (row.key().clone(), upgraded(&row, &T::from_entity(row.clone())?)?);
+        let changes = [self.entities.upgrade(row, new)];
+        upgrade_one(self.entities.write(&changes), self.update(key, |_| Ok(()))).await
     }
 }

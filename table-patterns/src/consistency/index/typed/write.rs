@@ -4,12 +4,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::{Stream, StreamExt as _};
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, Schema};
 
 use super::table::IndexedTable;
-use crate::index::stored::Stored;
+use crate::index::handle::bulk::{BulkInsert, Inserted};
+use crate::index::handle::stored::Stored;
 use crate::journal::{Change, Committed, Entries, is_marked};
 
 impl<T: IndexedEntity> IndexedTable<T> {
@@ -34,7 +36,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// The entity exists already; a unique value is taken.
     pub async fn insert(&self, entity: &T) -> Result<Committed> {
-        self.entities.insert(entity.to_entity()?).await
+        self.entities.write(&[Change::insert(entity.to_entity()?)]).await
     }
 
     /// Inserts or replaces an entity: reads the old value first. 1 request more.
@@ -285,7 +287,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     /// The entity that was read, if it exists in the requested version.
-    pub(super) fn wanted<'e>(
+    pub(crate) fn wanted<'e>(
         &self,
         key: &Key,
         old: Option<&'e Entity>,
@@ -298,7 +300,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         }
     }
 
-    pub(super) fn missing(&self, key: &Key) -> Error {
+    pub(crate) fn missing(&self, key: &Key) -> Error {
         ErrorKind::EntityNotFound { table: self.entities.table().to_string(), key: key.to_string() }.into()
     }
 
@@ -337,6 +339,17 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.write(&[Change::delete(old.entity().clone())]).await
     }
 
+    /// Moves an entity with its entries to a key of this or another table, and replaces an entity at that key.
+    /// Returns whether the entity existed. See [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to).
+    ///
+    /// # Errors
+    /// As for [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to); the entity at the target has a later version of the schema.
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+        let (key, to) = (key.into_key(), to.into_key());
+        let check = |old: &Entity| T::SCHEMA.check_replaceable(old);
+        self.entities().move_if(&key, target.entities(), &to, check).await
+    }
+
     /// Inserts entities of one partition, in one group transaction with their local entries. Nothing is written
     /// after an error.
     ///
@@ -349,6 +362,52 @@ impl<T: IndexedEntity> IndexedTable<T> {
 }
 
 /// An entity with the properties of another merged in, if both have one schema version.
-pub(super) fn merged(schema: &Schema, old: &Entity, over: &Entity) -> Result<Entity> {
+pub(crate) fn merged(schema: &Schema, old: &Entity, over: &Entity) -> Result<Entity> {
     schema.merged(old, over)
+}
+
+impl<T: IndexedEntity> IndexedTable<T> {
+    /// Inserts entities while the stream is polled; returns a result for each. See
+    /// [`IndexedEntities::insert_all`] for groups and requests.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use table_core::prelude::*;
+    /// use futures_util::stream;
+    /// use table_patterns::index::{BulkInsert, IndexOptions, IndexedTable, InsertSummary};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(type = "Employee", rename_all = "PascalCase")]
+    /// # #[index(email, row_key = "email_{email}", unique = "partition")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     email: String,
+    /// # }
+    /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+    /// let hired = (0..100).map(|id| {
+    ///     let department = if id % 2 == 0 { "Sales" } else { "Marketing" }.to_owned();
+    ///     Ok(Employee { department, id, email: format!("{id}@x") })
+    /// });
+    /// let outcomes = employees.insert_all(stream::iter(hired), BulkInsert::default());
+    /// let summary = InsertSummary::of(outcomes).await?;
+    /// assert_eq!((summary.written, summary.groups), (100, 2)); // 50 entities with 50 entries each
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`IndexedEntities::insert_all`]: crate::index::IndexedEntities::insert_all
+    ///
+    /// # Errors
+    /// As items: an error of the input, as the last item; an error of reading the states of indexes.
+    pub fn insert_all<'a, S>(
+        &'a self,
+        entities: S,
+        options: BulkInsert,
+    ) -> impl Stream<Item = Result<Inserted>> + Send + use<'a, T, S>
+    where
+        S: Stream<Item = Result<T>> + Send + 'a,
+    {
+        self.entities.insert_all(entities.map(|entity| entity?.to_entity()), options)
+    }
 }

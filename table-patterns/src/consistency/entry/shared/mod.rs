@@ -1,0 +1,267 @@
+//! Rows that hold the entries of several entities: lists, summaries, copies. Each row is read, changed and
+//! written under its ETag, so one of two concurrent writers starts again.
+
+mod chunks;
+mod copy;
+mod list;
+mod members;
+mod summary;
+
+pub(crate) use chunks::{is_chunk, list_of};
+pub(crate) use copy::{
+    agrees as copies_agree, apply as apply_copy, copied_names, owner as copy_owner, without_copies,
+};
+pub(crate) use list::{Blobs, ListRow};
+pub(crate) use members::Members;
+pub use summary::Summary;
+pub(crate) use summary::contribution;
+
+use std::collections::BTreeMap;
+
+use table_core::manifest::index_name;
+use table_core::model::{Entity, IfMatch, Key};
+use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, TableStore};
+
+use crate::entry::{Entry, EntryDiff, Location, Shape};
+use crate::journal::{Invariant, Invariants};
+use crate::rows::took_effect::took_effect;
+
+/// The change of one shared row.
+#[derive(Clone, Debug)]
+pub(crate) struct Merge {
+    pub(crate) at: Location,
+    pub(crate) index: String,
+    pub(crate) shape: Shape,
+    /// The entries to add or to change.
+    pub(crate) put: Vec<Entry>,
+    /// The earlier entries of the same entities, which a summary subtracts.
+    pub(crate) old: Vec<Entry>,
+    /// The entities to remove.
+    pub(crate) gone: Vec<Key>,
+    /// The changes of other indexes in the same entity; only copies share a row.
+    pub(crate) also: Vec<Self>,
+}
+
+impl Merge {
+    pub(crate) const fn new(at: Location, index: String, shape: Shape) -> Self {
+        Self { at, index, shape, put: Vec::new(), old: Vec::new(), gone: Vec::new(), also: Vec::new() }
+    }
+
+    /// The changes of shared rows in a diff, one for each row.
+    pub(crate) fn all_of(diff: EntryDiff) -> Vec<Self> {
+        let mut all: BTreeMap<(Location, String), Self> = BTreeMap::new();
+        let place = |e: &Entry| (e.location.clone(), e.index.clone());
+        let new = |e: &Entry| Self::new(e.location.clone(), e.index.clone(), e.shape.clone());
+        for (entry, old) in diff.put {
+            let merge = all.entry(place(&entry)).or_insert_with(|| new(&entry));
+            merge.old.extend(old);
+            merge.put.push(entry);
+        }
+        for entry in diff.removed {
+            let merge = all.entry(place(&entry)).or_insert_with(|| new(&entry));
+            merge.gone.push(entry.owner.clone());
+            merge.old.push(entry);
+        }
+        all.into_values().fold(Vec::new(), Self::together)
+    }
+
+    /// Adds a change to others; changes of one entity are written together.
+    fn together(mut all: Vec<Self>, merge: Self) -> Vec<Self> {
+        match all.last_mut() {
+            Some(last) if last.at == merge.at && last.copies() && merge.copies() => last.also.push(merge),
+            _ => all.push(merge),
+        }
+        all
+    }
+
+    const fn copies(&self) -> bool {
+        matches!(self.shape, Shape::Copy { .. })
+    }
+
+    /// This change and the changes of other indexes in the same row.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.also)
+    }
+}
+
+/// The operations that write a change into a row that was read.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub(crate) operations: Vec<Operation>,
+    /// For rows that need no change: operations that change nothing, and fail if the row has changed since the read. A group
+    /// that depends on such a row includes them; otherwise another writer could change the row before the group is applied.
+    pub(crate) unchanged: Vec<Operation>,
+    /// Whether the target entity of a copy does not exist.
+    pub(crate) without_target: bool,
+    /// Blobs that no row names after the operations are applied.
+    old_blobs: Vec<String>,
+    /// Blobs that no row names unless the operations are applied.
+    new_blobs: Vec<String>,
+}
+
+impl Prepared {
+    pub(crate) const fn has_blobs(&self) -> bool {
+        !self.new_blobs.is_empty()
+    }
+
+    /// The operations of a group that depends on the row.
+    pub(crate) fn in_group(&self) -> impl Iterator<Item = &Operation> {
+        self.operations.iter().chain(&self.unchanged)
+    }
+
+    /// Only the condition that the row has not changed since the read.
+    fn nothing(row: &Key, etag: Option<IfMatch>) -> Self {
+        Self { unchanged: etag.map(|etag| as_it_is(row, etag)).into_iter().collect(), ..Self::default() }
+    }
+
+    /// One operation.
+    fn one(operation: Operation) -> Self {
+        Self { operations: vec![operation], ..Self::default() }
+    }
+}
+
+/// The shared rows of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedRows<'a> {
+    pub(crate) store: &'a dyn TableStore,
+    pub(crate) blobs: Option<&'a Blobs>,
+    pub(crate) invariants: Invariants,
+}
+
+/// Attempts to read a row that other writers reorganize.
+const ROUNDS: usize = 16;
+
+impl<'a> SharedRows<'a> {
+    /// Reads the row and prepares its change under the ETags that were read. No operation if the row needs no
+    /// change. 1 request; 1 more for each chunk or blob of a long list.
+    pub(crate) async fn prepare(&self, merge: &Merge) -> Result<Prepared> {
+        let mut prepared = self.prepare_in_version(merge).await?;
+        if !self.invariants.enforces(Invariant::SharedInVersion) {
+            prepared.operations = prepared.operations.into_iter().map(in_any_version).collect();
+        }
+        Ok(prepared)
+    }
+
+    async fn prepare_in_version(&self, merge: &Merge) -> Result<Prepared> {
+        match &merge.shape {
+            Shape::Row => Err(Error::invalid_request("an index of the shape row has no shared rows")),
+            Shape::List { .. } | Shape::Blob => {
+                for _ in 0..ROUNDS {
+                    if let Some(prepared) = list::prepare(*self, merge).await? {
+                        return Ok(prepared);
+                    }
+                }
+                Err(contended(&merge.at))
+            }
+            Shape::Summary { .. } => summary::prepare(*self, merge).await,
+            Shape::Copy { .. } => copy::prepare(*self, merge).await,
+        }
+    }
+
+    /// Sends a prepared change. `false` if the row has changed since the read: nothing was written.
+    pub(crate) async fn send(&self, at: &Location, prepared: Prepared) -> Result<bool> {
+        let mut group = GroupTransaction::new(at.key.partition_key(), self.store.profile());
+        prepared.operations.iter().try_for_each(|operation| group.push(operation.clone()))?;
+        let sent = match group.len() {
+            0 => Ok(()),
+            1 => self.store.write(&at.table, group.into_operations().remove(0)).await.map(drop),
+            _ => self.store.transact(&at.table, group).await.map(drop),
+        };
+        match took_effect(sent) {
+            Ok(()) => {
+                self.applied([prepared]).await;
+                Ok(true)
+            }
+            // An ambiguous operation may still take effect, and its row would name the new blobs.
+            Err(error) if error.is_ambiguous() && self.invariants.enforces(Invariant::DoubtKeepsBlobs) => {
+                Err(error)
+            }
+            Err(error) => {
+                self.refused([prepared]).await;
+                if is_conflict(&error) { Ok(false) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Deletes the blobs that the rows named before.
+    pub(crate) async fn applied(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
+        self.discard(prepared.into_iter().flat_map(|p| p.old_blobs).collect()).await;
+    }
+
+    /// Deletes the blobs that no row will ever name.
+    pub(crate) async fn refused(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
+        self.discard(prepared.into_iter().flat_map(|p| p.new_blobs).collect()).await;
+    }
+
+    async fn discard(&self, names: Vec<String>) {
+        if let Some(blobs) = self.blobs {
+            blobs.discard(&names).await;
+        }
+    }
+
+    /// The row at a location, if it belongs to the index.
+    async fn row(&self, at: &Location, index: &str) -> Result<Option<Entity>> {
+        let row = self.store.get(&at.table, &at.key, None).await?;
+        match row.as_ref().map(Entry::index_of) {
+            None => Ok(None),
+            Some(Some(name)) if name == index => Ok(row),
+            Some(_) => Err(collision(index, at, &at.key)),
+        }
+    }
+
+    fn blobs(&self) -> Result<&'a Blobs> {
+        self.blobs.ok_or_else(|| {
+            Error::invalid_request("a list is stored in a blob: set `IndexOptions::blobs` to an object store")
+        })
+    }
+}
+
+/// Whether a row has the properties of a list, a chunk or a summary.
+pub(crate) fn is_shared_row(row: &Entity) -> bool {
+    list::is_list(row) || summary::is_summary(row)
+}
+
+/// For tests that break `Invariant::SharedInVersion`: an operation that overwrites any version.
+fn in_any_version(operation: Operation) -> Operation {
+    match operation {
+        Operation::Insert(row) => Operation::InsertOrReplace(row),
+        Operation::Replace(row, _) => Operation::Replace(row, IfMatch::Any),
+        Operation::Delete(row, _) => Operation::Delete(row, IfMatch::Any),
+        other => other,
+    }
+}
+
+/// Whether another writer changed the row first.
+pub(crate) fn is_conflict(error: &Error) -> bool {
+    !error.is_ambiguous()
+        && (error.is_precondition_failed() || error.is_entity_not_found() || error.is_already_exists())
+}
+
+/// The operation that writes a row read with this ETag, or a row that did not exist.
+pub(crate) fn put(row: Entity, etag: Option<IfMatch>) -> Operation {
+    match etag {
+        Some(etag) => Operation::Replace(row, etag),
+        None => Operation::Insert(row),
+    }
+}
+
+/// An operation that changes nothing and fails if the row has changed.
+fn as_it_is(row: &Key, etag: IfMatch) -> Operation {
+    Operation::Merge(Entity::from(row.clone()), etag)
+}
+
+/// The condition that the row has not changed since the read.
+pub(crate) fn unchanged(row: &Entity) -> IfMatch {
+    row.etag().map_or(IfMatch::Any, IfMatch::from)
+}
+
+/// The error of an entry whose row belongs to another entity or index.
+pub(crate) fn collision(index: &str, at: &Location, owner: &Key) -> Error {
+    let (index, entry) = (index_name(index).to_owned(), at.key.to_string());
+    ErrorKind::KeyCollision { index, entry, owner: owner.to_string() }.into()
+}
+
+/// The error after all attempts: other writers kept changing the row.
+pub(crate) fn contended(at: &Location) -> Error {
+    ErrorKind::PreconditionFailed { table: at.table.to_string(), key: at.key.to_string() }.into()
+}

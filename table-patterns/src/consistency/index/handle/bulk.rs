@@ -1,0 +1,302 @@
+//! Inserts of many entities, with their entries.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, Key, PartitionKey};
+use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
+
+use super::IndexedEntities;
+use crate::bulk::WINDOW_BYTES;
+use crate::entry::{Entry, Location, Maintainer as _};
+use crate::journal::{Change, Entries};
+
+/// Options of a bulk insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BulkInsert {
+    /// Groups written in parallel.
+    pub parallelism: usize,
+    /// Entities that are read before their groups are formed; a window ends early at 16 MiB of properties. A larger window makes fuller
+    /// groups for input with mixed partitions, and fewer requests for remote entries that share partitions.
+    pub window: usize,
+}
+
+impl Default for BulkInsert {
+    /// 16 groups in parallel, from windows of 10,000 entities.
+    fn default() -> Self {
+        Self { parallelism: 16, window: 10_000 }
+    }
+}
+
+impl BulkInsert {
+    /// Sets the groups written in parallel; at least 1.
+    #[must_use]
+    pub fn with_parallelism(mut self, groups: usize) -> Self {
+        self.parallelism = groups.max(1);
+        self
+    }
+
+    /// Sets the entities of a window; at least 1.
+    #[must_use]
+    pub fn with_window(mut self, entities: usize) -> Self {
+        self.window = entities.max(1);
+        self
+    }
+}
+
+/// The result for one entity of a bulk insert.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Inserted {
+    /// The key of the entity.
+    pub key: Key,
+    /// The number of the entity's group, from 0. The entities of a group and their local entries were written atomically.
+    pub group: u64,
+    /// The entity's version, and whether its remote entries are applied; or an error, whose
+    /// [`outcome`](Error::outcome) says whether the entity may have been written.
+    pub result: Result<(Written, Entries)>,
+}
+
+/// The result of a bulk insert.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct InsertSummary {
+    /// Entities written.
+    pub written: u64,
+    /// Entities written whose remote entries a worker or sweep will apply.
+    pub pending: u64,
+    /// Entities that were certainly not written.
+    pub failed: u64,
+    /// Entities that may have been written: the answer was lost.
+    pub ambiguous: u64,
+    /// Groups sent, including refused groups.
+    pub groups: u64,
+    /// The first 100 failures.
+    pub failures: Vec<Inserted>,
+}
+
+impl InsertSummary {
+    /// Failures that the summary keeps.
+    const KEPT: usize = 100;
+
+    /// Runs a bulk insert to its end and counts its results.
+    ///
+    /// # Errors
+    /// An error of the input. Entities that were read before are written.
+    pub async fn of(outcomes: impl Stream<Item = Result<Inserted>>) -> Result<Self> {
+        let add = |mut summary: Self, outcome| async move {
+            summary.add(outcome);
+            Ok(summary)
+        };
+        outcomes.try_fold(Self::default(), add).await
+    }
+
+    /// Counts one result.
+    pub fn add(&mut self, outcome: Inserted) {
+        self.groups = self.groups.max(outcome.group + 1);
+        match outcome.result.as_ref().map_err(Error::outcome) {
+            Ok((_, Entries::Applied)) | Err(Outcome::Applied) => self.written += 1,
+            Ok((_, Entries::Pending)) => (self.written, self.pending) = (self.written + 1, self.pending + 1),
+            Err(Outcome::NotApplied) => self.failed += 1,
+            Err(Outcome::Ambiguous) => self.ambiguous += 1,
+        }
+        if outcome.result.is_err() && self.failures.len() < Self::KEPT {
+            self.failures.push(outcome);
+        }
+    }
+
+    /// The number of entities written, if all were written.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn into_result(self) -> Result<u64> {
+        match self.failures.into_iter().next().map(|failure| failure.result) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(self.written),
+        }
+    }
+}
+
+impl IndexedEntities {
+    /// Inserts entities while the stream is polled; returns a result for each, in the order of the answers.
+    ///
+    /// Entities of one partition are written together: a group holds each entity with all its local entries, up
+    /// to 100 operations. A partition's entities are ordered by their remote entries, so that a group changes
+    /// few other partitions. Groups of several partitions take turns. A group writes each summary or list of
+    /// its partition once, for all its entities; parallel groups wait for each other at such a row.
+    ///
+    /// Requests: 1 for each group; with remote entries, the requests of one write (see the
+    /// [`journal`](crate::journal#cost-in-requests)) and 1 read for each entity. A group that cannot be written
+    /// is halved until the failing entity is alone: about 2 requests more for each halving.
+    ///
+    /// # Errors
+    /// As items: an error of the input, as the last item; an error of reading the states of indexes.
+    pub fn insert_all<'a, S>(
+        &'a self,
+        entities: S,
+        options: BulkInsert,
+    ) -> impl Stream<Item = Result<Inserted>> + Send + use<'a, S>
+    where
+        S: Stream<Item = Result<Entity>> + Send + 'a,
+    {
+        let numbers = Arc::new(AtomicU64::new(0));
+        windows(entities, options.window).flat_map(move |(entities, error)| {
+            let numbers = Arc::clone(&numbers);
+            let written = stream::once(self.grouped(entities)).map_ok(move |groups| {
+                let numbers = Arc::clone(&numbers);
+                let write_group = move |group| self.write_group(group, Arc::clone(&numbers));
+                let results = stream::iter(groups).map(write_group).buffer_unordered(options.parallelism);
+                results.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)))
+            });
+            written.try_flatten().chain(stream::iter(error.map(Err)))
+        })
+    }
+
+    /// The groups of a window.
+    async fn grouped(&self, entities: Vec<Entity>) -> Result<Vec<Group>> {
+        self.prepare().await?;
+        let mut partitions: BTreeMap<PartitionKey, Vec<Candidate>> = BTreeMap::new();
+        let mut invalid = Vec::new();
+        for entity in entities {
+            match self.set.entries(&entity) {
+                Ok(entries) => {
+                    let partition = entity.key().partition_key();
+                    partitions.entry(partition).or_default().push(self.candidate(entity, entries));
+                }
+                Err(error) => invalid.push(Group::Invalid(entity.key().clone(), error)),
+            }
+        }
+        let most = self.store().profile().group_operations;
+        let writable = partitions.into_values().map(|candidates| fill_groups(candidates, most)).collect();
+        Ok(invalid.into_iter().chain(interleave(writable)).collect())
+    }
+
+    fn candidate(&self, entity: Entity, entries: Vec<Entry>) -> Candidate {
+        let partition = entity.key().partition();
+        let (local, remote): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| e.location.is_within(self.table(), partition));
+        let remote = remote.into_iter().map(|e| e.location).next();
+        let (shared, own): (Vec<_>, Vec<_>) = local.into_iter().partition(|e| e.shape.is_shared());
+        let shared = shared.into_iter().map(|e| e.location).collect();
+        Candidate { remote, operations: 1 + own.len(), shared, entity }
+    }
+
+    async fn write_group(&self, group: Group, numbers: Arc<AtomicU64>) -> Vec<Inserted> {
+        let mut results = Vec::new();
+        let mut left = vec![group];
+        while let Some(group) = left.pop() {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            let mut changes = match group {
+                Group::Invalid(key, error) => {
+                    results.push(Inserted { key, group: number, result: Err(error) });
+                    continue;
+                }
+                Group::Writable(changes) => changes,
+            };
+            let wanted: Vec<Change> = changes.iter().map(|(_, change)| change.clone()).collect();
+            match self.write(&wanted).await {
+                Err(error) if changes.len() > 1 && is_failure_of_one_entity(&error) => {
+                    let second = changes.split_off(changes.len() / 2);
+                    left.extend([Group::Writable(second), Group::Writable(changes)]);
+                }
+                Err(error) => results.extend(changes.into_iter().map(|(key, _)| Inserted {
+                    key,
+                    group: number,
+                    result: Err(error.clone()),
+                })),
+                Ok(done) => {
+                    let each = changes.into_iter().zip(done.written);
+                    results.extend(each.map(|((key, _), written)| Inserted {
+                        key,
+                        group: number,
+                        result: Ok((written, done.entries)),
+                    }));
+                }
+            }
+        }
+        results
+    }
+}
+
+/// Divides the input into windows of `most` entities or `WINDOW_BYTES` of properties. An error of the input
+/// ends the last window; the entities before the error are in it.
+pub(crate) fn windows(
+    entities: impl Stream<Item = Result<Entity>> + Send,
+    most: usize,
+) -> impl Stream<Item = (Vec<Entity>, Option<Error>)> + Send {
+    stream::unfold(Some(Box::pin(entities)), move |entities| async move {
+        let mut entities = entities?;
+        let (mut window, mut bytes) = (Vec::new(), 0);
+        while window.len() < most && bytes < WINDOW_BYTES {
+            match entities.next().await {
+                Some(Ok(entity)) => {
+                    bytes += entity.properties().as_packed().len();
+                    window.push(entity);
+                }
+                Some(Err(error)) => return Some(((window, Some(error)), None)),
+                None => return (!window.is_empty()).then_some(((window, None), None)),
+            }
+        }
+        Some(((window, None), Some(entities)))
+    })
+}
+
+/// An entity with its size in a group, and its first remote entry.
+struct Candidate {
+    remote: Option<Location>,
+    operations: usize,
+    /// Local rows that the entities of a group share; the group writes each once.
+    shared: Vec<Location>,
+    entity: Entity,
+}
+
+enum Group {
+    Writable(Vec<(Key, Change)>),
+    /// An entity whose entries cannot be derived.
+    Invalid(Key, Error),
+}
+
+/// Fills groups of one partition, with space for a journal row in a group with remote entries.
+fn fill_groups(mut candidates: Vec<Candidate>, most: usize) -> Vec<Group> {
+    candidates.sort_by(|a, b| a.remote.cmp(&b.remote));
+    let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 0);
+    let mut rows: BTreeSet<Location> = BTreeSet::new();
+    for Candidate { operations: own, shared, entity, remote } in candidates {
+        let more = own + shared.iter().filter(|row| !rows.contains(row)).count();
+        // Entities without remote entries come first, so the last entity of a group decides.
+        let journal = usize::from(remote.is_some());
+        if operations + more + journal > most && !group.is_empty() {
+            groups.push(Group::Writable(std::mem::take(&mut group)));
+            operations = 0;
+            rows.clear();
+        }
+        operations += own + shared.iter().filter(|row| !rows.contains(row)).count();
+        rows.extend(shared);
+        group.push((entity.key().clone(), Change::insert(entity)));
+    }
+    groups.extend(Some(group).filter(|group| !group.is_empty()).map(Group::Writable));
+    groups
+}
+
+/// The first group of each partition, then the second of each, and so on: groups in parallel rarely share rows.
+fn interleave(partitions: Vec<Vec<Group>>) -> Vec<Group> {
+    let mut partitions: VecDeque<_> = partitions.into_iter().map(Vec::into_iter).collect();
+    let mut groups = Vec::new();
+    while let Some(mut partition) = partitions.pop_front() {
+        if let Some(group) = partition.next() {
+            groups.push(group);
+            partitions.push_back(partition);
+        }
+    }
+    groups
+}
+
+/// Whether one entity made the group fail, so that the others can be written without it. A missing permission
+/// affects every entity.
+fn is_failure_of_one_entity(error: &Error) -> bool {
+    let of_all = matches!(error.kind(), ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
+    error.outcome() == Outcome::NotApplied && !error.is_transient() && !error.is_table_not_found() && !of_all
+}

@@ -1,0 +1,93 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use table_core::queue::WorkQueue;
+use table_core::store::{Error, Result};
+
+use crate::index::states::processes::Durations;
+use crate::journal::{Acknowledge, Timing};
+
+/// Options of an [`IndexedEntities`](crate::index::IndexedEntities).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct IndexOptions {
+    /// The durations of the cross-partition protocol.
+    pub timing: Timing,
+    /// The time for which the states of indexes are cached. A change of state waits for the longest cache time plus the longest
+    /// request of the processes that the table's manifest registers. In a store that only this process writes
+    /// ([`local_writers`](table_core::store::TableStore::local_writers)), a change of state waits for the writes under way instead, and
+    /// handles with older states read them again.
+    ///
+    /// A write reads states again that are valid for less than a quarter of this time. It sends its tickets and reservations before it
+    /// commits by these states. So let the cache time be at least a quarter of the time limit of a request, and about 12 times the usual
+    /// duration of a request.
+    pub cache: Duration,
+    /// Attempts of a read-modify-write that conflicts with other writers of the entity.
+    pub attempts: u32,
+    /// The queue for tickets. Without a queue, a sweep finds the writes that crashes leave unfinished.
+    pub queue: Option<Arc<dyn WorkQueue>>,
+    /// When a write returns: after the commit, or after its entries are applied.
+    pub acknowledge: Acknowledge,
+    /// The blob store for long lists, below `{table}-{id}/{index}/`. The id is generated when the table is first opened with a blob store,
+    /// and the manifest keeps it. So tables of one name in several stores can share a blob store. A copy of a table with its manifest
+    /// has the same id: give the copy another blob store.
+    pub blobs: Option<Arc<dyn ObjectStore>>,
+    /// Parallel requests of one call that follows references, merges partitions or checks entries.
+    pub concurrency: usize,
+    /// Indexes that stay absent in a new table, to be built after the table is loaded: writes do not maintain them until then.
+    /// Unique indexes are refused here: no entity can have a value of them before the build.
+    pub built_later: Vec<String>,
+}
+
+impl Default for IndexOptions {
+    /// States cached for 30 seconds, 10 attempts, no queue, writes return after their entries are applied, 16
+    /// parallel requests, every index from the start.
+    fn default() -> Self {
+        Self {
+            timing: Timing::default(),
+            cache: Duration::from_secs(30),
+            attempts: 10,
+            queue: None,
+            acknowledge: Acknowledge::Applied,
+            blobs: None,
+            concurrency: 16,
+            built_later: Vec::new(),
+        }
+    }
+}
+
+impl IndexOptions {
+    /// Short durations, for a store in this process. Such a store executes a dropped request before any later
+    /// request, or never, so recovery need not wait minutes. (Changes of state do not wait for durations
+    /// there.) Leases of 1 second, requests of 250 milliseconds, states cached for 100 milliseconds. Not for a
+    /// service: a write there takes longer than the cache time, and is refused with advice.
+    ///
+    /// Recovery waits for leases, and a lease is four requests or more: so requests are short here. On a slow disk or a busy machine a request
+    /// can take longer, and the write that sent it fails: give `timing` requests of some seconds there, and `cache` a quarter of these.
+    ///
+    /// # Panics
+    /// Never: the durations are consistent.
+    pub fn local() -> Self {
+        let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO);
+        let timing = timing.expect("a lease of four requests is long enough");
+        Self { timing, cache: Duration::from_millis(100), ..Self::default() }
+    }
+
+    /// The durations that the process registers in the manifest.
+    pub(crate) const fn durations(&self) -> Durations {
+        Durations { cache: self.cache, request: self.timing.request(), lease: self.timing.lease() }
+    }
+
+    /// Refuses durations with which no write could succeed.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (cache, client) = (self.cache, self.timing.client());
+        if !cache.is_zero() && cache >= client / 4 {
+            return Ok(());
+        }
+        Err(Error::invalid_request(format!(
+            "`IndexOptions::cache` is {cache:?} and the time limit of a request is {client:?}: the states of indexes expire before a write \
+             commits; set `IndexOptions::cache` to a quarter of the time limit or more, or lower the limit in `IndexOptions::timing`"
+        )))
+    }
+}

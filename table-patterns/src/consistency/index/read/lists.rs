@@ -1,0 +1,306 @@
+//! Lookups in lists and summaries; pages of lists, which may end within a list.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, Key};
+use table_core::query::{Continuation, Filter, Page, Position, Query, Range, Select};
+use table_core::store::{Error, Result, TableStoreExt as _};
+
+use super::entries::{IndexQuery, Readable};
+use crate::entry::shared::Summary;
+use crate::entry::{Entry, Index, Location, Shape};
+use crate::index::handle::IndexedEntities;
+
+impl IndexedEntities {
+    /// The keys of the entities in a list, in the order of keys, as the list has them. 1 request; 1 more for
+    /// each chunk of a long list, sent in parallel.
+    ///
+    /// # Errors
+    /// The index is unknown, not readable, or keeps no lists.
+    pub async fn references(&self, index: &str, key: &Key) -> Result<Vec<Key>> {
+        let index = self.list_index(index).await?;
+        self.keys_in(&index, &self.location(&index, key)).await
+    }
+
+    /// The entities of a list, in the order of their keys. 1 request for the list and 1 for each entity, with
+    /// [`IndexOptions::concurrency`](crate::index::IndexOptions) requests in parallel: 2 round trips for 16 entities.
+    /// Entities that have left the list are omitted.
+    ///
+    /// # Errors
+    /// As for [`references`](Self::references).
+    pub async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
+        let index = self.list_index(index).await?;
+        let at = self.location(&index, key);
+        let keys = self.keys_in(&index, &at).await?;
+        Ok(self.follow(&index, &at, keys, usize::MAX).await?.0)
+    }
+
+    /// As [`list`](Self::list), with one range query for the entities instead of 1 request for each: from the
+    /// list's first entity to its last, in one partition. Cheaper for entities that are close together; the
+    /// query also reads the entities between them. 1 request for the list, 1 for each 1,000 entities in the
+    /// range.
+    ///
+    /// # Errors
+    /// As for [`references`](Self::references); the list has entities of several partitions.
+    pub async fn list_by_range(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
+        let index = self.list_index(index).await?;
+        let at = self.location(&index, key);
+        let keys: BTreeSet<_> = self.keys_in(&index, &at).await?.into_iter().collect();
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
+        if first.partition() != last.partition() {
+            let reason = format!("the list {key} has entities of several partitions: call `list`");
+            return Err(Error::invalid_request(reason));
+        }
+        let rows = Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
+        let filter = Filter::eq(Filter::PARTITION_KEY, first.partition()).and(rows);
+        let found = self.store().query_all(self.table(), &Query::new().with_filter(filter)).await?;
+        let mut entities = Vec::with_capacity(keys.len());
+        for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
+            if self.is_at(&index, &entity, &at)? {
+                entities.push(entity);
+            }
+        }
+        entities.sort_by(|a, b| a.key().cmp(b.key()));
+        Ok(entities)
+    }
+
+    /// The count and sums of a key; zeros for a key without entities. 1 request.
+    ///
+    /// # Errors
+    /// The index is unknown, not readable, or keeps no summaries.
+    pub async fn summary(&self, index: &str, key: &Key) -> Result<Summary> {
+        let index = self.summary_index(index).await?;
+        let row = self.store().get(self.table(), key, None).await?;
+        let row = row.filter(|row| Entry::index_of(row) == Some(index.id()));
+        row.map_or_else(|| Ok(Summary::default()), |row| Summary::read(row.key(), row.properties()))
+    }
+
+    /// The counts and sums of the matching keys of a partition. 1 request for each 1,000 keys.
+    ///
+    /// # Errors
+    /// As for [`summary`](Self::summary).
+    pub async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
+        let index = self.summary_index(index).await?;
+        let rows = self.store().query_all(self.table(), &query.to_query(&index)).await?;
+        let rows = rows.into_iter().filter(|row| Entry::index_of(row) == Some(index.id()));
+        let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
+        rows.map(read).collect()
+    }
+
+    /// Reads entities of a list until `limit` of them are found. Each round reads only as many as are still
+    /// needed, so more are read only in place of entities that have left the list. Also returns the last
+    /// reference that was followed, if the list has more.
+    pub(crate) async fn follow(
+        &self,
+        index: &Index,
+        at: &Location,
+        keys: Vec<Key>,
+        limit: usize,
+    ) -> Result<(Vec<Entity>, Option<Key>)> {
+        let (mut found, mut last, mut keys) = (Vec::new(), None, keys.into_iter());
+        while found.len() < limit {
+            let next: Vec<_> = keys.by_ref().take(limit - found.len()).collect();
+            if next.is_empty() {
+                break;
+            }
+            last = next.last().cloned();
+            found.extend(self.follow_all(index, at, next).await?);
+        }
+        Ok((found, last.filter(|_| keys.len() > 0)))
+    }
+
+    /// Reads entities of a list, and keeps those that still belong to it.
+    async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
+        let reads = stream::iter(keys).map(|key| async move {
+            let Some(entity) = self.read(&key).await? else { return Ok(None) };
+            Ok(self.is_at(index, &entity, at)?.then_some(entity))
+        });
+        reads.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await
+    }
+
+    /// Whether an entity's entry is at a location.
+    pub(crate) fn is_at(&self, index: &Index, entity: &Entity, at: &Location) -> Result<bool> {
+        index.has_entry_at(self.table(), entity, at)
+    }
+
+    /// The references of a list.
+    pub(crate) async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
+        let members = self.journal.shared().members(at, index.id()).await?;
+        members.keys().ok_or_else(|| damaged(at))
+    }
+
+    /// The references of a list whose row was read.
+    pub(crate) async fn keys_of(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
+        match self.journal.shared().members_of(at, row).await? {
+            Some(members) => members.keys().ok_or_else(|| damaged(at)),
+            None => self.keys_in(index, at).await,
+        }
+    }
+
+    pub(crate) async fn list_index(&self, name: &str) -> Result<Readable> {
+        let index = self.readable(name).await?;
+        let shape = index.shape().clone();
+        let refused = || {
+            Error::invalid_request(format!(
+                "the index '{name}' has the shape {shape}, not list: call `page` or `find`"
+            ))
+        };
+        if shape.is_list() { Ok(index) } else { Err(refused()) }
+    }
+
+    async fn summary_index(&self, name: &str) -> Result<Readable> {
+        let index = self.readable(name).await?;
+        let shape = index.shape().clone();
+        let refused = || {
+            Error::invalid_request(format!(
+                "the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`"
+            ))
+        };
+        if matches!(shape, Shape::Summary { .. }) { Ok(index) } else { Err(refused()) }
+    }
+}
+
+fn damaged(at: &Location) -> Error {
+    Error::corrupt(format!("the list {} has a reference that is not a valid key", at.key))
+}
+
+/// Distinguishes a continuation within lists from a continuation of the store for the same rows: no query
+/// selects this property.
+const MARKER: &str = "~~within";
+/// Separates the two keys of a reference in a continuation; no key contains it.
+const SEPARATOR: char = '\u{1}';
+
+/// The end of a page.
+struct Place {
+    /// The RowKey of the list.
+    list: String,
+    /// The last reference that was followed; `None`: the whole list.
+    after: Option<Key>,
+}
+
+impl Place {
+    fn to_position(&self) -> Position {
+        let second = self.after.as_ref().map(|key| format!("{}{SEPARATOR}{}", key.partition(), key.row()));
+        Position { first: self.list.clone(), second }
+    }
+
+    fn of_position(Position { first, second }: &Position) -> Option<Self> {
+        let after = second.as_ref().map(|text| {
+            let (partition, row) = text.split_once(SEPARATOR)?;
+            Key::new(partition, row).ok()
+        });
+        match after {
+            None => Some(Self { list: first.clone(), after: None }),
+            Some(after) => Some(Self { list: first.clone(), after: Some(after?) }),
+        }
+    }
+
+    /// The lists that remain.
+    fn rows(&self) -> Range {
+        let list = self.list.clone();
+        let from = if self.after.is_some() { Bound::Included(list) } else { Bound::Excluded(list) };
+        Range { from, to: Bound::Unbounded }
+    }
+}
+
+impl IndexedEntities {
+    /// A page of at most `limit` entities of one list.
+    pub(crate) async fn page_of_list(
+        &self,
+        index: &str,
+        list: &Key,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+        limit: usize,
+    ) -> Result<Page<Entity>> {
+        let index = self.list_index(index).await?;
+        let after = match from {
+            None => None,
+            // No page follows the whole list, or an invalid place.
+            Some(from) => match Place::of_position(self.within(&index, query, from)?).and_then(|p| p.after) {
+                None => return Ok(Page { items: Vec::new(), continuation: None }),
+                after => after,
+            },
+        };
+        let at = self.location(&index, list);
+        let keys = references_after(self.keys_in(&index, &at).await?, after.as_ref());
+        let (items, last) = self.follow(&index, &at, keys, limit).await?;
+        let place = last.map(|key| Place { list: list.row().to_owned(), after: Some(key) });
+        let continuation = place.map(|place| self.continuation(&index, query, &place));
+        Ok(Page { items, continuation })
+    }
+
+    /// A page of at most `limit` entities of several lists.
+    pub(crate) async fn page_of_lists(
+        &self,
+        index: &Index,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+        limit: usize,
+    ) -> Result<Page<Entity>> {
+        let place = from.and_then(|from| Place::of_position(self.within(index, query, from).ok()?));
+        let page = match &place {
+            None => self.read_rows(index, query, from).await?,
+            Some(place) => self.rows_from(index, query, place).await?,
+        };
+        let mut items = Vec::new();
+        let on = |place: Place| Some(self.continuation(index, query, &place));
+        let last = page.items.last().map(|row| Place { list: row.key().row().to_owned(), after: None });
+        let mut done: Option<String> = None;
+        for row in page.items.into_iter().filter(|row| !row.key().is_system()) {
+            if let Some(list) = done.filter(|_| items.len() >= limit) {
+                return Ok(Page { items, continuation: on(Place { list, after: None }) });
+            }
+            let (at, list) = (self.location(index, row.key()), row.key().row().to_owned());
+            let after = place.as_ref().filter(|place| place.list == list).and_then(|p| p.after.as_ref());
+            let keys = references_after(self.keys_of(index, &at, &row).await?, after);
+            let (found, last) = self.follow(index, &at, keys, limit - items.len()).await?;
+            items.extend(found);
+            if let Some(key) = last {
+                return Ok(Page { items, continuation: on(Place { list, after: Some(key) }) });
+            }
+            done = Some(list);
+        }
+        // `rows_from` sent another query, so its continuation does not fit the caller's query.
+        let continuation = match (place, page.continuation) {
+            (None, continuation) => continuation,
+            (Some(_), None) => None,
+            (Some(_), Some(_)) => last.and_then(on),
+        };
+        Ok(Page { items, continuation })
+    }
+
+    /// The first page of the remaining lists that is not empty, or the last page.
+    async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &Place) -> Result<Page<Entity>> {
+        let query = query.clone().rows(&place.rows());
+        let mut page = self.read_rows(index, &query, None).await?;
+        while let Some(from) = page.continuation.take_if(|_| page.items.is_empty()) {
+            page = self.read_rows(index, &query, Some(&from)).await?;
+        }
+        Ok(page)
+    }
+
+    fn continuation(&self, index: &Index, query: &IndexQuery, place: &Place) -> Continuation {
+        let (table, query) = (self.index_table(index), within(index, query));
+        Continuation::new(self.store().profile(), &table, &query, place.to_position())
+    }
+
+    /// The place of a continuation within lists.
+    fn within<'c>(&self, index: &Index, query: &IndexQuery, from: &'c Continuation) -> Result<&'c Position> {
+        from.position(self.store().profile(), &self.index_table(index), &within(index, query))
+    }
+}
+
+fn within(index: &Index, query: &IndexQuery) -> Query {
+    query.to_query(index).with_select(Select::new([MARKER]))
+}
+
+/// The references after a key; references are in the order of keys.
+fn references_after(mut keys: Vec<Key>, after: Option<&Key>) -> Vec<Key> {
+    if let Some(after) = after {
+        keys.retain(|key| key > after);
+    }
+    keys
+}

@@ -1,0 +1,263 @@
+//! The manifest rows of indexes, types and processes: reading and writing. docs/manifest.md describes the rows.
+
+use table_core::manifest::{EntityType, IndexState, Manifest, StoredIndex, StoredType};
+use table_core::model::{
+    ETag, Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName, ValueRef,
+};
+use table_core::query::{Filter, Query};
+use table_core::store::{ErrorKind, GroupTransaction, Operation, Result, TableStore};
+use uuid::Uuid;
+
+use super::processes::{Durations, ProcessRow, read_millis, to_millis};
+
+/// The manifest of a table, for reading and writing.
+#[derive(Clone, Debug)]
+pub(crate) struct ManifestRows<'a> {
+    pub(crate) store: &'a dyn TableStore,
+    pub(crate) table: &'a TableName,
+}
+
+/// The content of the manifest.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) manifest: Manifest,
+    pub(crate) table: TableRow,
+    /// The registered processes, including ended processes whose rows remain.
+    pub(crate) processes: Vec<ProcessRow>,
+}
+
+impl Loaded {
+    /// The generation with this id.
+    pub(crate) fn index(&self, id: &str) -> Option<&StoredIndex> {
+        self.manifest.indexes.iter().find(|index| index.id() == id)
+    }
+
+    /// The manifest's row of a type; `None` if no program has opened the table for it.
+    pub(crate) fn stored_type(&self, entity: &EntityType) -> Option<&StoredType> {
+        let is_it =
+            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|known| known.has_same_rows(entity));
+        self.manifest.types.iter().find(is_it)
+    }
+
+    /// The encrypted properties of all types whose rows may be of this type.
+    pub(crate) fn encrypted_of<'l>(&'l self, entity: &EntityType) -> impl Iterator<Item = &'l str> {
+        let meets =
+            |stored: &&StoredType| stored.entity.as_ref().is_none_or(|of| !of.is_disjoint_from(entity));
+        let types: Vec<_> = self.manifest.types.iter().filter(meets).collect();
+        types.into_iter().flat_map(|stored| &stored.encrypted).map(String::as_str)
+    }
+}
+
+impl ManifestRows<'_> {
+    /// Reads the manifest. 1 request.
+    pub(crate) async fn load(&self) -> Result<Loaded> {
+        let manifest = Manifest::load(self.store, self.table).await?;
+        let table = manifest.other(TableRow::NAME).map_or_else(|| Ok(TableRow::default()), TableRow::read)?;
+        let processes = manifest.others.iter().map(ProcessRow::read);
+        let processes = processes.filter_map(Result::transpose).collect::<Result<_>>()?;
+        Ok(Loaded { manifest, table, processes })
+    }
+
+    /// Reads the row of one index, by its id. 1 request.
+    pub(crate) async fn index(&self, id: &str) -> Result<Option<StoredIndex>> {
+        let loaded = self.load().await?;
+        Ok(loaded.manifest.indexes.into_iter().find(|index| index.id() == id))
+    }
+
+    /// Whether the table holds only system rows. 1 request.
+    pub(crate) async fn is_empty_table(&self) -> Result<bool> {
+        let user = Filter::lt(Filter::PARTITION_KEY, SYSTEM_PREFIX);
+        let after = Filter::ge(Filter::PARTITION_KEY, "~~\u{10FFFF}");
+        self.has_none(user.or(after)).await
+    }
+
+    /// Whether the table certainly holds no entity of a type. Also `false` if the first page is empty and has a
+    /// continuation: a service may answer so after it has read a part of a large table. 1 request.
+    pub(crate) async fn has_none_of(&self, entity: &EntityType) -> Result<bool> {
+        match entity.discriminator.filter(&entity.name) {
+            Some(filter) => self.has_none(filter).await,
+            None => self.is_empty_table().await,
+        }
+    }
+
+    async fn has_none(&self, filter: Filter) -> Result<bool> {
+        let page = self.store.query(self.table, &Query::new().with_filter(filter).with_top(1), None).await?;
+        Ok(page.items.is_empty() && page.continuation.is_none())
+    }
+
+    /// Writes the table's row and the rows of types, and inserts indexes as readable, in one group. `false` if
+    /// another program wrote one of the rows first. 1 request.
+    pub(crate) async fn declare_first(
+        &self,
+        row: &TableRow,
+        types: &[StoredType],
+        indexes: &[StoredIndex],
+    ) -> Result<bool> {
+        let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
+        // Under the row's ETag: every program that opens the table writes this row, so one of two concurrent programs starts again.
+        group.push(row.operation()?)?;
+        for entity in types {
+            group.push(entity.operation()?)?;
+        }
+        for index in indexes {
+            group.push(Operation::Insert(index.to_entity()?))?;
+        }
+        match self.store.transact(self.table, group).await {
+            Err(e) if is_lost(&e) => Ok(false),
+            other => other.map(|_| true),
+        }
+    }
+
+    /// Inserts an index in a state. 1 request.
+    pub(crate) async fn insert(&self, index: &StoredIndex) -> Result<()> {
+        match self.store.write(self.table, Operation::Insert(index.to_entity()?)).await {
+            Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Changes the state of an index under the ETag that was read. 1 request.
+    pub(crate) async fn advance(
+        &self,
+        index: &mut StoredIndex,
+        state: IndexState,
+        progress: Option<String>,
+    ) -> Result<()> {
+        let patch: Entity = index.state_patch(state, progress.as_deref())?;
+        let merge = Operation::Merge(patch, condition(index));
+        let written = self.store.write(self.table, merge).await?;
+        (index.state, index.progress, index.etag) = (state, progress, written.etag);
+        Ok(())
+    }
+
+    /// Deletes the row of an index, unless another program has deleted it. 1 request.
+    pub(crate) async fn remove(&self, index: &StoredIndex) -> Result<()> {
+        let delete = Operation::Delete(index.key()?, condition(index));
+        match self.store.write(self.table, delete).await {
+            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+fn condition(index: &StoredIndex) -> IfMatch {
+    index.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly)
+}
+
+/// Whether another program changed one of the rows first.
+pub(crate) fn is_lost(error: &table_core::store::Error) -> bool {
+    !error.is_ambiguous()
+        && (error.is_already_exists() || error.is_precondition_failed() || error.is_entity_not_found())
+}
+
+const CACHE: &str = "LongestCache";
+const REQUEST: &str = "LongestRequest";
+const LEASE: &str = "LongestLease";
+const COLLIDED: &str = "EntriesCollided";
+const ANY_TYPE: &str = "WrittenAsAnyType";
+const BLOBS: &str = "BlobFolder";
+
+/// Attempts to extend the row while other processes change it.
+const ROUNDS: usize = 16;
+
+/// The row. Its values only grow: a duration remains after its process has ended. It has the durations of
+/// processes that opened the table in a store which only they wrote. Those have no [row of their
+/// own](crate::index::processes), and the same store may later be served to other processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TableRow {
+    /// The longest durations of processes without a row of their own.
+    pub(crate) durations: Durations,
+    /// Whether two entities have had the same entry.
+    pub(crate) collided: bool,
+    /// Whether a program that may write entities of any type has opened the table.
+    pub(crate) any_type: bool,
+    /// The id of this table in the blob store, where another table may have the same name.
+    pub(crate) blobs: Option<String>,
+    etag: Option<ETag>,
+}
+
+impl TableRow {
+    pub(crate) const NAME: &str = "table";
+
+    /// What a process adds to the row; `durations` is zero for a process with a row of its own.
+    pub(crate) fn of(has_blobs: bool, any_type: bool, durations: Durations) -> Self {
+        let blobs = has_blobs.then(|| Uuid::new_v4().simple().to_string());
+        Self { durations, collided: false, any_type, blobs, etag: None }
+    }
+
+    /// Whether no program has opened the table yet.
+    pub(crate) const fn is_new(&self) -> bool {
+        self.etag.is_none()
+    }
+
+    /// A row that records a collision of entries.
+    pub(crate) fn of_collision() -> Self {
+        Self { collided: true, ..Self::default() }
+    }
+
+    /// The union of this row and another.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        Self {
+            durations: self.durations.max(other.durations),
+            collided: self.collided || other.collided,
+            any_type: self.any_type || other.any_type,
+            blobs: self.blobs.clone().or_else(|| other.blobs.clone()),
+            etag: self.etag.clone(),
+        }
+    }
+
+    pub(crate) fn read(row: &Entity) -> Result<Self> {
+        let millis = |name: &str| read_millis(row, name);
+        let is = |name| row.get(name) == Some(ValueRef::Boolean(true));
+        let (collided, any_type) = (is(COLLIDED), is(ANY_TYPE));
+        let blobs = match row.get(BLOBS) {
+            Some(ValueRef::String(id)) => Some(id.to_owned()),
+            _ => None,
+        };
+        let durations = Durations { cache: millis(CACHE)?, request: millis(REQUEST)?, lease: millis(LEASE)? };
+        Ok(Self { durations, collided, any_type, blobs, etag: row.etag().cloned() })
+    }
+
+    pub(crate) fn to_entity(&self) -> Result<Entity> {
+        let mut row = Entity::new(MANIFEST_PARTITION, Self::NAME)?
+            .with(CACHE, to_millis(self.durations.cache))
+            .with(REQUEST, to_millis(self.durations.request))
+            .with(LEASE, to_millis(self.durations.lease))
+            .with(COLLIDED, self.collided)
+            .with(ANY_TYPE, self.any_type);
+        if let Some(id) = &self.blobs {
+            row.properties_mut().set(BLOBS, id.as_str());
+        }
+        Ok(row)
+    }
+
+    /// The operation that writes the row over the version that was read.
+    pub(crate) fn operation(&self) -> Result<Operation> {
+        let row = self.to_entity()?;
+        Ok(match &self.etag {
+            Some(etag) => Operation::Replace(row, IfMatch::from(etag)),
+            None => Operation::Insert(row),
+        })
+    }
+}
+
+impl ManifestRows<'_> {
+    /// Extends the row that was read by `more`, and returns the result. No request if the row has all of it
+    /// already, otherwise 1; 2 more for each conflict with another process.
+    pub(crate) async fn extend_table_row(&self, mut found: TableRow, more: &TableRow) -> Result<TableRow> {
+        for _ in 0..ROUNDS {
+            let wanted = found.with(more);
+            // The first program to open the table writes the row, even without any value: `is_new` is false from then on.
+            if wanted == found && !found.is_new() {
+                return Ok(found);
+            }
+            match self.store.write(self.table, wanted.operation()?).await {
+                Err(e) if is_lost(&e) => {}
+                other => return other.map(|_| wanted),
+            }
+            found = self.load().await?.table;
+        }
+        let (table, key) = (self.table.to_string(), TableRow::NAME.to_owned());
+        Err(ErrorKind::PreconditionFailed { table, key }.into())
+    }
+}

@@ -1,0 +1,281 @@
+//! The processes that write a table by its indexes, as the manifest registers them: a change of an index's
+//! state waits for these processes, and not for ended processes.
+//!
+//! A handle writes its own row before it first reads the manifest. It writes the row again before a read that
+//! begins half a heartbeat or more after the row was last sent. So the states that a process acts on were read
+//! within half a heartbeat, by its own clock, of a write of its row. A heartbeat is at least twice as long as
+//! the lease.
+//!
+//! Another process observes the row, by the observer's clock. It waits for the heartbeat, plus the cache time,
+//! plus the longest request. If the row is unchanged by then, no request of the process is under way, and the
+//! process will not act before it has written a row again. The process has *ended* for the observer.
+//!
+//! An observer that runs for a shorter time uses the store's clock. A row is then of an ended process if it is
+//! older than the observer's own row by all these durations and one day. docs/manifest.md has the argument;
+//! tests break each of these rules.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use table_core::model::{ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, TableName, Ticks, ValueRef};
+use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use super::manifest::{ManifestRows, is_lost};
+use crate::clock::after;
+use crate::rows::fresh_id::fresh_id;
+
+const ROWS: &str = "process~";
+const CACHE: &str = "Cache";
+const REQUEST: &str = "Request";
+const LEASE: &str = "Lease";
+const HEARTBEAT: &str = "Heartbeat";
+
+/// The additional age, by the store's clock, after which the row of another process counts as ended without
+/// observation.
+const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
+
+/// Attempts to write a row that another process keeps removing.
+const ROUNDS: usize = 4;
+
+/// The id of a process that a change of an index's state waits for: the manifest has its row under the RowKey
+/// `process~{id}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(Uuid);
+
+impl ProcessId {
+    fn new() -> Self {
+        Self(fresh_id())
+    }
+
+    fn key(self) -> Result<Key> {
+        Key::new(MANIFEST_PARTITION, format!("{ROWS}{self}"))
+    }
+
+    fn of(key: &Key) -> Option<Self> {
+        key.row().strip_prefix(ROWS).and_then(|id| Uuid::parse_str(id).ok()).map(Self)
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_simple().fmt(f)
+    }
+}
+
+/// The cache time, longest request and lease of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Durations {
+    /// The time for which the process caches the states of indexes.
+    pub(crate) cache: Duration,
+    /// The longest duration of its requests.
+    pub(crate) request: Duration,
+    /// Its lease as a builder and as an applier of journal rows.
+    pub(crate) lease: Duration,
+}
+
+impl Durations {
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            cache: self.cache.max(other.cache),
+            request: self.request.max(other.request),
+            lease: self.lease.max(other.lease),
+        }
+    }
+
+    /// After this time, no request of the process depends on an earlier state.
+    pub(crate) const fn to_settle(self) -> Duration {
+        self.cache.saturating_add(self.request)
+    }
+
+    /// The time for which a row is valid: at least twice the lease, so that a lease that begins in the first
+    /// half of a heartbeat ends within the heartbeat.
+    fn heartbeat(self) -> Duration {
+        self.cache.saturating_mul(10).max(self.lease).saturating_mul(2)
+    }
+}
+
+/// Milliseconds, rounded up: no process waits too short a time.
+pub(crate) fn to_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+/// Reads a duration in milliseconds from a manifest row.
+pub(crate) fn read_millis(row: &Entity, name: &str) -> Result<Duration> {
+    match row.get(name) {
+        Some(ValueRef::Int64(millis)) if millis >= 0 => Ok(Duration::from_millis(millis.unsigned_abs())),
+        _ => Err(Error::decode("manifest", row.key(), name, "milliseconds", "something else")),
+    }
+}
+
+/// The manifest row of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessRow {
+    pub(crate) id: ProcessId,
+    pub(crate) durations: Durations,
+    heartbeat: Duration,
+    etag: Option<ETag>,
+    /// The time of the last write, by the store's clock.
+    at: Option<Ticks>,
+}
+
+impl ProcessRow {
+    /// Reads the row of a process; `None` for any other row.
+    pub(crate) fn read(row: &Entity) -> Result<Option<Self>> {
+        let Some(id) = ProcessId::of(row.key()) else { return Ok(None) };
+        let millis = |name| read_millis(row, name);
+        let durations = Durations { cache: millis(CACHE)?, request: millis(REQUEST)?, lease: millis(LEASE)? };
+        Ok(Some(Self {
+            id,
+            durations,
+            heartbeat: millis(HEARTBEAT)?,
+            etag: row.etag().cloned(),
+            at: row.timestamp(),
+        }))
+    }
+
+    fn to_entity(id: ProcessId, durations: Durations) -> Result<Entity> {
+        Ok(Entity::from(id.key()?)
+            .with(CACHE, to_millis(durations.cache))
+            .with(REQUEST, to_millis(durations.request))
+            .with(LEASE, to_millis(durations.lease))
+            .with(HEARTBEAT, to_millis(durations.heartbeat())))
+    }
+
+    /// Whether the row is so much older than a row written at `written` that its process has ended, whatever
+    /// the clock of that process says.
+    fn is_long_ago(&self, written: Option<Ticks>) -> bool {
+        let long = self.lifetime().saturating_add(LONG_AGO);
+        self.at.zip(written).is_some_and(|(at, written)| after(at, long) <= written)
+    }
+
+    /// A row that is unchanged for this time is the row of an ended process.
+    const fn lifetime(&self) -> Duration {
+        self.heartbeat.saturating_add(self.durations.to_settle())
+    }
+}
+
+/// For each row of a process: its ETag, and since when this process has seen the row unchanged, by its own
+/// clock.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(Mutex<HashMap<ProcessId, (Option<ETag>, Instant)>>);
+
+impl Watch {
+    /// Divides rows that were read at `asked` into rows of processes that may be active, and rows of ended
+    /// processes. The observation of a new or changed row starts now, after the answer. `own` is the row of
+    /// this process; `whole` is `false` only in tests.
+    pub(crate) fn look(
+        &self,
+        rows: &[ProcessRow],
+        asked: Instant,
+        own: Option<ProcessId>,
+        whole: bool,
+    ) -> (Vec<ProcessRow>, Vec<ProcessRow>) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut there, mut gone) = (Vec::new(), Vec::new());
+        let written = rows.iter().find(|row| Some(row.id) == own).and_then(|row| row.at);
+        let mut next = HashMap::with_capacity(rows.len());
+        for row in rows {
+            let before = seen.get(&row.id).filter(|(etag, _)| etag.is_some() && *etag == row.etag);
+            let since = before.map_or_else(Instant::now, |(_, since)| *since);
+            let unchanged = asked.saturating_duration_since(since);
+            let was_watched = before.is_some() && (unchanged >= row.lifetime() || !whole);
+            let is_gone = was_watched || row.is_long_ago(written);
+            if is_gone { &mut gone } else { &mut there }.push(row.clone());
+            next.insert(row.id, (row.etag.clone(), since));
+        }
+        *seen = next;
+        (there, gone)
+    }
+}
+
+/// The row of this process.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    durations: Durations,
+    row: Mutex<Option<Registered>>,
+    /// Held during a write of the row, so that concurrent tasks send one write.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Registered {
+    id: ProcessId,
+    etag: ETag,
+    /// When the write was sent, not when it was answered.
+    sent: Instant,
+}
+
+impl Registration {
+    pub(crate) fn new(durations: Durations) -> Self {
+        Self { durations, row: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    fn row(&self) -> MutexGuard<'_, Option<Registered>> {
+        self.row.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn id(&self) -> Option<ProcessId> {
+        self.row().as_ref().map(|row| row.id)
+    }
+
+    /// Whether the process may act on states whose read begins at this moment.
+    pub(crate) fn holds_at(&self, asked: Instant) -> bool {
+        let half = self.durations.heartbeat() / 2;
+        self.row().as_ref().is_some_and(|row| asked < row.sent + half)
+    }
+
+    /// Writes the row under its last known ETag, so that a delayed request of this process cannot overwrite a
+    /// later row. If the ETag is unknown, or the row was removed, the process inserts another row, and the
+    /// earlier row ends unchanged. 1 request; 2 if the row was removed.
+    pub(crate) async fn renew(&self, store: &dyn TableStore, table: &TableName) -> Result<()> {
+        // One task writes for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
+        let _turn = timeout(self.durations.cache, self.turn.lock()).await;
+        for _ in 0..ROUNDS {
+            let sent = Instant::now();
+            if self.holds_at(sent) {
+                return Ok(());
+            }
+            let before = self.row().clone();
+            let id = before.as_ref().map_or_else(ProcessId::new, |row| row.id);
+            let row = ProcessRow::to_entity(id, self.durations)?;
+            let operation = match &before {
+                Some(before) => Operation::Replace(row, IfMatch::from(&before.etag)),
+                None => Operation::Insert(row),
+            };
+            match store.write(table, operation).await {
+                Ok(written) => *self.row() = written.etag.map(|etag| Registered { id, etag, sent }),
+                Err(e) if is_lost(&e) => *self.row() = None,
+                Err(e) => {
+                    if e.is_ambiguous() {
+                        *self.row() = None;
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        let (table, key) = (table.to_string(), ROWS.to_owned());
+        Err(ErrorKind::PreconditionFailed { table, key }.into())
+    }
+}
+
+impl ManifestRows<'_> {
+    /// Removes rows of ended processes in the versions that were observed. 1 request for each.
+    pub(crate) async fn remove_processes(&self, gone: &[ProcessRow]) -> Result<()> {
+        for row in gone {
+            let condition = row.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
+            match self.store.write(self.table, Operation::Delete(row.id.key()?, condition)).await {
+                // The process has written its row again, or another process removed it.
+                Err(e) if is_lost(&e) => {}
+                other => other.map(drop)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,589 @@
+//! [`IndexSet`]: the indexes of a table with their states, read again when they are too old, and the source of the entries of an entity.
+
+use std::fmt;
+use std::future::pending;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use table_core::manifest::{EntityType, IndexState, StoredIndex, StoredType};
+use table_core::model::{Entity, TableName};
+use table_core::store::{Error, LocalChange, LocalPermit, LocalWork, LocalWriters, Result, TableStore};
+use table_core::typed::Schema;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::manifest::{Loaded, ManifestRows, TableRow};
+use super::processes::{Durations, ProcessId, Registration, Watch};
+use super::view::{DeclaredIndex, ManifestView, ReadTime, Unmaintainable};
+use crate::entry::{Entry, Index, Maintainer, Permission, Shape, Uniqueness};
+use crate::journal::Invariant;
+use crate::rows::encrypted::{check_indexes, marked, shown};
+
+/// Rows of ended processes that a build, a drop or an upkeep removes in one round.
+pub(crate) const FORGOTTEN_AT_ONCE: usize = 10;
+
+/// The entities that a program may write by a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// Entities of one type, in the layout of this schema.
+    Type(&'static Schema),
+    /// Entities of any type.
+    AnyType,
+    /// None; upkeep only rewrites existing entities with their entries.
+    Nothing,
+}
+
+/// The indexes of a table with their states in the manifest: the indexes that this program defines, and the
+/// indexes that other programs and other types have declared. The latter are evaluated from their definitions.
+///
+/// Invariant (docs/manifest.md): no writer acts on states that are older than its cache time. So after a change
+/// of state plus the longest cache time and request, every writer knows the new state, and two writers are
+/// never more than one state apart.
+pub(crate) struct IndexSet {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    /// The indexes that this program defines.
+    own: Vec<Index>,
+    /// Indexes of other handles in this process that take part in one group: this program has their Rust code, too.
+    learned: RwLock<Vec<Index>>,
+    /// The durations of this process.
+    durations: Durations,
+    /// The manifest row of this process; `None` in a store that only this process writes.
+    registration: Option<Registration>,
+    /// The observed manifest rows of other processes.
+    watch: Watch,
+    #[cfg(test)]
+    omitted: std::sync::OnceLock<Invariant>,
+    /// In a store that only this process writes: informs every other set of the table of a changed state.
+    local: Option<Arc<LocalWriters>>,
+    /// The name of the table in `local`.
+    identity: String,
+    /// Whether the handle refuses to write; it need not know every index then.
+    reads_only: bool,
+    /// The entities that the program writes.
+    writes: Writes,
+    known: RwLock<Arc<ManifestView>>,
+    /// Held during a read of the manifest, so that concurrent tasks send one read.
+    reading: Mutex<()>,
+}
+
+/// The processes that a change of state waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlowestProcess {
+    /// The longest durations of all processes.
+    pub(crate) durations: Durations,
+    /// A registered process with longer durations than this process and every process without a row.
+    pub(crate) process: Option<ProcessId>,
+}
+
+impl IndexSet {
+    /// Creates a set whose states are read again when they are older than the cache time.
+    pub(crate) fn new(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        own: Vec<Index>,
+        durations: Durations,
+    ) -> Self {
+        let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
+        let known = RwLock::new(Arc::new(ManifestView::of_program(&table, &own)));
+        let (local, identity) = (store.local_writers(), store.profile().table_identity(&table));
+        Self {
+            store,
+            table,
+            own,
+            learned: RwLock::default(),
+            durations,
+            registration: None,
+            watch: Watch::default(),
+            #[cfg(test)]
+            omitted: std::sync::OnceLock::new(),
+            local,
+            identity,
+            reads_only: false,
+            writes: Writes::Nothing,
+            known,
+            reading: Mutex::default(),
+        }
+    }
+
+    /// Lets other processes wait for this process: a row of the manifest registers it if other processes may
+    /// write the store.
+    pub(crate) fn registered(self) -> Self {
+        let is_alone = self.local.as_ref().is_some_and(|local| !local.is_served());
+        let registration = (!is_alone).then(|| Registration::new(self.durations));
+        Self { registration, ..self }
+    }
+
+    /// The durations for the table's own row: those of this process if it has no row, otherwise zero.
+    pub(crate) fn unregistered_durations(&self) -> Durations {
+        if self.registration.is_some() { Durations::default() } else { self.durations }
+    }
+
+    /// Whether a rule of the protocol is in force.
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests ask")]
+    const fn enforces(&self, _invariant: Invariant) -> bool {
+        true
+    }
+
+    #[cfg(test)]
+    fn enforces(&self, invariant: Invariant) -> bool {
+        self.omitted.get() != Some(&invariant)
+    }
+
+    /// Whether a program may write plain rows of the table. Such a program is not registered.
+    #[cfg(not(test))]
+    pub(super) const fn has_plain_writers(&self) -> bool {
+        self.enforces(Invariant::WaitForPlainWriters)
+    }
+
+    /// The same. A scene of the interleaving suite says whether it has such a program.
+    #[cfg(test)]
+    pub(super) fn has_plain_writers(&self) -> bool {
+        self.enforces(Invariant::WaitForPlainWriters) && crate::proof::ids::has_plain_writers()
+    }
+
+    /// For tests: breaks a rule from now on.
+    #[cfg(test)]
+    pub(crate) fn without_invariant(&self, invariant: Invariant) {
+        self.omitted.get_or_init(|| invariant);
+    }
+
+    /// Adopts the indexes that another handle of the table defines, for groups with entities of both handles:
+    /// from now on the Rust code of that handle derives their entries. Their states come from the later read of
+    /// the two handles, so that an index which was declared after this handle was opened is not omitted. No
+    /// request.
+    pub(crate) fn learn(&self, other: &Self) {
+        let theirs = other.known();
+        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |index: &&Index| !self.own.iter().chain(&*learned).any(|known| known.id() == index.id());
+        let new: Vec<_> =
+            other.own.iter().filter(is_new).map(|index| index.clone().over(&self.store)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = ManifestView::clone(&known);
+        next.adopt(&self.table, &new, &theirs);
+        *known = Arc::new(next);
+        learned.extend(new);
+    }
+
+    /// Sets the entities that the program writes.
+    pub(crate) fn of(self, writes: Writes) -> Self {
+        Self { writes, ..self }
+    }
+
+    /// Refuses a program whose type contradicts the layout or the encryption in the manifest.
+    pub(crate) fn check_stored_type(&self, loaded: &Loaded) -> Result<()> {
+        let Writes::Type(schema) = self.writes else { return Ok(()) };
+        let Some(stored) = loaded.stored_type(&schema.entity_type()) else { return Ok(()) };
+        stored.check_layout(&self.table, schema)?;
+        if self.reads_only {
+            return Ok(());
+        }
+        stored.check_encrypted(&self.table, schema)
+    }
+
+    /// As [`check_stored_type`](Self::check_stored_type), by the last read of the manifest.
+    pub(crate) fn check_type(&self) -> Result<()> {
+        self.known().type_conflict.clone().map_or(Ok(()), Err)
+    }
+
+    /// Refuses maintenance of an index that this program defines but cannot maintain.
+    pub(crate) fn check_kept(&self, index: &Index) -> Result<()> {
+        let known = self.known();
+        let unknown = known.unknown.iter().find(|unknown| unknown.id == index.id());
+        unknown.map_or(Ok(()), |unknown| Err(unknown.refused(&self.table)))
+    }
+
+    /// Makes the set refuse writes.
+    pub(crate) fn read_only(self) -> Self {
+        Self { reads_only: true, ..self }
+    }
+
+    /// Refuses to write in a handle that was opened to read: no change of state waits for the states known
+    /// here.
+    pub(crate) fn check_writes(&self) -> Result<()> {
+        if !self.reads_only {
+            return Ok(());
+        }
+        let reason = format!(
+            "the table '{}' was opened to read and refuses writes: open it by `open` to write",
+            self.table
+        );
+        Err(Error::invalid_request(reason))
+    }
+
+    /// Reads the states again if they are too old: a writer with older states could be two states behind. The
+    /// returned states are valid for at least a quarter of the cache time, so that the caller has time to act
+    /// on them.
+    async fn refresh_if_old(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
+        if self.are_old() {
+            // One task reads for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
+            let _turn = timeout(self.durations.cache, self.reading.lock()).await;
+            if self.are_old() {
+                self.refresh(store).await?;
+            }
+        }
+        Ok(self.valid_until())
+    }
+
+    /// The right to act on the known states. The permit is taken before the states are read: a change of state
+    /// either waits for the permit, or is part of what is read.
+    pub(crate) async fn permission(&self, store: &dyn TableStore) -> Result<Permission> {
+        let permit = self.permit();
+        Ok(Permission { valid_until: self.refresh_if_old(store).await?, permit })
+    }
+
+    /// In a store that only this process writes: a permit that a change of state waits for.
+    pub(crate) fn permit(&self) -> Option<LocalPermit> {
+        self.local.as_ref().map(LocalWriters::enter)
+    }
+
+    /// Informs all sets of this process that a state in the manifest has changed; `None` if other processes may
+    /// write the store.
+    pub(crate) fn tell_change(&self) -> Option<LocalChange> {
+        self.local.as_ref().map(|local| local.change(&self.identity))
+    }
+
+    /// Records that this process builds the index, until the result is dropped.
+    pub(crate) fn build_of(&self, index: &Index) -> Option<LocalWork> {
+        self.local.as_ref().map(|local| local.work_on(self.builder_of(index.id())))
+    }
+
+    /// In a store that only this process writes: waits until no task builds the index. Never ends in any other
+    /// store.
+    pub(crate) async fn until_not_built(&self, id: &str) {
+        match &self.local {
+            Some(local) => local.until_idle(&self.builder_of(id)).await,
+            None => pending().await,
+        }
+    }
+
+    fn builder_of(&self, id: &str) -> String {
+        format!("{}/{id}", self.identity)
+    }
+
+    /// Whether a read of the manifest began after the last change of state by any set of this process.
+    pub(crate) fn is_after_last_change(&self, asked: ReadTime) -> bool {
+        self.local.as_ref().is_none_or(|local| local.changed(&self.identity) <= asked.change)
+    }
+
+    /// The time of a read of the manifest that begins now.
+    pub(crate) fn asked(&self) -> ReadTime {
+        let change = self.local.as_ref().map_or(0, |local| local.last());
+        ReadTime { change, at: Instant::now() }
+    }
+
+    /// The indexes that this program defines.
+    pub(crate) fn own(&self) -> &[Index] {
+        &self.own
+    }
+
+    /// All known indexes that this program can maintain.
+    pub(crate) fn indexes(&self) -> Vec<Arc<Index>> {
+        self.known().indexes.iter().map(|declared| Arc::clone(&declared.index)).collect()
+    }
+
+    fn known(&self) -> Arc<ManifestView> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The index with this id, or with this name; a name means an index that the program defines, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<Index>> {
+        self.known().find(&self.table, name)
+    }
+
+    /// Whether the manifest has an index with this id that this program cannot maintain.
+    pub(crate) fn is_unmaintainable(&self, id: &str) -> bool {
+        self.known().unknown.iter().any(|unknown| unknown.id == id)
+    }
+
+    /// Whether other programs have declared indexes of these entities; their payload may hold any property.
+    pub(crate) fn has_others_of(&self, entity: &EntityType) -> bool {
+        self.known().has_others_of(entity)
+    }
+
+    /// The state of an index, by its id, or by its name for an index that the program defines.
+    pub(crate) fn state(&self, name: &str) -> IndexState {
+        self.known().state(name)
+    }
+
+    /// Prepares a read of the manifest and returns its start time. The process is registered by then: a change
+    /// of state after that time waits for the process. 1 request if the process's row must be written again.
+    /// The loop repeats the check, because the process may have paused during the write.
+    pub(crate) async fn ask(&self, store: &dyn TableStore) -> Result<ReadTime> {
+        loop {
+            let asked = self.asked();
+            match &self.registration {
+                Some(mine) if self.enforces(Invariant::RegisterFirst) && !mine.holds_at(asked.at) => {
+                    mine.renew(store, &self.table).await?;
+                }
+                _ => return Ok(asked),
+            }
+        }
+    }
+
+    /// Reads the manifest. 1 request; 1 more if this process must be registered again; 1 more if another
+    /// process is found to have ended.
+    pub(crate) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
+        let asked = self.ask(store).await?;
+        let loaded = ManifestRows { store, table: &self.table }.load().await?;
+        self.load(&loaded, asked)?;
+        if self.registration.is_some() {
+            self.forget_gone(store, 1).await;
+        }
+        Ok(())
+    }
+
+    /// The table's row of the manifest, as last read.
+    pub(crate) fn table_row(&self) -> TableRow {
+        self.known().table.clone()
+    }
+
+    /// The processes that a change of state waits for: this process, registered processes that have not ended,
+    /// and processes without a row.
+    pub(crate) fn slowest(&self) -> SlowestProcess {
+        let known = self.known();
+        let mut slowest =
+            SlowestProcess { durations: self.durations.max(known.table.durations), process: None };
+        let own = self.registration.as_ref().and_then(Registration::id);
+        let mut longest = slowest.durations.to_settle();
+        let others = known.processes.iter().filter(|row| Some(row.id) != own);
+        for row in others.filter(|_| self.enforces(Invariant::WaitForRegistered)) {
+            slowest.durations = slowest.durations.max(row.durations);
+            if row.durations.to_settle() > longest {
+                longest = row.durations.to_settle();
+                slowest.process = Some(row.id);
+            }
+        }
+        slowest
+    }
+
+    /// Removes up to `most` rows of ended processes. 1 request for each. A row that remains only makes changes
+    /// of state wait.
+    pub(crate) async fn forget_gone(&self, store: &dyn TableStore, most: usize) {
+        let known = self.known();
+        let gone = &known.gone[..known.gone.len().min(most)];
+        let removed = ManifestRows { store, table: &self.table }.remove_processes(gone).await;
+        if let Err(error) = removed {
+            tracing::debug!(%error, table = %self.table, "rows of ended processes were not removed from the manifest");
+        }
+    }
+
+    /// The end of the cache time of the states that were last read.
+    fn valid_until(&self) -> Option<Instant> {
+        self.known().loaded.map(|loaded| loaded.at + self.durations.cache)
+    }
+
+    /// Whether the states are too old to begin a request that depends on them.
+    pub(crate) fn are_old(&self) -> bool {
+        let is_fresh = |loaded: ReadTime| {
+            Instant::now() + self.durations.cache / 4 <= loaded.at + self.durations.cache
+                && self.is_after_last_change(loaded)
+        };
+        !self.known().loaded.is_some_and(is_fresh)
+    }
+
+    /// Adopts a manifest that was read at `asked`.
+    ///
+    /// # Errors
+    /// The manifest has another definition with the id of an index of this program.
+    pub(crate) fn load(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
+        let own = self.registration.as_ref().and_then(Registration::id);
+        let whole = self.enforces(Invariant::WatchWhole);
+        let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own, whole);
+        let table = loaded.table.clone();
+        let mut next = ManifestView {
+            own: self.own.len(),
+            table,
+            processes,
+            gone,
+            loaded: Some(asked),
+            ..ManifestView::default()
+        };
+        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        next.type_conflict = self.check_stored_type(loaded).err();
+        let types = loaded.manifest.types.iter().filter(|stored| !stored.encrypted.is_empty());
+        next.encrypted = types.cloned().collect();
+        for index in &self.own {
+            let stored = loaded.index(index.id());
+            if stored.is_some_and(|stored| stored.fingerprint != index.definition().fingerprint()) {
+                let (id, table) = (index.id(), &self.table);
+                return Err(Error::invalid_request(format!(
+                    "the table '{table}' has an index with the id '{id}' and another definition: rename this index"
+                )));
+            }
+            let state = stored.map_or(IndexState::Absent, |stored| stored.state);
+            next.unknown.extend(self.encryption_obstacle(index, state, loaded));
+            next.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
+        }
+        let known = self.known();
+        let own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
+        for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
+            match self.from_manifest(&known, &learned, stored) {
+                Ok(declared) => match self.encryption_obstacle(&declared.index, declared.state, loaded) {
+                    None => next.indexes.push(declared),
+                    Some(unknown) => next.unknown.push(unknown),
+                },
+                Err(unknown) => next.unknown.push(*unknown),
+            }
+        }
+        let absent = learned.iter().filter(|index| loaded.index(index.id()).is_none());
+        let absent =
+            absent.map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent });
+        next.indexes.extend(absent);
+        let next = next.with_copies(&self.table);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // An answer that was delayed is older than the known states.
+        if known.loaded.is_none_or(|before| before <= asked) {
+            *known = Arc::new(next);
+        }
+        Ok(())
+    }
+
+    /// The index of a definition in the manifest that the program does not define; or why the program cannot
+    /// maintain it.
+    fn from_manifest(
+        &self,
+        known: &ManifestView,
+        learned: &[Index],
+        stored: &StoredIndex,
+    ) -> Result<DeclaredIndex, Box<Unmaintainable>> {
+        let (id, state) = (stored.id(), stored.state);
+        let same =
+            |index: &&Index| index.id() == id && index.definition().fingerprint() == stored.fingerprint;
+        if let Some(index) = learned.iter().find(same) {
+            return Ok(DeclaredIndex { state, index: Arc::new(index.clone()) });
+        }
+        let before = known.indexes.iter().skip(self.own.len()).find(|declared| declared.index.id() == id);
+        if let Some(declared) = before {
+            return Ok(DeclaredIndex { state, index: Arc::clone(&declared.index) });
+        }
+        let unknown = |reason: &str| {
+            let (id, entity, reason) = (id.clone(), stored.entity.clone(), reason.to_owned());
+            Box::new(Unmaintainable { id, state, entity, reason, exposes_encrypted: false })
+        };
+        let definition = stored
+            .definition
+            .clone()
+            .ok_or_else(|| unknown("has a definition in a newer format than this program reads"))?;
+        let index = Index::from_definition(definition)
+            .map_err(|_| unknown("only a program with the index's Rust code can maintain"))?;
+        check_indexes(&*self.store, &self.table, std::slice::from_ref(&index))
+            .map_err(|_| unknown("would expose properties that the store of this program encrypts"))?;
+        Ok(DeclaredIndex { state, index: Arc::new(index.over(&self.store)) })
+    }
+
+    /// Why this program cannot maintain an index of encrypted properties: the store does not decrypt, so the
+    /// entries would hold ciphertext that is bound to another key.
+    fn encryption_obstacle(
+        &self,
+        index: &Index,
+        state: IndexState,
+        loaded: &Loaded,
+    ) -> Option<Unmaintainable> {
+        if self.store.profile().encrypts {
+            return None;
+        }
+        let entity = &index.definition().entity;
+        let name = shown(index, loaded.encrypted_of(entity))?;
+        let reason =
+            format!("uses the encrypted property '{name}', which the store of this program does not decrypt");
+        let (id, entity) = (index.id().to_owned(), Some(entity.clone()));
+        Some(Unmaintainable { id, state, entity, reason, exposes_encrypted: true })
+    }
+
+    fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
+        let known = self.known();
+        known.check_maintainable(&self.table, entity)?;
+        if let (Some(conflict), Writes::Type(schema)) = (&known.type_conflict, self.writes)
+            && schema.entity_type().admits(entity)
+        {
+            return Err(conflict.clone());
+        }
+        known.entries(&self.table, entity, wanted)
+    }
+}
+
+#[async_trait]
+impl Maintainer for IndexSet {
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.derive(entity, |_, state| state.puts())
+    }
+
+    fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        // A summary subtracts only an entity that it has added.
+        let sums = |index: &Index| matches!(index.shape(), Shape::Summary { .. });
+        self.derive(entity, |index, state| state.removes() && (state.puts() || !sums(index)))
+    }
+
+    /// Refuses an entity with a plaintext property that the manifest declares as encrypted. The check is for
+    /// programs that write entities of any type; the handle of a type was checked when it was opened.
+    fn check(&self, entity: &Entity) -> Result<()> {
+        if self.writes != Writes::AnyType {
+            return Ok(());
+        }
+        let known = self.known();
+        let of = |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.admits(entity));
+        let names = known.encrypted.iter().filter(of).flat_map(|stored| &stored.encrypted);
+        let entity = marked(&*self.store, &self.table, entity);
+        let is_open = |name: &&String| entity.properties().find(name).is_some_and(|p| !p.is_encrypted());
+        let Some(name) = { names }.find(is_open) else { return Ok(()) };
+        let (table, key) = (&self.table, entity.key());
+        Err(Error::invalid_request(format!(
+            "the manifest of the table '{table}' declares the property '{name}' as encrypted, and {key} has a plaintext value: mark the property"
+        )))
+    }
+
+    fn copied(&self) -> Arc<[String]> {
+        Arc::clone(&self.known().copied)
+    }
+
+    fn may_collide(&self) -> bool {
+        self.table_row().collided
+    }
+
+    fn is_complete(&self, index: &str) -> bool {
+        self.state(index) == IndexState::Readable
+    }
+
+    fn unready(&self, entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
+        let unready =
+            |index: &Index, state| index.uniqueness() != Uniqueness::No && state != IndexState::Readable;
+        let with_state = |entry: Entry| {
+            let state = self.state(&entry.index);
+            (entry, state)
+        };
+        Ok(self.derive(entity, unready)?.into_iter().map(with_state).collect())
+    }
+
+    fn longest_lease(&self) -> Duration {
+        self.slowest().durations.lease
+    }
+
+    async fn collided(&self, store: &dyn TableStore) -> Result<()> {
+        let rows = ManifestRows { store, table: &self.table };
+        rows.extend_table_row(self.table_row(), &TableRow::of_collision()).await?;
+        self.refresh(store).await
+    }
+
+    async fn prepare(&self, store: &dyn TableStore) -> Result<Permission> {
+        self.check_writes()?;
+        self.permission(store).await
+    }
+}
+
+impl fmt::Debug for IndexSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexSet")
+            .field("table", &self.table)
+            .field("known", &self.known())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

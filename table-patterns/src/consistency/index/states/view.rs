@@ -1,0 +1,228 @@
+//! The manifest as a process has last read it: the indexes that the process maintains, the indexes that it cannot maintain, and the
+//! processes that write the table. A view never changes: a later read replaces it.
+
+use std::sync::Arc;
+
+use table_core::manifest::{EntityType, IndexState, StoredType, index_name};
+use table_core::model::{Entity, TableName};
+use table_core::store::{Error, Result};
+use tokio::time::Instant;
+
+use super::manifest::TableRow;
+use super::processes::ProcessRow;
+use crate::entry::shared::copied_names;
+use crate::entry::{Entry, Index, Placement, Shape};
+
+/// When a read of the manifest began: the number of state changes that this process made before, and the clock
+/// of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReadTime {
+    pub(super) change: u64,
+    pub(crate) at: Instant,
+}
+
+/// The manifest, as last read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ManifestView {
+    /// The number of the program's own indexes.
+    pub(super) own: usize,
+    /// The program's own indexes first, in their order; last, learned indexes that the manifest does not have.
+    pub(super) indexes: Vec<DeclaredIndex>,
+    /// Indexes that this program cannot maintain.
+    pub(super) unknown: Vec<Unmaintainable>,
+    /// The reason for refusing writes of the program's type: other programs store it in another layout.
+    pub(super) type_conflict: Option<Error>,
+    /// The types with encrypted properties.
+    pub(super) encrypted: Vec<StoredType>,
+    /// The properties of entities that copy indexes write.
+    pub(super) copied: Arc<[String]>,
+    pub(super) table: TableRow,
+    /// The processes that may act on the known states.
+    pub(super) processes: Vec<ProcessRow>,
+    /// Processes that have ended; their rows are still in the manifest.
+    pub(super) gone: Vec<ProcessRow>,
+    pub(super) loaded: Option<ReadTime>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct DeclaredIndex {
+    pub(super) index: Arc<Index>,
+    pub(super) state: IndexState,
+}
+
+/// An index that this program cannot maintain. Writes of its entities are refused.
+#[derive(Clone, Debug)]
+pub(super) struct Unmaintainable {
+    pub(super) id: String,
+    pub(super) state: IndexState,
+    /// The entities of the index; `None`: unknown, so any entity.
+    pub(super) entity: Option<EntityType>,
+    pub(super) reason: String,
+    /// Whether the index uses encrypted properties and the store does not decrypt.
+    pub(super) exposes_encrypted: bool,
+}
+
+impl Unmaintainable {
+    pub(super) fn check(&self, table: &TableName, entity: &Entity) -> Result<()> {
+        if self.entity.as_ref().is_some_and(|of| !of.admits(entity)) {
+            return Ok(());
+        }
+        let (id, reason, key) = (&self.id, &self.reason, entity.key());
+        Err(Error::invalid_request(format!(
+            "the table '{table}' has the index '{id}', which {reason}: a write of {key} would leave the index stale; write with a program \
+             that can maintain the index, or drop the index by `drop_index(\"{id}\")`"
+        )))
+    }
+
+    /// The error of a caller that names the index.
+    pub(super) fn refused(&self, table: &TableName) -> Error {
+        let (id, reason) = (&self.id, &self.reason);
+        Error::invalid_request(format!("the index '{id}' of the table '{table}' {reason}"))
+    }
+}
+
+impl ManifestView {
+    pub(super) fn of_program(table: &TableName, own: &[Index]) -> Self {
+        let indexes = own
+            .iter()
+            .map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent });
+        Self { own: own.len(), indexes: indexes.collect(), ..Self::default() }.with_copies(table)
+    }
+
+    /// Adds states and indexes that another handle of the table has read later. The result stays valid only as
+    /// long as the earlier read was.
+    fn add_later(&mut self, later: &Self) {
+        for theirs in &later.indexes {
+            let id = theirs.index.id();
+            match self.indexes.iter_mut().find(|declared| declared.index.id() == id) {
+                Some(declared) => declared.state = theirs.state,
+                None => {
+                    self.unknown.retain(|unknown| unknown.id != id);
+                    self.indexes.push(theirs.clone());
+                }
+            }
+        }
+        for theirs in &later.unknown {
+            let is_known = self.unknown.iter().any(|unknown| unknown.id == theirs.id);
+            match self.indexes.iter_mut().find(|declared| declared.index.id() == theirs.id) {
+                Some(declared) => {
+                    declared.state = theirs.state;
+                    if theirs.exposes_encrypted && !is_known {
+                        self.unknown.push(theirs.clone());
+                    }
+                }
+                None if is_known => {}
+                None => self.unknown.push(theirs.clone()),
+            }
+        }
+    }
+
+    /// Excludes properties that copy indexes write from full payloads.
+    pub(super) fn with_copies(mut self, table: &TableName) -> Self {
+        let copied: Arc<[String]> =
+            self.indexes.iter().flat_map(|declared| copied_by(&declared.index, table)).collect();
+        if !copied.is_empty() {
+            for declared in &mut self.indexes {
+                declared.index =
+                    Arc::new(declared.index.as_ref().clone().with_foreign_properties(copied.clone()));
+            }
+        }
+        Self { copied, ..self }
+    }
+
+    /// Adopts indexes with the Rust code of another handle, whose view is `theirs`. The states come from the later of the two views.
+    pub(super) fn adopt(&mut self, table: &TableName, new: &[Index], theirs: &Self) {
+        if theirs.loaded >= self.loaded {
+            self.add_later(theirs);
+        }
+        for index in new {
+            let declared = self.indexes.iter_mut().find(|declared| declared.index.id() == index.id());
+            if let Some(declared) = declared {
+                declared.index = Arc::new(index.clone());
+                continue;
+            }
+            if self.unknown.iter().any(|unknown| unknown.id == index.id() && unknown.exposes_encrypted) {
+                continue;
+            }
+            let unknown = self.unknown.extract_if(.., |unknown| unknown.id == index.id()).next();
+            let state = unknown.map_or(IndexState::Absent, |unknown| unknown.state);
+            self.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
+        }
+        *self = std::mem::take(self).with_copies(table);
+    }
+
+    /// The index with this id, or with this name; a name means an index that the program defines, if there is
+    /// one.
+    pub(super) fn find(&self, table: &TableName, name: &str) -> Result<Arc<Index>> {
+        let (own, others) = self.indexes.split_at(self.own);
+        if let Some(found) = self.indexes.iter().find(|declared| declared.index.id() == name) {
+            return Ok(Arc::clone(&found.index));
+        }
+        for declared in [own, others] {
+            let named: Vec<_> = declared.iter().filter(|declared| declared.index.name() == name).collect();
+            match named[..] {
+                [] => {}
+                [found] => return Ok(Arc::clone(&found.index)),
+                _ => {
+                    let ids: Vec<_> = named.iter().map(|declared| declared.index.id()).collect();
+                    return Err(Error::invalid_request(format!(
+                        "the table '{table}' has several indexes with the name '{name}': pass the id of one of them, {}",
+                        ids.join(" or ")
+                    )));
+                }
+            }
+        }
+        let is_it = |unknown: &&Unmaintainable| unknown.id == name || index_name(&unknown.id) == name;
+        if let Some(unknown) = self.unknown.iter().find(is_it) {
+            return Err(unknown.refused(table));
+        }
+        Err(Error::invalid_request(format!(
+            "the table '{table}' has no index '{name}': `declared` lists its indexes"
+        )))
+    }
+
+    /// Whether other programs have declared indexes of these entities; their payload may hold any property.
+    pub(super) fn has_others_of(&self, entity: &EntityType) -> bool {
+        let others = self.indexes.iter().skip(self.own);
+        others.into_iter().any(|declared| !declared.index.definition().entity.is_disjoint_from(entity))
+            || self
+                .unknown
+                .iter()
+                .any(|unknown| unknown.entity.as_ref().is_none_or(|of| !of.is_disjoint_from(entity)))
+    }
+
+    /// The state of an index, by its id, or by its name for an index that the program defines.
+    pub(super) fn state(&self, name: &str) -> IndexState {
+        let by_id = self.indexes.iter().find(|declared| declared.index.id() == name);
+        let found = by_id.or_else(|| self.indexes.iter().find(|declared| declared.index.name() == name));
+        found.map_or(IndexState::Absent, |declared| declared.state)
+    }
+
+    /// Refuses an entity of an index that this program cannot maintain.
+    pub(super) fn check_maintainable(&self, table: &TableName, entity: &Entity) -> Result<()> {
+        self.unknown.iter().try_for_each(|unknown| unknown.check(table, entity))
+    }
+
+    /// The entries of an entity in the wanted indexes.
+    pub(super) fn entries(
+        &self,
+        table: &TableName,
+        entity: &Entity,
+        wanted: impl Fn(&Index, IndexState) -> bool,
+    ) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for DeclaredIndex { index, .. } in self.indexes.iter().filter(|d| wanted(&d.index, d.state)) {
+            entries.extend(index.entries(table, entity)?);
+        }
+        Ok(entries)
+    }
+}
+
+/// The properties that an index writes into entities of the table.
+fn copied_by(index: &Index, table: &TableName) -> Vec<String> {
+    let elsewhere = matches!(index.placement(), Placement::OtherTable(other) if other != table);
+    match index.shape() {
+        Shape::Copy { prefix, fields } if !elsewhere => copied_names(prefix, fields),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,89 @@
+//! The waits of a change of an index's state, and how callers learn of them.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+
+use futures_util::FutureExt as _;
+use table_core::manifest::IndexState;
+use tokio::time::{Instant, timeout_at};
+
+use super::processes::ProcessId;
+
+/// A wait of a build or drop: the reason, and its latest end. [`Display`](fmt::Display) prints both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The reason of the wait.
+    pub for_what: WaitingFor,
+    /// The registered process with the longest durations; `None` if this process, or a process without a row, has the longest.
+    pub process: Option<ProcessId>,
+    /// The latest end of the wait. In a store that only this process writes, the wait ends as soon as its reason has ended. In any other
+    /// store, the wait ends at this time, unless a process with longer durations is found.
+    pub until: Instant,
+}
+
+/// The reason of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitingFor {
+    /// Every registered process must know this state of the index, and its requests under the earlier state must have ended: its cache
+    /// time plus its longest request.
+    State(IndexState),
+    /// Every program that writes plain rows of the type must know the type's first index, and its earlier requests must have ended. Such
+    /// a program has no row in the manifest. It reads the manifest again after
+    /// [`ManifestCache::LIFE`](table_core::store::ManifestCache::LIFE), and refuses its writes from then on.
+    PlainWriters,
+    /// Writes must end that began before the build wrote entries: such a write does not know the entries that it should remove.
+    Writers,
+    /// Writes must end that may have written a blob which no row names yet.
+    Blobs,
+    /// Another builder of the index must end, or be silent for its lease.
+    Builder,
+}
+
+impl fmt::Display for WaitingFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State(state) => {
+                write!(
+                    f,
+                    "until all programs know that the index is {state}, and their earlier requests have ended"
+                )
+            }
+            Self::PlainWriters => f.write_str(
+                "until all programs that write plain rows know the first index of the type, and their earlier requests have ended",
+            ),
+            Self::Writers => {
+                f.write_str("until the writes have ended that began before the build wrote its entries")
+            }
+            Self::Blobs => f.write_str("until the writes have ended whose blobs no row may name yet"),
+            Self::Builder => {
+                f.write_str("until another builder of the index has ended, or was silent for its lease")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = self.until.saturating_duration_since(Instant::now());
+        write!(f, "waiting {}: {left:.0?} at most", self.for_what)?;
+        self.process.map_or(Ok(()), |process| write!(f, ", for the process {process}"))
+    }
+}
+
+/// Waits until `over` ends, at most to `waiting.until`, and reports the wait first if `over` has not ended yet.
+/// Returns whether `over` ended in time.
+pub(crate) async fn wait(
+    waiting: Waiting,
+    tell: &mut (dyn FnMut(Waiting) + Send),
+    over: impl Future<Output = ()> + Send,
+) -> bool {
+    let mut over = pin!(over);
+    let is_over = over.as_mut().now_or_never().is_some();
+    if is_over || Instant::now() >= waiting.until {
+        return is_over;
+    }
+    tell(waiting);
+    timeout_at(waiting.until, over).await.is_ok()
+}
