@@ -134,13 +134,13 @@ impl IndexSet {
 
     /// Whether a program may write plain rows of the table. Such a program is not registered.
     #[cfg(not(test))]
-    pub(super) const fn has_plain_writers(&self) -> bool {
+    pub(crate) const fn has_plain_writers(&self) -> bool {
         self.enforces(Invariant::WaitForPlainWriters)
     }
 
     /// The same. A scene of the interleaving suite says whether it has such a program.
     #[cfg(test)]
-    pub(super) fn has_plain_writers(&self) -> bool {
+    pub(crate) fn has_plain_writers(&self) -> bool {
         self.enforces(Invariant::WaitForPlainWriters) && crate::proof::ids::has_plain_writers()
     }
 
