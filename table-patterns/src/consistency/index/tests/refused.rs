@@ -38,7 +38,7 @@ async fn inconsistent_definitions_and_options_are_refused() -> Result<()> {
         (here().unique_within_partition(), "unique"),
         (here().with_payload(Payload::Full), "payload"),
         (here().with_shape(Shape::List { bytes: 1, overflow: Overflow::Blob }), "256"),
-        (by_city(Placement::OtherPartition, Shape::summary::<&str>([])), "added twice"),
+        (by_city(Placement::OtherPartition, Shape::summary::<&str>([])), "a number twice"),
     ];
     for (index, what) in cases {
         let error = world.open(vec![index]).await.unwrap_err();
