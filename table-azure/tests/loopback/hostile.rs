@@ -184,15 +184,15 @@ async fn cyclic_continuations_end_in_an_error() {
     for (pages, most) in circles {
         let server = Server::start([Answer::By(pages)]).await;
         let error = store(&server).query_all(&table(), &Query::new()).await.unwrap_err();
-        assert!(error.to_string().contains("no end"), "{error}");
+        assert!(error.to_string().contains("never end"), "{error}");
         assert!(server.asked().len() <= most, "{} requests", server.asked().len());
 
         let server = Server::start([Answer::By(pages)]).await;
         let pages = store(&server);
         let error = pages.query_pages(table(), Query::new()).try_collect::<Vec<_>>().await.unwrap_err();
-        assert!(error.to_string().contains("no end"), "{error}");
+        assert!(error.to_string().contains("never end"), "{error}");
         let error = pages.all_tables(None).await.unwrap_err();
-        assert!(error.to_string().contains("no end"), "{error}");
+        assert!(error.to_string().contains("never end"), "{error}");
     }
 }
 

@@ -337,7 +337,7 @@ async fn a_writer_without_marks() {
         IndexedEntities::open(Arc::new(store), table(), Vec::new(), IndexOptions::local()).await.unwrap();
     let entity = Entity::new("p", "0000000003").unwrap().with("EntityType", "Thing").with("name", "x");
     let error = any.insert(entity.clone().with("secret", "plain")).await.unwrap_err().to_string();
-    assert!(error.contains("'secret' is encrypted") && !error.contains("plain\""), "{error}");
+    assert!(error.contains("'secret' as encrypted") && !error.contains("plain\""), "{error}");
     any.insert(Entity::new("p", "4").unwrap().with("EntityType", "Other").with("secret", "x")).await.unwrap();
     any.insert(entity.with_encrypted("secret", "sealed")).await.unwrap();
     let rows = raw.query_all(&table(), &table_core::query::Query::new()).await.unwrap();
