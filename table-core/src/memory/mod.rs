@@ -15,7 +15,7 @@ use crate::store::{
     Written,
 };
 
-/// An in-memory [`TableStore`](crate::store::TableStore) with the semantics of the service. For tests, caches
+/// An in-memory [`TableStore`] with the semantics of the service. For tests, caches
 /// and programs whose data need not outlive them.
 ///
 /// Cloning is cheap; clones share the data. Any number of tasks may use it concurrently: readers of a table

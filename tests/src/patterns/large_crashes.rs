@@ -213,7 +213,7 @@ pub(crate) async fn crashed_writes_are_complete_or_absent(harness: &Harness) {
                     assert!(found == before, "{run}: the write took effect despite {error}");
                 }
                 Err(_) => {
-                    assert!(found == before || found == after, "{run}: the entity is in neither state")
+                    assert!(found == before || found == after, "{run}: the entity is in neither state");
                 }
             }
         })

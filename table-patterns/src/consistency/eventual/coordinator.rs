@@ -192,7 +192,7 @@ impl Coordinator {
                 Err(_) => match self.queue.renew(receipt, self.timing.lease()).await {
                     Ok(renewed) => *receipt = renewed,
                     Err(error) => {
-                        tracing::debug!(%error, "the visibility of a transaction's message was not renewed")
+                        tracing::debug!(%error, "the visibility of a transaction's message was not renewed");
                     }
                 },
             }

@@ -158,7 +158,7 @@ impl Coordinator {
         match self.transactions.remove_pieces(plan).await {
             Ok(()) => self.delete_message(receipt).await,
             Err(error) => {
-                tracing::debug!(%error, id = %plan.id, "workers remove the pieces of a refused plan")
+                tracing::debug!(%error, id = %plan.id, "workers remove the pieces of a refused plan");
             }
         }
         refused.with_outcome(Outcome::NotApplied)

@@ -119,7 +119,7 @@ impl<'a> Recovery<'a> {
             match self.poison(SET_ASIDE.saturating_add(poisoned)).await {
                 Ok(found) => poisoned = found.len(),
                 Err(error) => {
-                    tracing::debug!(%error, "the tickets that the queue has set aside could not be checked")
+                    tracing::debug!(%error, "the tickets that the queue has set aside could not be checked");
                 }
             }
         }

@@ -95,7 +95,7 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
             assert!(
                 has_no_options::<V>(),
                 "a merge cannot remove the property of an `Option`: store the struct as `Json`"
-            )
+            );
         };
         V::PROPERTIES.iter().map(|p| p.name).collect()
     }

@@ -423,7 +423,7 @@ impl IndexSet {
         let known = self.known();
         let own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
         for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
-            match self.from_manifest(&known, &learned, stored) {
+            match self.declared_by_manifest(&known, &learned, stored) {
                 Ok(declared) => match self.encryption_obstacle(&declared.index, declared.state, loaded) {
                     None => next.indexes.push(declared),
                     Some(unknown) => next.unknown.push(unknown),
@@ -446,7 +446,7 @@ impl IndexSet {
 
     /// The index of a definition in the manifest that the program does not define; or why the program cannot
     /// maintain it.
-    fn from_manifest(
+    fn declared_by_manifest(
         &self,
         known: &ManifestView,
         learned: &[Index],
