@@ -188,7 +188,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// row of version 1, and a projection of `Customer` fails on one. `Table::upgrade_all` rewrites such rows.
 ///
 /// A version that only adds what earlier programs may ignore says so: with `#[entity(version = 3, min_reader = 2)]` rows hold
-/// `EntityReader` beside `EntityVersion`, and a program of version 2 reads them as its own. Its `update` and `merge` keep the properties that it
+/// `EntityReader` in addition to `EntityVersion`, and a program of version 2 reads them as its own. Its `update` and `merge` keep the properties that it
 /// does not know, and the version of the row; its `replace` and `upsert` replace the row, as everywhere, and what version 3 added is gone.
 #[proc_macro_derive(
     TableEntity,
@@ -228,7 +228,7 @@ pub fn entity_resolver(input: TokenStream) -> TokenStream {
 }
 
 /// Derives `PropertyGroup` for a struct that entities flatten, with `#[entity(flatten)]` on a field. Its
-/// fields take the attributes of entity fields, except those of keys.
+/// fields take the attributes of entity fields, except attributes of keys.
 ///
 /// ```
 /// # use table_core::prelude::*;

@@ -155,7 +155,7 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
     }
 }
 
-/// Checks that the rows of each type are distinguishable from those of the others.
+/// Checks that the rows of each type are distinguishable from the rows of the others.
 fn checks(resolver: &Resolver<'_>) -> TokenStream {
     let Resolver { input, krate, variants, .. } = resolver;
     let schema = |ty: &Type| quote_spanned!(ty.span()=> <#ty as #krate::typed::TableEntity>::SCHEMA);

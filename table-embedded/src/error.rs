@@ -7,7 +7,7 @@ use table_core::store::{Error, ErrorKind, Outcome};
 
 use crate::disk::is_disk_full;
 
-/// Failures of this store, apart from those of the service's semantics.
+/// Failures of this store that the service does not have.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(

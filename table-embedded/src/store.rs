@@ -102,7 +102,7 @@ impl EmbeddedStore {
     /// # Errors
     /// Fails before any change if the disk space is insufficient ([`StorageFull`](ErrorKind::StorageFull),
     /// with both figures; on Linux only). Fails if the disk failed or the file is damaged: the store then
-    /// reopens the file and serves what is readable.
+    /// reopens the file and serves the readable rows.
     pub async fn compact(&self) -> Result<()> {
         self.writable()?;
         let alone = Arc::clone(&self.inner.maintenance).lock_owned().await;

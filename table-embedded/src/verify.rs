@@ -27,7 +27,7 @@ pub struct Verification {
     pub pages: u64,
     /// Bytes of these pages.
     pub bytes: u64,
-    /// Number of rows, including those of dropped tables that are not reclaimed yet.
+    /// Number of rows, including rows of dropped tables that are not reclaimed yet.
     pub rows: u64,
     /// Number of damaged pages and rows. Pages below a damaged page were not read.
     pub damaged: u64,

@@ -15,7 +15,7 @@ use crate::v2::encode_value;
 /// The hash, the *token*, is part of the key of an index entry. A lookup computes the token of the wanted
 /// value, reads the entries, decrypts the entities and compares the value itself.
 ///
-/// # What it reveals
+/// # Revealed information
 /// Equal values have equal tokens. A reader of the index sees how often each value occurs and which entities
 /// share it, and can guess values from a known distribution (surnames, diagnoses). An attacker who can also
 /// write, or watch lookups, learns more. Tokens cannot be computed without the index key. Do not index a

@@ -4,7 +4,7 @@ use table_core::store::{Error, ErrorKind};
 /// Why encrypted data cannot be read. The error never reveals the reason of a refusal.
 #[derive(Clone, Debug)]
 pub(crate) enum Unreadable {
-    /// The data is not what was written with an available key.
+    /// The data was not written with an available key, or was changed.
     Refused,
     /// The key service could not be used. This says nothing about the data.
     Unavailable(Error),

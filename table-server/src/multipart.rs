@@ -27,7 +27,7 @@ pub(crate) enum Group<'a> {
 
 /// One more than a group may have, so that an excess is detected and reported.
 pub(crate) const MAX_PARTS: usize = table_core::store::limits::GROUP_OPERATIONS + 1;
-/// Maximum number of headers of a part: several times those that clients send.
+/// Maximum number of headers of a part: several times the number that clients send.
 const MAX_HEADERS: usize = 64;
 
 /// Parses a group.

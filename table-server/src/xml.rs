@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::errors::Failure;
 
-/// Maximum bytes of a document: several times those of the largest valid document.
+/// Maximum bytes of a document: several times the size of the largest valid document.
 const BYTES: usize = 64 * 1024;
 
 /// Parses a document with this root element.

@@ -236,7 +236,7 @@ fn secondary_of(primary: &Url) -> Result<Url> {
     Ok(url)
 }
 
-/// Whether a SAS is of a range of keys (`spk`, `srk`, `epk`, `erk`) without the whole partition of manifests: queries find what is in
+/// Whether a SAS is limited to a range of keys (`spk`, `srk`, `epk`, `erk`) without the whole partition of manifests: queries find what is in
 /// the range alone (<https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-table-access-ranges>).
 fn hides_manifest(sas: &str) -> bool {
     let pairs: Vec<_> = query_pairs(sas).collect();

@@ -135,7 +135,7 @@ fn the_cosmos_emulator_is_recognized_by_its_port() {
     assert!(!told.cosmos);
 }
 
-/// A query of such a signature leaves out what is beyond its range, and would find no manifest where there is one.
+/// A query with such a signature returns only rows in its range, so an existing manifest would look empty.
 #[test]
 fn a_range_of_keys_without_the_manifest_is_known() {
     let hides = |sas: &str| {

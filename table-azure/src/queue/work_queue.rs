@@ -197,7 +197,7 @@ impl AzureWorkQueue {
         let receipt = receipt(item.message_id, item.pop_receipt)?;
         let text = item.message_text.unwrap_or_default();
         if item.dequeue_count.unwrap_or_default() > i64::from(self.max_dequeues) {
-            // After one failure, the other messages wait for a later `receive`; meanwhile the valid messages
+            // After one failure, the other messages wait for a later `receive`; until then the valid messages
             // stay hidden.
             if may_set_aside {
                 self.poison.set_aside(text, &self.queue, &receipt).await?;

@@ -22,7 +22,7 @@ const VERSION: (HeaderName, HeaderValue) =
 const DATA_SERVICE: (HeaderName, HeaderValue) =
     (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0"));
 
-/// Capacity for the headers of a request, including those that policies add.
+/// Capacity for the headers of a request, including headers that policies add.
 const HEADERS: usize = 14;
 
 /// The pipeline, endpoints and limits of a store.

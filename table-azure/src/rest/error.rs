@@ -80,7 +80,7 @@ impl Failure {
         Some(index)
     }
 
-    /// Adds the code and retry time from the head of a part, then those that only the outer answer has.
+    /// Adds the code and retry time from the head of a part, then values that only the outer answer has.
     pub(crate) fn within(mut self, code: Option<&str>, wait: Option<Duration>, outer: &Answer) -> Self {
         self.code = code.map(str::to_owned).or(self.code);
         self.request_id = outer.header("x-ms-request-id").map(str::to_owned);

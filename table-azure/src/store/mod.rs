@@ -212,7 +212,7 @@ impl TableStore for AzureTableStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        // The service leaves out what is beyond the range of a signature, and so would say that the manifest is empty.
+        // The service returns only rows in the range of a signature, so the manifest would look empty.
         if self.client.endpoint.hides_manifest()
             && query.bounds().partition.as_single() == Some(MANIFEST_PARTITION)
         {

@@ -12,7 +12,7 @@ use super::value::{push_value, retype};
 
 const TYPE: &str = "@odata.type";
 
-/// Maximum number of properties beside keys and Timestamp. It bounds the comparisons per name, so that
+/// Maximum number of properties, without keys and Timestamp. It bounds the comparisons per name, so that
 /// parsing takes time in proportion to the bytes.
 const MAX_PROPERTIES: usize = limits::CUSTOM_PROPERTIES;
 

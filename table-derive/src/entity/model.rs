@@ -12,7 +12,7 @@ use crate::errors::Errors;
 use crate::fields::{self, DISCRIMINATOR, Field, FieldRules, Owner};
 use crate::template::{Template, plain};
 
-/// The properties that the key and the store set, and those of the schema version.
+/// The properties that the key and the store set, and the properties of the schema version.
 pub(crate) const SYSTEM: [(&str, &str); 5] = [
     ("PartitionKey", "the partition key has that name"),
     ("RowKey", "the row key has that name"),

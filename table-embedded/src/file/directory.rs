@@ -92,7 +92,7 @@ impl Directory {
         opened.unwrap_or_else(|| Err(damaged(&path, "its contents contradict each other")))
     }
 
-    /// Ensures that reads of the file return what is on the disk.
+    /// Ensures that reads of the file return the data on the disk.
     fn trust(&self, file: &dyn StorageBackend) -> Result<(), Failure> {
         let path = self.file();
         if self.access == Access::Read {

@@ -31,7 +31,7 @@ struct Inner {
     file: Box<dyn StorageBackend>,
     locks: Locks,
     unsynced: Arc<Unsynced>,
-    /// Whether changes other than those of the header are written to the file.
+    /// Whether changes outside the header are written to the file.
     passing: AtomicBool,
     checking: AtomicBool,
     held: Mutex<Held>,

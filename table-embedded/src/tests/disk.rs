@@ -11,7 +11,7 @@ use redb::backends::FileBackend;
 
 use crate::disk::Opener;
 
-/// A simulated disk: its faults, and what was written to it.
+/// A simulated disk with its faults and its writes.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     fault: AtomicU8,

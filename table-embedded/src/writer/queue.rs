@@ -74,7 +74,7 @@ impl Job {
         self.reply.0.as_ref().is_some_and(|waiting| !waiting.is_closed())
     }
 
-    /// Splits the job into its request and what is needed for the answer.
+    /// Splits the job into its request and the data for the answer.
     pub(super) fn split(self) -> (Request, (Reply<Vec<Written>>, Room)) {
         (self.request, (self.reply, self.room))
     }
@@ -142,7 +142,7 @@ impl Queue {
         &self.writers
     }
 
-    /// What is known of manifests.
+    /// The manifests that the process has read.
     pub(crate) const fn manifests(&self) -> &Arc<ManifestCache> {
         &self.manifests
     }

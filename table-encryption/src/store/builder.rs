@@ -14,7 +14,7 @@ use crate::v1::{Legacy, LegacyV1};
 /// Default number of attempts of an unconditional merge.
 const ATTEMPTS: u32 = 10;
 
-/// Options of an [`EncryptedStore`]: what it encrypts, requires and accepts.
+/// Options of an [`EncryptedStore`]: properties to encrypt, requirements and exceptions.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -38,7 +38,7 @@ pub struct LegacyV1 {
 }
 
 impl LegacyV1 {
-    /// Sets the keys of legacy data. Their ids must differ from those of v2 keys. The active key is used for
+    /// Sets the keys of legacy data. Their ids must differ from the ids of v2 keys. The active key is used for
     /// writes.
     pub const fn new(keys: Keys) -> Self {
         Self { keys, read: Vec::new(), written: Vec::new() }

@@ -7,7 +7,7 @@ use super::plain;
 use crate::data_key::Secret;
 use crate::error::Unreadable;
 
-/// Verifies the header and decrypts the properties in its list: all, or those of a projection. The result has
+/// Verifies the header and decrypts the properties in its list: all, or the properties of a projection. The result has
 /// the properties marked and no header.
 pub(crate) fn open(
     properties: &Properties,

@@ -10,7 +10,7 @@ use table_core::model::{EdmType, Properties};
 use super::value::{self, Scalar};
 use crate::errors::{Failure, Result};
 
-/// Maximum number of members of an object: several times those of the largest entity with an annotation per
+/// Maximum number of members of an object: several times the members of the largest entity with an annotation per
 /// property.
 const MEMBERS: usize = 1024;
 const TYPE: &str = "@odata.type";

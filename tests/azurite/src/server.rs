@@ -28,7 +28,7 @@ impl Azurite {
     ///
     /// # Panics
     ///
-    /// The emulator cannot be installed or started; the message says what is missing.
+    /// The emulator cannot be installed or started; the message names the missing part.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Azurite> = OnceLock::new();
         SHARED.get_or_init(|| Self::start().unwrap_or_else(|reason| panic!("{reason}")))
@@ -63,7 +63,7 @@ impl Azurite {
     ///
     /// # Errors
     ///
-    /// The emulator cannot be installed or started; the message says what is missing.
+    /// The emulator cannot be installed or started; the message names the missing part.
     pub fn start() -> Result<Self, String> {
         let directory = installed()?;
         let mut process = command(&directory).spawn().map_err(|e| node_missing(&e))?;

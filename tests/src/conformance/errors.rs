@@ -1,4 +1,4 @@
-//! Errors: what they contain, and that a failed operation changes nothing.
+//! Errors: their content, and that a failed operation changes nothing.
 
 use table_core::model::IfMatch;
 use table_core::query::{Filter, Query};

@@ -17,7 +17,7 @@ pub(crate) async fn number_of_properties(h: &Harness) {
     assert!(refuses(&table, many(most + 1)).await.is_limit_exceeded());
 }
 
-/// A merge is limited by the properties of the resulting entity, not by those of the request.
+/// A merge is limited by the properties of the resulting entity, not by the request.
 pub(crate) async fn number_of_properties_after_a_merge(h: &Harness) {
     let table = h.table().await;
     let full = many(h.profile().custom_properties);
@@ -123,7 +123,7 @@ fn of_binary(bytes: usize) -> Entity {
     lengths.fold(entity("p", "r"), |row, (n, length)| row.with(&format!("B{n:02}"), vec![7u8; length]))
 }
 
-/// A merge is limited by the bytes of the resulting entity, not by those of the request.
+/// A merge is limited by the bytes of the resulting entity, not by the request.
 pub(crate) async fn entity_bytes_after_a_merge(h: &Harness) {
     if h.deviates(Deviation::MergesBeyondLimits) {
         return;

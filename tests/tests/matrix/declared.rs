@@ -23,7 +23,7 @@ use crate::world::{
 };
 
 type Declared = Beside<Table<Plain>, Indexed>;
-/// A path of a program, by its name and what it does.
+/// A write path of a program: its name and its action.
 type Path = (&'static str, fn(World) -> BoxFuture<'static, Result<()>>);
 
 macro_rules! paths {

@@ -1,7 +1,7 @@
 //! Programs of versions N and N + 1 write one table side by side, by chance and with faults, on the memory store and on the embedded
 //! one. Afterwards every index is what the entities are, no unique value has two owners, and nothing that was written is lost.
 //!
-//! Every run has a seed, and a failure prints the seed. `DEPLOY_SEED` plays one seed, `DEPLOY_TIMES` so many times as many.
+//! Every run has a seed, and a failure prints the seed. `DEPLOY_SEED` plays one seed, `DEPLOY_TIMES` multiplies the number of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -147,7 +147,7 @@ macro_rules! previous {
 
 previous!(Raised Readable);
 
-/// What version N + 1 does beside writing.
+/// The maintenance that version N + 1 does in addition to writes.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Nothing,
@@ -216,7 +216,7 @@ impl Done {
     }
 }
 
-/// What was done to the entities that are there throughout.
+/// The changes of the entities that exist during the whole run.
 #[derive(Default)]
 struct Told {
     changes: BTreeMap<&'static str, [Done; 2]>,
@@ -258,7 +258,7 @@ fn process(store: &Arc<dyn TableStore>, rng: &mut Rng) -> Faulty<Arc<dyn TableSt
     Faulty::new(store.clone(), faults)
 }
 
-/// Writes so often by chance. What is refused or lost is counted, and the next write follows.
+/// Makes this number of random writes. Counts refused and lost writes, and goes on.
 async fn write<P: Program>(store: Faulty<Arc<dyn TableStore>>, told: &Told, mut rng: Rng, times: usize) {
     let Ok(people) = open::<P>(store).await else { return };
     let is_person = P::SCHEMA.entity_type().has_same_rows(&Before::SCHEMA.entity_type());
@@ -441,7 +441,7 @@ async fn in_memory<P: Program>(name: &'static str, deed: Deed) {
     }
 }
 
-/// The directory is opened anew for each round: what was under way when the process before closed it is left as it is.
+/// Opens the directory again for each round. Work that was in progress when the previous process closed the store stays unfinished.
 async fn embedded<P: Program>(name: &'static str, deed: Deed) {
     for seed in seeds(1) {
         let _seed = Seed(seed, name);

@@ -548,7 +548,7 @@ async fn migration<P: Handle, S: Handle>(backends: Backends) {
     strict.check("after a migration").await;
 }
 
-/// Deletes each stored partition of a spread partition, and asserts what is left.
+/// Deletes each stored partition of a spread partition, and asserts the remaining rows.
 async fn delete_spread(backends: Backends) {
     let world = World::new(backends, false).await;
     let own = SpreadTable::<Spread>::open_in(&world, TABLE).await.unwrap();

@@ -352,7 +352,7 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
     }
 }
 
-/// The handle of a program that does not know every index of the table, beside that of the program which has declared them.
+/// The handle of a program that does not know every index of the table, together with the handle of the program that has declared them.
 pub(crate) struct Beside<H, D> {
     own: H,
     pub(crate) declaring: IndexedTable<D>,

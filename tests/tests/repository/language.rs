@@ -4,6 +4,7 @@
 //! each part of the repository may have one of them per 1,000 words.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 
 use super::{files, relative, root};
@@ -46,15 +47,16 @@ fn documents_and_comments_use_plain_words() {
         }
     }
     assert!(parts.contains_key("table-core"), "the repository has table-core");
+    let mut failures = String::new();
     for (name, part) in parts {
         #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
         let rate = 1000.0 * part.found.len() as f64 / part.words.max(SMALL) as f64;
-        let shown = part.found.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n");
-        assert!(
-            rate <= ALLOWED,
-            "{name}: {rate:.1} listed phrases per 1,000 words, {ALLOWED} allowed:\n{shown}"
-        );
+        if rate > ALLOWED {
+            let shown = part.found.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n");
+            let _ = writeln!(failures, "{name}: {rate:.1} listed phrases per 1,000 words:\n{shown}");
+        }
     }
+    assert!(failures.is_empty(), "{ALLOWED} listed phrases per 1,000 words are allowed\n{failures}");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The names in the root of a crate that are modules, and those that the root shows from inside a module
+/// The modules in the root of a crate, and the names that the root re-exports from a module
 /// (`pub use folder::{this, that}`), with their modules.
 fn names(root: &str, modules: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut names: BTreeMap<_, _> = modules.iter().map(|module| (module.clone(), module.clone())).collect();
@@ -137,7 +137,7 @@ fn named(code: &str, depth: usize, names: &BTreeMap<String, String>) -> BTreeSet
     found
 }
 
-/// Returns the first names of the paths that start here: one name, or those of a group in braces.
+/// Returns the first names of the paths that start here: one name, or the names of a group in braces.
 fn heads(code: &str) -> Vec<&str> {
     let name = |text: &'_ str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     let Some(group) = code.strip_prefix('{') else { return vec![&code[..name(code)]] };

@@ -1,4 +1,4 @@
-//! The suite of stores on the memory store, with local limits, with those of Cosmos DB for Table, and with
+//! The suite of stores on the memory store, with local limits, with limits of Cosmos DB for Table, and with
 //! thousands of tasks.
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! Crashes leave unfinished work: journals must be swept, tickets processed, interrupted builds and drops finished, entries compared
 //! with entities, and unused blobs collected. A separate process should do that, without the Rust types of every table.
 //!
-//! # What it does
+//! # Work
 //! An [`Upkeep`] needs a store and the names of tables. In each round it reads the manifest of each table, and then:
 //!
 //! | work | tables | the same as |
@@ -17,7 +17,7 @@
 //! | removes unused blobs of lists, with each scrub | indexes with blobs | [`IndexedEntities::collect_blobs`](crate::index::IndexedEntities::collect_blobs) |
 //! | removes unused blobs of large values, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`LargeTable::collect`](crate::large::LargeTable::collect) |
 //! | applies transactions | the [`eventual`](crate::eventual) transactions of each coordinator given to [`Upkeep::transactions`] | [`Coordinator::run`](crate::eventual::Coordinator::run) |
-//! | removes records of finished transactions | the tables of these coordinators, and those that [`Upkeep::transaction_tables`] names | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
+//! | removes records of finished transactions | the tables of these coordinators, and the tables of [`Upkeep::transaction_tables`] | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
 //!
 //! Upkeep declares no index and starts no build and no drop: a program that [defines](crate::index::IndexedEntities::build) an index
 //! starts its build. Tables that no program has opened with indexes stay as they are.
@@ -47,10 +47,10 @@
 //! | open, once | 2, and 1 for its own registration if other processes write the store; the registration is written again every ten times [`IndexOptions::cache`](crate::index::IndexOptions::cache), or every lease if that is longer |
 //! | a round without work | 1 for the manifest, 1 for each expired registration, up to 10, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; that is 2 for a small table without unique index, and 3 with one whose entries are in other partitions |
 //! | a table without a manifest | 1 a round |
-//! | a collection of blobs of large values | 2, and those of [`collect`](crate::large::LargeTable::collect) |
-//! | the queue of tickets, and that of each coordinator | 1 a round to look for poison, and those of its worker |
-//! | a scrub | 2, and those of [`scrub`](crate::index::IndexedEntities::scrub) for each index: 1 per entity and entry |
-//! | an interrupted build | 3 to take it over, then those of [`run`](crate::index::IndexBuild::run) |
+//! | a collection of blobs of large values | 2, and the requests of [`collect`](crate::large::LargeTable::collect) |
+//! | the queue of tickets, and the queue of each coordinator | 1 a round to look for poison, and the requests of its worker |
+//! | a scrub | 2, and the requests of [`scrub`](crate::index::IndexedEntities::scrub) for each index: 1 per entity and entry |
+//! | an interrupted build | 3 to take it over, then the requests of [`run`](crate::index::IndexBuild::run) |
 //! | a sweep with unfinished writes, a blob, a ticket | see the calls above |
 
 mod report;
@@ -229,7 +229,7 @@ impl Upkeep {
     }
 
     /// Collects the blobs of [large](crate::large) values that no row refers to, in tables whose manifest names types with such
-    /// values. The store and the options are those of the programs that write the tables: a blob goes when it is older than twice
+    /// values. Use the same store and options as the programs that write the tables: a blob goes when it is older than twice
     /// their [`write_deadline`](LargeOptions::write_deadline), and older than [`keep`](Self::keep) says. No other store may keep the
     /// blobs of tables of these names in the same [`root`](LargeOptions::root).
     #[must_use]

@@ -228,7 +228,7 @@ impl UpkeepReport {
         indexes.chain(large)
     }
 
-    /// The errors of tables, transactions and the queue. Those of indexes and blobs are [due](Self::due).
+    /// The errors of tables, transactions and the queue. Errors of indexes and blobs are [due](Self::due).
     pub fn errors(&self) -> impl Iterator<Item = &Error> {
         let tables = self.tables.values().filter_map(|table| table.error.as_ref());
         let transactions = self.transactions.values();

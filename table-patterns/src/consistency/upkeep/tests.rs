@@ -104,7 +104,7 @@ fn index<'a>(report: &'a UpkeepReport, index: &Index) -> &'a super::IndexUpkeep 
     &table.indexes[index.id()]
 }
 
-/// What is documented: the manifest, and a page of each table that is scanned.
+/// The documented cost: the manifest, and a page of each scanned table.
 #[tokio::test(start_paused = true)]
 async fn an_idle_round_costs_what_is_said() -> Result<()> {
     for (indexes, a_round, opening) in
@@ -127,7 +127,7 @@ async fn an_idle_round_costs_what_is_said() -> Result<()> {
     Ok(())
 }
 
-/// Who looks at a table first does not take from the first program that its indexes are readable at once.
+/// An upkeep that reads a table first does not prevent that the first program has readable indexes at once.
 #[tokio::test(start_paused = true)]
 async fn a_table_without_indexes_is_left_as_it_is() -> Result<()> {
     let world = World::new().await?;
@@ -163,7 +163,7 @@ async fn reservations_are_released_where_the_manifest_says() -> Result<()> {
     let elsewhere = elsewhere.unique_within_table();
     let people = world.open(&[elsewhere]).await?;
     people.insert(person(1, "oslo")).await?;
-    // One of a write that never committed: another address, of somebody who does not have it.
+    // A reservation of a write that never committed: another address, of an employee without it.
     let settled =
         world.store.query_all(&emails, &Query::new().with_filter(Filter::eq("OwnerPending", false))).await?;
     let mut reserved = Entity::new("email_9@x", "email")?;
@@ -177,7 +177,7 @@ async fn reservations_are_released_where_the_manifest_says() -> Result<()> {
     assert_in_step(&people, "email", 1).await
 }
 
-/// Builds that died in each of the states end, and nobody is told of an index that is there.
+/// Builds that crashed in each of the states are finished, and programs can use the index.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_build_is_ended() -> Result<()> {
     for died_in in [IndexState::DeleteOnly, IndexState::WriteOnly, IndexState::Building] {
@@ -201,7 +201,7 @@ async fn an_interrupted_build_is_ended() -> Result<()> {
     Ok(())
 }
 
-/// Builds until a state is told, or before it is.
+/// Builds until a state is reported, or stops before.
 async fn die_in(people: &IndexedEntities, index: &str, state: IndexState) -> Result<()> {
     let id = people.build(index)?;
     let mut build = Box::pin(id.run());
@@ -245,7 +245,7 @@ async fn one_builds_and_the_others_leave_it() -> Result<()> {
     assert_in_step(&people, "city", 20).await
 }
 
-/// What was to go goes, and is not built; what is built anew after its removal stays.
+/// An index whose drop has begun is dropped and not built. An index that is built again after its drop stays.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_removal_is_ended() -> Result<()> {
     for state in [IndexState::WriteOnly, IndexState::DeleteOnly] {
@@ -266,7 +266,7 @@ async fn an_interrupted_removal_is_ended() -> Result<()> {
         assert_eq!(world.rows(Filter::eq("IndexName", by_city().id())).await?, 0);
         assert_eq!((people.declared().await?.len(), report.due().count()), (0, 0));
     }
-    // Beside a program that rebuilds its index, again and again.
+    // While a program rebuilds its index repeatedly.
     let world = World::new().await?;
     let people = world.open(&[by_city()]).await?;
     people.insert(person(1, "oslo")).await?;
@@ -453,7 +453,7 @@ async fn a_table_that_fails_stops_no_other() -> Result<()> {
     assert_eq!((report.errors().count(), report.tables[&missing].rounds), (1, 1));
     assert_eq!(report.tables[&world.table].indexes[by_city().id()].scrubbed.missing, 1);
 
-    // It is there later, and gone and made anew.
+    // The table exists later, and is deleted and created again.
     let program = async {
         sleep(ROUND / 2).await;
         for _ in 0..2 {
@@ -478,7 +478,7 @@ async fn a_table_that_fails_stops_no_other() -> Result<()> {
     Ok(())
 }
 
-/// What is under way is dropped after the longest life of a request; and whatever was dropped, the next one ends it.
+/// Work in progress is dropped after the longest life of a request. The next round finishes dropped work.
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_bounded() -> Result<()> {
     let world = World::new().await?;

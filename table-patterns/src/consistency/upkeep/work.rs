@@ -524,7 +524,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Counts the transactions that are poisoned, and puts back those that the queue set aside for another reason.
+    /// Counts the transactions that are poisoned, and puts back messages that the queue set aside for another reason.
     async fn look_at_poisoned(&self, coordinator: &Coordinator) {
         let poisoned = coordinator.poison(SET_ASIDE).await;
         self.of_transactions(coordinator.table(), |kept| match poisoned {
@@ -562,7 +562,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Counts the tickets that are poisoned, and puts back those that the queue set aside for another reason.
+    /// Counts the tickets that are poisoned, and puts back messages that the queue set aside for another reason.
     async fn look_at_poisoned_tickets(&self) {
         let Some(queue) = &self.of.options.queue else { return };
         let recovery = Recovery::new(&**queue, Vec::new()).with_attempts(self.of.attempts);

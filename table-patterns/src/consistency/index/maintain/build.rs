@@ -25,20 +25,20 @@ use crate::index::states::set::FORGOTTEN_AT_ONCE;
 use crate::index::states::waiting::{Waiting, WaitingFor, wait};
 use crate::journal::{Invariant, Lease, Timing, before, violation};
 
-/// Entities whose entries are sorted into groups together; fewer where they are large.
+/// Maximum number of entities in a window, whose entries are sorted into groups together.
 const WINDOW: usize = 10_000;
 
-/// Entities that are done together, and the pages in which they were read.
+/// Entities that are processed together, and the number of pages in which they were read.
 #[derive(Default)]
 struct Window {
     entities: Vec<Entity>,
     pages: usize,
 }
 
-/// What a build has done so far.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildProgress {
-    /// The state the index is in.
+    /// The state of the index.
     pub state: IndexState,
     /// Entities read.
     pub entities: usize,
@@ -46,29 +46,30 @@ pub struct BuildProgress {
     pub entries: usize,
     /// Group transactions sent.
     pub groups: usize,
-    /// What it waits for, while it does.
+    /// The wait in progress, if there is one.
     pub waiting: Option<Waiting>,
 }
 
-/// Builds an index over existing data while writers go on.
+/// Builds an index over existing data while programs write.
 ///
-/// Resumable: progress is stored in the manifest after each window of 10,000 entities, or of 16 MiB, and
-/// another builder takes over from it, once the first has been silent for a lease. Each change of state waits
-/// for the longest cache time of writers and the longest life of a request, and so does, in the entities' partitions,
-/// the removal of what dangles: with [`IndexOptions::default`](crate::index::IndexOptions), 90 seconds each, and 6 minutes in all. With shorter
-/// durations the first index of a type waits for 90 seconds before it is write-only all the same, for programs that write plain rows. In a store
-/// that only this process writes ([`local_writers`](table_core::store::TableStore::local_writers): memory, and the embedded
-/// store) it waits for the writes that are under way instead, which takes as long as these do.
+/// A build can be interrupted. It stores its progress in the manifest after each window of 10,000 entities or 16 MiB, and another
+/// builder continues from there when the first has been silent for a lease.
+///
+/// Each state change waits for the longest cache time of the writers plus the longest life of a request. The removal of dangling local
+/// entries waits as well. With [`IndexOptions::default`](crate::index::IndexOptions) each wait takes 90 seconds, and all waits take 6 minutes.
+/// The first index of a type stays delete-only for at least 90 seconds, because of programs that write plain rows. In a store that only this
+/// process writes ([`local_writers`](table_core::store::TableStore::local_writers): the memory and the embedded store), each wait ends when the
+/// writes in progress end.
 pub struct IndexBuild<'a> {
     pub(crate) entities: &'a IndexedEntities,
     pub(crate) index: Arc<Index>,
     pub(crate) lease: Lease,
-    /// While it is kept, nobody of this process takes the index to be abandoned.
+    /// While this value exists, the process does not consider the build abandoned.
     at_work: Option<LocalWork>,
     pub(crate) progress: BuildProgress,
     pub(crate) pause: Duration,
     duplicates: Vec<Duplicate>,
-    /// Whether another process has changed the index's row since this one read it.
+    /// Whether another process has changed the index's row since this process read it.
     outrun: bool,
     report: Box<dyn FnMut(BuildProgress) + Send + 'a>,
 }
@@ -85,9 +86,9 @@ impl fmt::Debug for IndexBuild<'_> {
 impl IndexedEntities {
     /// Prepares the build of an index that is absent or only partly built.
     ///
-    /// A program that writes the table by a plain [`Table`](table_core::typed::Table) refuses to write what an index is of, once it
-    /// has read the manifest again: the build of a type's first index waits for that. One that asked for
-    /// [`unmanaged`](table_core::typed::Table::unmanaged) is not refused: stop it first.
+    /// A program that writes the table by a plain [`Table`](table_core::typed::Table) refuses to write entities of the index after it has
+    /// read the manifest again. The build of a type's first index waits for that. A program that uses
+    /// [`unmanaged`](table_core::typed::Table::unmanaged) does not read the manifest: stop it first.
     ///
     /// # Errors
     /// The index is unknown.
@@ -105,11 +106,11 @@ impl IndexedEntities {
 
     async fn stored(&self, index: &Index) -> Result<StoredIndex> {
         self.rows().index(index.id()).await?.ok_or_else(|| {
-            Error::invalid_request(format!("the index '{}' was dropped meanwhile", index.name()))
+            Error::invalid_request(format!("the index '{}' was dropped during the build", index.name()))
         })
     }
 
-    /// Adds an index to the manifest, unless it is there; whether it is the first of its entities. Two requests.
+    /// Adds an index to the manifest if it is absent. Returns whether it is the first index of its entities. Two requests.
     async fn declare(&self, index: &Index) -> Result<bool> {
         let rows = self.rows();
         let known = rows.load().await?;
@@ -122,9 +123,10 @@ impl IndexedEntities {
         Ok(is_first)
     }
 
-    /// The entities of a window that are in another version than they were read in: done again, by the
-    /// journal. The same pages are read once more; what is new in them has a writer that knows the index. Where
-    /// there is no order, pages may hold other entities the second time: those that are not met are read alone.
+    /// Returns the entities of a window that have changed since they were read. The journal writes their entries again.
+    ///
+    /// This reads the same pages once more. A new entity in these pages has a writer that knows the index. On a store that does not sort, the
+    /// second read may return other entities, so the missing ones are read one by one.
     async fn changed_since(&self, window: &Window, from: Option<&Continuation>) -> Result<Vec<Entity>> {
         if !self.enforces(Invariant::ReadWindowAgain) {
             return Ok(Vec::new());
@@ -138,7 +140,7 @@ impl IndexedEntities {
             pages += 1;
             let done = match self.is_sorted() {
                 true => page.items.last().map(Entity::key) >= last,
-                // Twice: the entries of the window may be in between.
+                // Twice as many pages: the entries of the window may be between the entities.
                 false => pages >= 2 * window.pages,
             };
             let other = |e: &Entity| versions.remove(e.key()).is_some_and(|before| before != e.etag());
@@ -155,7 +157,7 @@ impl IndexedEntities {
         Ok(changed)
     }
 
-    /// Those of some entities that are in another version now. One request for each.
+    /// Returns the entities whose version has changed. One request per entity.
     async fn changed_of(&self, versions: HashMap<&Key, Option<&ETag>>) -> Result<Vec<Entity>> {
         let reads = versions.into_iter().map(|(key, before)| async move {
             let now = self.read(key).await?;
@@ -165,7 +167,7 @@ impl IndexedEntities {
         reads.try_filter_map(|changed| async move { Ok(changed) }).try_collect().await
     }
 
-    /// A crash or a race may have left an entry of an older state: none may, once the index is read.
+    /// Removes entries of older states of entities, which a crash or a race may have left. A readable index must have none.
     async fn remove_dangling(&self, index: &Index) -> Result<()> {
         let (mut report, mut from) = (ScrubReport::default(), None);
         while self.enforces(Invariant::DanglingLast) {
@@ -177,8 +179,7 @@ impl IndexedEntities {
         Ok(())
     }
 
-    /// What a builder does under its lease: what is still on its way at the end is dropped, and nobody knows
-    /// what became of it.
+    /// Runs the work of a builder until its lease ends. Work that is not done by then is dropped, and its outcome is unknown.
     pub(crate) async fn while_leased<T>(
         &self,
         lease: Lease,
@@ -190,30 +191,31 @@ impl IndexedEntities {
         before(lease.cut_off(), work).await.unwrap_or_else(|| Err(self.options.timing.cut_off()))
     }
 
-    /// What a build found out about keys, for all who write the table.
+    /// Stores a collision of entry keys that a build has found in the manifest, for all writers of the table.
     async fn remember_collision<T: Sync>(&self, built: &Result<T>) {
         if let Err(error) = built
             && error.is_key_collision()
             && let Err(unrecorded) = self.set.collided(&**self.store()).await
         {
-            tracing::warn!(error = %unrecorded, "a collision of keys was not written down");
+            tracing::warn!(error = %unrecorded, "a collision of entry keys was not stored in the manifest");
         }
     }
 
-    /// Waits until every writer knows the states that the manifest has by now, and no request of one that did not know them is
-    /// under way; what the manifest holds then is known here. One request, one where a process that takes longer was not heard of for
-    /// as long as states are cached, and one for each process that was found to be gone, up to ten.
-    /// In a store that only this process writes,
-    /// until the writes are done that began before, and the answer is `true`; elsewhere, and where one of these is not gone on with, as long
-    /// as the slowest process needs that is registered.
-    pub(crate) async fn let_states_settle(
+    /// Waits until every writer knows the present states of the manifest and no request that used earlier states is in progress. Then reads
+    /// the manifest.
+    ///
+    /// In a store that only this process writes, the wait ends when all earlier writes have ended, and the result is `true`. On a service, or
+    /// if a local write does not continue, the wait takes as long as the slowest registered process needs.
+    ///
+    /// One request. One more if the slowest process has not been read for a cache time, and one per process that is gone, up to ten.
+    pub(crate) async fn wait_for_state_propagation(
         &self,
         for_what: WaitingFor,
         tell: &mut (dyn FnMut(Waiting) + Send),
     ) -> Result<bool> {
         let changed = Instant::now();
         let told = self.set.tell_change();
-        // A process that takes longer may be gone since it was heard of.
+        // The slowest process may be gone since its row was read.
         if self.set.slowest().process.is_some() && self.set.are_old() {
             self.refresh().await?;
         }
@@ -231,7 +233,7 @@ impl IndexedEntities {
                 let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
                 is_known = wait(waiting, tell, over).await;
             }
-            // Who was registered before the state changed is found now, unless it is gone.
+            // This read returns every process that registered before the state change, unless the process is gone.
             let asked = self.set.ask(&**self.store()).await?;
             let loaded = self.rows().load().await?;
             self.set.load(&loaded, asked)?;
@@ -243,8 +245,8 @@ impl IndexedEntities {
         }
     }
 
-    /// Waits for a builder of the index that was told to stop, or may be dead: until it is gone, where only this process
-    /// writes the store; a lease elsewhere.
+    /// Waits for another builder of the index, which must stop or may have crashed. In a store that only this process writes, the wait ends
+    /// when the builder has ended; on a service it takes a lease.
     pub(crate) async fn let_builder_end(
         &self,
         id: &str,
@@ -258,38 +260,38 @@ impl IndexedEntities {
 }
 
 impl<'a> IndexBuild<'a> {
-    /// Calls `report` after each window and state, and before it waits: for what, and until when at most.
+    /// Calls `report` after each window and each state, and before each wait, with its cause and its latest end.
     #[must_use]
     pub fn on_progress(mut self, report: impl FnMut(BuildProgress) + Send + 'a) -> Self {
         self.report = Box::new(report);
         self
     }
 
-    /// Pauses between windows, to leave the store to others.
+    /// Pauses between windows, to leave the store to other tasks.
     #[must_use]
     pub const fn throttled(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// Builds to the end. Requests: the pages of the table, of 1,000 rows with entries and system rows among them,
-    /// twice; at most one group transaction per
-    /// 100 entries of a target partition within a window; the scrub of what dangles; a write per
-    /// entity for a unique index.
+    /// Runs the build to its end.
+    ///
+    /// # Cost in requests
+    /// The pages of the table twice (1,000 rows each, index entries and system rows included); at most one group transaction per 100 entries of a
+    /// target partition within a window; a scrub of dangling entries; one write per entity for a unique index.
     ///
     /// # Errors
-    /// Entities share values of a unique index ([`DuplicateValues`](ErrorKind::DuplicateValues) lists all of them): it stays
-    /// *building*, so that nobody gets another of its values, until it is built again without them. The definition changed; another process builds or drops the index; the
-    /// storage's. The build can be run
-    /// again and goes on where it was.
+    /// Several entities have the same value of a unique index: [`DuplicateValues`](ErrorKind::DuplicateValues) lists all of them. The index stays
+    /// *building* and gives no values away until a build without duplicates. Other errors: the definition changed; another process
+    /// builds or drops the index; errors of the store. After an error the build can be run again, and continues.
     pub async fn run(mut self) -> Result<BuildProgress> {
         let built = self.run_steps().await;
         self.entities.remember_collision(&built).await;
         built
     }
 
-    /// Goes on with a build that was interrupted, as soon as whoever began it has been silent for a lease. `None` if
-    /// somebody is at work on the index, or nothing is left to be done.
+    /// Continues an interrupted build after its builder has been silent for a lease. Returns `None` if another process works on the index, or if
+    /// there is nothing to do.
     pub(crate) async fn take_over(mut self) -> Result<Option<BuildProgress>> {
         let built = self.take_over_steps().await;
         self.entities.remember_collision(&built).await;
@@ -303,7 +305,7 @@ impl<'a> IndexBuild<'a> {
             |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_dropping();
         let Some(mut entry) = stored.filter(interrupted) else { return Ok(None) };
         self.settle_declared(entry.state, is_first(&loaded, &self.index.definition().entity)).await?;
-        // Also before it is building: a builder that lives has changed the row by then.
+        // Also before the state is *building*: a live builder changes the row during this time.
         sleep(self.entities.set.slowest().durations.lease).await;
         if entry.state == IndexState::Building {
             self.begin();
@@ -345,7 +347,7 @@ impl<'a> IndexBuild<'a> {
         Ok(entry)
     }
 
-    /// From before the row says that it builds until it is dropped.
+    /// Marks the build as in progress, from before the row says *building* until this build is dropped.
     fn begin(&mut self) {
         self.at_work = self.entities.set.build_of(&self.index);
     }
@@ -372,12 +374,12 @@ impl<'a> IndexBuild<'a> {
     async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<bool> {
         self.progress.state = state;
         let entities = self.entities;
-        let settled = entities.let_states_settle(for_what, &mut self.teller()).await;
+        let settled = entities.wait_for_state_propagation(for_what, &mut self.teller()).await;
         self.progress.waiting = None;
         settled
     }
 
-    /// Tells what is waited for.
+    /// Returns a function that reports a wait.
     fn teller(&mut self) -> impl FnMut(Waiting) + Send {
         move |waiting| {
             self.progress.waiting = Some(waiting);
@@ -385,10 +387,10 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    /// Goes on as the one builder: nobody has touched the index's row since it was read.
+    /// Continues as the only builder. Fails if another process has changed the index's row since it was read.
     pub(crate) async fn claim(&mut self, entry: &mut StoredIndex) -> Result<()> {
         let lease = Lease::start(self.entities.options.timing);
-        // Who takes over waits for the leases of those that are registered.
+        // A process that takes over waits for the leases of registered processes.
         self.entities.set.ask(&**self.entities.store()).await?;
         let progress = entry.progress.clone();
         self.advance(entry, entry.state, progress).await?;
@@ -429,7 +431,7 @@ impl<'a> IndexBuild<'a> {
             Err(e) if is_conflict(&e) => {
                 self.outrun = true;
                 Err(Error::invalid_request(format!(
-                    "another process builds or drops the index '{name}' of '{}': let it, or begin again when it has \
+                    "another process builds or drops the index '{name}' of '{}': wait for that process, or start the build again after it has \
                      been silent for a lease",
                     self.entities.table()
                 )))
@@ -448,7 +450,7 @@ impl<'a> IndexBuild<'a> {
                 } else {
                     self.backfill(entry).await?;
                     self.check_duplicates()?;
-                    self.settle_drafts(entry.state).await?;
+                    self.drain_in_flight_writes(entry.state).await?;
                     let (entities, index) = (self.entities, Arc::clone(&self.index));
                     self.while_claimed(entry, entities.remove_dangling(&index)).await?;
                 }
@@ -462,17 +464,17 @@ impl<'a> IndexBuild<'a> {
         self.settle(next, WaitingFor::State(next)).await.map(drop)
     }
 
-    /// A writer that had no entry to remove beside the entity may be about to commit without removing one: it
-    /// has, or has begun anew, before what dangles is looked for.
-    async fn settle_drafts(&mut self, state: IndexState) -> Result<()> {
-        let beside = *self.index.placement() == Placement::SamePartition;
-        if beside && self.entities.enforces(Invariant::SettleDrafts) {
+    /// Waits for writers that derived no local entry to remove: such a writer may commit without the removal. It must have committed, or have
+    /// started again, before dangling entries are searched.
+    async fn drain_in_flight_writes(&mut self, state: IndexState) -> Result<()> {
+        let is_local = *self.index.placement() == Placement::SamePartition;
+        if is_local && self.entities.enforces(Invariant::SettleDrafts) {
             self.settle(state, WaitingFor::Writers).await?;
         }
         Ok(())
     }
 
-    /// The index stays as it is, not readable: what entities share must be removed, and then it is built again.
+    /// Fails if the build has found duplicates. The index stays unreadable until the duplicates are removed and the build runs again.
     fn check_duplicates(&mut self) -> Result<()> {
         if self.duplicates.is_empty() {
             return Ok(());

@@ -26,7 +26,7 @@ impl Groups {
         self.0.entry((table, partition)).or_default().push(operation);
     }
 
-    /// In parts of so many operations at most.
+    /// Splits the groups into parts with at most `most` operations.
     fn split(self, most: usize) -> Vec<Group> {
         let parts = self.0.into_iter().flat_map(|(partition, mut operations)| {
             let mut parts = Vec::with_capacity(operations.len().div_ceil(most));
@@ -42,7 +42,7 @@ impl Groups {
 }
 
 impl IndexedEntities {
-    /// Sends a part of a window while the lease lasts; what is left of it, and how many groups it took.
+    /// Sends a part of a window while the lease lasts. Returns the remaining operations and the number of sent groups.
     async fn put(&self, (to, mut operations): Group, lease: Lease) -> Result<(Group, usize)> {
         let mut sent = 0;
         let is_leased = || lease.may_send() || !self.enforces(Invariant::OneBuilder);
@@ -59,7 +59,7 @@ impl IndexedEntities {
 }
 
 impl IndexBuild<'_> {
-    /// Sends groups under the builder's lease: one that was silent for long may have been replaced.
+    /// Sends groups under the builder's lease, because another builder may replace a builder that is silent for a lease.
     pub(crate) async fn send(&mut self, groups: Groups, entry: &mut StoredIndex) -> Result<()> {
         let mut groups = groups.split(self.entities.store().profile().group_operations);
         while !groups.is_empty() {

@@ -1,4 +1,4 @@
-//! Drops indexes: those of this program, and those that only the manifest has.
+//! Drops indexes of this program and indexes that only the manifest has.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{IndexState, StoredIndex};
@@ -118,7 +118,7 @@ impl IndexedEntities {
             }
             if !settled {
                 // The process that set the state may have died before all writers knew the state.
-                self.let_states_settle(WaitingFor::State(stored.state), on_wait).await?;
+                self.wait_for_state_propagation(WaitingFor::State(stored.state), on_wait).await?;
                 settled = true;
                 continue;
             }
@@ -145,7 +145,7 @@ impl IndexedEntities {
             Err(error) if is_conflict(&error) => return Ok(false),
             other => other?,
         }
-        self.let_states_settle(WaitingFor::State(next), on_wait).await?;
+        self.wait_for_state_propagation(WaitingFor::State(next), on_wait).await?;
         if was_building {
             let lease = self.set.slowest().durations.lease;
             self.let_builder_end(&stored.id(), lease, on_wait).await;

@@ -119,7 +119,7 @@ pub(crate) struct ToKeep {
 
 impl IndexedEntities {
     /// Reads the manifest and opens the table as [`open_for_upkeep`](Self::open_for_upkeep) does, if a program has opened the table
-    /// with indexes. One request, and those of opening and of [`kept`](Self::kept) then.
+    /// with indexes. One request, and then the requests of opening and of [`kept`](Self::kept).
     pub(crate) async fn find_to_keep(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -151,7 +151,7 @@ impl IndexedEntities {
         Ok(Some(Kept::of(loaded.manifest)))
     }
 
-    /// The tables with reservations of unique values: those of remote unique entries.
+    /// The tables with reservations of unique values: the tables of remote unique entries.
     pub(crate) fn unique_tables(&self, indexes: &[StoredIndex]) -> Vec<TableName> {
         let unique = indexes.iter().filter(|stored| {
             stored.definition.as_ref().is_some_and(|definition| {

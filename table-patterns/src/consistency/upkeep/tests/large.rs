@@ -27,7 +27,7 @@ fn options() -> LargeOptions {
     LargeOptions::default().with_write_deadline(Duration::from_millis(1))
 }
 
-/// Two reports, the row of one of which somebody deletes behind the library, and their blobs.
+/// Two reports with their blobs. The test deletes the row of one report without the library.
 async fn reports(store: &MemoryStore) -> Result<(TableName, Arc<InMemory>)> {
     let (table, blobs) = (TableName::new("Reports")?, Arc::new(InMemory::new()));
     let shared: Arc<dyn ObjectStore> = blobs.clone();
@@ -68,7 +68,7 @@ async fn without_their_store_blobs_are_due() -> Result<()> {
     let due: Vec<_> = report.due().collect();
     let [(of, Part::Large, Some(Due::NoLargeBlobs))] = due[..] else { panic!("{due:?}") };
     assert_eq!((of, names(&blobs).await), (&table, 2));
-    // Who never collects is told nothing.
+    // An upkeep that never collects reports nothing.
     let report = upkeep(&store).collect_every(None).run_once().await?;
     assert_eq!(report.due().count(), 0, "{report:?}");
     Ok(())
