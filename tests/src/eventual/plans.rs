@@ -74,12 +74,12 @@ pub(crate) async fn that_cannot_succeed_are_refused(world: World) {
     let new = EventualTransaction::new;
     for (refused, reason) in [
         (new(), "has no step"),
-        (new().delete_if_exists(elsewhere.clone()), "no store is named 'elsewhere'"),
-        (new().move_entity(here.clone(), elsewhere), "no store is named 'elsewhere'"),
-        (new().move_entity(here.clone(), here), "where it is"),
-        (new().handle("nobody", *b""), "no handler is named 'nobody'"),
-        (new().delete_blob("nowhere", "x"), "no blob store is named 'nowhere'"),
-        (new().delete_blob("photos", "a//b"), "no path of a blob"),
+        (new().delete_if_exists(elsewhere.clone()), "this process has no store named 'elsewhere'"),
+        (new().move_entity(here.clone(), elsewhere), "this process has no store named 'elsewhere'"),
+        (new().move_entity(here.clone(), here), "has the same source and target"),
+        (new().handle("nobody", *b""), "this process has no handler named 'nobody'"),
+        (new().delete_blob("nowhere", "x"), "this process has no blob store named 'nowhere'"),
+        (new().delete_blob("photos", "a//b"), "is not a valid blob path"),
         (new().upsert("current", table.clone(), secret), "Secret"),
         (new().upsert("archive", table, oversize), "Text"),
     ] {
