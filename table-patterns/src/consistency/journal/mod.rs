@@ -247,4 +247,6 @@ impl Journal {
 #[cfg(test)]
 mod costs;
 #[cfg(test)]
+mod round_trips;
+#[cfg(test)]
 mod tests;

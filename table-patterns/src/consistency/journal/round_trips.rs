@@ -1,0 +1,150 @@
+//! What a program waits for: the round trips of a write until its answer, beside its requests. Every request takes 10
+//! milliseconds of virtual time, so that the time of a write says how many requests came one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
+use table_core::store::{Result, TableStore};
+use tokio::time::Instant;
+
+use super::{Acknowledge, Committed};
+use crate::clock::TokioClock;
+use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
+use crate::queue::{QueueOptions, TableQueue};
+
+/// The time of a request.
+const REQUEST: Duration = Duration::from_millis(10);
+
+/// The remote indexes of a table: the numbers of plain and of unique ones.
+#[derive(Clone, Copy, Debug)]
+struct Indexes {
+    plain: usize,
+    unique: usize,
+}
+
+/// The cost of a write until its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    requests: u64,
+    round_trips: u32,
+}
+
+const fn cost(requests: u64, round_trips: u32) -> Cost {
+    Cost { requests, round_trips }
+}
+
+/// A table with remote indexes, in a store whose requests take their time.
+struct Distance {
+    meter: RequestMeter,
+    people: IndexedEntities,
+}
+
+impl Distance {
+    async fn open(indexes: Indexes, options: IndexOptions, queued: bool) -> Result<Self> {
+        let faults = FaultInjector::new(1);
+        let meter = RequestMeter::new();
+        let slow = Faulty::new(MemoryStore::new(), faults.clone());
+        let store: Arc<dyn TableStore> = Arc::new(Metered::new(slow, meter.clone()));
+        for table in ["People", "Others"] {
+            store.create_table(&TableName::new(table)?).await?;
+        }
+        let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+        let work = QueueOptions { clock, ..QueueOptions::default() };
+        let work = TableQueue::open_with(store.clone(), "Work", "journal", work).await?;
+        let queue = queued.then(|| Arc::new(work) as _);
+        let options = IndexOptions { queue, ..options };
+        let indexes = indexes.all()?;
+        let people = IndexedEntities::open(store, TableName::new("People")?, indexes, options).await?;
+        faults.add(FaultRule::new(Fault::Delay(REQUEST)));
+        Ok(Self { meter, people })
+    }
+
+    /// The cost of a write until its answer.
+    async fn cost(&self, write: impl Future<Output = Result<Committed>>) -> Result<Cost> {
+        let sent = Instant::now();
+        let (written, counts) = self.meter.measure(write).await;
+        written?;
+        let waited = sent.elapsed().as_millis() / REQUEST.as_millis();
+        Ok(Cost { requests: counts.total(), round_trips: u32::try_from(waited).unwrap() })
+    }
+
+    /// The costs of an insert, of an update of all keys and a delete that read the entity first, and of the same two
+    /// where the old value is known.
+    async fn costs(&self) -> Result<[Cost; 5]> {
+        let key = Key::new("p", "1")?;
+        let insert = self.cost(self.people.insert(person("a")?)).await?;
+        let update = self.cost(self.people.upsert(person("b")?)).await?;
+        let delete = self.cost(self.people.modify(&key, |_| Ok(None))).await?;
+        self.people.insert(person("a")?).await?;
+        let old = self.people.get_existing(&key).await?;
+        let known_update = self.cost(self.people.replace(&old, person("b")?)).await?;
+        let old = self.people.get_existing(&key).await?;
+        let known_delete = self.cost(self.people.delete(&old)).await?;
+        Ok([insert, update, delete, known_update, known_delete])
+    }
+}
+
+impl Indexes {
+    fn all(self) -> Result<Vec<Index>> {
+        let index = |name: String, is_unique: bool| {
+            let keys = name.clone();
+            let index = Index::new(name, Placement::OtherTable(TableName::new("Others")?), "1", move |e| {
+                let row = if is_unique { "" } else { e.key().row() };
+                match e.get("Value") {
+                    Some(ValueRef::String(value)) => Key::new(format!("{keys} {value}"), row).map(Some),
+                    _ => Ok(None),
+                }
+            });
+            Ok(if is_unique { index.unique_within_table() } else { index })
+        };
+        let plain = (0..self.plain).map(|n| index(format!("plain{n}"), false));
+        plain.chain((0..self.unique).map(|n| index(format!("unique{n}"), true))).collect()
+    }
+}
+
+fn person(value: &str) -> Result<Entity> {
+    Ok(Entity::new("p", "1")?.with("Value", value))
+}
+
+async fn costs(indexes: Indexes, queued: bool) -> Result<[Cost; 5]> {
+    Distance::open(indexes, IndexOptions::default(), queued).await?.costs().await
+}
+
+/// An insert; an update of all keys and a delete with the read before; the same two where the old value is known.
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_these_round_trips() -> Result<()> {
+    let indexes = |plain, unique| costs(Indexes { plain, unique }, false);
+    assert_eq!(indexes(0, 0).await?, [cost(1, 1), cost(2, 2), cost(2, 2), cost(1, 1), cost(1, 1)]);
+    assert_eq!(indexes(1, 0).await?, [cost(4, 4), cost(6, 6), cost(5, 5), cost(5, 5), cost(4, 4)]);
+    assert_eq!(indexes(3, 0).await?, [cost(6, 6), cost(10, 10), cost(7, 7), cost(9, 9), cost(6, 6)]);
+    assert_eq!(indexes(0, 1).await?, [cost(5, 5), cost(8, 8), cost(6, 6), cost(7, 7), cost(5, 5)]);
+    assert_eq!(indexes(2, 2).await?, [cost(9, 9), cost(16, 16), cost(10, 10), cost(15, 15), cost(9, 9)]);
+    Ok(())
+}
+
+/// With a queue, the ticket comes before everything else.
+#[tokio::test(start_paused = true)]
+async fn a_ticket_takes_one_round_trip_more() -> Result<()> {
+    let indexes = |plain, unique| costs(Indexes { plain, unique }, true);
+    assert_eq!(indexes(1, 0).await?, [cost(6, 6), cost(8, 8), cost(7, 7), cost(7, 7), cost(6, 6)]);
+    assert_eq!(indexes(2, 2).await?, [cost(11, 11), cost(18, 18), cost(12, 12), cost(17, 17), cost(11, 11)]);
+    Ok(())
+}
+
+/// A write that is left to workers answers after its commit.
+#[tokio::test(start_paused = true)]
+async fn a_committed_write_waits_for_these_round_trips() -> Result<()> {
+    let committed = || IndexOptions { acknowledge: Acknowledge::Committed, ..IndexOptions::default() };
+    let insert = async |plain, unique, queued| {
+        let distance = Distance::open(Indexes { plain, unique }, committed(), queued).await?;
+        distance.cost(distance.people.insert(person("a")?)).await
+    };
+    assert_eq!(insert(3, 0, false).await?, cost(1, 1));
+    assert_eq!(insert(2, 2, false).await?, cost(3, 3));
+    assert_eq!(insert(3, 0, true).await?, cost(5, 5));
+    assert_eq!(insert(2, 2, true).await?, cost(7, 7));
+    Ok(())
+}
