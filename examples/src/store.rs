@@ -1,19 +1,17 @@
 //! The store of a command, as the user names it.
 
+#[cfg(feature = "azure")]
+mod azure;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use azurite::Azurite;
-use azurite::blobs::azure_container;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
-use table_azure::AzureTableStore;
 use table_core::Error;
-use table_core::adapter::{RetryPolicy, StoreBuilder};
 use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
@@ -50,7 +48,8 @@ pub struct OpenStore {
     /// Identifies the store: the account or the directory. Contains no secret.
     pub identity: String,
     embedded: Option<EmbeddedStore>,
-    emulator: Option<Azurite>,
+    #[cfg(feature = "azure")]
+    emulator: Option<azurite::Azurite>,
 }
 
 impl StoreSpec {
@@ -61,8 +60,8 @@ impl StoreSpec {
     /// the blobs.
     ///
     /// # Errors
-    /// Fails if the directory is in use or damaged, if the connection string is missing or malformed, or if
-    /// the emulator cannot be started.
+    /// Fails if the directory is in use or damaged, if the connection string is missing or malformed, if the
+    /// emulator cannot be started, or if the program was built without the feature `azure` and needs it.
     pub async fn open(&self) -> table_core::Result<OpenStore> {
         match self {
             Self::Memory => {
@@ -70,50 +69,24 @@ impl StoreSpec {
                 Ok(OpenStore::of(store, blobs, format!("memory of process {}", std::process::id())))
             }
             Self::Embedded(directory) => embedded(directory).await,
+            #[cfg(feature = "azure")]
             Self::Azurite => match std::env::var(AZURITE_CONNECTION_STRING) {
-                Ok(text) => azure(&text).await,
-                Err(_) => emulated().await,
+                Ok(text) => azure::account(&text).await,
+                Err(_) => azure::emulated().await,
             },
+            #[cfg(feature = "azure")]
             Self::Azure => {
                 let missing =
                     |_| Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"));
-                azure(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?).await
+                azure::account(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?).await
             }
+            #[cfg(not(feature = "azure"))]
+            Self::Azurite | Self::Azure => Err(Error::invalid_request(format!(
+                "this program was built without the feature `azure`, which the store `{self}` needs: run it again \
+                 with `cargo run --features azure`"
+            ))),
         }
     }
-}
-
-/// Opens a store on a new emulator, which stops with the store.
-async fn emulated() -> table_core::Result<OpenStore> {
-    let started = tokio::task::spawn_blocking(Azurite::start).await;
-    let started = started.unwrap_or_else(|e| Err(e.to_string()));
-    let emulator = started.map_err(Error::invalid_request)?;
-    let opened = azure(&emulator.connection_string()).await?;
-    Ok(OpenStore { emulator: Some(emulator), ..opened })
-}
-
-/// Opens an account's tables and blobs.
-async fn azure(connection_string: &str) -> table_core::Result<OpenStore> {
-    let store = AzureTableStore::from_connection_string(connection_string, None)?;
-    let blobs = azure_container(connection_string, CONTAINER).await.map_err(Error::invalid_request)?;
-    let store = StoreBuilder::new(store).retry(retry_policy()).build();
-    Ok(OpenStore::of(store, blobs, account(connection_string)))
-}
-
-/// Identifies the account of a connection string, without its keys.
-fn account(connection_string: &str) -> String {
-    let tells = ["AccountName=", "TableEndpoint=", "EndpointSuffix=", "UseDevelopmentStorage="];
-    let parts = connection_string.split(';').map(str::trim);
-    parts.filter(|part| tells.iter().any(|name| part.starts_with(name))).collect::<Vec<_>>().join(";")
-}
-
-/// Retries with write ids for up to three minutes. The service may reserve the name of a deleted table for at
-/// least 40 seconds (<https://learn.microsoft.com/rest/api/storageservices/delete-table>).
-fn retry_policy() -> RetryPolicy {
-    RetryPolicy::default()
-        .with_write_ids()
-        .with_max_attempts(40)
-        .with_deadline(Some(Duration::from_secs(180)))
 }
 
 /// Opens a store on disk, with its blobs in files.
@@ -132,7 +105,14 @@ async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
 
 impl OpenStore {
     const fn of(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>, identity: String) -> Self {
-        Self { store, blobs, identity, embedded: None, emulator: None }
+        Self {
+            store,
+            blobs,
+            identity,
+            embedded: None,
+            #[cfg(feature = "azure")]
+            emulator: None,
+        }
     }
 
     /// Closes the store.
@@ -140,7 +120,9 @@ impl OpenStore {
     /// # Errors
     /// Fails if the last writes could not be stored.
     pub async fn close(self) -> table_core::Result<()> {
-        drop((self.store, self.blobs, self.emulator));
+        drop((self.store, self.blobs));
+        #[cfg(feature = "azure")]
+        drop(self.emulator);
         match self.embedded {
             Some(store) => store.close().await,
             None => Ok(()),
@@ -170,48 +152,5 @@ impl fmt::Display for StoreSpec {
             Self::Azurite => f.write_str("azurite"),
             Self::Azure => f.write_str("azure"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
-    use table_core::model::TableName;
-    use table_core::store::{ErrorKind, OperationKind};
-    use tokio::time::Instant;
-
-    use super::*;
-
-    fn busy(times: u64) -> Arc<dyn TableStore> {
-        let faults = FaultInjector::new(1);
-        faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).times(times));
-        StoreBuilder::new(Faulty::new(MemoryStore::new(), faults)).retry(retry_policy()).build()
-    }
-
-    #[test]
-    fn an_account_is_identified_without_its_key() {
-        let text = "DefaultEndpointsProtocol=https;AccountName=flights;AccountKey=c2VjcmV0;EndpointSuffix=core.windows.net";
-        assert_eq!(account(text), "AccountName=flights;EndpointSuffix=core.windows.net");
-        let text =
-            "TableEndpoint=https://flights.table.core.windows.net/;SharedAccessSignature=sv=1&sig=secret";
-        assert_eq!(account(text), "TableEndpoint=https://flights.table.core.windows.net/");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_table_is_created_when_its_name_is_free_again() {
-        let (store, table) = (busy(12), TableName::new("Flights").unwrap());
-        let started = Instant::now();
-        store.create_table(&table).await.unwrap();
-        assert!(started.elapsed() > Duration::from_secs(30), "{:?}", started.elapsed());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn creating_a_table_fails_after_minutes_if_the_name_is_never_free() {
-        let (store, table) = (busy(u64::MAX), TableName::new("Flights").unwrap());
-        let started = Instant::now();
-        let error = store.create_table(&table).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }), "{error}");
-        let waited = started.elapsed().as_secs();
-        assert!((120..=180).contains(&waited), "{waited} s");
     }
 }

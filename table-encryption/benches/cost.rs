@@ -1,6 +1,6 @@
 //! Cost of encrypted properties compared with the bare cipher: format, key derivation per write, and packing.
 //!
-//! `cargo bench -p table-encryption --no-default-features --bench cost`
+//! `cargo bench -p table-encryption --bench cost`
 
 use std::hint::black_box;
 use std::sync::Arc;

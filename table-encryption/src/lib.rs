@@ -43,7 +43,7 @@
 //! `docs/encryption.md` helps to choose. `docs/encryption-format.md` specifies every byte, the threat model
 //! and the reasons.
 //!
-//! Features: `rsa` (default), for `RsaKeyWrap`; `patterns`, for [`BlobCipher`] as the codec of large entities
+//! Features, off by default: `rsa`, for `RsaKeyWrap`; `patterns`, for [`BlobCipher`] as the codec of large entities
 //! in `table-patterns`.
 
 mod blind;

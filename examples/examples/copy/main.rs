@@ -53,11 +53,12 @@ async fn run(args: &Args) -> Result<()> {
     if args.from == args.to {
         return Err(format!("{} cannot be copied to itself", args.from).into());
     }
-    let (from, to) = (args.from.open().await?, args.to.open().await?);
+    let from = args.from.open().await?;
     let tables = from.store.all_tables(None).await?;
     if tables.is_empty() {
         return Err(format!("{} has no tables", args.from).into());
     }
+    let to = args.to.open().await?;
     let progress = Progress::default();
     // Blobs are copied first, because rows refer to blobs and not the other way round.
     copy_blobs(args, (&from.blobs, &to.blobs), &progress).await?;

@@ -24,11 +24,16 @@ fn run_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
 
 /// Runs a built example, which must succeed. Returns its standard output.
 pub(crate) fn succeed(name: &str, args: &[&str]) -> String {
-    succeed_with(name, args, &[])
+    output_of_success(name, args, &[])
 }
 
 /// Like [`succeed`], with these variables.
+#[cfg(feature = "azure")]
 pub(crate) fn succeed_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> String {
+    output_of_success(name, args, variables)
+}
+
+fn output_of_success(name: &str, args: &[&str], variables: &[(&str, &str)]) -> String {
     let output = run_with(name, args, variables);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} {args:?}: {}\n{stderr}", output.status);
