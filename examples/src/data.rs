@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use csv::StringRecord;
+use ruzstd::decoding::StreamingDecoder;
 
 use crate::Result;
 use crate::row::{Columns, Row};
@@ -102,9 +103,14 @@ fn at<R: Read>(reader: &csv::Reader<R>) -> usize {
     reader.position().byte() as usize
 }
 
-fn decompress(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a file that is compressed by Zstandard.
+///
+/// # Errors
+/// Fails if the file cannot be read or is damaged.
+pub fn decompress(path: &Path) -> io::Result<Vec<u8>> {
+    let file = io::BufReader::new(fs::File::open(path)?);
     let mut bytes = Vec::new();
-    zstd::Decoder::new(fs::File::open(path)?)?.read_to_end(&mut bytes)?;
+    StreamingDecoder::new(file).map_err(io::Error::other)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 #[cfg(feature = "azure")]
 use azurite::Azurite;
+use examples::data::decompress;
 use serde_json::{Value, json};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, TableStore};
@@ -58,8 +59,8 @@ impl Place {
         for file in ["weather.csv.zst", "planes.csv.zst", "airlines.csv"] {
             fs::copy(bundled.join(file), directory.join(file)).expect("a file");
         }
-        let flights = fs::read(bundled.join("flights.csv.zst")).expect("the bundled flights");
-        let flights = String::from_utf8(zstd::decode_all(&*flights).expect("sound data")).expect("text");
+        let flights = decompress(&bundled.join("flights.csv.zst")).expect("the bundled flights");
+        let flights = String::from_utf8(flights).expect("text");
         let (header, days) = flights.split_at(flights.find("2013,").expect("a flight"));
         let days = days.split_at(days.find("2013,1,3,").expect("the third day")).0;
         assert_eq!(days.lines().count(), 1785);
