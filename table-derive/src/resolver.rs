@@ -122,29 +122,8 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 #filter
             }
 
-            fn encrypted() -> ::std::vec::Vec<&'static str> {
-                [#(<#all as #krate::typed::FromEntity>::encrypted()),*].concat()
-            }
-
-            fn unencrypted() -> ::std::vec::Vec<&'static str> {
-                [#(<#all as #krate::typed::FromEntity>::unencrypted()),*].concat()
-            }
-
-            fn spread() -> ::core::option::Option<#krate::typed::Spread> {
-                let spread = ::core::option::Option::None;
-                #(let spread = ::core::option::Option::or(spread, <#all as #krate::typed::FromEntity>::spread());)*
-                spread
-            }
-
-            fn large() -> ::std::vec::Vec<&'static str> {
-                [#(<#all as #krate::typed::FromEntity>::large()),*].concat()
-            }
-
-            fn wide() -> bool {
-                #(<#all as #krate::typed::FromEntity>::wide())||*
-            }
-            fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
-                [#(<#all as #krate::typed::FromEntity>::indexes()),*].concat()
+            fn requirements() -> #krate::typed::Requirements {
+                #krate::typed::Requirements::all([#(<#all as #krate::typed::FromEntity>::requirements()),*])
             }
 
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
@@ -196,9 +175,6 @@ fn fallback(input: &DeriveInput, krate: &Path, error: Option<syn::Error>) -> Tok
                 ::core::unreachable!()
             }
             fn type_filter() -> ::core::option::Option<#krate::query::Filter> {
-                ::core::unreachable!()
-            }
-            fn encrypted() -> ::std::vec::Vec<&'static str> {
                 ::core::unreachable!()
             }
             fn from_entity(_: #krate::model::Entity) -> #krate::Result<Self> {

@@ -1,6 +1,6 @@
-//! The check of writes of plain rows against the indexes of a manifest.
+//! The check of writes of plain rows against the indexes and the layouts of a manifest.
 
-use super::{Discriminator, EntityType, Manifest, StoredIndex};
+use super::{Discriminator, EntityType, Layout, Manifest, StoredIndex, StoredType};
 use crate::error::{Error, Result};
 use crate::model::{Entity, Key, TableName};
 use crate::operation::Operation;
@@ -27,12 +27,28 @@ impl Manifest {
         self.indexes.iter().find(|index| index.entity.as_ref().is_none_or(|of| target.may_have_type(of)))
     }
 
-    /// Refuses a write of a plain row if an index of the manifest may have entries of its entity. `operation` is the name of
-    /// the write and `advice` the alternative, for the error.
+    /// Refuses a write of a plain row if an index of the manifest may have entries of its entity, or if the entity has a
+    /// type that is not stored as one row under its key. `operation` is the name of the write and `advice` the alternative
+    /// for indexed entities, for the error.
     ///
     /// # Errors
-    /// Fails if there is such an index.
+    /// Fails if there is such an index or type.
     pub fn check_plain(
+        &self,
+        table: &TableName,
+        target: WriteTarget<'_>,
+        operation: &str,
+        advice: &str,
+    ) -> Result<()> {
+        self.check_no_index(table, target, operation, advice)?;
+        self.check_one_row(table, target, operation)
+    }
+
+    /// Refuses a write past the indexes: as [`check_plain`](Self::check_plain), for entities of any layout.
+    ///
+    /// # Errors
+    /// Fails if an index may have entries of the entity.
+    pub fn check_no_index(
         &self,
         table: &TableName,
         target: WriteTarget<'_>,
@@ -47,6 +63,51 @@ impl Manifest {
         };
         Err(Error::invalid_request(format!(
             "the table '{table}' has the index '{id}' of {of}, and {operation} of {key} would leave it stale: {advice}"
+        )))
+    }
+
+    /// Refuses a write of a wide entity if its properties or key show that it has a type of another layout.
+    ///
+    /// # Errors
+    /// Fails if there is such a type.
+    pub fn check_wide(&self, table: &TableName, entity: &Entity) -> Result<()> {
+        let is_other = |stored: &&StoredType| {
+            stored.layout != Layout::Wide && stored.entity.as_ref().is_some_and(|of| of.admits(entity))
+        };
+        let Some(stored) = self.types.iter().find(is_other) else { return Ok(()) };
+        let (name, layout, key) = (stored.name(), &stored.layout, entity.key());
+        Err(Error::invalid_request(format!(
+            "the manifest of the table '{table}' says that {name} is stored as {layout}, and a write of the wide entity {key} would \
+             store it as several rows: keep wide entities in a table of their own"
+        )))
+    }
+
+    /// Refuses a write of one row if properties or key show that the entity has a type of several rows or buckets.
+    ///
+    /// A write of a known type is not refused here: `check_type` compares the layouts of the type. A key alone shows the
+    /// type only by a prefix: a deletion of a row by its key is not refused otherwise.
+    fn check_one_row(&self, table: &TableName, target: WriteTarget<'_>, operation: &str) -> Result<()> {
+        let shows = |of: &EntityType| match (&of.discriminator, target) {
+            (_, WriteTarget::Type(..))
+            | (Discriminator::None | Discriminator::Property(_), WriteTarget::Key(_)) => false,
+            (Discriminator::Property(_), WriteTarget::Patch(patch)) => of.admits(patch),
+            _ => target.may_have_type(of),
+        };
+        if self.types.is_empty() || target.key().is_system() {
+            return Ok(());
+        }
+        let mut types = self.types.iter().filter(|stored| stored.layout.large().is_none());
+        let Some(stored) = types.find(|stored| stored.entity.as_ref().is_some_and(shows)) else {
+            return Ok(());
+        };
+        let (name, layout, key) = (stored.name(), &stored.layout, target.key());
+        let instead = match layout {
+            Layout::Wide => "write it through a `WideTable`",
+            Layout::Spread { .. } => "write it through a `SpreadTable`",
+            _ => "write it with a program that knows the layout",
+        };
+        Err(Error::invalid_request(format!(
+            "the manifest of the table '{table}' says that {name} is stored as {layout}, and {operation} of {key} writes one row: {instead}"
         )))
     }
 }

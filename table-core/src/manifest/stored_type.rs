@@ -34,6 +34,11 @@ pub struct StoredType {
 }
 
 impl StoredType {
+    /// Returns the name of the type.
+    pub fn name(&self) -> &str {
+        self.entity.as_ref().map_or("an unknown type", |of| &of.name)
+    }
+
     /// Returns the entry after another program has opened the table for the type too.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {

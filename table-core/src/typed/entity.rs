@@ -1,8 +1,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{Schema, Spread};
-use crate::manifest::IndexDefinition;
+use super::{Requirements, Schema};
 use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
@@ -21,32 +20,9 @@ pub trait FromEntity: Sized + Send + 'static {
     /// Returns the filter that selects the rows of this type; `None` if the type can be read from every row.
     fn type_filter() -> Option<Filter>;
 
-    /// Returns the properties that are stored encrypted. The store of a table of this type must encrypt them.
-    fn encrypted() -> Vec<&'static str>;
-
-    /// Returns the properties that the type has in plaintext. No rule of the store may encrypt them.
-    fn unencrypted() -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// Returns the properties whose values may be in blobs. Only a handle for large entities accepts such a type.
-    fn large() -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// Returns the buckets of a spread type. Only a handle for spread tables accepts such a type.
-    fn spread() -> Option<Spread> {
-        None
-    }
-
-    /// Whether the properties of an entity may be in several rows. Only a handle for wide entities accepts such a type.
-    fn wide() -> bool {
-        false
-    }
-
-    /// Returns the declared indexes of the type. Writes must write their entries too.
-    fn indexes() -> Vec<&'static IndexDefinition> {
-        Vec::new()
+    /// Returns what the type requires of its table. Default: nothing.
+    fn requirements() -> Requirements {
+        Requirements::default()
     }
 
     /// Converts an entity to this type.
@@ -64,10 +40,6 @@ impl FromEntity for Entity {
 
     fn type_filter() -> Option<Filter> {
         None
-    }
-
-    fn encrypted() -> Vec<&'static str> {
-        Vec::new()
     }
 
     /// Copies the properties out of the page, so that a kept entity does not keep the memory of other entities.

@@ -1,7 +1,7 @@
 //! The manifest entry of a type, created from and compared with the schema of a program's type.
 
 use super::{Schema, Spread};
-use crate::manifest::{Layout, StoredType};
+use crate::manifest::{EntityType, Layout, Manifest, StoredType};
 use crate::model::TableName;
 use crate::store::{Error, Result};
 
@@ -51,7 +51,7 @@ impl StoredType {
         }
     }
 
-    /// Checks that the program stores entities of the type in the layout of the manifest.
+    /// Checks that a program with this schema stores the entities as the manifest says.
     ///
     /// # Errors
     /// Fails if the layouts differ; the error names both.
@@ -59,7 +59,7 @@ impl StoredType {
         if self.layout.serves(schema) {
             return Ok(());
         }
-        let (name, stored, own) = (schema.rust_name, &self.layout, Layout::of(schema));
+        let (name, program, stored, own) = (self.name(), schema.rust_name, &self.layout, Layout::of(schema));
         let remedy = match (stored, &own) {
             (Layout::Spread { .. }, Layout::Spread { .. }) => {
                 "change the buckets by a migration (`SpreadTable::with_previous`, then `migrate`)"
@@ -67,7 +67,7 @@ impl StoredType {
             _ => "declare the layout of the manifest, or store the type in another table",
         };
         Err(Error::invalid_request(format!(
-            "the manifest of the table '{table}' says that {name} is stored as {stored}, and this program stores it as {own}: {remedy}"
+            "the manifest of the table '{table}' says that {name} is stored as {stored}, and this program stores {program} as {own}: {remedy}"
         )))
     }
 
@@ -83,5 +83,47 @@ impl StoredType {
             "the manifest of the table '{table}' says that '{property}' of {name} is encrypted, and this program would write it in \
              plaintext: mark the field `#[encrypt]`"
         )))
+    }
+}
+
+impl Manifest {
+    /// Returns the entry of a type; `None` if no program has opened the table for it.
+    pub fn type_of(&self, entity: &EntityType) -> Option<&StoredType> {
+        let is_it = |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.has_same_rows(entity));
+        self.types.iter().find(is_it)
+    }
+
+    /// Checks that a program with this schema may write its entities: the manifest has no other layout for them, and
+    /// no encrypted property that the program would write in plaintext.
+    ///
+    /// The rows of two types without discriminators cannot be told apart. So a type of several rows or buckets excludes
+    /// every other type that may have the same rows.
+    ///
+    /// # Errors
+    /// Fails if the program may not; the error names both sides.
+    pub fn check_type(&self, table: &TableName, schema: &Schema) -> Result<()> {
+        if self.types.is_empty() {
+            return Ok(());
+        }
+        let entity = schema.entity_type();
+        if let Some(stored) = self.type_of(&entity) {
+            stored.check_layout(table, schema)?;
+            return stored.check_encrypted(table, schema);
+        }
+        let may_share_rows = |stored: &&StoredType| {
+            stored.layout.large().is_none()
+                && stored.entity.as_ref().is_some_and(|of| !of.is_disjoint_from(&entity))
+        };
+        self.types.iter().find(may_share_rows).map_or(Ok(()), |other| other.check_layout(table, schema))
+    }
+
+    /// Returns the entry of a type as a program with this schema has to write it; `None` if the manifest says everything
+    /// already, or need not say anything because the entities are plain rows.
+    pub fn type_to_register(&self, schema: &Schema) -> Option<StoredType> {
+        let mine = StoredType::of(schema);
+        match self.type_of(&schema.entity_type()) {
+            Some(stored) => Some(stored.with(&mine)).filter(|update| update != stored),
+            None => Some(mine).filter(|mine| mine.layout != Layout::Plain),
+        }
     }
 }

@@ -8,6 +8,7 @@ mod field;
 mod index;
 mod layout;
 mod record;
+mod requirements;
 mod row_prefix;
 mod schema;
 mod table;
@@ -24,6 +25,7 @@ pub use field::{
 };
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
 pub use record::Record;
+pub use requirements::Requirements;
 pub use row_prefix::RowPrefix;
 pub use schema::{PropertySchema, Schema, Spread};
 pub use table::{KeyOf, PartitionIn, RowBounds, Table, TableGroup, TableQuery, Versioned};

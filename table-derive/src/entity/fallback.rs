@@ -54,9 +54,6 @@ fn from_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
             fn type_filter() -> ::core::option::Option<#krate::query::Filter> {
                 ::core::unreachable!()
             }
-            fn encrypted() -> ::std::vec::Vec<&'static str> {
-                ::core::unreachable!()
-            }
             fn from_entity(_: #krate::model::Entity) -> #krate::Result<Self> {
                 ::core::unreachable!()
             }

@@ -44,23 +44,8 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
                 <#of as #krate::typed::FromEntity>::type_filter()
             }
 
-            fn encrypted() -> ::std::vec::Vec<&'static str> {
-                #krate::__private::encrypted(#properties)
-            }
-
-            fn unencrypted() -> ::std::vec::Vec<&'static str> {
-                #krate::__private::unencrypted(#properties)
-            }
-
-            fn spread() -> ::core::option::Option<#krate::typed::Spread> {
-                <#of as #krate::typed::FromEntity>::spread()
-            }
-
-            fn wide() -> bool {
-                <#of as #krate::typed::FromEntity>::wide()
-            }
-            fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
-                <#of as #krate::typed::FromEntity>::indexes()
+            fn requirements() -> #krate::typed::Requirements {
+                <#of as #krate::typed::FromEntity>::requirements().projected(#properties)
             }
 
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {

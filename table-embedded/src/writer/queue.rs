@@ -58,25 +58,39 @@ pub(super) type Closing = oneshot::Sender<Result<()>>;
 pub(super) struct Job {
     request: Request,
     pub(super) bytes: usize,
-    reply: Reply<Vec<Written>>,
+    caller: Caller,
+}
+
+/// The caller of a change. The permits end before the answer: what the caller does next sees no write and no change of a
+/// manifest of its own in progress. Hence the order of the fields.
+#[derive(Debug)]
+pub(super) struct Caller {
     room: Room,
+    reply: Reply<Vec<Written>>,
+}
+
+impl Caller {
+    pub(super) fn answer(self, result: Result<Vec<Written>>) {
+        drop(self.room);
+        self.reply.send(result);
+    }
 }
 
 /// The permits of a job until it is answered: its share of the queue, and its registration as a write in
 /// progress. The job keeps them even if its caller stopped waiting after it began.
 /// A change of a manifest is forgotten by the cache when it is made.
-pub(super) type Room = (Option<OwnedSemaphorePermit>, LocalPermit, Option<Box<ManifestChange>>);
+type Room = (Option<OwnedSemaphorePermit>, LocalPermit, Option<Box<ManifestChange>>);
 
 impl Job {
     /// Whether the caller still waits. A job without a caller is not begun, because the caller may have done
     /// something else since.
     pub(super) fn is_wanted(&self) -> bool {
-        self.reply.0.as_ref().is_some_and(|waiting| !waiting.is_closed())
+        self.caller.reply.0.as_ref().is_some_and(|waiting| !waiting.is_closed())
     }
 
     /// Splits the job into its request and the data for the answer.
-    pub(super) fn split(self) -> (Request, (Reply<Vec<Written>>, Room)) {
-        (self.request, (self.reply, self.room))
+    pub(super) fn split(self) -> (Request, Caller) {
+        (self.request, self.caller)
     }
 }
 
@@ -132,9 +146,7 @@ impl Queue {
         let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(room).await.ok();
         let room = (room, self.writers.enter(), self.manifest_change(&request).map(Box::new));
-        // Its answer may come before the job is put away.
-        let _change = self.manifest_change(&request);
-        self.send(|reply| Message::Change(Job { request, bytes, reply, room })).await
+        self.send(|reply| Message::Change(Job { request, bytes, caller: Caller { room, reply } })).await
     }
 
     /// Returns the writes in progress.

@@ -75,10 +75,10 @@ impl Writer {
         self.last_batch = jobs.len();
         jobs.retain(Job::is_wanted);
         let bytes = jobs.iter().map(|job| job.bytes).sum();
-        let (requests, replies): (Vec<_>, Vec<_>) = jobs.into_iter().map(Job::split).unzip();
+        let (requests, callers): (Vec<_>, Vec<_>) = jobs.into_iter().map(Job::split).unzip();
         match self.commit(Work { requests, bytes, reclaim: None }) {
             Ok(answers) => {
-                replies.into_iter().zip(answers).for_each(|((reply, _room), answer)| reply.send(answer));
+                callers.into_iter().zip(answers).for_each(|(caller, answer)| caller.answer(answer));
                 self.between_commits();
             }
             Err(failed) => {
@@ -86,7 +86,7 @@ impl Writer {
                     self.apart_until = Some(Instant::now() + APART);
                 }
                 let lost = self.lost();
-                replies.into_iter().for_each(|(reply, _room)| reply.send(Err(failed.error(lost))));
+                callers.into_iter().for_each(|caller| caller.answer(Err(failed.error(lost))));
                 // The first attempt is immediate.
                 let _ = self.usable();
             }

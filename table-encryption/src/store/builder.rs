@@ -99,7 +99,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// table, and to migrate rows that were written before the field was marked.
     #[must_use]
     pub fn encrypt_type<T: FromEntity>(self, table: &TableName) -> Self {
-        let names: BTreeSet<String> = T::encrypted().into_iter().map(str::to_owned).collect();
+        let names: BTreeSet<String> = T::requirements().encrypted.into_iter().map(str::to_owned).collect();
         self.encrypt(table, names)
     }
 

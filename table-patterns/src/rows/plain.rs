@@ -1,35 +1,99 @@
 //! Rows that a pattern writes as they are, past [`IndexedTable`](crate::index::IndexedTable): an index of any program that is of them
 //! would go stale, so such writes are refused.
 
-use table_core::manifest::WriteTarget;
-use table_core::model::{Entity, TableName};
+use table_core::manifest::{Layout, Manifest, StoredType, WriteTarget};
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::{
-    GroupTransaction, ManifestCache, Operation, PlainWrite, Result, TableStore, Written,
+    ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result, TableStore, Written,
 };
+use table_core::typed::{Schema, Spread};
+
+use super::conflict::is_lost;
 
 const INSTEAD: &str = "keep them in a table of their own, or drop the index";
 
-/// Permits a write of a plain row: refuses it where an index of the manifest is of the row. Keep the answer until the write is done.
-/// One request where the manifest was not read for [`ManifestCache::LIFE`].
+/// Attempts to add a type to the manifest while other programs change its row.
+const ROUNDS: usize = 16;
+
+/// Permits a write of an entity of a type, in the layout of the type's schema. Refuses it if the manifest has another
+/// layout for the type, or an index of the entity. Keep the answer until the write is done.
+///
+/// 1 request if the manifest was not read for [`ManifestCache::LIFE`]. 2 more if the manifest does not have the layout yet,
+/// or misses a part of it, so for the first write of the type in the table.
 pub(crate) async fn permit(
     store: &dyn TableStore,
     table: &TableName,
-    touched: WriteTarget<'_>,
+    schema: &Schema,
+    key: &Key,
 ) -> Result<PlainWrite> {
-    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
-    permitted.manifest().check_plain(table, touched, "a write", INSTEAD)?;
-    Ok(permitted)
+    permit_after(store, table, schema, None, key).await
 }
 
-/// The same for an entity of several rows, which is put together only where the manifest has indexes.
+/// [`permit`] for a table whose entities were spread over other buckets before.
+pub(crate) async fn permit_after(
+    store: &dyn TableStore,
+    table: &TableName,
+    schema: &Schema,
+    previous: Option<Spread>,
+    key: &Key,
+) -> Result<PlainWrite> {
+    let manifests = ManifestCache::for_store(store);
+    for _ in 0..ROUNDS {
+        let permitted = manifests.plain_write(store, table).await?;
+        let registered = check_type(permitted.manifest(), table, schema, previous, key)?;
+        let Some(row) = registered else { return Ok(permitted) };
+        match store.write(table, row.operation()?).await {
+            Err(error) if is_lost(&error) => {}
+            // The row of the manifest may be written; the entity is not.
+            Err(error) => return Err(error.with_outcome(Outcome::NotApplied)),
+            Ok(_) => {
+                let local = store.local_writers();
+                local.map(|local| local.change(&store.profile().table_identity(table)));
+            }
+        }
+        manifests.forget(table);
+    }
+    let (table, key) = (table.to_string(), schema.type_name.to_owned());
+    Err(ErrorKind::PreconditionFailed { table, key }.into())
+}
+
+/// Returns the row of the manifest to write first, if there is one.
+fn check_type(
+    manifest: &Manifest,
+    table: &TableName,
+    schema: &Schema,
+    previous: Option<Spread>,
+    key: &Key,
+) -> Result<Option<StoredType>> {
+    let entity = schema.entity_type();
+    manifest.check_no_index(table, WriteTarget::Type(&entity, key), "a write", INSTEAD)?;
+    if let (Some(stored), Some(Spread { buckets, salt })) = (manifest.type_of(&entity), previous)
+        && stored.layout == (Layout::Spread { buckets, salt: salt.into() })
+    {
+        stored.check_encrypted(table, schema)?;
+        return Ok(Some(StoredType { layout: Layout::of(schema), ..stored.with(&StoredType::of(schema)) }));
+    }
+    manifest.check_type(table, schema)?;
+    Ok(manifest.type_to_register(schema))
+}
+
+/// Permits a write of an entity of several rows. `entity` is called only if the manifest has indexes or types.
 pub(crate) async fn permit_whole(
     store: &dyn TableStore,
     table: &TableName,
+    schema: Option<&'static Schema>,
+    key: &Key,
     entity: impl FnOnce() -> Entity + Send,
 ) -> Result<PlainWrite> {
+    if let Some(schema) = schema {
+        return permit(store, table, schema, key).await;
+    }
     let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
-    if !permitted.manifest().indexes.is_empty() {
-        permitted.manifest().check_plain(table, WriteTarget::Entity(&entity()), "a write", INSTEAD)?;
+    let manifest = permitted.manifest();
+    if !manifest.indexes.is_empty() || !manifest.types.is_empty() {
+        let entity = entity();
+        manifest.check_no_index(table, WriteTarget::Entity(&entity), "a write", INSTEAD)?;
+        manifest.check_wide(table, &entity)?;
     }
     Ok(permitted)
 }
@@ -59,9 +123,10 @@ pub(crate) async fn transact(
 /// A row that only the pattern writes has no properties but the pattern's: what an operation leaves out does not tell that the row is an
 /// entity of another type.
 fn check_own(permitted: &PlainWrite, table: &TableName, operation: &Operation) -> Result<()> {
-    if permitted.manifest().indexes.is_empty() {
+    let manifest = permitted.manifest();
+    if manifest.indexes.is_empty() && manifest.types.is_empty() {
         return Ok(());
     }
     let row = operation.entity().cloned().unwrap_or_else(|| operation.key().clone().into());
-    permitted.manifest().check_plain(table, WriteTarget::Entity(&row), operation.kind().name(), INSTEAD)
+    manifest.check_plain(table, WriteTarget::Entity(&row), operation.kind().name(), INSTEAD)
 }

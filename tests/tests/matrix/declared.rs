@@ -152,7 +152,7 @@ async fn refused(backends: Backends) {
     let before = world.rows().await;
     for (name, write) in PATHS {
         let error = write(world.clone()).await.expect_err(name).to_string();
-        let id = Indexed::indexes()[0].id();
+        let id = Indexed::SCHEMA.indexes[0].id();
         let instead = ["IndexedTable`", "keep them in a table of their own"];
         let names = instead.iter().any(|instead| error.contains(instead));
         assert!(error.contains(&id) && names, "{name}: {error}");
@@ -173,7 +173,7 @@ async fn refused(backends: Backends) {
     );
     let declaring = declaring.await.unwrap();
     let error = slices.insert(&Plain::new("p", 1)).await.unwrap_err().to_string();
-    assert!(error.contains(&Indexed::indexes()[0].id()), "{error}");
+    assert!(error.contains(&Indexed::SCHEMA.indexes[0].id()), "{error}");
     assert_eq!(slices.query().all().await.unwrap(), []);
     declaring.check().await;
 }
@@ -212,7 +212,7 @@ async fn repaired(backends: Backends) {
         own.put(&Plain::new("p", 1)).await.unwrap();
         write(world.clone()).await.expect(name);
         let mut found = 0;
-        for index in Indexed::indexes() {
+        for index in Indexed::SCHEMA.indexes {
             let entities = own.declaring.entities();
             let reported = entities.scrub(&index.name, ScrubMode::Report).await.unwrap();
             let repaired = entities.scrub(&index.name, ScrubMode::Repair).await.unwrap();

@@ -164,7 +164,7 @@ fn table() -> TableName {
 
 /// The generation of an index that version N has.
 fn id_before(name: &str) -> String {
-    Before::indexes().iter().find(|index| *index.name == *name).unwrap().id()
+    Before::SCHEMA.indexes.iter().find(|index| *index.name == *name).unwrap().id()
 }
 
 /// Prints the seed where the run fails.
@@ -412,7 +412,7 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
         assert_eq!(held(UNKNOWN), 7, "what no version knows of {id}");
     }
     let declared = newer.entities().declared().await.unwrap();
-    for own in P::indexes() {
+    for own in P::SCHEMA.indexes {
         assert!(declared.iter().any(|index| index.id() == own.id()), "{} is gone", own.id());
     }
     for index in &declared {
@@ -420,7 +420,8 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
         let found = newer.entities().scrub(&index.id(), ScrubMode::Report).await.unwrap();
         assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{}", index.id());
     }
-    for unique in P::indexes().iter().filter(|index| index.uniqueness != table_core::manifest::Uniqueness::No)
+    for unique in
+        P::SCHEMA.indexes.iter().filter(|index| index.uniqueness != table_core::manifest::Uniqueness::No)
     {
         let is_of = |row: &&Entity| unique.entity.admits(row);
         let of: Vec<_> =

@@ -7,6 +7,7 @@ mod backends;
 mod declared;
 mod deploys;
 mod layouts;
+mod pairs;
 mod readers;
 mod types;
 mod upgrades;

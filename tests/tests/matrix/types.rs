@@ -243,7 +243,7 @@ async fn plain_and_large() {
         before.delete(key(), IfMatch::Any).await.map(drop),
     ];
     for refused in refused {
-        check(&refused.unwrap_err(), "with large values of text in blobs", "rows of one entity each:");
+        check(&refused.unwrap_err(), "with large values of text in blobs", " as rows of one entity each:");
     }
     assert_eq!(before.by(Plain::by_name("p").name("one")).all().await.unwrap(), [plain()]);
     let opened = [
@@ -251,7 +251,7 @@ async fn plain_and_large() {
         IndexedTable::<Plain>::open_to_read(store.clone(), TABLE, Vec::new(), IndexOptions::local()).await,
     ];
     for opened in opened {
-        check(&opened.unwrap_err(), "with large values of text in blobs", "rows of one entity each:");
+        check(&opened.unwrap_err(), "with large values of text in blobs", " as rows of one entity each:");
     }
 
     // A type without the property does not change its layout. A type with another large property adds that
@@ -274,7 +274,7 @@ async fn plain_and_large() {
 /// Asserts that the error names both layouts.
 fn check(error: &Error, stored: &str, mine: &str) {
     let text = error.to_string();
-    let (first, second) = text.split_once("and this program stores it as").expect(&text);
+    let (first, second) = text.split_once("and this program stores").expect(&text);
     assert!(first.contains(stored) && second.contains(mine), "{text}");
 }
 
@@ -291,7 +291,7 @@ async fn other_layouts() {
     ] {
         say(&*store, |said| said.layout = layout.clone()).await;
         let opened = IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await;
-        check(&opened.unwrap_err(), named, "rows of one entity each:");
+        check(&opened.unwrap_err(), named, " as rows of one entity each:");
         // The description of a later program does not change.
         assert_eq!(stored(&*store).await.layout, layout);
     }

@@ -305,7 +305,7 @@ impl<T: TableEntity> Upkeep for WideTable<T> {}
 impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
     fn check(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            for index in T::indexes() {
+            for index in T::SCHEMA.indexes {
                 let found = self.entities().scrub(&index.name, ScrubMode::Report).await.unwrap();
                 assert_eq!(found.dangling, 0, "{}", index.name);
                 assert_eq!(found.missing, 0, "{}", index.name);
@@ -330,7 +330,7 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
     fn check(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             assert_eq!(self.scrub().await.unwrap().missing, []);
-            for index in T::indexes() {
+            for index in T::SCHEMA.indexes {
                 let entities = self.entities().expect("it is open with its indexes");
                 let found = entities.scrub(&index.name, ScrubMode::Report).await.unwrap();
                 assert_eq!(found.dangling, 0, "{}", index.name);

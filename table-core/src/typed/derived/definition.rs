@@ -9,7 +9,7 @@ use crate::manifest::{
 };
 use crate::model::{Key, KeyPartType};
 use crate::store::Result;
-use crate::typed::{Schema, TableEntity};
+use crate::typed::TableEntity;
 
 /// A constant text.
 pub const fn text(text: &'static str) -> Text {
@@ -70,11 +70,6 @@ pub const fn encoding(
         known if known as u8 == stored as u8 => key_encoding(part, name, width, chosen),
         known => key_encoding(KeyPartType::Custom, known.word(), width, chosen),
     }
-}
-
-/// Returns the indexes of a schema.
-pub fn indexes(schema: &'static Schema) -> Vec<&'static IndexDefinition> {
-    schema.indexes.iter().collect()
 }
 
 /// Adds the key of an index entry, unless it was added before.

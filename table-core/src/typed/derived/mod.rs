@@ -10,12 +10,11 @@ mod transform;
 
 pub use check::{Projected, can_be_large, distinct, is_distinct_from, joined, projected, same_type};
 pub use decode::Slots;
-pub use definition::{encoding, indexes, key_encoding, literal, part, push_entry_key, reversed, text};
+pub use definition::{encoding, key_encoding, literal, part, push_entry_key, reversed, text};
 pub use encode::{Encoder, debug_patch};
 pub use in_order::InOrder;
 pub use resolve::{
-    check_projected, encrypted, filter_all, has_discriminator, is_a, large, no_text, no_variant, select,
-    select_all, unencrypted, upgrade,
+    check_projected, filter_all, has_discriminator, is_a, no_text, no_variant, select, select_all, upgrade,
 };
 pub use transform::{Day, ListElement, TextPart, TimePart, date, descending, hour, lower, prefix};
 

@@ -2,7 +2,7 @@ use super::Slots;
 use crate::model::{ETag, EdmType, Entity, Ticks, ValueError, ValueRef};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
-use crate::typed::{Discriminator, FromEntity, PropertySchema, Schema, TableEntity};
+use crate::typed::{Discriminator, FromEntity, Schema, TableEntity};
 
 /// Whether the discriminator says that the entity has this type.
 pub fn is_a(schema: &Schema, entity: &Entity) -> bool {
@@ -70,21 +70,6 @@ pub fn no_text(texts: &[&str], found: ValueRef<'_>) -> ValueError {
         }
         other => ValueError::new(EdmType::String.name(), other.edm_type()),
     }
-}
-
-/// Returns the marked properties of a type.
-pub fn encrypted(properties: &[PropertySchema]) -> Vec<&'static str> {
-    properties.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
-}
-
-/// Returns the properties of a type without a mark.
-pub fn unencrypted(properties: &[PropertySchema]) -> Vec<&'static str> {
-    properties.iter().filter(|p| !p.encrypted).map(|p| p.name).collect()
-}
-
-/// Returns the properties of a type whose values may be in blobs.
-pub fn large(properties: &[PropertySchema]) -> Vec<&'static str> {
-    properties.iter().filter(|p| p.large.is_some()).map(|p| p.name).collect()
 }
 
 /// Reads an entity of an older schema version as the older type and converts it to the new type.

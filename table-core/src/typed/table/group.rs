@@ -232,20 +232,22 @@ impl<T: FromEntity> TableGroup<T> {
         Ok(())
     }
 
-    /// Refuses writes whose entities have an index in the manifest, as far as type or properties of the write show it.
+    /// Refuses writes whose entities have an index or another layout in the manifest, as far as type or properties of the write show it.
     fn check_types(&self, plain: &PlainWrite) -> Result<()> {
-        if plain.manifest().indexes.is_empty() {
+        let (shared, manifest) = (self.table.shared(), plain.manifest());
+        if manifest.indexes.is_empty() && manifest.types.is_empty() {
             return Ok(());
         }
         for (index, (operation, schema)) in self.group.operations().iter().zip(&self.types).enumerate() {
             let of = schema.map(Schema::entity_type);
+            let in_layout = schema.map_or(Ok(()), |schema| manifest.check_type(&shared.name, schema));
             let target = match (&of, operation.entity()) {
                 (Some(of), _) => WriteTarget::Type(of, operation.key()),
                 (None, Some(entity)) => WriteTarget::Entity(entity),
                 // `check_stored` decides by the stored entity.
                 (None, None) => continue,
             };
-            let checked = self.table.shared().check_plain(plain, target, operation.kind().name());
+            let checked = in_layout.and_then(|()| shared.check_plain(plain, target, operation.kind().name()));
             checked.map_err(|error| Error::in_transaction(index, error))?;
         }
         Ok(())
@@ -312,7 +314,11 @@ impl<T: FromEntity> TableGroup<T> {
     ) -> Result<&mut Self> {
         let index = self.len();
         let added = operation.and_then(|operation| {
-            self.table.shared().check_indexes(&E::indexes(), operation.kind().name())?;
+            let index = match schema {
+                Some(schema) => schema.indexes.first(),
+                None => E::requirements().indexes.first().copied(),
+            };
+            self.table.shared().check_no_index(index, operation.kind().name())?;
             self.group.push(operation)
         });
         added.map_err(|error| Error::in_transaction(index, error))?;

@@ -139,23 +139,24 @@ impl<T: FromEntity> Table<T> {
     }
 
     fn open(shared: Shared) -> Result<Self> {
-        shared.store.check_encrypts(&shared.name, &T::encrypted())?;
-        shared.store.check_unencrypted(&shared.name, &T::unencrypted())?;
-        if let Some(property) = T::large().first() {
+        let required = T::requirements();
+        shared.store.check_encrypts(&shared.name, &required.encrypted)?;
+        shared.store.check_unencrypted(&shared.name, &required.unencrypted)?;
+        if let Some(property) = required.large.first() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
                 "values of the property '{property}' in '{name}' may be in blobs: open the table as a \
                  `table_patterns::large::LargeTable`"
             )));
         }
-        if T::spread().is_some() {
+        if required.spread.is_some() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
                 "the partitions of '{name}' are spread over buckets: open the table as a \
                  `table_patterns::spread::SpreadTable`"
             )));
         }
-        if T::wide() {
+        if required.wide {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
                 "entities of '{name}' may take several rows: open the table as a `table_patterns::wide::WideTable`"
@@ -279,8 +280,8 @@ impl Shared {
 
     /// Refuses a write if the type declares an index, because the write would leave the index entry stale. `operation` is the
     /// name of the write for the error.
-    pub(super) fn check_indexes(&self, indexes: &[&IndexDefinition], operation: &str) -> Result<()> {
-        match indexes.first() {
+    pub(super) fn check_no_index(&self, index: Option<&IndexDefinition>, operation: &str) -> Result<()> {
+        match index {
             Some(index) if !self.unmanaged => Err(Error::invalid_request(format!(
                 "entities of '{}' have the index '{}', and {operation} would leave its entry stale: {ADVICE}",
                 self.name, index.name
@@ -297,7 +298,7 @@ impl Shared {
         self.manifests.plain_write(&*self.store, &self.name).await.map(Some)
     }
 
-    /// Refuses a write of an entity that may have an index in the manifest.
+    /// Refuses a write of an entity that may have an index or several rows according to the manifest.
     pub(super) fn check_plain(
         &self,
         plain: &PlainWrite,
@@ -314,12 +315,13 @@ impl Shared {
 
 impl<T: TableEntity> Table<T> {
     /// Returns manifest and permit for a write of the entity with this key, and refuses the write if the entity may have an
-    /// index. Keep the result until the write is done.
+    /// index or another layout. Keep the result until the write is done.
     pub(super) async fn to_write(&self, key: &Key, operation: &str) -> Result<Option<PlainWrite>> {
         let shared = self.shared();
-        shared.check_indexes(&T::indexes(), operation)?;
+        shared.check_no_index(T::SCHEMA.indexes.first(), operation)?;
         let plain = shared.plain_write().await?;
         if let Some(plain) = &plain {
+            plain.manifest().check_type(&shared.name, T::SCHEMA)?;
             shared.check_plain(plain, WriteTarget::Type(&T::SCHEMA.entity_type(), key), operation)?;
         }
         Ok(plain)

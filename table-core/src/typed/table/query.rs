@@ -341,7 +341,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     /// Refuses a filter that compares an encrypted property.
     fn check_comparable(&self, filter: &Filter) -> Result<()> {
-        let (of_table, of_result) = (T::encrypted(), R::encrypted());
+        let (of_table, of_result) = (T::requirements().encrypted, R::requirements().encrypted);
         let mut refused = None;
         filter.for_each_property(&mut |name| {
             refused =

@@ -4,11 +4,10 @@ use std::ops::{Deref, DerefMut};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{KeyOf, Table};
-use crate::manifest::IndexDefinition;
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ErrorKind, Result};
-use crate::typed::{FromEntity, Spread};
+use crate::typed::{FromEntity, Requirements};
 
 /// Point reads. They do not return index entries and system rows, unless
 /// [`with_index_entries`](Self::with_index_entries) or [`with_system_rows`](Self::with_system_rows) is set.
@@ -147,27 +146,8 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
         T::type_filter()
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        T::encrypted()
-    }
-
-    fn unencrypted() -> Vec<&'static str> {
-        T::unencrypted()
-    }
-
-    fn spread() -> Option<Spread> {
-        T::spread()
-    }
-
-    fn large() -> Vec<&'static str> {
-        T::large()
-    }
-
-    fn wide() -> bool {
-        T::wide()
-    }
-    fn indexes() -> Vec<&'static IndexDefinition> {
-        T::indexes()
+    fn requirements() -> Requirements {
+        T::requirements()
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {

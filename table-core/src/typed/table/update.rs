@@ -227,7 +227,7 @@ impl<T: TableEntity> Table<T> {
     /// # Errors
     /// Fails if a conversion fails or changes a key; also returns the errors of the store.
     pub async fn upgrade_all(&self) -> Result<u64> {
-        self.shared().check_indexes(&T::indexes(), "an upgrade")?;
+        self.shared().check_no_index(T::SCHEMA.indexes.first(), "an upgrade")?;
         let rows = self.query().project::<Entity>().stream();
         let upgrades = rows.map(async |row| self.upgrade(row?).await);
         let upgrades = upgrades.buffer_unordered(self.shared().concurrency);

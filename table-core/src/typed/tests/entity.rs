@@ -192,7 +192,7 @@ fn the_schema_describes_the_stored_properties() {
     assert_eq!((schema.partition_key, schema.row_key), ("{department}", "empid_{id:06}"));
     let optional: Vec<_> = schema.properties.iter().filter(|p| p.optional).map(|p| p.name).collect();
     assert_eq!(optional, ["Nickname", "Visits"]);
-    assert_eq!(Employee::encrypted(), ["NationalId"]);
+    assert_eq!(Employee::requirements().encrypted, ["NationalId"]);
     assert_eq!(Employee::type_filter(), Some(Filter::eq("EntityType", "Employee")));
     assert_eq!(Employee::select(), None);
 }

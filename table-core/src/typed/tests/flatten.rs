@@ -50,7 +50,7 @@ fn a_group_is_stored_as_properties_of_the_entity() {
     assert_eq!(names, ["EntityType", "name", "Street", "City", "DoorCode", "latitude", "age"]);
     assert_eq!(names[1..], *Person::SCHEMA.properties.iter().map(|p| p.name).collect::<Vec<_>>());
     assert!(entity.properties().find("DoorCode").unwrap().is_encrypted());
-    assert_eq!(Person::encrypted(), ["DoorCode"]);
+    assert_eq!(Person::requirements().encrypted, ["DoorCode"]);
     assert_eq!(Person::from_entity(entity).unwrap(), ada());
 }
 

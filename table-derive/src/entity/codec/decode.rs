@@ -27,13 +27,6 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
     };
     let fields = decode_fields(krate, &entity.fields, version_place + 2);
     let in_order = in_order::expand(entity);
-    let indexes = (!entity.indexes.is_empty()).then(|| {
-        quote! {
-            fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
-                #krate::__private::indexes(<Self as #krate::typed::TableEntity>::SCHEMA)
-            }
-        }
-    });
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::typed::FromEntity for #name #ty_generics #where_clause {
@@ -46,27 +39,9 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
                 __schema.discriminator.filter(__schema.type_name)
             }
 
-            fn encrypted() -> ::std::vec::Vec<&'static str> {
-                #krate::__private::encrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
+            fn requirements() -> #krate::typed::Requirements {
+                #krate::typed::Requirements::of(<Self as #krate::typed::TableEntity>::SCHEMA)
             }
-
-            fn unencrypted() -> ::std::vec::Vec<&'static str> {
-                #krate::__private::unencrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
-            }
-
-            fn spread() -> ::core::option::Option<#krate::typed::Spread> {
-                <Self as #krate::typed::TableEntity>::SCHEMA.spread
-            }
-
-            fn large() -> ::std::vec::Vec<&'static str> {
-                #krate::__private::large(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
-            }
-
-            fn wide() -> bool {
-                <Self as #krate::typed::TableEntity>::SCHEMA.wide
-            }
-
-            #indexes
 
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
                 #in_order

@@ -51,7 +51,7 @@ impl Change {
     }
 
     /// The key of the entity.
-    pub(super) fn key(&self) -> Result<&Key> {
+    pub(crate) fn key(&self) -> Result<&Key> {
         let entity = self.new.as_ref().or(self.old.as_ref());
         entity.map(Entity::key).ok_or_else(|| Error::invalid_request("a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`"))
     }

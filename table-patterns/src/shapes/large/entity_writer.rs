@@ -11,15 +11,16 @@
 
 use std::sync::Arc;
 
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, Operation, Outcome, PlainWrite, Result, TableStore, Written,
 };
 
 use crate::index::{IndexOptions, IndexedEntities};
 use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
 use crate::rows::conflict::version_of;
+use crate::rows::plain::permit;
 
 /// Writes the entities of one table with their large values and index entries.
 #[derive(Clone, Debug)]
@@ -106,6 +107,8 @@ impl EntityWriter {
     /// Writes a change whose new state is a logical entity. The old state is the row that was read.
     pub(crate) async fn write(&self, mut change: Change) -> Result<Written> {
         let mut new = NewBlobs::none();
+        // Before the first blob is stored: a refused write stores nothing.
+        let _permitted = self.permit(change.key()?).await?;
         if let Some(entity) = &mut change.new
             && let Err(error) = self.values.move_out(entity, &mut new).await
         {
@@ -141,6 +144,7 @@ impl EntityWriter {
             return Box::pin(self.commit(new, &[Change::replace(old.clone(), now)])).await;
         }
         let merge = async {
+            let _permitted = self.permit(old.key()).await?;
             let merge = Operation::Merge(patch, version_of(old)?);
             let written = self.store.write(&self.table, merge).await?;
             Ok(Committed { written: vec![written], entries: Entries::Applied })
@@ -151,9 +155,21 @@ impl EntityWriter {
         Ok(last(written))
     }
 
+    /// Permits a write of rows without indexes; `None` with indexes, whose journal reads the manifest itself.
+    pub(crate) async fn permit(&self, key: &Key) -> Result<Option<PlainWrite>> {
+        match &self.indexes {
+            Some(_) => Ok(None),
+            None => permit(&*self.store, &self.table, self.values.schema, key).await.map(Some),
+        }
+    }
+
     /// Writes rows without indexes.
     async fn send(&self, changes: &[Change]) -> Result<Committed> {
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
+        let mut permitted = Vec::new();
+        for operation in &operations {
+            permitted.push(self.permit(operation.key()).await?);
+        }
         let written = match (operations.pop(), operations.is_empty()) {
             (Some(one), true) => vec![self.store.write(&self.table, one).await?],
             (last, _) => {

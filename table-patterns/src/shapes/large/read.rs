@@ -170,6 +170,8 @@ impl<T: TableEntity> LargeTable<T> {
         self.check_version(&old, &version)?;
         T::SCHEMA.check_patchable(&old)?;
         self.values().check_codec(old.key(), [property])?;
+        // Before the blob is stored: a refused write stores nothing.
+        let _permitted = self.writer().permit(old.key()).await?;
         let (mut new, context) = (NewBlobs::none(), self.values().context(old.key(), property.name));
         let reference = self.values().put(&context, content.boxed()).await?;
         new.push(context);

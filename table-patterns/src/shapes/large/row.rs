@@ -2,11 +2,10 @@
 
 use std::marker::PhantomData;
 
-use table_core::manifest::IndexDefinition;
 use table_core::model::{EdmType, EdmValue, Entity, Key, PropertyRef, ValueRef};
 use table_core::query::{Filter, Select};
 use table_core::store::{Error, Result};
-use table_core::typed::{FromEntity, PropertySchema, Spread, TableEntity};
+use table_core::typed::{FromEntity, PropertySchema, Requirements, TableEntity};
 use uuid::Uuid;
 
 use crate::blobs::Stored;
@@ -35,23 +34,8 @@ impl<T: TableEntity> FromEntity for LargeRow<T> {
         T::type_filter()
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        T::encrypted()
-    }
-
-    fn unencrypted() -> Vec<&'static str> {
-        T::unencrypted()
-    }
-
-    fn spread() -> Option<Spread> {
-        T::spread()
-    }
-
-    fn wide() -> bool {
-        T::wide()
-    }
-    fn indexes() -> Vec<&'static IndexDefinition> {
-        T::indexes()
+    fn requirements() -> Requirements {
+        Requirements { large: Vec::new(), ..T::requirements() }
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {

@@ -83,7 +83,7 @@ impl<T: TableEntity> LargeTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
-        if let Some(index) = T::indexes().first() {
+        if let Some(index) = T::SCHEMA.indexes.first() {
             let (name, index) = (T::SCHEMA.rust_name, &index.name);
             return Err(Error::invalid_request(format!(
                 "{name} declares the index '{index}', which this table would not maintain: open the table with \

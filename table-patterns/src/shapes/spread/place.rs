@@ -3,11 +3,10 @@
 use std::marker::PhantomData;
 
 use sha2::{Digest, Sha256};
-use table_core::manifest::IndexDefinition;
 use table_core::model::{Entity, Key};
 use table_core::query::{Filter, Select};
 use table_core::store::{Error, Result};
-use table_core::typed::{FromEntity, Spread, TableEntity};
+use table_core::typed::{FromEntity, Requirements, Spread, TableEntity};
 
 /// The number of characters before the logical PartitionKey: four digits and the separator.
 const PREFIX: usize = 5;
@@ -69,23 +68,8 @@ impl<T: TableEntity> FromEntity for SpreadRow<T> {
         T::type_filter()
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        T::encrypted()
-    }
-
-    fn unencrypted() -> Vec<&'static str> {
-        T::unencrypted()
-    }
-
-    fn large() -> Vec<&'static str> {
-        T::large()
-    }
-
-    fn wide() -> bool {
-        T::wide()
-    }
-    fn indexes() -> Vec<&'static IndexDefinition> {
-        T::indexes()
+    fn requirements() -> Requirements {
+        Requirements { spread: None, ..T::requirements() }
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {

@@ -70,7 +70,7 @@ impl<T: TableEntity> SpreadTable<T> {
                 "its discriminator is a prefix of the PartitionKey, which starts with the bucket: use a property",
             );
         }
-        if !T::indexes().is_empty() {
+        if !schema.indexes.is_empty() {
             return refuse("it declares indexes, which a spread table does not maintain: remove them");
         }
         Ok(Self {

@@ -1,6 +1,5 @@
 use std::borrow::Cow;
 
-use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
@@ -9,7 +8,7 @@ use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::conflict::{Conflicts, version_of, with_entity_key};
 use crate::rows::encrypted::marked_by_rule;
-use crate::rows::plain::permit;
+use crate::rows::plain::permit_after;
 
 impl<T: TableEntity> SpreadTable<T> {
     /// Inserts an entity that must not exist. 1 request; 2 with previous buckets.
@@ -302,9 +301,8 @@ impl<T: TableEntity> SpreadTable<T> {
                 *entity.properties_mut() = marked;
             }
         }
-        let touched = T::SCHEMA.entity_type();
-        let touched = WriteTarget::Type(&touched, operation.key());
-        let _permitted = permit(&**self.store(), self.name(), touched).await?;
+        let (store, table) = (&**self.store(), self.name());
+        let _permitted = permit_after(store, table, T::SCHEMA, self.previous, operation.key()).await?;
         let written = self.store().write(self.name(), operation).await;
         written.map_err(|error| match key {
             Some(key) => with_entity_key(&key, error),

@@ -116,9 +116,9 @@ impl<T: FromEntity> TimeSlices<T> {
         Table::<T>::new(Arc::clone(&store), slice)?;
         // The family's tables have longer names, so a rule for the family's name does not reach them. It is meant for them.
         if let Ok(all) = TableName::new(family) {
-            store.check_unencrypted(&all, &T::unencrypted())?;
+            store.check_unencrypted(&all, &T::requirements().unencrypted)?;
         }
-        if let Some(index) = T::indexes().first() {
+        if let Some(index) = T::requirements().indexes.first() {
             return Err(Error::invalid_request(format!(
                 "a family of tables does not maintain the index '{}': remove the index, or keep the entities in one \
                  `IndexedTable`",

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
@@ -127,8 +126,7 @@ impl<T: TableEntity> TimeSlices<T> {
             let mut new = old;
             new.properties_mut().merge(patch.properties());
             self.check_slice(at, &T::from_entity(new)?)?;
-            let touched = T::SCHEMA.entity_type();
-            let _permitted = permit(&**store, table.name(), WriteTarget::Type(&touched, key)).await?;
+            let _permitted = permit(&**store, table.name(), T::SCHEMA, key).await?;
             match store.write(table.name(), Operation::Merge(patch.clone(), read)).await {
                 Err(error) if *version == IfMatch::Any && !is_missing(&error) => {
                     conflicts.wait(error).await?;
@@ -209,10 +207,8 @@ impl<T: TableEntity> TimeSlices<T> {
                     "{key} cannot be moved to its own key: give another key or table"
                 )));
             }
-            let entity_type = T::SCHEMA.entity_type();
-            let _leaves = permit(&**self.store(), &table, WriteTarget::Type(&entity_type, &key)).await?;
-            let _arrives =
-                permit(&**target.store(), &there.table, WriteTarget::Type(&entity_type, &to)).await?;
+            let _leaves = permit(&**self.store(), &table, T::SCHEMA, &key).await?;
+            let _arrives = permit(&**target.store(), &there.table, T::SCHEMA, &to).await?;
             let moved = match target.put(&there.table, moved).await {
                 Ok(_) => self.store().write(&table, Operation::Delete(key.clone(), version)).await,
                 Err(error) if is_gone(&error) => {

@@ -7,6 +7,7 @@ use table_core::store::{
     Error, ErrorKind, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore,
     TableStoreExt, Written,
 };
+use table_core::typed::Schema;
 
 use super::read::{Reader, WideQuery};
 use super::rows::{Chunk, HEAD, Stored, distribute, new_write, prefix, row_key};
@@ -41,6 +42,8 @@ use crate::rows::plain::permit_whole;
 #[derive(Clone, Debug)]
 pub struct WideEntities {
     pub(super) reader: Reader,
+    /// The type of the entities, if the program has one.
+    pub(super) schema: Option<&'static Schema>,
 }
 
 /// A value with the state of its rows, which a later write needs to check the version and to find the chunks.
@@ -94,7 +97,7 @@ impl From<Stored> for Wide<Entity> {
 impl WideEntities {
     /// Opens the wide entities of a table. No request; the table must exist when it is used.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
-        Self { reader: Reader { store: store.into_shared(), table, attempts: ATTEMPTS } }
+        Self { reader: Reader { store: store.into_shared(), table, attempts: ATTEMPTS }, schema: None }
     }
 
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
@@ -328,7 +331,7 @@ impl WideEntities {
             group.push(Operation::Delete(self.row(old, &prefix, *number)?, IfMatch::Any))?;
         }
         let (store, table) = (&*self.reader.store, &self.reader.table);
-        let _permitted = permit_whole(store, table, || old.to_entity()).await?;
+        let _permitted = permit_whole(store, table, self.schema, &old.key, || old.to_entity()).await?;
         let deleted = store.transact(table, group).await;
         deleted.map(drop).map_err(|error| with_entity_key(&old.key, error))
     }
@@ -414,7 +417,7 @@ impl WideEntities {
         self.check_whole(&new, &prefix)?;
         let group = self.group(old, &new, &prefix)?;
         let (store, table) = (&*self.reader.store, &self.reader.table);
-        let _permitted = permit_whole(store, table, || new.to_entity()).await?;
+        let _permitted = permit_whole(store, table, self.schema, key, || new.to_entity()).await?;
         let written = store.transact(table, group).await;
         let written = written.map_err(|error| too_large(key, with_entity_key(key, error)))?;
         new.etag = written.into_iter().next().and_then(|head: Written| head.etag);

@@ -2,7 +2,7 @@ use std::marker::PhantomData;
 
 use table_core::model::{Entity, IfMatch, Properties, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, TableEntity};
+use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Requirements, TableEntity};
 
 use super::rows::Stored;
 use super::{Wide, WideEntities, WideQuery};
@@ -68,11 +68,17 @@ impl<T: FromEntity> WideTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        check_type::<T>()?;
+        let required = T::requirements();
+        check_type(&required)?;
         let table = table.try_into().map_err(Into::into)?;
-        store.check_encrypts(&table, &T::encrypted())?;
-        store.check_unencrypted(&table, &T::unencrypted())?;
-        Ok(Self { entities: WideEntities::new(store, table), of: PhantomData })
+        store.check_encrypts(&table, &required.encrypted)?;
+        store.check_unencrypted(&table, &required.unencrypted)?;
+        let schema = match required.schemas[..] {
+            [schema] if schema.wide => Some(schema),
+            _ => None,
+        };
+        let entities = WideEntities { schema, ..WideEntities::new(store, table) };
+        Ok(Self { entities, of: PhantomData })
     }
 
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
@@ -293,8 +299,8 @@ fn merged<T: TableEntity>(old: &Stored, over: &Properties) -> Result<Properties>
 }
 
 /// Refuses a type with indexes, large properties or spread keys.
-fn check_type<T: FromEntity>() -> Result<()> {
-    let what = match (T::indexes().first(), T::large().first(), T::spread()) {
+fn check_type(required: &Requirements) -> Result<()> {
+    let what = match (required.indexes.first(), required.large.first(), required.spread) {
         (Some(index), ..) => format!("the index '{}'", index.name),
         (_, Some(property), _) => format!("the large property '{property}'"),
         (.., Some(_)) => "spread keys".to_owned(),

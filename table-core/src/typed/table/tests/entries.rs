@@ -24,10 +24,6 @@ impl FromEntity for Number {
         None
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        Vec::new()
-    }
-
     fn from_entity(entity: Entity) -> Result<Self> {
         assert!(entity.get(INDEX_NAME).is_none(), "the projection does not select it");
         match entity.get("Number") {

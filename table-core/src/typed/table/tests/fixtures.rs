@@ -104,10 +104,6 @@ impl FromEntity for Employee {
         EMPLOYEE.discriminator.filter("Employee")
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        Vec::new()
-    }
-
     fn from_entity(entity: Entity) -> Result<Self> {
         Ok(Self {
             department: entity.key().partition().to_owned(),
@@ -164,10 +160,6 @@ impl FromEntity for Badge {
         BADGE.discriminator.filter("Badge")
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        Vec::new()
-    }
-
     fn from_entity(entity: Entity) -> Result<Self> {
         let department = entity.key().partition().to_owned();
         Ok(Self { department, id: id(&entity), color: text(&entity, "Color")? })
@@ -209,10 +201,6 @@ impl FromEntity for Named {
 
     fn type_filter() -> Option<Filter> {
         Employee::type_filter()
-    }
-
-    fn encrypted() -> Vec<&'static str> {
-        Vec::new()
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {

@@ -5,7 +5,7 @@ use crate::memory::MemoryStore;
 use crate::model::{Entity, TableName};
 use crate::query::{Filter, Select};
 use crate::store::{ErrorKind, Result, ServiceProfile, TableStore};
-use crate::typed::{FromEntity, Table};
+use crate::typed::{FromEntity, Requirements, Table};
 
 #[derive(Debug)]
 struct Secretive;
@@ -19,8 +19,8 @@ impl FromEntity for Secretive {
         None
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        vec!["NationalId"]
+    fn requirements() -> Requirements {
+        Requirements { encrypted: vec!["NationalId"], ..Requirements::default() }
     }
 
     fn from_entity(_: Entity) -> Result<Self> {

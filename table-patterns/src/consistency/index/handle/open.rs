@@ -162,6 +162,7 @@ impl IndexedEntities {
             let asked = self.set.ask(&*self.store).await?;
             let loaded = self.rows().load().await?;
             self.set.check_stored_type(&loaded)?;
+            self.set.check_large(&loaded)?;
             let (row, is_as_read) = match self.register_first(&loaded, &mine, writes).await? {
                 First::Registered(row) => (row, false),
                 First::No => {
@@ -275,7 +276,7 @@ fn types_to_declare(loaded: &Loaded, row: &TableRow, writes: &Writes) -> (bool, 
         Writes::Nothing => return (false, Vec::new()),
     };
     let mine = StoredType::of(schema);
-    match loaded.stored_type(&schema.entity_type()) {
+    match loaded.manifest.type_of(&schema.entity_type()) {
         // An update of the type's row: a later version, or a further large or encrypted property.
         Some(stored) => {
             let update = Some(stored.with(&mine)).filter(|update| update != stored);

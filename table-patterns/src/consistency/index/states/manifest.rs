@@ -32,13 +32,6 @@ impl Loaded {
         self.manifest.indexes.iter().find(|index| index.id() == id)
     }
 
-    /// The manifest's row of a type; `None` if no program has opened the table for it.
-    pub(crate) fn stored_type(&self, entity: &EntityType) -> Option<&StoredType> {
-        let is_it =
-            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|known| known.has_same_rows(entity));
-        self.manifest.types.iter().find(is_it)
-    }
-
     /// The encrypted properties of all types whose rows may be of this type.
     pub(crate) fn encrypted_of<'l>(&'l self, entity: &EntityType) -> impl Iterator<Item = &'l str> {
         let meets =

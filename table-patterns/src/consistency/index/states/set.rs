@@ -178,12 +178,34 @@ impl IndexSet {
     /// Refuses a program whose type contradicts the layout or the encryption in the manifest.
     pub(crate) fn check_stored_type(&self, loaded: &Loaded) -> Result<()> {
         let Writes::Type(schema) = self.writes else { return Ok(()) };
-        let Some(stored) = loaded.stored_type(&schema.entity_type()) else { return Ok(()) };
+        let Some(stored) = loaded.manifest.type_of(&schema.entity_type()) else { return Ok(()) };
         stored.check_layout(&self.table, schema)?;
         if self.reads_only {
             return Ok(());
         }
         stored.check_encrypted(&self.table, schema)
+    }
+
+    /// Refuses a program whose type has a large property that an index of the manifest uses: an entry cannot follow a
+    /// value in a blob, so every write of a large value would be refused, in this program and in those before.
+    pub(crate) fn check_large(&self, loaded: &Loaded) -> Result<()> {
+        let Writes::Type(schema) = self.writes else { return Ok(()) };
+        let (table, name, entity) = (&self.table, schema.rust_name, schema.entity_type());
+        let is_large = |name: &str| schema.properties.iter().any(|p| p.name == name && p.large.is_some());
+        for index in &loaded.manifest.indexes {
+            let Some(definition) = &index.definition else { continue };
+            if definition.entity.is_disjoint_from(&entity) {
+                continue;
+            }
+            if let Some(property) = definition.properties_read()?.iter().find(|name| is_large(name)) {
+                return Err(Error::invalid_request(format!(
+                    "the table '{table}' has the index '{}', which uses the property '{property}', and this program stores the \
+                     property of {name} as a large value, which no entry can follow: drop the index, or declare '{property}' without `#[large]`",
+                    index.id()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// As [`check_stored_type`](Self::check_stored_type), by the last read of the manifest.

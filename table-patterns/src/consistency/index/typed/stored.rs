@@ -3,11 +3,10 @@
 use std::fmt;
 
 use futures_util::{Stream, TryStreamExt as _};
-use table_core::manifest::IndexDefinition;
 use table_core::model::Entity;
 use table_core::query::{Continuation, Filter, Page, Select};
 use table_core::store::Result;
-use table_core::typed::{FromEntity, IndexedEntity, KeyOf, Spread, TableQuery};
+use table_core::typed::{FromEntity, IndexedEntity, KeyOf, Requirements, TableQuery};
 
 use super::table::IndexedTable;
 use crate::index::handle::stored::Stored;
@@ -137,28 +136,8 @@ impl<T: IndexedEntity> FromEntity for Whole<T> {
         T::type_filter()
     }
 
-    fn encrypted() -> Vec<&'static str> {
-        T::encrypted()
-    }
-
-    fn unencrypted() -> Vec<&'static str> {
-        T::unencrypted()
-    }
-
-    fn large() -> Vec<&'static str> {
-        T::large()
-    }
-
-    fn wide() -> bool {
-        T::wide()
-    }
-
-    fn spread() -> Option<Spread> {
-        T::spread()
-    }
-
-    fn indexes() -> Vec<&'static IndexDefinition> {
-        T::indexes()
+    fn requirements() -> Requirements {
+        T::requirements()
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {
