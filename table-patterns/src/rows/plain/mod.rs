@@ -130,3 +130,6 @@ fn check_own(permitted: &PlainWrite, table: &TableName, operation: &Operation) -
     let row = operation.entity().cloned().unwrap_or_else(|| operation.key().clone().into());
     manifest.check_plain(table, WriteTarget::Entity(&row), operation.kind().name(), INSTEAD)
 }
+
+#[cfg(test)]
+mod tests;
