@@ -188,7 +188,7 @@ async fn writes_that_show_the_type_of_another_layout() {
     let thing = Entity::new("p", "7").unwrap().with("EntityType", "Thing");
     let any = Table::<Entity>::new(rig.store.clone(), table).unwrap();
     let mut group = any.group(PartitionKey::new("p").unwrap());
-    group.insert(&thing).unwrap();
+    group.push(Operation::Insert(thing.clone())).unwrap();
     let refused = [
         Table::<Plain>::new(rig.store.clone(), table)
             .unwrap()
