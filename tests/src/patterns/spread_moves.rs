@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::model::IfMatch;
-use table_core::query::Query;
-use table_core::store::{Result, TableStore, TableStoreExt as _};
+use table_core::store::{Result, TableStore};
 use table_core::typed::{KeyOf, TableEntity};
 use table_patterns::spread::SpreadTable;
 use tokio::task::JoinSet;
 
+use super::spread::entities;
 use crate::wrappers::HookedStore;
 use crate::{Harness, TestTable};
 
@@ -108,7 +108,7 @@ pub(crate) async fn a_migration_moves_rows_under_readers_and_writers(harness: &H
     let moved = open::<Wider>(harness.store(), &table);
     let all: Vec<Wider> = moved.query().partition(day).all().await.expect("events");
     assert!(all.iter().map(|event| (event.number, event.count)).eq((0..ROWS).map(|number| (number, 3))));
-    let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
+    let stored = entities(harness, table.name()).await;
     assert_eq!(stored.len(), ROWS as usize);
 }
 
@@ -160,7 +160,7 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
         assert!(error.is_precondition_failed(), "{error}");
         wider.delete(key(number), IfMatch::Any).await.expect("the entity is moved");
     }
-    let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
+    let stored = entities(harness, table.name()).await;
     assert_eq!(stored.len(), 0, "{then}");
     store.has_run()
 }

@@ -147,7 +147,7 @@ async fn a_registration_without_an_answer_writes_no_entity() {
         let rig = Rig::new().await;
         let things = WideTable::<Wide>::new(rig.store.clone(), TABLE).unwrap();
         // The first request reads the manifest, the second one writes the type's row.
-        rig.faults.script([None, Some(fault.clone())]);
+        rig.faults.script([None, Some(fault)]);
         let error = things.insert(&wide(1)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotApplied, "{fault:?}");
         assert_eq!(things.get(Wide::key("p", 1u32).unwrap()).await.unwrap().map(|read| read.r), None);

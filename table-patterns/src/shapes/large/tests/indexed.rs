@@ -564,6 +564,9 @@ async fn a_conversion_that_indexes_a_large_value_is_refused() -> Result<()> {
 
     // What is in its row is there for the conversion.
     second.delete(Second::key("p", 1u32)?, IfMatch::Any).await.unwrap_err();
+    let error = first.delete(First::key("p", 1u32)?, IfMatch::Any).await.unwrap_err();
+    assert!(error.to_string().contains("drop the index"), "{error}");
+    entities.drop_index("start").await?;
     first.delete(First::key("p", 1u32)?, IfMatch::Any).await?;
     entities.build("start")?.run().await?;
     let found = second.by(Second::by_start("p").start("sho")).all().await?;

@@ -12,7 +12,7 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
-use table_core::model::ETag;
+use table_core::model::{ETag, IfMatch};
 use table_core::store::{Result, TableStore};
 use table_core::typed::TableEntity;
 
@@ -61,8 +61,15 @@ struct Rig {
 }
 
 impl Rig {
+    /// A table whose manifest has the type, as after the first write.
     async fn new() -> Result<Self> {
-        Self::on(Arc::new(MemoryStore::new()), Arc::new(InMemory::new())).await
+        let this = Self::on(Arc::new(MemoryStore::new()), Arc::new(InMemory::new())).await?;
+        let first = report("x", None);
+        this.reports.insert(&first).await?;
+        this.reports.delete(first.entity_key()?, IfMatch::Any).await?;
+        this.meter.reset();
+        assert_eq!(this.blobs.requests(), 0);
+        Ok(this)
     }
 
     async fn on(store: Arc<MemoryStore>, inner: Arc<InMemory>) -> Result<Self> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
-use table_core::model::ETag;
-use table_core::store::{Result, TableStore};
+use table_core::model::{ETag, Entity, TableName};
+use table_core::query::Query;
+use table_core::store::{Result, TableStore, TableStoreExt as _};
 use table_core::typed::TableEntity;
 
 use super::SpreadTable;
@@ -58,6 +59,13 @@ impl Rig {
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
         let metered = Arc::new(Metered::new(faulty, meter.clone()));
         Self { store, meter, faults, metered }
+    }
+
+    /// The rows of the table without those of its manifest.
+    async fn entities(&self) -> Result<Vec<Entity>> {
+        let mut rows = self.store.query_all(&TableName::new("Events")?, &Query::new()).await?;
+        rows.retain(|row| !row.key().is_system());
+        Ok(rows)
     }
 
     fn open<T: TableEntity>(&self) -> Result<SpreadTable<T>> {
