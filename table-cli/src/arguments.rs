@@ -1,0 +1,82 @@
+//! The command line, and the program's `main`.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::count::CountArgs;
+use crate::failure::{Failure, Result};
+use crate::list::ListArgs;
+use crate::output::remark;
+use crate::query::{GetArgs, QueryArgs};
+use crate::shell::{CompletionsArgs, print_manual};
+use crate::store::{FORMS, has_secret};
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused.";
+
+/// Looks into tables in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
+#[derive(Debug, Parser)]
+#[command(name = "tables", version, after_help = format!("{FORMS}\n\n{EXIT_CODES}"), max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the tables of a store
+    #[command(after_help = FORMS)]
+    List(ListArgs),
+    /// Print one entity
+    #[command(after_help = FORMS)]
+    Get(GetArgs),
+    /// Print the entities that match, page after page
+    #[command(after_help = FORMS)]
+    Query(QueryArgs),
+    /// Print the number of entities
+    #[command(after_help = FORMS)]
+    Count(CountArgs),
+    /// Print the script that completes arguments in a shell
+    Completions(CompletionsArgs),
+    /// Print the manual, for `man -l -`
+    Man,
+}
+
+impl Command {
+    async fn run(self) -> Result<()> {
+        match self {
+            Self::List(list) => list.run().await,
+            Self::Get(get) => get.run().await,
+            Self::Query(query) => query.run().await,
+            Self::Count(count) => count.run().await,
+            Self::Completions(completions) => completions.run(Arguments::command()),
+            Self::Man => print_manual(Arguments::command()),
+        }
+    }
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    if std::env::args_os().skip(1).any(|argument| has_secret(&argument.to_string_lossy())) {
+        remark(
+            "error: an argument has a key or a signature, which other users of the machine can read in the command line: put it into an \
+             environment variable or a file, and give env:NAME or file:PATH as the STORE",
+        );
+        return ExitCode::from(2);
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(help_or_error) => {
+            let _ = help_or_error.print();
+            return ExitCode::from(u8::try_from(help_or_error.exit_code()).unwrap_or(2));
+        }
+    };
+    let runtime = tokio::runtime::Runtime::new().map_err(Failure::failed);
+    match runtime.and_then(|runtime| runtime.block_on(arguments.command.run())) {
+        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(failure) => {
+            remark(&format!("error: {failure}"));
+            failure.exit_code()
+        }
+    }
+}

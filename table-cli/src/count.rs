@@ -1,0 +1,42 @@
+//! `tables count`.
+
+use clap::Args;
+use futures_util::TryStreamExt as _;
+use table_core::model::INDEX_NAME;
+use table_core::query::{Filter, Select};
+use table_core::store::TableStoreExt as _;
+
+use crate::failure::Result;
+use crate::output::print;
+use crate::query::{Selection, table};
+use crate::store::{Access, StoreName};
+
+/// The arguments of `tables count`.
+#[derive(Debug, Args)]
+pub(crate) struct CountArgs {
+    /// The store
+    store: StoreName,
+    /// The table
+    table: String,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl CountArgs {
+    /// Prints the number of entities. 1 request per page: the service cannot count, so the keys are read.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let table = table(&self.table)?;
+        let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
+        let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY].into_iter().chain(index_name));
+        let query = self.selection.query()?.with_select(keys);
+        let open = self.store.open(Access::Read).await?;
+        let mut pages = open.store.query_pages(table, query);
+        let mut count = 0_usize;
+        while let Some(page) = pages.try_next().await? {
+            count += page.items.iter().filter(|row| self.selection.shows(row)).count();
+        }
+        drop(pages);
+        print(&format!("{count}\n"))?;
+        open.close().await
+    }
+}

@@ -1,0 +1,73 @@
+//! Failures of commands, and the exit codes of the program.
+
+use std::error::Error as _;
+use std::io;
+use std::process::ExitCode;
+
+use table_core::Error;
+
+/// The result of a command.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a command ended early. Each kind has an exit code; 0 is success.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The command could not be done: 1.
+    #[error("{0}")]
+    Failed(String),
+    /// The command was written wrongly, or is refused as it is written: 2. Nothing was changed.
+    #[error("{0}")]
+    Misuse(String),
+    /// The reader of standard output ended, for example `head`. It has what it wanted: 0.
+    #[error("standard output was closed")]
+    OutputClosed,
+}
+
+impl Failure {
+    /// A failure of the command line, with the reason.
+    #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+    pub(crate) fn misuse(reason: impl ToString) -> Self {
+        Self::Misuse(reason.to_string())
+    }
+
+    /// A failure of the command, with the reason.
+    #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+    pub(crate) fn failed(reason: impl ToString) -> Self {
+        Self::Failed(reason.to_string())
+    }
+
+    /// Returns the exit code.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::OutputClosed => 0,
+            Self::Failed(_) => 1,
+            Self::Misuse(_) => 2,
+        })
+    }
+}
+
+/// Keeps the causes: each follows its effect after a colon, unless the text has it already.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            if !text.contains(&cause_text) {
+                text = format!("{text}: {cause_text}");
+            }
+            source = cause.source();
+        }
+        Self::Failed(text)
+    }
+}
+
+/// An error of standard output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Failed(format!("standard output cannot be written: {error}")),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `tables list`.
+
+use clap::Args;
+use table_core::manifest::Manifest;
+use table_core::model::TableName;
+use table_core::query::Query;
+use table_core::store::{ManifestCache, TableStore, TableStoreExt as _};
+
+use crate::failure::Result;
+use crate::output::print;
+use crate::store::{Access, StoreName};
+
+/// The arguments of `tables list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The store
+    store: StoreName,
+    /// Only the tables whose names start with this text
+    #[arg(long, value_name = "P")]
+    prefix: Option<String>,
+    /// Also the number of rows, the indexes and the entity types; 2 requests for each table
+    #[arg(long)]
+    long: bool,
+}
+
+impl ListArgs {
+    /// Prints the tables, one on a line.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let open = self.store.open(Access::Read).await?;
+        let tables = open.store.all_tables(self.prefix.as_deref()).await?;
+        if self.long {
+            for table in tables {
+                print(&long_line(&*open.store, &table).await?)?;
+            }
+        } else {
+            print(&tables.iter().map(|table| format!("{table}\n")).collect::<String>())?;
+        }
+        open.close().await
+    }
+}
+
+/// The name, the number of rows, and the manifest in short.
+async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> {
+    let page = store.query(table, &Query::new(), None).await?;
+    let more = if page.continuation.is_some() { "+" } else { "" };
+    let manifest = ManifestCache::for_store(store).get(store, table).await?;
+    Ok(format!("{table}\t{}{more} rows{}\n", page.items.len(), in_short(&manifest)))
+}
+
+fn in_short(manifest: &Manifest) -> String {
+    let index = |index: &table_core::manifest::StoredIndex| format!("{} ({})", index.name, index.state);
+    let indexes: Vec<_> = manifest.indexes.iter().map(index).collect();
+    let types = manifest.types.iter().filter_map(|stored| stored.entity.as_ref());
+    let types: Vec<_> = types.map(|entity| entity.name.to_string()).collect();
+    let mut out = String::new();
+    for (name, list) in [("types", types), ("indexes", indexes)] {
+        if !list.is_empty() {
+            out.push_str(&format!("\t{name}: {}", list.join(", ")));
+        }
+    }
+    out
+}

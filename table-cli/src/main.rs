@@ -1,0 +1,7 @@
+//! The program `tables`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    table_cli::main()
+}

@@ -1,0 +1,18 @@
+//! Standard output and standard error.
+
+use std::io::{self, Write as _};
+
+use crate::failure::Result;
+
+/// Prints lines of the result. Flushes, so that a reader of a pipe sees each page at once.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints a remark for a person. A standard error that is closed is no failure of the command.
+pub(crate) fn remark(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

@@ -1,0 +1,250 @@
+//! The argument STORE, and opening the store that it names.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::credentials::TokenCredential;
+use azure_identity::{DeveloperToolsCredential, ManagedIdentityCredential, WorkloadIdentityCredential};
+use table_azure::AzureTableStore;
+use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
+use table_core::memory::MemoryStore;
+use table_core::store::TableStore;
+use table_embedded::EmbeddedStore;
+
+use crate::failure::{Failure, Result};
+
+/// The environment variable with the connection string of an account.
+const AZURE: &str = "AZURE_STORAGE_CONNECTION_STRING";
+/// The environment variable with the connection string of an emulator.
+const AZURITE: &str = "AZURITE_CONNECTION_STRING";
+/// The connection string of the emulator at its default address.
+const DEVELOPMENT: &str = "UseDevelopmentStorage=true";
+/// The default address of the emulator's tables.
+const DEVELOPMENT_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 10002);
+/// Selects the credential of Microsoft Entra ID, as in the Azure SDKs: `prod` for managed and workload identities.
+const TOKEN_CREDENTIALS: &str = "AZURE_TOKEN_CREDENTIALS";
+
+/// The forms of STORE, for the help.
+pub(crate) const FORMS: &str = "\
+A STORE is one of:
+  embedded:DIR      an embedded store in a directory
+  azure             the account in the environment variable AZURE_STORAGE_CONNECTION_STRING
+  azurite           the emulator at 127.0.0.1:10002, or in AZURITE_CONNECTION_STRING
+  https://…         an endpoint, signed in by `az login` (or by a managed identity: AZURE_TOKEN_CREDENTIALS=prod)
+  env:NAME          a connection string, or a URL with a SAS, in an environment variable
+  file:PATH         the same, in a file
+  memory            an empty store that ends with the command
+
+Keys and signatures belong into the environment or a file: other users of a machine can read command lines.";
+
+/// Whether an argument has the key of an account or a signature. Other users of a machine can read command lines, and the errors of the
+/// argument parser repeat arguments, so such arguments are refused before they are parsed.
+pub(crate) fn has_secret(argument: &str) -> bool {
+    let text: String = argument.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect();
+    let is_signed_url = text.starts_with("http") && text.contains("sig=");
+    is_signed_url || ["accountkey=", "sharedaccesssignature="].iter().any(|name| text.contains(name))
+}
+
+/// A store as the command line names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StoreName {
+    Memory,
+    Embedded(PathBuf),
+    Azure,
+    Azurite,
+    /// An endpoint without a secret.
+    Endpoint(String),
+    Variable(String),
+    File(PathBuf),
+}
+
+impl FromStr for StoreName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "memory" => Ok(Self::Memory),
+            None if text == "azure" => Ok(Self::Azure),
+            None if text == "azurite" || text == DEVELOPMENT => Ok(Self::Azurite),
+            Some(("embedded", directory)) if !directory.is_empty() => Ok(Self::Embedded(directory.into())),
+            Some(("env", name)) if !name.is_empty() => Ok(Self::Variable(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            Some(("http" | "https", _)) => Ok(Self::Endpoint(text.to_owned())),
+            _ => {
+                Err("use embedded:DIR, azure, azurite, an https URL, env:NAME, file:PATH or memory"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+/// A [`StoreName`] has no secret.
+impl fmt::Display for StoreName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Embedded(directory) => write!(f, "embedded:{}", directory.display()),
+            Self::Azure => f.write_str("azure"),
+            Self::Azurite => f.write_str("azurite"),
+            Self::Endpoint(url) => f.write_str(url),
+            Self::Variable(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+/// Whether a command writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+}
+
+/// An open store, and the count of the requests to it.
+#[derive(Debug)]
+pub(crate) struct OpenStore {
+    pub(crate) store: Arc<dyn TableStore>,
+    pub(crate) meter: RequestMeter,
+    embedded: Option<EmbeddedStore>,
+}
+
+impl StoreName {
+    /// Opens the store. Sends no request.
+    pub(crate) async fn open(&self, access: Access) -> Result<OpenStore> {
+        match self {
+            Self::Memory => Ok(OpenStore::around(MemoryStore::new(), None)),
+            Self::Embedded(directory) => {
+                let builder = EmbeddedStore::builder(directory);
+                let store = match access {
+                    Access::Read => builder.read_only().open().await,
+                }?;
+                Ok(OpenStore::around(store.clone(), Some(store)))
+            }
+            Self::Azure => self.remote(&variable(AZURE)?),
+            Self::Azurite => match std::env::var(AZURITE) {
+                Ok(text) => self.remote(&text),
+                Err(_) => {
+                    check_emulator()?;
+                    self.remote(DEVELOPMENT)
+                }
+            },
+            Self::Endpoint(url) => {
+                let store = AzureTableStore::new(url, credential()?, None).map_err(Failure::misuse)?;
+                Ok(OpenStore::around(store, None))
+            }
+            Self::Variable(name) => self.remote(&variable(name)?),
+            Self::File(path) => {
+                let text = std::fs::read_to_string(path);
+                let text =
+                    text.map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))?;
+                self.remote(text.trim())
+            }
+        }
+    }
+
+    /// Opens a connection string or a URL with a SAS. No error repeats the text.
+    fn remote(&self, text: &str) -> Result<OpenStore> {
+        let store = if text.starts_with("https://") || text.starts_with("http://") {
+            AzureTableStore::with_sas(text, None)
+        } else {
+            AzureTableStore::from_connection_string(text, None)
+        };
+        let store = store.map_err(|error| Failure::misuse(format!("{self}: {error}")))?;
+        Ok(OpenStore::around(store, None))
+    }
+}
+
+impl OpenStore {
+    fn around(store: impl TableStore, embedded: Option<EmbeddedStore>) -> Self {
+        let meter = RequestMeter::new();
+        let store = StoreBuilder::new(store).meter(meter.clone());
+        let store = match &embedded {
+            Some(_) => store.build(),
+            None => store.retry(RetryPolicy::default()).build(),
+        };
+        Self { store, meter, embedded }
+    }
+
+    /// Closes the store.
+    pub(crate) async fn close(self) -> Result<()> {
+        drop(self.store);
+        match self.embedded {
+            Some(store) => Ok(store.close().await?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn variable(name: &str) -> Result<String> {
+    std::env::var(name)
+        .map_err(|_| Failure::misuse(format!("set the environment variable {name} to a connection string")))
+}
+
+/// Checks that an emulator listens, because a retried connection would take long to fail.
+fn check_emulator() -> Result<()> {
+    let address = SocketAddr::from(DEVELOPMENT_ADDRESS);
+    match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure::failed(format!(
+            "no emulator listens at {address}: start one, for example with `npx --package azurite azurite-table`, or set {AZURITE}"
+        ))),
+    }
+}
+
+/// Returns the credential for an endpoint without a SAS.
+fn credential() -> Result<Arc<dyn TokenCredential>> {
+    let kind = std::env::var(TOKEN_CREDENTIALS).unwrap_or_default();
+    let credential: azure_core::Result<Arc<dyn TokenCredential>> = match &*kind {
+        "prod" if std::env::var_os("AZURE_FEDERATED_TOKEN_FILE").is_some() => {
+            WorkloadIdentityCredential::new(None).map(|it| it as _)
+        }
+        "prod" | "ManagedIdentityCredential" => ManagedIdentityCredential::new(None).map(|it| it as _),
+        "WorkloadIdentityCredential" => WorkloadIdentityCredential::new(None).map(|it| it as _),
+        "" | "dev" | "AzureCliCredential" => DeveloperToolsCredential::new(None).map(|it| it as _),
+        _ => {
+            return Err(Failure::misuse(format!(
+                "{TOKEN_CREDENTIALS} is not dev, prod, AzureCliCredential, ManagedIdentityCredential or WorkloadIdentityCredential"
+            )));
+        }
+    };
+    credential.map_err(|error| Failure::misuse(format!("no credential of Microsoft Entra ID: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_with_secrets_are_recognized() {
+        let secrets = [
+            "DefaultEndpointsProtocol=https;AccountName=a;accountKey = c2VjcmV0",
+            "TableEndpoint=https://a;SharedAccessSignature=sv=1&sig=c2VjcmV0",
+            "https://a.table.core.windows.net?sv=1&sig=c2VjcmV0",
+        ];
+        assert!(secrets.iter().all(|text| has_secret(text)));
+        let others =
+            ["azure", "https://a.table.core.windows.net", "sig eq 'a?sig='", "UseDevelopmentStorage=true"];
+        assert!(!others.iter().any(|text| has_secret(text)));
+    }
+
+    #[test]
+    fn a_name_prints_as_it_was_given() {
+        let names = [
+            "memory",
+            "embedded:d",
+            "azure",
+            "azurite",
+            "https://a.table.core.windows.net",
+            "env:A",
+            "file:f",
+        ];
+        for text in names {
+            assert_eq!(text.parse::<StoreName>().unwrap().to_string(), text);
+        }
+        assert!("embedded:".parse::<StoreName>().is_err());
+        assert!("cloud".parse::<StoreName>().is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! Stores with data, and the program.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, TableName, Ticks};
+use table_core::store::{Operation, TableStore, TableStoreExt as _};
+use table_embedded::EmbeddedStore;
+use table_server::{Account, Server};
+use tempfile::TempDir;
+
+/// The program, without the settings of the environment of the test.
+pub(crate) fn tables() -> Command {
+    let mut command = Command::cargo_bin("tables").expect("the program is built");
+    for name in ["AZURE_STORAGE_CONNECTION_STRING", "AZURITE_CONNECTION_STRING", "AZURE_TOKEN_CREDENTIALS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// An entity with a property of each type.
+pub(crate) fn of_every_type(partition: &str, row: &str) -> Entity {
+    Entity::new(partition, row)
+        .expect("legal keys")
+        .with("Text", "a,\"b\"\nc")
+        .with("Empty", "")
+        .with("Flag", true)
+        .with("Small", -7)
+        .with("Big", 9_007_199_254_740_993_i64)
+        .with("Real", 1.0)
+        .with("Infinite", f64::NEG_INFINITY)
+        .with("Time", "2013-01-01T05:15:00.1234567Z".parse::<Ticks>().expect("a time"))
+        .with("Bytes", vec![0_u8, 255, 16])
+        .with("Id", "6b1a9a0e-64a0-4f5e-9d2c-5d9be6a7e2b1".parse::<uuid::Uuid>().expect("a Guid"))
+}
+
+/// Writes entities into a table, which is created if it is missing.
+pub(crate) async fn fill(store: &dyn TableStore, table: &str, entities: impl IntoIterator<Item = Entity>) {
+    let table = TableName::new(table).expect("a legal name");
+    store.create_table_if_missing(&table).await.expect("the table is created");
+    for entity in entities {
+        store.write(&table, Operation::InsertOrReplace(entity)).await.expect("the entity is written");
+    }
+}
+
+/// The three employees of most tests.
+pub(crate) fn employees() -> [Entity; 3] {
+    let employee =
+        |partition, row, age: i32| Entity::new(partition, row).expect("legal keys").with("Age", age);
+    [employee("Sales", "1", 41).with("Name", "Ken"), employee("Sales", "2", 29), employee("Legal", "1", 55)]
+}
+
+/// An embedded store in a new directory, with the table `Employees`.
+pub(crate) fn embedded(entities: impl IntoIterator<Item = Entity>) -> (TempDir, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    on_disk(directory.path(), async |store| fill(&store, "Employees", entities).await);
+    let name = format!("embedded:{}", directory.path().display());
+    (directory, name)
+}
+
+/// A memory store that this process serves as an account.
+pub(crate) struct Served {
+    /// The connection string.
+    pub(crate) secret: String,
+    _server: Server,
+    _runtime: tokio::runtime::Runtime,
+}
+
+/// The key of the account, as the connection string has it.
+pub(crate) const KEY: &str = "c2VjcmV0LWtleS1vZi10aGUtdGVzdA==";
+
+/// Serves a memory store with the table `Employees`.
+pub(crate) fn served(entities: impl IntoIterator<Item = Entity>) -> Served {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let account = Account::new("orders", KEY).expect("an account");
+    let store = MemoryStore::new();
+    let server = runtime.block_on(async {
+        fill(&store, "Employees", entities).await;
+        let server = Server::builder().account(account, store);
+        server.listen("127.0.0.1:0".parse().expect("an address")).start().await.expect("the server starts")
+    });
+    let secret = server.connection_string("orders").expect("the account");
+    Served { secret, _server: server, _runtime: runtime }
+}
+
+/// Opens an embedded store for a moment.
+pub(crate) fn on_disk<T>(directory: &Path, work: impl AsyncFnOnce(EmbeddedStore) -> T) -> T {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let store = EmbeddedStore::open(directory).await.expect("the store opens");
+        let result = work(store.clone()).await;
+        store.close().await.expect("the store closes");
+        result
+    })
+}
