@@ -5,16 +5,19 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::count::CountArgs;
+use crate::export::ExportArgs;
 use crate::failure::{Failure, Result};
+use crate::import::ImportArgs;
 use crate::list::ListArgs;
 use crate::output::remark;
 use crate::query::{GetArgs, QueryArgs};
 use crate::shell::{CompletionsArgs, print_manual};
 use crate::store::{FORMS, has_secret};
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows.";
 
-/// Looks into tables in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
+/// Looks into tables, exports and imports them, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
 #[derive(Debug, Parser)]
 #[command(name = "tables", version, after_help = format!("{FORMS}\n\n{EXIT_CODES}"), max_term_width = 110)]
 struct Arguments {
@@ -36,6 +39,12 @@ enum Command {
     /// Print the number of entities
     #[command(after_help = FORMS)]
     Count(CountArgs),
+    /// Write the entities of tables to files
+    #[command(after_help = FORMS)]
+    Export(ExportArgs),
+    /// Write the entities of a file to a table, with their index entries
+    #[command(after_help = FORMS)]
+    Import(ImportArgs),
     /// Print the script that completes arguments in a shell
     Completions(CompletionsArgs),
     /// Print the manual, for `man -l -`
@@ -49,6 +58,8 @@ impl Command {
             Self::Get(get) => get.run().await,
             Self::Query(query) => query.run().await,
             Self::Count(count) => count.run().await,
+            Self::Export(export) => export.run().await,
+            Self::Import(import) => import.run().await,
             Self::Completions(completions) => completions.run(Arguments::command()),
             Self::Man => print_manual(Arguments::command()),
         }
@@ -72,7 +83,13 @@ pub fn main() -> ExitCode {
         }
     };
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::failed);
-    match runtime.and_then(|runtime| runtime.block_on(arguments.command.run())) {
+    let done = runtime.and_then(|runtime| {
+        let done = runtime.block_on(arguments.command.run());
+        // A thread may still wait for standard input.
+        runtime.shutdown_background();
+        done
+    });
+    match done {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
             remark(&format!("error: {failure}"));

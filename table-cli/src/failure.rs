@@ -18,7 +18,10 @@ pub(crate) enum Failure {
     /// The command was written wrongly, or is refused as it is written: 2. Nothing was changed.
     #[error("{0}")]
     Misuse(String),
-    /// The reader of standard output ended, for example `head`. It has what it wanted: 0.
+    /// The command was done, except for some rows: 3.
+    #[error("{0}")]
+    Skipped(String),
+    /// The reader of standard output ended, for example `head`. Nothing is missing: 0.
     #[error("standard output was closed")]
     OutputClosed,
 }
@@ -42,6 +45,7 @@ impl Failure {
             Self::OutputClosed => 0,
             Self::Failed(_) => 1,
             Self::Misuse(_) => 2,
+            Self::Skipped(_) => 3,
         })
     }
 }

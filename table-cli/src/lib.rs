@@ -1,15 +1,22 @@
-//! The command line `tables`, for people who have tables and no program for them: it lists, reads, queries and counts, in
+//! The command line `tables`: it lists, queries, counts, exports and imports, in
 //! Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores.
 //!
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
 
 mod arguments;
 mod count;
+mod csv_text;
+mod data_file;
 mod entity_text;
+mod export;
 mod failure;
+mod import;
+mod layouts;
 mod list;
 mod output;
+mod progress;
 mod query;
+mod read_rows;
 mod rows;
 mod shell;
 mod store;

@@ -6,8 +6,13 @@ use crate::failure::Result;
 
 /// Prints lines of the result. Flushes, so that a reader of a pipe sees each page at once.
 pub(crate) fn print(text: &str) -> Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints text in UTF-8; see [`print`].
+pub(crate) fn print_bytes(text: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(text)?;
     out.flush()?;
     Ok(())
 }

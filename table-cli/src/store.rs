@@ -101,6 +101,8 @@ impl fmt::Display for StoreName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
+    /// The directory of an embedded store is created if it is missing.
+    Write,
 }
 
 /// An open store, and the count of the requests to it.
@@ -120,6 +122,7 @@ impl StoreName {
                 let builder = EmbeddedStore::builder(directory);
                 let store = match access {
                     Access::Read => builder.read_only().open().await,
+                    Access::Write => builder.open().await,
                 }?;
                 Ok(OpenStore::around(store.clone(), Some(store)))
             }

@@ -1,0 +1,130 @@
+//! `tables export`.
+
+use std::io::Write as _;
+
+use clap::Args;
+use futures_util::TryStreamExt as _;
+use serde_json::json;
+use table_azure::wire::EntityEncoder;
+use table_core::model::{Entity, TableName};
+use table_core::store::{ManifestCache, TableStoreExt as _};
+
+use crate::csv_text::{Spool, Types};
+use crate::data_file::{DataFile, DataFormat};
+use crate::failure::{Failure, Result};
+use crate::layouts::check_layouts;
+use crate::output::{print, remark};
+use crate::progress::Progress;
+use crate::query::{Selection, table};
+use crate::store::{Access, OpenStore, StoreName};
+
+/// The place of the table's name in a path.
+const TABLE: &str = "{table}";
+
+/// The arguments of `tables export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The store
+    store: StoreName,
+    /// The tables
+    #[arg(required = true)]
+    tables: Vec<String>,
+    /// The file: .jsonl or .csv, each also with .zst; - for standard output; {table} stands for the table's name
+    #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
+    to: String,
+    /// The format, if the name of the file does not say it
+    #[arg(long, value_enum)]
+    format: Option<DataFormat>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Print a report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl ExportArgs {
+    /// Writes the entities to files. 1 request per page, and 1 per table for the manifest.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let tables = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
+        if tables.len() > 1 && !self.to.contains(TABLE) {
+            return Err(Failure::misuse(
+                "several tables need a file each: give --to with {table}, such as 'backup/{table}.jsonl.zst'",
+            ));
+        }
+        let files = tables.iter().map(|table| {
+            let path = self.to.replace(TABLE, table.as_str());
+            DataFile::new(&path, self.format).map(|file| (path, file))
+        });
+        let files = files.collect::<Result<Vec<_>>>()?;
+        if self.json && files.iter().any(|(_, file)| file.is_standard()) {
+            return Err(Failure::misuse(
+                "--json prints the report to standard output, and --to - the entities: choose one of them",
+            ));
+        }
+        let open = self.store.open(Access::Read).await?;
+        for (table, (path, file)) in tables.iter().zip(files) {
+            let rows = self.export(&open, table, &file).await?;
+            let requests = open.meter.total();
+            if self.json {
+                print(&format!(
+                    "{}\n",
+                    json!({"table": table.as_str(), "rows": rows, "requests": requests, "file": path})
+                ))?;
+            } else if !self.quiet {
+                remark(&format!("{table}: {rows} rows exported, {requests} requests"));
+            }
+        }
+        open.close().await
+    }
+
+    async fn export(&self, open: &OpenStore, table: &TableName, file: &DataFile) -> Result<u64> {
+        let query = self.selection.query()?;
+        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        check_layouts(&manifest, table)?;
+        let mut pages = open.store.query_pages(table.clone(), query);
+        // The first page before the file: a table that does not exist leaves no file.
+        let mut page = pages.try_next().await?;
+        let mut progress = Progress::new("exported", open.meter.clone(), self.quiet);
+        let mut out = file.create()?;
+        let (mut rows, mut encoder, mut text) = (0_u64, EntityEncoder::default(), Vec::new());
+        let mut spool = (file.format == DataFormat::Csv).then(Spool::new).transpose()?;
+        while let Some(entities) = page {
+            let before = rows;
+            for entity in entities.items.iter().filter(|entity| self.selection.shows(entity)) {
+                check_readable(entity)?;
+                match &mut spool {
+                    Some(spool) => spool.add(entity)?,
+                    None => {
+                        encoder.encode(entity, &mut text);
+                        text.push(b'\n');
+                    }
+                }
+                rows += 1;
+            }
+            out.write_all(&text)?;
+            text.clear();
+            progress.add(rows - before);
+            page = pages.try_next().await?;
+        }
+        if let Some(spool) = spool {
+            spool.write_to(&mut out, Types::Written)?;
+        }
+        out.finish()?;
+        progress.end();
+        Ok(rows)
+    }
+}
+
+/// Encrypted properties are bound to their table and key, so a file of them could mostly not be read again.
+fn check_readable(entity: &Entity) -> Result<()> {
+    match entity.is_ciphertext() {
+        false => Ok(()),
+        true => Err(Failure::failed(format!(
+            "the entity {} has encrypted properties, which cannot be read from a file again: leave such entities out with --filter",
+            entity.key()
+        ))),
+    }
+}

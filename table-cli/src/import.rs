@@ -1,0 +1,306 @@
+//! `tables import`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{Args, ValueEnum};
+use futures_util::{Stream, TryStreamExt as _, stream};
+use serde_json::{Value, json};
+use table_core::model::{EdmType, Entity, TableName};
+use table_core::store::{Error, ManifestCache, Operation, Outcome, TableStoreExt as _};
+use table_patterns::bulk::{BulkOptions, BulkWriter};
+use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
+use tokio::sync::mpsc;
+
+use crate::data_file::{DataFile, DataFormat};
+use crate::failure::{Failure, Result};
+use crate::layouts::check_layouts;
+use crate::output::{print, remark};
+use crate::progress::Progress;
+use crate::query::table;
+use crate::read_rows::{KeyTemplates, RowReader, Values, edm_type};
+use crate::store::{Access, OpenStore, StoreName};
+
+/// The rows that wait between the reader of the file and the writer of the table.
+const WAITING: usize = 1024;
+/// The skipped rows that are named.
+const NAMED: usize = 10;
+
+/// What happens to an entity that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// The row is skipped
+    Insert,
+    /// The row replaces the entity
+    Upsert,
+    /// The row's properties are added to the entity or replace its properties; the other properties stay
+    Merge,
+}
+
+/// The arguments of `tables import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The store
+    store: StoreName,
+    /// The table, which is created if it is missing
+    table: String,
+    /// The file: .jsonl or .csv, each also with .zst; - for standard input
+    #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
+    from: String,
+    /// The format, if the name of the file does not say it
+    #[arg(long, value_enum)]
+    format: Option<DataFormat>,
+    /// What happens to an entity that exists
+    #[arg(long, value_enum, default_value_t = Mode::Insert)]
+    mode: Mode,
+    /// The template of the PartitionKey, for a file without keys: {COLUMN} is the value of a column
+    #[arg(long, value_name = "TEMPLATE")]
+    partition_key: Option<String>,
+    /// The template of the RowKey, such as '{carrier}_{flight:u32:04}'
+    #[arg(long, value_name = "TEMPLATE")]
+    row_key: Option<String>,
+    /// The type of a column of CSV, such as zip=String; otherwise it is inferred from the first 1000 rows
+    #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = column_type)]
+    types: Vec<(String, EdmType)>,
+    /// The text of an absent value in CSV, such as NA
+    #[arg(long, value_name = "TEXT")]
+    null: Option<String>,
+    /// Requests in flight
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    concurrency: usize,
+    /// Print a report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress and no inferred types
+    #[arg(long)]
+    quiet: bool,
+}
+
+fn column_type(text: &str) -> Result<(String, EdmType), String> {
+    let (name, of) = text.split_once('=').ok_or("use COLUMN=TYPE")?;
+    let of = edm_type(of)
+        .ok_or("the types are Binary, Boolean, DateTime, Double, Guid, Int32, Int64 and String")?;
+    Ok((name.to_owned(), of))
+}
+
+/// The rows of an import by outcome.
+#[derive(Debug, Default)]
+struct Report {
+    written: u64,
+    skipped: u64,
+    ambiguous: u64,
+    /// The first skipped rows, with the reasons.
+    named: Vec<String>,
+}
+
+impl Report {
+    fn skip(&mut self, row: String) {
+        self.skipped += 1;
+        self.name(row);
+    }
+
+    fn name(&mut self, row: String) {
+        if self.named.len() < NAMED {
+            self.named.push(row);
+        }
+    }
+
+    /// Counts the outcome of an entity.
+    fn add(&mut self, key: &str, error: Option<&Error>) {
+        match error.map(|error| (error, error.outcome())) {
+            None | Some((_, Outcome::Applied)) => self.written += 1,
+            Some((error, Outcome::NotApplied)) => self.skip(format!("{key}: {error}")),
+            Some((error, Outcome::Ambiguous)) => {
+                self.ambiguous += 1;
+                self.name(format!("{key}: perhaps written: {error}"));
+            }
+        }
+    }
+}
+
+type Shared = Arc<Mutex<Report>>;
+
+fn locked<T>(report: &Mutex<Report>, work: impl FnOnce(&mut Report) -> T) -> T {
+    work(&mut report.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl ImportArgs {
+    /// Writes the entities of a file. 1 request for each group of up to 100 rows of a partition, 1 for the table and 1 for its manifest; the
+    /// requests of indexes in addition.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let table = table(&self.table)?;
+        let keys = KeyTemplates::new(self.partition_key.as_deref(), self.row_key.as_deref())?;
+        let file = DataFile::new(&self.from, self.format)?;
+        let values = Values { types: self.types.iter().cloned().collect(), null: self.null.clone() };
+        if file.format == DataFormat::Jsonl && !(values.types.is_empty() && values.null.is_none()) {
+            return Err(Failure::misuse("--type and --null are for CSV: JSON has types and null"));
+        }
+        // The header is read before the table is created: a file that cannot be imported changes nothing.
+        let opened = file.clone();
+        let read =
+            tokio::task::spawn_blocking(move || RowReader::new(opened.open()?, opened.format, keys, values));
+        let reader = read.await.map_err(Failure::failed)??;
+        let inferred = reader.inferred();
+        if !self.quiet && !inferred.is_empty() {
+            let types: Vec<_> = inferred.iter().map(|(name, of)| format!("{name}={}", of.name())).collect();
+            remark(&format!("inferred types: {}", types.join(" ")));
+        }
+        let open = self.store.open(Access::Write).await?;
+        open.store.create_table_if_missing(&table).await?;
+        let report = Shared::default();
+        let done = tokio::select! {
+            done = self.write(&open, &table, reader, &report) => done,
+            interrupted = tokio::signal::ctrl_c() => Err(match interrupted {
+                Ok(()) => Failure::failed("interrupted: run the same command with --mode upsert to go on, which writes the first rows again"),
+                Err(error) => Failure::failed(error),
+            }),
+        };
+        let requests = open.meter.total();
+        open.close().await?;
+        let end = locked(&report, |report| self.print_report(&table, report, &inferred, requests));
+        done.and(end)
+    }
+
+    async fn write(
+        &self,
+        open: &OpenStore,
+        table: &TableName,
+        reader: RowReader,
+        report: &Shared,
+    ) -> Result<()> {
+        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        check_layouts(&manifest, table)?;
+        let mut progress = Progress::new("imported", open.meter.clone(), self.quiet);
+        let rows = rows(reader, Arc::clone(report));
+        if manifest.indexes.is_empty() {
+            let (name, mode) = (table.clone(), self.mode);
+            let operations = rows.map_ok(move |entity| (name.clone(), operation(mode, entity)));
+            let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+            let mut outcomes = std::pin::pin!(
+                BulkWriter::with_options(Arc::clone(&open.store), options).outcomes(operations)
+            );
+            while let Some(outcome) = outcomes.try_next().await? {
+                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+                progress.add(1);
+            }
+        } else {
+            let indexed = IndexedEntities::open(
+                Arc::clone(&open.store),
+                table.clone(),
+                Vec::new(),
+                IndexOptions::default(),
+            )
+            .await?;
+            self.write_indexed(&indexed, rows, report, &mut progress).await?;
+        }
+        progress.end();
+        Ok(())
+    }
+
+    /// Writes entities with their index entries.
+    async fn write_indexed(
+        &self,
+        indexed: &IndexedEntities,
+        rows: impl Stream<Item = Result<Entity, Error>> + Send + 'static,
+        report: &Shared,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        if self.mode == Mode::Insert {
+            let options = BulkInsert::default().with_parallelism(self.concurrency);
+            let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
+            while let Some(outcome) = outcomes.try_next().await? {
+                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+                progress.add(1);
+            }
+            return Ok(());
+        }
+        let mode = self.mode;
+        let write = |entity: Entity| async move {
+            let key = entity.key().clone();
+            let written = indexed.modify(&key, |old| Ok(Some(combined(mode, old, &entity)))).await;
+            Ok((key, written.err()))
+        };
+        let mut outcomes = std::pin::pin!(rows.map_ok(write).try_buffer_unordered(self.concurrency.max(1)));
+        while let Some((key, error)) = outcomes.try_next().await? {
+            locked(report, |report| report.add(&key.to_string(), error.as_ref()));
+            progress.add(1);
+        }
+        Ok(())
+    }
+
+    fn print_report(
+        &self,
+        table: &TableName,
+        report: &Report,
+        inferred: &[(String, EdmType)],
+        requests: u64,
+    ) -> Result<()> {
+        let Report { written, skipped, ambiguous, named } = report;
+        if self.json {
+            let types: serde_json::Map<_, _> =
+                inferred.iter().map(|(name, of)| (name.clone(), Value::from(of.name()))).collect();
+            let report = json!({
+                "table": table.as_str(), "written": written, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
+                "inferred": types, "first_skipped": named,
+            });
+            print(&format!("{report}\n"))?;
+        } else {
+            named.iter().for_each(|row| remark(&format!("skipped: {row}")));
+            if !self.quiet {
+                remark(&format!("{table}: {written} rows imported, {skipped} skipped, {requests} requests"));
+            }
+        }
+        match (skipped, ambiguous) {
+            (0, 0) => Ok(()),
+            (_, 0) => Err(Failure::Skipped(format!("{skipped} rows were skipped"))),
+            _ => Err(Failure::failed(format!(
+                "{ambiguous} rows were perhaps written: run the command again with --mode upsert"
+            ))),
+        }
+    }
+}
+
+/// Reads the rows on a thread of its own, because files block. Bad rows are skipped.
+fn rows(
+    mut reader: RowReader,
+    report: Shared,
+) -> impl Stream<Item = Result<Entity, Error>> + Send + Unpin + 'static {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    tokio::task::spawn_blocking(move || {
+        while let Some(row) = reader.next() {
+            let row = match row {
+                Ok(Ok(entity)) => Ok(entity),
+                Ok(Err(bad)) => {
+                    locked(&report, |report| report.skip(format!("line {}: {}", bad.line, bad.reason)));
+                    continue;
+                }
+                Err(failure) => Err(Error::invalid_request(failure.to_string())),
+            };
+            let is_last = row.is_err();
+            if sender.blocking_send(row).is_err() || is_last {
+                break;
+            }
+        }
+    });
+    Box::pin(stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|row| (row, receiver))
+    }))
+}
+
+fn operation(mode: Mode, entity: Entity) -> Operation {
+    match mode {
+        Mode::Insert => Operation::Insert(entity),
+        Mode::Upsert => Operation::InsertOrReplace(entity),
+        Mode::Merge => Operation::InsertOrMerge(entity),
+    }
+}
+
+/// The entity after a row was written to it.
+fn combined(mode: Mode, old: Option<&Entity>, row: &Entity) -> Entity {
+    let mut new = row.clone();
+    if let (Mode::Merge, Some(old)) = (mode, old) {
+        let mut properties = old.properties().clone();
+        properties.merge(row.properties());
+        *new.properties_mut() = properties;
+    }
+    new
+}

@@ -1,0 +1,352 @@
+//! Reads entities from files: lines of JSON, and CSV with given or inferred types.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::BufRead;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use csv::StringRecord;
+use table_azure::wire::decode_entity;
+use table_core::manifest::{Evaluator, IndexDefinition, KeyTemplate, Placement};
+use table_core::model::{EdmType, EdmValue, Entity, Key, Properties, TableName, Ticks};
+
+use crate::csv_text::TYPE_COLUMN;
+use crate::data_file::DataFormat;
+use crate::failure::{Failure, Result};
+
+/// The rows of CSV from which the types of columns are inferred.
+const SAMPLE: usize = 1000;
+const PARTITION: &str = "PartitionKey";
+const ROW: &str = "RowKey";
+/// Columns that the service sets: an import leaves them out.
+const SYSTEM: [&str; 4] = ["Timestamp", "Timestamp@type", "ETag", "odata.etag"];
+
+/// A row that cannot be an entity.
+#[derive(Debug)]
+pub(crate) struct BadRow {
+    /// The line in the file, from 1.
+    pub(crate) line: u64,
+    pub(crate) reason: String,
+}
+
+/// How keys are made from the columns of a file that has none.
+#[derive(Debug)]
+pub(crate) struct KeyTemplates(Option<Evaluator>);
+
+impl KeyTemplates {
+    /// Parses the templates of PartitionKey and RowKey. Both are given, or neither.
+    pub(crate) fn new(partition: Option<&str>, row: Option<&str>) -> Result<Self> {
+        let (partition, row) = match (partition, row) {
+            (None, None) => return Ok(Self(None)),
+            (Some(partition), Some(row)) => (template(PARTITION, partition)?, template(ROW, row)?),
+            _ => return Err(Failure::misuse("give both --partition-key and --row-key, or neither")),
+        };
+        // The library evaluates templates as the keys of an index. In another table no key is an entity's own.
+        let table = TableName::new("Keys").map_err(Failure::misuse)?;
+        let definition = IndexDefinition::keyed("key", Placement::OtherTable(table), Some(partition), row);
+        Ok(Self(Some(definition.evaluator().map_err(Failure::misuse)?)))
+    }
+
+    /// Whether the file needs no keys.
+    const fn are_given(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Gives an entity its key.
+    fn apply(&self, entity: Entity) -> Result<Entity, String> {
+        let Some(evaluator) = &self.0 else { return Ok(entity) };
+        let keys = evaluator.entry_keys(&entity).map_err(|error| error.to_string())?;
+        let key = keys.into_iter().next().ok_or("a column of the key templates is absent")?;
+        Ok(entity.with_key(key))
+    }
+}
+
+fn template(name: &str, text: &str) -> Result<KeyTemplate> {
+    text.parse().map_err(|error| Failure::misuse(format!("the template of the {name}, {text:?}: {error}")))
+}
+
+/// How the values of CSV become properties.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    /// The types that the command line gives.
+    pub(crate) types: BTreeMap<String, EdmType>,
+    /// The text of an absent value, besides no text at all.
+    pub(crate) null: Option<String>,
+}
+
+/// Reads rows one after another.
+pub(crate) enum RowReader {
+    Jsonl { lines: Box<dyn BufRead + Send>, line: u64, keys: Box<KeyTemplates> },
+    Csv(Box<CsvReader>),
+}
+
+impl RowReader {
+    /// Reads the header of CSV, and the rows from which types are inferred.
+    pub(crate) fn new(
+        file: Box<dyn BufRead + Send>,
+        format: DataFormat,
+        keys: KeyTemplates,
+        values: Values,
+    ) -> Result<Self> {
+        Ok(match format {
+            DataFormat::Jsonl => Self::Jsonl { lines: file, line: 0, keys: Box::new(keys) },
+            DataFormat::Csv => Self::Csv(Box::new(CsvReader::new(file, keys, values)?)),
+        })
+    }
+
+    /// Returns the types of columns that were inferred, by name.
+    pub(crate) fn inferred(&self) -> Vec<(String, EdmType)> {
+        match self {
+            Self::Jsonl { .. } => Vec::new(),
+            Self::Csv(reader) => reader.inferred(),
+        }
+    }
+
+    /// Returns the next row; `None` at the end. The outer error ends the file.
+    pub(crate) fn next(&mut self) -> Option<Result<Result<Entity, BadRow>>> {
+        match self {
+            Self::Csv(reader) => reader.next(),
+            Self::Jsonl { lines, line, keys } => loop {
+                let mut text = String::new();
+                *line += 1;
+                match lines.read_line(&mut text) {
+                    Ok(0) => return None,
+                    Ok(_) if text.trim().is_empty() => {}
+                    Ok(_) => {
+                        let entity = of_json(text.trim(), keys);
+                        return Some(Ok(entity.map_err(|reason| BadRow { line: *line, reason })));
+                    }
+                    Err(error) => {
+                        return Some(Err(Failure::failed(format!("line {line} cannot be read: {error}"))));
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// Reads an entity. A line without keys gets keys by the templates.
+fn of_json(line: &str, keys: &KeyTemplates) -> Result<Entity, String> {
+    let members = line.strip_prefix('{').map(str::trim_start);
+    let read = match (decode_entity(line.as_bytes()), members) {
+        (Err(_), Some(members)) if keys.are_given() => {
+            let comma = if members.starts_with('}') { "" } else { "," };
+            let line = format!("{{\"{PARTITION}\":\"\",\"{ROW}\":\"\"{comma}{members}");
+            decode_entity(line.as_bytes())
+        }
+        (read, _) => read,
+    };
+    let entity = read.map_err(|error| error.to_string())?.with_system(None, None);
+    keys.apply(entity)
+}
+
+/// A column with a property.
+#[derive(Debug)]
+struct Column {
+    name: String,
+    at: usize,
+    /// The column with the types of the values.
+    types: Option<usize>,
+    /// The type of the values for which that column has no type. Some versions of Azure Storage Explorer write types for the first
+    /// entity alone, or for none: <https://github.com/microsoft/AzureStorageExplorer/issues/8772>,
+    /// <https://github.com/microsoft/AzureStorageExplorer/issues/8804>.
+    edm_type: EdmType,
+    is_inferred: bool,
+}
+
+/// Reads CSV.
+pub(crate) struct CsvReader {
+    records: csv::Reader<Box<dyn BufRead + Send>>,
+    sample: VecDeque<Result<StringRecord, csv::Error>>,
+    columns: Vec<Column>,
+    /// The columns of PartitionKey and RowKey.
+    key: Option<(usize, usize)>,
+    keys: KeyTemplates,
+    null: Option<String>,
+}
+
+impl CsvReader {
+    fn new(file: Box<dyn BufRead + Send>, keys: KeyTemplates, values: Values) -> Result<Self> {
+        let mut records = csv::Reader::from_reader(file);
+        let header = records
+            .headers()
+            .map_err(|error| Failure::misuse(format!("the header cannot be read: {error}")))?;
+        let names: Vec<String> =
+            header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
+        let place = |name: &str| names.iter().position(|other| other == name);
+        let key = place(PARTITION).zip(place(ROW));
+        if key.is_none() && !keys.are_given() {
+            return Err(Failure::misuse(
+                "the file has no columns PartitionKey and RowKey: give --partition-key and --row-key, with {COLUMN} for values of columns",
+            ));
+        }
+        if let Some(unknown) = values.types.keys().find(|name| place(name).is_none()) {
+            return Err(Failure::misuse(format!(
+                "--type names the column '{unknown}', which the file does not have"
+            )));
+        }
+        let is_property = |name: &str| {
+            let is_system = SYSTEM.contains(&name) || [PARTITION, ROW, ""].contains(&name);
+            !is_system && name.strip_suffix(TYPE_COLUMN).is_none_or(|of| place(of).is_none())
+        };
+        let columns = names.iter().enumerate().filter(|(_, name)| is_property(name)).map(|(at, name)| {
+            let (types, given) = (place(&format!("{name}{TYPE_COLUMN}")), values.types.get(name));
+            Column {
+                name: name.clone(),
+                at,
+                types,
+                edm_type: given.copied().unwrap_or(EdmType::String),
+                is_inferred: given.is_none(),
+            }
+        });
+        let (columns, sample) = (columns.collect(), VecDeque::new());
+        let mut reader = Self { records, sample, columns, key, keys, null: values.null };
+        reader.infer();
+        Ok(reader)
+    }
+
+    /// Infers types from the first rows.
+    fn infer(&mut self) {
+        while self.sample.len() < SAMPLE {
+            let Some(record) = self.read() else { break };
+            self.sample.push_back(record);
+        }
+        let sample = || self.sample.iter().flatten();
+        for column in self.columns.iter_mut().filter(|column| column.is_inferred) {
+            let mut names = sample().filter_map(|record| record.get(column.types?));
+            if let Some(edm_type) = names.find_map(edm_type) {
+                (column.edm_type, column.is_inferred) = (edm_type, false);
+                continue;
+            }
+            let texts = sample().filter_map(|record| record.get(column.at));
+            let texts: Vec<_> =
+                texts.filter(|text| !text.is_empty() && Some(*text) != self.null.as_deref()).collect();
+            let fits = |edm_type: &EdmType| {
+                !texts.is_empty() && texts.iter().all(|text| is_inferable(text, *edm_type))
+            };
+            column.edm_type = INFERRED.into_iter().find(fits).unwrap_or(EdmType::String);
+        }
+    }
+
+    /// Reads a record of the file; `None` at the end.
+    fn read(&mut self) -> Option<Result<StringRecord, csv::Error>> {
+        let mut record = StringRecord::new();
+        match self.records.read_record(&mut record) {
+            Ok(true) => Some(Ok(record)),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn inferred(&self) -> Vec<(String, EdmType)> {
+        let inferred = self.columns.iter().filter(|column| column.is_inferred);
+        inferred.map(|column| (column.name.clone(), column.edm_type)).collect()
+    }
+
+    fn next(&mut self) -> Option<Result<Result<Entity, BadRow>>> {
+        let record = match self.sample.pop_front().or_else(|| self.read())? {
+            Ok(record) => record,
+            Err(error) => {
+                let line = error.position().map_or(0, csv::Position::line);
+                return Some(match error.is_io_error() {
+                    true => Err(Failure::failed(format!("line {line} cannot be read: {error}"))),
+                    false => Ok(Err(BadRow { line, reason: error.to_string() })),
+                });
+            }
+        };
+        let line = record.position().map_or(0, csv::Position::line);
+        Some(Ok(self.entity(&record).map_err(|reason| BadRow { line, reason })))
+    }
+
+    fn entity(&self, record: &StringRecord) -> Result<Entity, String> {
+        let cell = |at: usize| record.get(at).unwrap_or_default();
+        let mut properties = Properties::new();
+        for column in &self.columns {
+            let (text, type_name) = (cell(column.at), column.types.map_or("", cell));
+            // An empty text with a type is an empty text; without a type it is an absent value.
+            if text.is_empty() && type_name.is_empty() || Some(text) == self.null.as_deref() {
+                continue;
+            }
+            let edm_type = match type_name {
+                "" => column.edm_type,
+                name => edm_type(name)
+                    .ok_or_else(|| format!("the column '{}' has the unknown type {name:?}", column.name))?,
+            };
+            let value = value(text, edm_type).ok_or_else(|| {
+                let (name, expected) = (&column.name, edm_type.name());
+                let advice = if type_name.is_empty() { "; --type COLUMN=String keeps any text" } else { "" };
+                format!("the value of the column '{name}' is not of the type {expected}{advice}")
+            })?;
+            properties.push(&column.name, value.as_ref(), false);
+        }
+        let (partition, row) = self.key.map_or(("", ""), |(partition, row)| (cell(partition), cell(row)));
+        let key = Key::new(partition, row).map_err(|error| error.to_string())?;
+        self.keys.apply(Entity::from_parts(key, properties))
+    }
+}
+
+/// Parses the name of a type, with or without `Edm.`.
+pub(crate) fn edm_type(name: &str) -> Option<EdmType> {
+    EdmType::from_name(name).or_else(|| EdmType::from_name(&format!("Edm.{name}")))
+}
+
+/// The types that are inferred, the narrowest first.
+const INFERRED: [EdmType; 5] =
+    [EdmType::Boolean, EdmType::Int32, EdmType::Int64, EdmType::Double, EdmType::DateTime];
+
+/// Whether a text is certainly a value of the type. A number with zeros in front, such as a postal code, stays text.
+fn is_inferable(text: &str, edm_type: EdmType) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+        && !(digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0."));
+    match edm_type {
+        EdmType::Int32 | EdmType::Int64 | EdmType::Double => is_number && value(text, edm_type).is_some(),
+        _ => value(text, edm_type).is_some(),
+    }
+}
+
+/// Parses a value; `None` if the text is not of the type.
+fn value(text: &str, edm_type: EdmType) -> Option<EdmValue> {
+    Some(match edm_type {
+        EdmType::Binary => EdmValue::Binary(STANDARD.decode(text).ok()?),
+        EdmType::Boolean if text.eq_ignore_ascii_case("true") => EdmValue::Boolean(true),
+        EdmType::Boolean if text.eq_ignore_ascii_case("false") => EdmValue::Boolean(false),
+        EdmType::Boolean => return None,
+        EdmType::DateTime => EdmValue::DateTime(text.parse::<Ticks>().ok()?),
+        EdmType::Double => EdmValue::Double(text.parse().ok()?),
+        EdmType::Guid => EdmValue::Guid(text.parse().ok()?),
+        EdmType::Int32 => EdmValue::Int32(text.parse().ok()?),
+        EdmType::Int64 => EdmValue::Int64(text.parse().ok()?),
+        EdmType::String => EdmValue::String(text.to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_inferred_only_where_they_are_certain() {
+        let inferred = |text: &str| INFERRED.into_iter().find(|of| is_inferable(text, *of));
+        assert_eq!(inferred("-7"), Some(EdmType::Int32));
+        assert_eq!(inferred("3000000000"), Some(EdmType::Int64));
+        assert_eq!(inferred("0.5"), Some(EdmType::Double));
+        assert_eq!(inferred("True"), Some(EdmType::Boolean));
+        assert_eq!(inferred("2013-01-01T05:00:00Z"), Some(EdmType::DateTime));
+        for text in ["007", "", "inf", "NaN", "1 ", "+1", "2013"] {
+            assert_ne!(inferred(text), Some(EdmType::Double), "{text}");
+        }
+        assert_eq!(inferred("007"), None);
+    }
+
+    #[test]
+    fn keys_are_written_as_the_library_writes_key_parts() {
+        let keys =
+            KeyTemplates::new(Some("{origin}"), Some("{time_hour:hour}_{carrier}_{flight:u32:04}")).unwrap();
+        let line = r#"{"origin":"EWR","carrier":"UA","flight":15,"time_hour@odata.type":"Edm.DateTime","time_hour":"2013-01-01T10:00:00Z"}"#;
+        let entity = of_json(line, &keys).unwrap();
+        assert_eq!((entity.key().partition(), entity.key().row()), ("EWR", "2013-01-01T10_UA_0015"));
+        assert!(of_json(r#"{"origin":"EWR"}"#, &keys).unwrap_err().contains("absent"));
+        assert!(KeyTemplates::new(Some("{origin}"), None).is_err());
+    }
+}
