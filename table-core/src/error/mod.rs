@@ -149,6 +149,19 @@ impl Error {
         matches!(self.root().kind(), ErrorKind::PreconditionFailed { .. })
     }
 
+    /// Whether another writer changed, inserted or deleted the entity first, and nothing was written: read the entity again
+    /// and repeat the write.
+    pub fn is_conflict(&self) -> bool {
+        self.outcome() == Outcome::NotApplied
+            && (self.is_precondition_failed() || self.is_already_exists() || self.is_entity_not_found())
+    }
+
+    /// The error for an entity that the store returned without an ETag.
+    #[doc(hidden)]
+    pub fn without_etag(key: &impl std::fmt::Display) -> Self {
+        ErrorKind::Service(format!("the store returned {key} without an ETag")).into()
+    }
+
     /// Whether a limit was exceeded.
     pub fn is_limit_exceeded(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::LimitExceeded { .. })

@@ -1,5 +1,5 @@
-use super::{ETag, EdmValue, Key, Properties, Ticks, ValueRef};
-use crate::error::Result;
+use super::{ETag, EdmValue, IfMatch, Key, Properties, Ticks, ValueRef};
+use crate::error::{Error, Result};
 
 /// An entity as a set of named values: the dynamic form that stores exchange.
 ///
@@ -70,6 +70,14 @@ impl Entity {
     /// Returns the ETag, if the entity was read from a store.
     pub const fn etag(&self) -> Option<&ETag> {
         self.etag.as_ref()
+    }
+
+    /// Returns the condition that the stored entity still has the version that was read.
+    ///
+    /// # Errors
+    /// Fails if the entity has no ETag. A write in any version instead could overwrite changes of other writers.
+    pub fn version(&self) -> Result<IfMatch> {
+        self.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::without_etag(&self.key))
     }
 
     /// Returns the time of the last write, if the entity was read from a store.

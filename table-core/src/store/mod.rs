@@ -1,6 +1,7 @@
 //! The trait [`TableStore`] that every backend and every adapter implements, with its operations, errors and profiles.
 
 mod answer;
+mod conflicts;
 mod contract;
 mod encrypted;
 mod ext;
@@ -10,6 +11,7 @@ mod pages;
 
 pub(crate) use answer::CycleDetector;
 pub use answer::{check_entity, check_page, check_progress};
+pub use conflicts::Conflicts;
 pub use contract::TableStore;
 pub use encrypted::{EncryptedNames, RowRule};
 pub use ext::TableStoreExt;

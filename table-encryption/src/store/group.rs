@@ -1,9 +1,9 @@
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, TableName};
-use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, Written};
+use table_core::store::{Conflicts, Error, GroupTransaction, Operation, Result, TableStore, Written};
 
 use super::EncryptedStore;
-use super::merge::{Pauses, Prepared, is_conflict, reads_first};
+use super::merge::{Prepared, reads_first};
 
 /// Maximum number of entities that a group reads concurrently for its merges.
 const IN_PARALLEL: usize = 16;
@@ -17,12 +17,12 @@ impl<S: TableStore> EncryptedStore<S> {
         if !group.operations().iter().any(reads_first) {
             return self.inner.transact(table, self.encrypt_group(table, group).await?).await;
         }
-        let mut pauses = Pauses::new(self.shared.attempts);
+        let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
             let (prepared, again) = self.prepare_group(table, group.clone()).await?;
             let ours = |e: &Error| e.failed_index().is_some_and(|i| again.get(i) == Some(&true));
             match self.inner.transact(table, prepared).await {
-                Err(error) if ours(&error) && is_conflict(&error) => pauses.wait(error).await?,
+                Err(error) if ours(&error) && error.is_conflict() => conflicts.wait(error).await?,
                 other => return other,
             }
         }

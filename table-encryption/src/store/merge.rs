@@ -1,8 +1,6 @@
-use std::time::Duration;
-
 use table_core::model::{Entity, IfMatch, Properties, TableName};
 use table_core::query::Select;
-use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore, Written};
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result, TableStore, Written};
 
 use super::EncryptedStore;
 use super::decrypt::Stored;
@@ -10,11 +8,6 @@ use super::encrypt::check_names;
 use crate::error::Failure;
 use crate::v1::METADATA;
 use crate::v2::HEADER;
-
-/// Maximum pause after the first conflict; it doubles with each conflict.
-const FIRST_PAUSE: Duration = Duration::from_millis(8);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// An operation as it is sent.
 pub(super) struct Prepared {
@@ -39,11 +32,11 @@ impl<S: TableStore> EncryptedStore<S> {
             let operation = self.encrypt_operation(&self.table_id(table), operation).await?;
             return self.inner.write(table, operation).await;
         }
-        let mut pauses = Pauses::new(self.shared.attempts);
+        let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
             let prepared = self.prepare(table, operation.clone()).await?;
             match self.inner.write(table, prepared.operation).await {
-                Err(error) if prepared.again && is_conflict(&error) => pauses.wait(error).await?,
+                Err(error) if prepared.again && error.is_conflict() => conflicts.wait(error).await?,
                 other => return other,
             }
         }
@@ -79,7 +72,7 @@ impl<S: TableStore> EncryptedStore<S> {
             let operation = self.encrypt_checked(id, Operation::Insert(patch)).await?;
             return Ok(Prepared { operation, again: true });
         };
-        let found = IfMatch::Exactly(read.etag().cloned().ok_or_else(|| without_etag(&patch))?);
+        let found = read.version()?;
         let again = !matches!(version, Some(IfMatch::Exactly(_)));
         if !again && version.as_ref() != Some(&found) {
             return Err(changed(table, &patch));
@@ -162,37 +155,4 @@ fn not_found(table: &TableName, patch: &Entity) -> Error {
 
 fn changed(table: &TableName, patch: &Entity) -> Error {
     ErrorKind::PreconditionFailed { table: table.to_string(), key: patch.key().to_string() }.into()
-}
-
-fn without_etag(patch: &Entity) -> Error {
-    ErrorKind::Service(format!("the store returned {} without an ETag", patch.key())).into()
-}
-
-/// Whether the write failed because of another writer, without effect.
-pub(super) fn is_conflict(error: &Error) -> bool {
-    error.outcome() == Outcome::NotApplied
-        && (error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found())
-}
-
-/// Counts conflicts and pauses after each.
-pub(crate) struct Pauses {
-    left: u32,
-    pause: Duration,
-}
-
-impl Pauses {
-    pub(crate) const fn new(attempts: u32) -> Self {
-        Self { left: attempts, pause: FIRST_PAUSE }
-    }
-
-    /// Pauses if attempts are left; otherwise returns the error.
-    pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
-        self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
-            return Err(error);
-        }
-        tokio::time::sleep(self.pause.mul_f64(fastrand::f64())).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        Ok(())
-    }
 }

@@ -19,7 +19,6 @@ pub use builder::EncryptedStoreBuilder;
 pub(crate) use decrypt::{Opener, Stored};
 pub use describe::Description;
 pub(crate) use encrypt::encrypt_entity;
-pub(crate) use merge::Pauses;
 use rules::Rules;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};

@@ -16,10 +16,10 @@ pub use progress::SweepProgress;
 pub use rewrap::Rotation;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Query, Select};
-use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore};
 
 use crate::error::Failure;
-use crate::store::{EncryptedStore, Pauses};
+use crate::store::EncryptedStore;
 
 /// The result of a sweep for one entity.
 #[derive(Debug, Default)]
@@ -166,12 +166,12 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
 
     async fn change_now(&self, mut entity: Entity) -> Result<SweptEntity, Failure> {
         let (key, select) = (entity.key().clone(), self.job.select());
-        let mut pauses = Pauses::new(ATTEMPTS);
+        let mut conflicts = Conflicts::new(ATTEMPTS);
         loop {
             match self.job.change(&self.table, entity).await {
                 Err(failure) if is_gone(&failure) => return Ok(SweptEntity::default()),
                 Err(Failure::OfEntity(error)) if error.is_precondition_failed() && !error.is_ambiguous() => {
-                    pauses.wait(error).await.map_err(Failure::OfEntity)?;
+                    conflicts.wait(error).await.map_err(Failure::OfEntity)?;
                 }
                 other => return other,
             }

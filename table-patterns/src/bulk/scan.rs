@@ -7,7 +7,6 @@ use table_core::query::{Continuation, Filter, Query, Range, Select};
 use table_core::store::{Error, Operation, Result, TableStore, Written};
 
 use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
-use crate::rows::conflict::version_of;
 use crate::spread;
 
 /// Splits all partitions at these PartitionKeys: returns one range more than there are distinct keys.
@@ -199,7 +198,7 @@ pub async fn delete_where(
 
 pub(super) fn delete_operation(entity: &Entity, unchanged: Unchanged) -> Result<Operation> {
     let version = match unchanged {
-        Unchanged::Required => version_of(entity)?,
+        Unchanged::Required => entity.version()?,
         Unchanged::Ignored => IfMatch::Any,
     };
     Ok(Operation::Delete(entity.key().clone(), version))

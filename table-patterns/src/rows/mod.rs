@@ -2,9 +2,11 @@
 //! upgrades.
 
 pub mod clock;
-pub(crate) mod conflict;
 pub(crate) mod encrypted;
+pub(crate) mod entity_errors;
 pub(crate) mod fresh_id;
 pub(crate) mod plain;
+#[cfg(test)]
+mod tests;
 pub(crate) mod took_effect;
 pub(crate) mod upgrade;

@@ -7,8 +7,6 @@ use table_core::model::Entity;
 use table_core::store::{Error, Result};
 use table_core::typed::TableEntity;
 
-use crate::rows::conflict::is_lost;
-
 /// Whether a row is stored in an older schema version than that of the type.
 pub(crate) fn is_older<T: TableEntity>(row: &Entity) -> Result<bool> {
     Ok(T::SCHEMA.stored_version(row)? < i64::from(T::SCHEMA.version))
@@ -45,7 +43,7 @@ pub(crate) async fn upgrade_one<A, B>(
     match first.await {
         Ok(_) => return Ok(true),
         Err(error) if is_deleted(&error) => return Ok(false),
-        Err(error) if is_lost(&error) => {}
+        Err(error) if error.is_conflict() => {}
         Err(error) => return Err(error),
     }
     match again.await {

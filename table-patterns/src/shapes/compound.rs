@@ -40,12 +40,10 @@ use std::fmt;
 
 use table_core::model::{Entity, Key, PartitionKey};
 use table_core::query::{Filter, Select};
-use table_core::store::{Error, Operation, Result};
+use table_core::store::{Conflicts, Error, Operation, Result};
 use table_core::typed::{
     FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableEntity, TableGroup, TableQuery,
 };
-
-use crate::rows::conflict::{ATTEMPTS, Conflicts, version_of};
 
 /// The rows under a prefix of the RowKey, read as `R`: an enum over their types. See the [module](self).
 ///
@@ -204,12 +202,12 @@ impl<R: FromEntity> Compound<R> {
     /// # Errors
     /// More rows than a group transaction takes; precondition failed, after the last of 10 attempts; errors of the store.
     pub async fn delete(&self) -> Result<usize> {
-        let mut conflicts = Conflicts::new(ATTEMPTS);
+        let mut conflicts = Conflicts::new(Conflicts::ATTEMPTS);
         loop {
             let rows = self.keys().await?;
             let mut group = self.group();
             for row in &rows {
-                let version = version_of(row)?;
+                let version = row.version()?;
                 group
                     .push(Operation::Delete(row.key().clone(), version))
                     .map_err(|e| self.too_many_rows(e))?;

@@ -31,10 +31,8 @@ use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
 use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
-use table_core::store::{Error, ErrorKind, Operation, PlainWrite, Result, TableStore};
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, PlainWrite, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
-
-use crate::rows::conflict::{ATTEMPTS, Conflicts, version_of};
 
 /// Converts an entity to an `R`.
 type Convert<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
@@ -202,7 +200,7 @@ pub async fn modify<T>(
     mut change: impl FnMut(&Entity) -> Result<Properties>,
 ) -> Result<Properties> {
     let (store, name) = (table.store(), table.name());
-    let mut conflicts = Conflicts::new(ATTEMPTS);
+    let mut conflicts = Conflicts::new(Conflicts::ATTEMPTS);
     let (mut permission, mut read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
     loop {
         let entity = read.ok_or_else(|| not_found(table, key))?;
@@ -214,7 +212,7 @@ pub async fn modify<T>(
         if let Some(permission) = &permission {
             check_plain(permission, name, &entity, &set)?;
         }
-        let merge = Operation::Merge(Entity::from_parts(key.clone(), set.clone()), version_of(&entity)?);
+        let merge = Operation::Merge(Entity::from_parts(key.clone(), set.clone()), entity.version()?);
         match store.write(name, merge).await {
             Err(error) => conflicts.wait(error).await?,
             Ok(_) => return Ok(set),

@@ -2,7 +2,6 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::read::without_etag;
 use super::write::{delete, insert_or_merge_at, insert_or_replace_at, must_read_first, replace};
 use super::{KeyOf, PartitionIn, Table};
 use crate::manifest::WriteTarget;
@@ -269,7 +268,7 @@ impl<T: FromEntity> TableGroup<T> {
                 None => Ok(None),
                 Some(row) => shared
                     .check_plain(plain, WriteTarget::Entity(&row), operation)
-                    .and_then(|()| row.etag().cloned().map(Some).ok_or_else(|| without_etag(key))),
+                    .and_then(|()| row.etag().cloned().map(Some).ok_or_else(|| Error::without_etag(key))),
             });
             stored.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
         });

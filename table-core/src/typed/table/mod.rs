@@ -14,7 +14,6 @@ pub use handle::Table;
 pub use keys::{KeyOf, PartitionIn, RowBounds};
 pub use query::TableQuery;
 pub use read::Versioned;
-use update::Conflicts;
 
 #[cfg(test)]
 mod tests;

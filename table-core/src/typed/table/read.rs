@@ -6,7 +6,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::{KeyOf, Table};
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
-use crate::store::{Error, ErrorKind, Result};
+use crate::store::{Error, Result};
 use crate::typed::{FromEntity, Requirements};
 
 /// Point reads. They do not return index entries and system rows, unless
@@ -151,15 +151,10 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {
-        let etag = entity.etag().cloned().ok_or_else(|| without_etag(entity.key()))?;
+        let etag = entity.etag().cloned().ok_or_else(|| Error::without_etag(entity.key()))?;
         let timestamp = entity.timestamp();
         Ok(Self { value: T::from_entity(entity)?, etag, timestamp })
     }
-}
-
-/// Returns the error for an entity that the store returned without an ETag.
-pub(super) fn without_etag(key: &Key) -> Error {
-    ErrorKind::Service(format!("the entity {key} without an ETag")).into()
 }
 
 impl<T> Deref for Versioned<T> {

@@ -1,14 +1,12 @@
 use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::read::without_etag;
-use super::write::{insert_or_replace_at, is_conflict};
+use super::write::insert_or_replace_at;
 use super::{KeyOf, Table};
 use crate::model::{Entity, IfMatch, Key};
-use crate::store::{Error, Operation, Outcome, Result};
+use crate::store::{Conflicts, Error, Operation, Outcome, Result};
 use crate::typed::TableEntity;
 
 /// Read-modify-write.
@@ -69,7 +67,7 @@ impl<T: TableEntity> Table<T> {
             let mut value = T::from_entity(read.clone())?;
             change(&mut value)?;
             match self.write_back(&read, &value).await {
-                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
+                Err(error) => conflicts.wait(error).await?,
                 stored => return stored,
             }
         }
@@ -77,7 +75,7 @@ impl<T: TableEntity> Table<T> {
 
     async fn write_back(&self, read: &Entity, value: &T) -> Result<T> {
         let (mut entity, key): (Entity, &Key) = (value.to_entity()?, read.key());
-        let etag = read.etag().cloned().ok_or_else(|| without_etag(key))?;
+        let version = read.version()?;
         if entity.key() != key {
             let (name, other) = (T::SCHEMA.rust_name, entity.key());
             return Err(Error::invalid_request(format!(
@@ -85,43 +83,9 @@ impl<T: TableEntity> Table<T> {
             )));
         }
         T::SCHEMA.keep_unknown(read, &mut entity)?;
-        let written = self.write(Operation::Replace(entity.clone(), IfMatch::Exactly(etag))).await?;
+        let written = self.write(Operation::Replace(entity.clone(), version)).await?;
         let stored = T::from_entity(entity.with_system(written.etag, None));
         stored.map_err(|error| error.with_outcome(Outcome::Applied))
-    }
-}
-
-/// Maximum pause after the first conflict. It doubles with each further conflict.
-const FIRST_PAUSE: Duration = Duration::from_millis(8);
-/// Maximum pause.
-const MAX_PAUSE: Duration = Duration::from_millis(500);
-
-/// Counts conflicts with other writers, and pauses after each.
-pub(super) struct Conflicts {
-    attempts_left: u32,
-    pause: Duration,
-}
-
-impl Conflicts {
-    pub(super) const fn new(attempts: u32) -> Self {
-        Self { attempts_left: attempts, pause: FIRST_PAUSE }
-    }
-
-    /// Pauses if the error is a failed precondition and attempts are left; otherwise returns the error.
-    pub(super) async fn wait(&mut self, error: Error) -> Result<()> {
-        let is_conflict = error.is_precondition_failed();
-        self.wait_if(is_conflict, error).await
-    }
-
-    /// Pauses if the caller takes the error for a conflict and attempts are left; otherwise returns the error.
-    pub(super) async fn wait_if(&mut self, is_conflict: bool, error: Error) -> Result<()> {
-        self.attempts_left = self.attempts_left.saturating_sub(1);
-        if self.attempts_left == 0 || error.outcome() != Outcome::NotApplied || !is_conflict {
-            return Err(error);
-        }
-        tokio::time::sleep(self.pause.mul_f64(fastrand::f64())).await;
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
-        Ok(())
     }
 }
 
@@ -165,7 +129,7 @@ impl<T: TableEntity> Table<T> {
                 Err(error) => Err(error),
             };
             match moved {
-                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
+                Err(error) => conflicts.wait(error).await?,
                 Ok(_) => return Ok(true),
             }
         }

@@ -1,9 +1,8 @@
 use super::handle::Shared;
-use super::read::without_etag;
-use super::{Conflicts, KeyOf, Table};
+use super::{KeyOf, Table};
 use crate::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use crate::query::Select;
-use crate::store::{Error, Operation, Result, Written};
+use crate::store::{Conflicts, Error, Operation, Result, Written};
 use crate::typed::{EntityPatch as _, Schema, TableEntity};
 
 /// Writes. They refuse entities that have an index: see [`Table::unmanaged`].
@@ -35,7 +34,7 @@ impl<T: TableEntity> Table<T> {
         loop {
             let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
             match self.write(insert_or_replace_at(entity.clone(), stored)).await {
-                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
+                Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
         }
@@ -63,7 +62,7 @@ impl<T: TableEntity> Table<T> {
         loop {
             let stored = self.shared().patchable_version(T::SCHEMA, entity.key()).await?;
             match self.write(insert_or_merge_at(entity.clone(), stored)).await {
-                Err(error) => conflicts.wait_if(is_conflict(&error), error).await?,
+                Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
         }
@@ -186,11 +185,6 @@ pub(super) fn insert_or_merge_at(entity: Entity, stored: Option<ETag>) -> Operat
     }
 }
 
-/// Whether the write failed because another writer wrote the entity after it was read.
-pub(super) fn is_conflict(error: &Error) -> bool {
-    error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found()
-}
-
 pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Operation> {
     Ok(Operation::Replace(entity.to_entity()?, version))
 }
@@ -263,7 +257,9 @@ impl<T: TableEntity> Table<T> {
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             match (self.merge_versioned(&entity, &version).await, &version) {
-                (Err(error), IfMatch::Any) => conflicts.wait(error).await?,
+                (Err(error), IfMatch::Any) => {
+                    conflicts.wait_if(error.is_precondition_failed() && !error.is_ambiguous(), error).await?;
+                }
                 (done, _) => return done,
             }
         }
@@ -289,7 +285,7 @@ impl Shared {
             return Ok(None);
         };
         schema.check_patchable(&entity)?;
-        entity.etag().cloned().map(Some).ok_or_else(|| without_etag(key))
+        entity.etag().cloned().map(Some).ok_or_else(|| Error::without_etag(key))
     }
 
     /// Returns the ETag of the stored entity, if it exists, and checks that a program with this schema may replace it.
@@ -303,7 +299,7 @@ impl Shared {
             return Ok(None);
         };
         schema.check_replaceable(&entity)?;
-        entity.etag().cloned().map(Some).ok_or_else(|| without_etag(key))
+        entity.etag().cloned().map(Some).ok_or_else(|| Error::without_etag(key))
     }
 
     /// Returns the ETag of the stored entity, which must exist in the given version, and checks that a patch of this schema
@@ -316,7 +312,7 @@ impl Shared {
     ) -> Result<ETag> {
         let entity = self.store.get(&self.name, key, Some(&discriminating(schema))).await?;
         let entity = entity.ok_or_else(|| self.not_found(key))?;
-        let etag = entity.etag().ok_or_else(|| without_etag(key))?;
+        let etag = entity.etag().ok_or_else(|| Error::without_etag(key))?;
         match version {
             IfMatch::Exactly(wanted) if wanted != etag => Err(self.changed(key)),
             _ => schema.check_patchable(&entity).map(|()| etag.clone()),

@@ -8,7 +8,7 @@ use table_core::store::{GroupTransaction, Operation, Result};
 use tokio::time::sleep;
 
 use super::Journal;
-use crate::entry::shared::{Merge, Prepared, contended, is_conflict};
+use crate::entry::shared::{Merge, Prepared, contended};
 use crate::rows::took_effect::took_effect;
 
 /// Attempts with a row that other writers change.
@@ -107,7 +107,7 @@ impl Journal {
             Err(error) if error.is_ambiguous() => return Err(error),
             Err(error) => {
                 self.shared().refused(taken).await;
-                return if is_conflict(&error) { Ok(false) } else { Err(error) };
+                return if error.is_conflict() { Ok(false) } else { Err(error) };
             }
         }
         Ok(true)

@@ -5,8 +5,7 @@
 use std::borrow::Cow;
 
 use table_core::model::{Entity, Key};
-use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
-use tokio::time::sleep;
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, Outcome, Result};
 
 use super::Journal;
 use super::affected_key::AffectedKey;
@@ -19,9 +18,8 @@ use super::plan::Plan;
 use super::row::{Evidence, JournalRow, WriteId};
 use super::send::Sent;
 use super::state::States;
-use super::write::{ATTEMPTS, Acknowledge, Attempt, pause};
+use super::write::{ATTEMPTS, Acknowledge, Attempt};
 use crate::index::check_no_blob;
-use crate::rows::conflict::{is_lost, version_of};
 use crate::rows::took_effect::took_effect;
 
 /// The result of a move.
@@ -55,19 +53,15 @@ impl Journal {
         to: &Key,
         check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
     ) -> Result<Moved> {
-        let mut attempt = 0;
+        let mut conflicts = Conflicts::new(ATTEMPTS);
         loop {
             let error = match self.try_move(from, to, check).await {
                 Ok(Ok(moved)) => return Ok(moved),
                 Ok(Err(given_up)) => given_up,
-                Err(error) if is_lost(&error) => error,
+                Err(error) if error.is_conflict() => error,
                 Err(error) => return Err(error),
             };
-            attempt += 1;
-            if attempt == ATTEMPTS {
-                return Err(error);
-            }
-            sleep(pause(attempt)).await;
+            conflicts.wait_if(true, error).await?;
         }
     }
 
@@ -135,7 +129,7 @@ impl Journal {
             return Ok(entity.clone());
         }
         let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
-        let replace = Operation::Replace(marked.clone(), version_of(entity)?);
+        let replace = Operation::Replace(marked.clone(), entity.version()?);
         let written = took_effect(self.store.write(&self.table, replace).await)?;
         Ok(marked.with_system(written.etag, None))
     }
@@ -147,10 +141,10 @@ impl Journal {
             if Mark::of(&entity).is_none_or(|mark| mark.write != write) {
                 return Ok(false);
             }
-            let replace = Operation::Replace(without_mark(&entity).into_owned(), version_of(&entity)?);
+            let replace = Operation::Replace(without_mark(&entity).into_owned(), entity.version()?);
             match took_effect(self.store.write(&self.table, replace).await) {
                 Ok(_) => return Ok(true),
-                Err(error) if is_lost(&error) => {}
+                Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -248,7 +242,7 @@ impl Journal {
             match self.send(&removal, lease).await {
                 Sent::Committed(_) => states.set(source.clone(), None),
                 Sent::StartOver(_) => {}
-                Sent::Failed(error) if is_lost(&error) => states.read_again(self, &source).await?,
+                Sent::Failed(error) if error.is_conflict() => states.read_again(self, &source).await?,
                 Sent::Failed(error) if error.is_ambiguous() || error.is_transient() => return Ok(None),
                 Sent::Failed(error) => return Err(error),
             }

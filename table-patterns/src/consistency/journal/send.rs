@@ -13,7 +13,7 @@ use super::lease::{Lease, before};
 use super::merge::pause;
 use super::plan::Plan;
 use super::row::Evidence;
-use crate::entry::shared::{Merge, Prepared, is_conflict};
+use crate::entry::shared::{Merge, Prepared};
 
 /// The outcome of a group transaction.
 pub(super) enum Sent {
@@ -210,7 +210,7 @@ impl Journal {
         let Some(failed) = error.failed_index() else { return Err(Sent::Failed(error)) };
         match draft.part(failed) {
             Part::Journal if error.is_already_exists() => Err(Sent::StartOver(Cause::AbortRow)),
-            Part::Shared(n) if is_conflict(&error) => {
+            Part::Shared(n) if error.is_conflict() => {
                 self.shared().refused(draft.shared[n].take()).await;
                 Ok(())
             }

@@ -8,8 +8,6 @@ use table_core::store::{
 };
 use table_core::typed::{Schema, Spread};
 
-use super::conflict::is_lost;
-
 const INSTEAD: &str = "keep them in a table of their own, or drop the index";
 
 /// Attempts to add a type to the manifest while other programs change its row.
@@ -43,7 +41,7 @@ pub(crate) async fn permit_after(
         let registered = check_type(permitted.manifest(), table, schema, previous, key)?;
         let Some(row) = registered else { return Ok(permitted) };
         match store.write(table, row.operation()?).await {
-            Err(error) if is_lost(&error) => {}
+            Err(error) if error.is_conflict() => {}
             // The row of the manifest may be written; the entity is not.
             Err(error) => return Err(error.with_outcome(Outcome::NotApplied)),
             Ok(_) => {

@@ -19,7 +19,6 @@ use table_core::store::{
 use crate::index::{IndexOptions, IndexedEntities};
 use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
-use crate::rows::conflict::version_of;
 use crate::rows::plain::permit;
 
 /// Writes the entities of one table with their large values and index entries.
@@ -145,7 +144,7 @@ impl EntityWriter {
         }
         let merge = async {
             let _permitted = self.permit(old.key()).await?;
-            let merge = Operation::Merge(patch, version_of(old)?);
+            let merge = Operation::Merge(patch, old.version()?);
             let written = self.store.write(&self.table, merge).await?;
             Ok(Committed { written: vec![written], entries: Entries::Applied })
         };

@@ -1,14 +1,13 @@
 //! Moves of entities with their blobs to another key or table.
 
 use table_core::model::{EdmType, Entity, Key, ValueRef};
-use table_core::store::{Error, Result};
+use table_core::store::{Conflicts, Error, Result};
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::LargeTable;
 use super::row::references;
 use super::values::NewBlobs;
 use crate::journal::{Change, Moved};
-use crate::rows::conflict::Conflicts;
 
 impl<T: TableEntity> LargeTable<T> {
     /// Moves an entity with its large values to a key of this or another table, and replaces an entity with that key. Returns
@@ -40,7 +39,7 @@ impl<T: TableEntity> LargeTable<T> {
                 Ok(Attempt::Nothing) => return Ok(false),
                 // A blob is missing because the row has changed: read the row again.
                 Ok(Attempt::Changed) => {}
-                Ok(Attempt::GivenUp(error)) => conflicts.again(error).await?,
+                Ok(Attempt::GivenUp(error)) => conflicts.wait_if(true, error).await?,
                 Err(error) => conflicts.wait(error).await?,
             }
         }

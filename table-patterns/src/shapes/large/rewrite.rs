@@ -6,7 +6,7 @@ use std::fmt;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{EdmType, Entity, Key, PropertyRef, ValueRef};
 use table_core::query::{Continuation, Query, UnreadableEntity};
-use table_core::store::{Error, ErrorKind, Result, TableStore as _};
+use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
 use super::codec::BlobKey;
@@ -14,7 +14,6 @@ use super::row::{Reference, references};
 use super::values::NewBlobs;
 use super::{BlobContext, LargeTable};
 use crate::blobs;
-use crate::rows::conflict::Conflicts;
 
 /// The number of unreadable rows that the result lists.
 const LISTED: usize = 100;

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use table_core::model::{Entity, IfMatch, Key, TableName};
-use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore, TableStoreExt as _, Written};
+use table_core::store::{
+    Conflicts, Error, ErrorKind, Outcome, Result, TableStore, TableStoreExt as _, Written,
+};
 use table_core::typed::{EntityPatch as _, EntriesOf, IndexedEntity, KeyOf, Table, TableEntity, TableQuery};
 
 use super::entity_writer::EntityWriter;
@@ -12,7 +14,6 @@ use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeLookup, LargeOptions, LargeRow};
 use crate::index::{IndexOptions, IndexedEntities, Lookup, all_indexes, open_entities};
 use crate::journal::Change;
-use crate::rows::conflict::Conflicts;
 use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 /// A table of entities whose large fields are in blobs. See the [module](super).

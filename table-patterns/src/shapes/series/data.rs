@@ -6,12 +6,12 @@ use std::sync::Arc;
 use table_core::model::{Entity, IfMatch, Key, Properties, TableName};
 use table_core::query::{Query, Select};
 use table_core::store::limits::GROUP_OPERATIONS;
-use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt};
+use table_core::store::{Conflicts, Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt};
 use table_core::typed::{Plain, Property};
 
 use super::layout::Layout;
 use super::{SlotCodec, SlotSet};
-use crate::rows::conflict::{ATTEMPTS, Conflicts, is_lost, version_of, with_entity_key};
+use crate::rows::entity_errors::with_entity_key;
 use crate::rows::plain;
 
 /// The series of a table: values of type `V` in slots of the set `S`, stored by the codec `C`. See the [module](super).
@@ -80,7 +80,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let encrypted = encrypted_properties::<S, V, C>(&slots);
         store.check_encrypts(&table, &encrypted.iter().map(String::as_str).collect::<Vec<_>>())?;
         let layout = Arc::new(Layout::new::<V, C>(slots)?);
-        Ok(Self { store, table, layout, attempts: ATTEMPTS, of: PhantomData })
+        Ok(Self { store, table, layout, attempts: Conflicts::ATTEMPTS, of: PhantomData })
     }
 
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
@@ -190,7 +190,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             let (row, patch) = self.patch(&slot, &value)?;
             let patch = Entity::from_parts(self.layout.key(series, row)?, patch);
             let operation = match read {
-                Some(entity) => Operation::Merge(patch, version_of(&entity)?),
+                Some(entity) => Operation::Merge(patch, entity.version()?),
                 None => Operation::Insert(patch),
             };
             match plain::write(&*self.store, &self.table, operation).await {
@@ -266,7 +266,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             match self.delete_rows(series).await {
-                Err(error) if is_lost(&error) && self.layout.rows() > 1 => conflicts.wait(error).await?,
+                Err(error) if error.is_conflict() && self.layout.rows() > 1 => conflicts.wait(error).await?,
                 Err(error) if error.is_entity_not_found() => return Ok(false),
                 deleted => return deleted,
             }
@@ -291,7 +291,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
 
     /// The operation that removes a slot from a row; `None` if the slot has no value.
     fn remove_slot(&self, mut entity: Entity, index: usize) -> Result<Option<Operation>> {
-        let etag = version_of(&entity)?;
+        let etag = entity.version()?;
         let slot = self.slots().name(index);
         let before = entity.properties().len();
         for suffix in C::suffixes() {

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt};
 use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::query::{Filter, KeyBounds, Query, Range, Select};
-use table_core::store::{Error, Operation, Result, TableStore};
+use table_core::store::{Conflicts, Error, Operation, Result, TableStore};
 use table_core::typed::{FromEntity as _, KeyOf, TableEntity};
 
 use super::place::{MOVING, logical, stored};
 use super::write::exact;
 use super::{SpreadRow, SpreadTable};
-use crate::rows::conflict::{Conflicts, without_etag};
 use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 /// The result of a migration.
@@ -85,7 +84,7 @@ impl<T: TableEntity> SpreadTable<T> {
             let mark = Entity::from(place.clone()).with(MOVING, true);
             match self.write(Operation::Merge(mark, exact(&row)?)).await {
                 Ok(written) => {
-                    let etag = written.etag.ok_or_else(|| without_etag(place))?;
+                    let etag = written.etag.ok_or_else(|| Error::without_etag(place))?;
                     return Ok(Some((row, IfMatch::Exactly(etag))));
                 }
                 Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => return Ok(None),

@@ -2,12 +2,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use table_core::model::{Key, PartitionKey, TableName};
-use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore};
 use table_core::typed::{Discriminator, KeyOf, PartitionIn, Spread, Table, TableEntity};
 
 use super::SpreadRow;
 use super::place::{partition, stored};
-use crate::rows::conflict::ATTEMPTS;
 
 /// The default number of requests in flight.
 const CONCURRENCY: usize = 16;
@@ -77,7 +76,7 @@ impl<T: TableEntity> SpreadTable<T> {
             table: Table::new(store, name)?,
             spread,
             previous: None,
-            attempts: ATTEMPTS,
+            attempts: Conflicts::ATTEMPTS,
             concurrency: CONCURRENCY,
         })
     }

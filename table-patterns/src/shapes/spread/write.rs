@@ -1,13 +1,13 @@
 use std::borrow::Cow;
 
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 
 use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
-use crate::rows::conflict::{Conflicts, version_of, with_entity_key};
 use crate::rows::encrypted::marked_by_rule;
+use crate::rows::entity_errors::with_entity_key;
 use crate::rows::plain::permit_after;
 
 impl<T: TableEntity> SpreadTable<T> {
@@ -313,5 +313,5 @@ impl<T: TableEntity> SpreadTable<T> {
 
 /// The condition that a row has the version that was read.
 pub(super) fn exact<T>(row: &SpreadRow<T>) -> Result<IfMatch> {
-    version_of(&row.entity)
+    row.entity.version()
 }

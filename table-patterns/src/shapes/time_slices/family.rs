@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
-use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt, Written};
+use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore, TableStoreExt, Written};
 use table_core::typed::{FromEntity, Table, TableEntity};
 use tokio::sync::OnceCell;
 
 use super::{Keep, Slice, SliceQuery, Slicing};
-use crate::rows::conflict::ATTEMPTS;
 
 /// The default number of requests in flight.
 const CONCURRENCY: usize = 8;
@@ -141,7 +140,7 @@ impl<T: FromEntity> TimeSlices<T> {
             time,
             reuse,
             concurrency: CONCURRENCY,
-            attempts: ATTEMPTS,
+            attempts: Conflicts::ATTEMPTS,
             known,
         };
         Ok(Self { shared: Arc::new(shared) })

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
-use table_core::store::{Error, ErrorKind, Operation, Result, TableStore as _, Written};
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
 
 use super::family::is_gone;
 use super::{Reuse, TimeSlices};
-use crate::rows::conflict::{Conflicts, is_lost, version_of};
 use crate::rows::plain::permit;
 
 /// Runs an operation on each table of the slice of a time, until a table has the entity. Returns from the caller.
@@ -117,7 +116,7 @@ impl<T: TableEntity> TimeSlices<T> {
         loop {
             let old = store.get(table.name(), key, None).await?;
             let old = old.ok_or_else(|| not_found(table.name(), key))?;
-            let read = version_of(&old)?;
+            let read = old.version()?;
             if *version != IfMatch::Any && *version != read {
                 let (table, key) = (table.name().to_string(), key.to_string());
                 return Err(ErrorKind::PreconditionFailed { table, key }.into());
@@ -198,7 +197,7 @@ impl<T: TableEntity> TimeSlices<T> {
         let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
             let Some((table, row)) = self.locate(at, &key).await? else { return Ok(false) };
-            let version = version_of(&row)?;
+            let version = row.version()?;
             let moved = row.with_system(None, None).with_key(to.clone());
             let then = target.time()(&T::from_entity(moved.clone())?);
             let there = target.existing_table(&target.shared.slicing.name(then)).await?;
@@ -218,7 +217,7 @@ impl<T: TableEntity> TimeSlices<T> {
                 Err(error) => Err(error),
             };
             match moved {
-                Err(error) if is_lost(&error) => conflicts.wait(error).await?,
+                Err(error) if error.is_conflict() => conflicts.wait(error).await?,
                 moved => return moved.map(|_| true),
             }
         }
@@ -244,7 +243,7 @@ impl<T: TableEntity> TimeSlices<T> {
         let put = match there {
             Some(there) => {
                 T::SCHEMA.check_replaceable(&there)?;
-                Operation::Replace(row, version_of(&there)?)
+                Operation::Replace(row, there.version()?)
             }
             None => Operation::Insert(row),
         };

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use futures_util::Stream;
 use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore,
+    Conflicts, Error, ErrorKind, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore,
     TableStoreExt, Written,
 };
 use table_core::typed::Schema;
 
 use super::read::{Reader, WideQuery};
 use super::rows::{Chunk, HEAD, Stored, distribute, new_write, prefix, row_key};
-use crate::rows::conflict::{ATTEMPTS, Conflicts, with_entity_key, without_etag};
 use crate::rows::encrypted::marked_by_rule;
+use crate::rows::entity_errors::with_entity_key;
 use crate::rows::plain::permit_whole;
 
 /// Wide entities with any properties. See the [module](super); [`WideTable`](super::WideTable) has the same operations for
@@ -97,7 +97,10 @@ impl From<Stored> for Wide<Entity> {
 impl WideEntities {
     /// Opens the wide entities of a table. No request; the table must exist when it is used.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
-        Self { reader: Reader { store: store.into_shared(), table, attempts: ATTEMPTS }, schema: None }
+        Self {
+            reader: Reader { store: store.into_shared(), table, attempts: Conflicts::ATTEMPTS },
+            schema: None,
+        }
     }
 
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
@@ -478,7 +481,7 @@ fn next_state(old: Option<&Stored>, key: &Key, rows: BTreeMap<u16, Properties>) 
 /// The condition that the head row has the version that was read.
 pub(super) fn version(stored: &Stored) -> Result<IfMatch> {
     let etag = stored.etag.clone().map(IfMatch::Exactly);
-    etag.ok_or_else(|| without_etag(&stored.key))
+    etag.ok_or_else(|| Error::without_etag(&stored.key))
 }
 
 fn too_large(key: &Key, error: Error) -> Error {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, Key, PartitionKey, TableName};
 use table_core::query::{Continuation, Page, Position, Query, Select};
-use table_core::store::{Error, ErrorKind, KeyOrder, Result, TableStore, TableStoreExt};
+use table_core::store::{Conflicts, Error, ErrorKind, KeyOrder, Result, TableStore, TableStoreExt};
 use table_core::typed::{FromEntity, PartitionIn};
 
 use super::Wide;
 use super::rows::{ReadRows, Stored, assemble, logical, prefix, query, query_all, split};
-use crate::rows::conflict::{Conflicts, with_entity_key};
+use crate::rows::entity_errors::with_entity_key;
 
 /// Reads the entities of a table.
 #[derive(Clone, Debug)]

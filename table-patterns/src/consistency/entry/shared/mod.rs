@@ -178,7 +178,7 @@ impl<'a> SharedRows<'a> {
             }
             Err(error) => {
                 self.refused([prepared]).await;
-                if is_conflict(&error) { Ok(false) } else { Err(error) }
+                if error.is_conflict() { Ok(false) } else { Err(error) }
             }
         }
     }
@@ -229,12 +229,6 @@ fn in_any_version(operation: Operation) -> Operation {
         Operation::Delete(row, _) => Operation::Delete(row, IfMatch::Any),
         other => other,
     }
-}
-
-/// Whether another writer changed the row first.
-pub(crate) fn is_conflict(error: &Error) -> bool {
-    !error.is_ambiguous()
-        && (error.is_precondition_failed() || error.is_entity_not_found() || error.is_already_exists())
 }
 
 /// The operation that writes a row read with this ETag, or a row that did not exist.

@@ -1,18 +1,14 @@
 //! Writes of entities with their entries.
 
 use std::sync::Arc;
-use std::time::Duration;
-
 use table_core::model::{Entity, Key};
-use table_core::store::{Error, ErrorKind, Result};
-use tokio::time::sleep;
+use table_core::store::{Conflicts, Error, ErrorKind, Result};
 
 use super::IndexedEntities;
 use super::stored::Stored;
 use crate::entry::{Maintainer as _, Placement};
 use crate::journal::{Acknowledge, Change, Committed, Entries, Moved};
 use crate::large::in_a_blob;
-use crate::rows::conflict::{Conflicts, is_lost};
 
 impl IndexedEntities {
     /// Writes changes of one partition, with their entries: the end of every write of this handle. A [`Change`]
@@ -114,18 +110,21 @@ impl IndexedEntities {
     /// writer of another property would not write an entry that it assumes to exist. Returns whether the entity
     /// exists.
     pub(crate) async fn rewrite(&self, mut entity: Entity) -> Result<bool> {
-        for attempt in 0..=self.options.attempts {
+        let mut conflicts = Conflicts::new(self.options.attempts + 1);
+        loop {
             let change = Change::rewrite(entity.clone());
-            match self.journal.write(&[change], Acknowledge::Applied).await {
+            let lost = match self.journal.write(&[change], Acknowledge::Applied).await {
                 Ok(done) if done.entries == Entries::Applied => return Ok(true),
-                Err(e) if !is_conflict(&e) => return Err(e),
-                _ => sleep(pause(attempt)).await,
-            }
+                Err(error) if !error.is_conflict() => return Err(error),
+                _ => {
+                    let (table, key) = (self.table().to_string(), entity.key().to_string());
+                    ErrorKind::PreconditionFailed { table, key }.into()
+                }
+            };
+            conflicts.wait(lost).await?;
             let Some(now) = self.read(entity.key()).await? else { return Ok(false) };
             entity = now;
         }
-        let (table, key) = (self.table().to_string(), entity.key().to_string());
-        Err(ErrorKind::PreconditionFailed { table, key }.into())
     }
 }
 
@@ -136,18 +135,6 @@ fn changed(old: Option<Entity>, new: Option<Entity>) -> Option<Change> {
         (Some(old), None) => Some(Change::delete(old)),
         (Some(old), Some(new)) => Some(Change::replace(old, new)),
     }
-}
-
-/// Whether another writer changed the entity first.
-fn is_conflict(error: &Error) -> bool {
-    !error.is_ambiguous()
-        && (error.is_precondition_failed() || error.is_entity_not_found() || error.is_already_exists())
-}
-
-/// The pause before a conflicting write is tried again: random, up to a limit that grows with each attempt.
-fn pause(attempt: u32) -> Duration {
-    let ceiling = Duration::from_millis(2) * 2u32.saturating_pow(attempt.min(8));
-    ceiling.mul_f64(fastrand::f64())
 }
 
 impl IndexedEntities {
@@ -221,7 +208,7 @@ impl IndexedEntities {
                 self.write(&[Change::delete(old)]).await
             };
             match moved {
-                Err(error) if is_lost(&error) => conflicts.wait(error).await?,
+                Err(error) if error.is_conflict() => conflicts.wait(error).await?,
                 moved => return moved.map(|_| true),
             }
         }

@@ -15,7 +15,6 @@ use tokio::time::{Instant, sleep};
 use super::build_groups::Groups;
 use super::scrub::{ScrubMode, ScrubReport};
 use crate::bulk::WINDOW_BYTES;
-use crate::entry::shared::is_conflict;
 use crate::entry::{Entry, Index, Maintainer as _, Placement, Shape, Uniqueness};
 use crate::index::handle::IndexedEntities;
 use crate::index::read::entries::is_entity;
@@ -428,7 +427,7 @@ impl<'a> IndexBuild<'a> {
     ) -> Result<()> {
         let name = self.index.name();
         match self.entities.rows().advance(entry, state, progress).await {
-            Err(e) if is_conflict(&e) => {
+            Err(e) if e.is_conflict() => {
                 self.outrun = true;
                 Err(Error::invalid_request(format!(
                     "another process builds or drops the index '{name}' of '{}': wait for that process, or start the build again after it has \

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::build::IndexBuild;
 use super::build_groups::Groups;
-use crate::entry::shared::{Merge, copy_owner, is_conflict};
+use crate::entry::shared::{Merge, copy_owner};
 use crate::entry::{Index, Shape};
 use crate::index::handle::IndexedEntities;
 use crate::index::states::view::ReadTime;
@@ -124,7 +124,7 @@ impl IndexedEntities {
             }
             self.remove_rows(&stored, on_wait).await?;
             match self.rows().remove(&stored).await {
-                Err(error) if is_conflict(&error) => {}
+                Err(error) if error.is_conflict() => {}
                 other => return other.map(|()| true),
             }
         }
@@ -142,7 +142,7 @@ impl IndexedEntities {
         let was_building = stored.state == IndexState::Building;
         let leaving = Some(StoredIndex::DROPPING.to_owned());
         match self.rows().advance(stored, next, leaving).await {
-            Err(error) if is_conflict(&error) => return Ok(false),
+            Err(error) if error.is_conflict() => return Ok(false),
             other => other?,
         }
         self.wait_for_state_propagation(WaitingFor::State(next), on_wait).await?;

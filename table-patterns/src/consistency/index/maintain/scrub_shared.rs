@@ -10,9 +10,7 @@ use table_core::store::{Error, ErrorKind, Operation, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::scrub::{ScrubMode, ScrubReport};
-use crate::entry::shared::{
-    ListRow, Members, Merge, copies_agree, copy_owner, is_chunk, is_conflict, list_of,
-};
+use crate::entry::shared::{ListRow, Members, Merge, copies_agree, copy_owner, is_chunk, list_of};
 use crate::entry::{Entry, Index, Location, Shape};
 use crate::index::handle::IndexedEntities;
 use crate::index::states::waiting::{Waiting, WaitingFor};
@@ -156,7 +154,7 @@ impl IndexedEntities {
         let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
         match self.store().write(&at.table, Operation::Delete(at.key.clone(), condition)).await {
             Ok(_) => Ok(true),
-            Err(e) if is_conflict(&e) => Ok(false),
+            Err(e) if e.is_conflict() => Ok(false),
             Err(e) => Err(e),
         }
     }

@@ -10,7 +10,7 @@ use table_core::query::{Filter, Query, Select};
 use table_core::store::{Error, GroupTransaction, KeyOrder, Operation, Result, TableStoreExt as _};
 
 use super::scrub::{ScrubMode, ScrubReport};
-use crate::entry::shared::{Summary, is_conflict, put, unchanged};
+use crate::entry::shared::{Summary, put, unchanged};
 use crate::entry::{Entry, Index};
 use crate::index::handle::IndexedEntities;
 use crate::index::read::entries::is_entity;
@@ -174,7 +174,7 @@ impl IndexedEntities {
                         report.dangling += usize::from(!is_wanted);
                     }
                 }
-                Err(error) if is_conflict(&error) => {
+                Err(error) if error.is_conflict() => {
                     let Some(failed) = error.failed_index() else { return Err(error) };
                     drop(corrections.remove(failed));
                     open = true;

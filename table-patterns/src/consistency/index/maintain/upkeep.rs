@@ -13,7 +13,7 @@ use crate::clock::after;
 use crate::entry::{Index, Placement, Uniqueness};
 use crate::index::handle::IndexedEntities;
 use crate::index::handle::options::IndexOptions;
-use crate::index::states::manifest::{ManifestRows, is_lost};
+use crate::index::states::manifest::ManifestRows;
 use crate::index::states::set::FORGOTTEN_AT_ONCE;
 
 /// After this time, a scrub that has not ended counts as abandoned.
@@ -92,7 +92,7 @@ impl LastRun {
     /// Claims the next run: whether it is this process that does the work now, by its word for the others. One request.
     pub(crate) async fn begin(&self, store: &dyn TableStore, table: &TableName) -> Result<Option<Self>> {
         match store.write(table, self.operation(false)?).await {
-            Err(e) if is_lost(&e) => Ok(None),
+            Err(e) if e.is_conflict() => Ok(None),
             other => {
                 other.map(|written| Some(Self { at: None, finished: false, etag: written.etag, ..*self }))
             }
@@ -103,7 +103,7 @@ impl LastRun {
     pub(crate) async fn end(&self, store: &dyn TableStore, table: &TableName) -> Result<()> {
         match store.write(table, self.operation(true)?).await {
             // It took so long that another process has begun again.
-            Err(e) if is_lost(&e) => Ok(()),
+            Err(e) if e.is_conflict() => Ok(()),
             other => other.map(drop),
         }
     }

@@ -96,7 +96,7 @@ impl ManifestRows<'_> {
             group.push(Operation::Insert(index.to_entity()?))?;
         }
         match self.store.transact(self.table, group).await {
-            Err(e) if is_lost(&e) => Ok(false),
+            Err(e) if e.is_conflict() => Ok(false),
             other => other.map(|_| true),
         }
     }
@@ -135,12 +135,6 @@ impl ManifestRows<'_> {
 
 fn condition(index: &StoredIndex) -> IfMatch {
     index.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly)
-}
-
-/// Whether another program changed one of the rows first.
-pub(crate) fn is_lost(error: &table_core::store::Error) -> bool {
-    !error.is_ambiguous()
-        && (error.is_already_exists() || error.is_precondition_failed() || error.is_entity_not_found())
 }
 
 const CACHE: &str = "LongestCache";
@@ -245,7 +239,7 @@ impl ManifestRows<'_> {
                 return Ok(found);
             }
             match self.store.write(self.table, wanted.operation()?).await {
-                Err(e) if is_lost(&e) => {}
+                Err(e) if e.is_conflict() => {}
                 other => return other.map(|_| wanted),
             }
             found = self.load().await?.table;

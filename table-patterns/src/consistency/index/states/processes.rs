@@ -24,7 +24,7 @@ use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::manifest::{ManifestRows, is_lost};
+use super::manifest::ManifestRows;
 use crate::clock::after;
 use crate::rows::fresh_id::fresh_id;
 
@@ -248,7 +248,7 @@ impl Registration {
             };
             match store.write(table, operation).await {
                 Ok(written) => *self.row() = written.etag.map(|etag| Registered { id, etag, sent }),
-                Err(e) if is_lost(&e) => *self.row() = None,
+                Err(e) if e.is_conflict() => *self.row() = None,
                 Err(e) => {
                     if e.is_ambiguous() {
                         *self.row() = None;
@@ -269,7 +269,7 @@ impl ManifestRows<'_> {
             let condition = row.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
             match self.store.write(self.table, Operation::Delete(row.id.key()?, condition)).await {
                 // The process has written its row again, or another process removed it.
-                Err(e) if is_lost(&e) => {}
+                Err(e) if e.is_conflict() => {}
                 other => other.map(drop)?,
             }
         }

@@ -1,0 +1,26 @@
+//! Keys in the errors of rows.
+
+use table_core::model::Key;
+use table_core::store::{Error, ErrorKind};
+
+/// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.
+pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
+    let entity = |table: &String| (table.clone(), key.to_string());
+    let kind = match error.root().kind() {
+        ErrorKind::EntityAlreadyExists { table, .. } => {
+            let (table, key) = entity(table);
+            ErrorKind::EntityAlreadyExists { table, key }
+        }
+        ErrorKind::EntityNotFound { table, .. } => {
+            let (table, key) = entity(table);
+            ErrorKind::EntityNotFound { table, key }
+        }
+        ErrorKind::PreconditionFailed { table, .. } => {
+            let (table, key) = entity(table);
+            ErrorKind::PreconditionFailed { table, key }
+        }
+        _ => return error,
+    };
+    let outcome = error.outcome();
+    Error::new(kind).with_outcome(outcome).with_source(error)
+}
