@@ -10,7 +10,7 @@ use table_core::adapter::{Faulty, RequestMeter};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, IfMatch, TableName};
-use table_core::store::{LocalChange, LocalWriters, ManifestCache};
+use table_core::store::{Conflicts, LocalChange, LocalWriters, ManifestCache};
 use table_core::typed::{EntityKey, Table, TableEntity, TableGroup, TableQuery};
 
 #[derive(TableEntity)]
@@ -72,6 +72,11 @@ fn manifests(
     send(cache.plain_write(store, table));
     send(writers.until_idle("a build"));
     send(change.known());
+}
+
+fn conflicts(conflicts: &mut Conflicts) {
+    send(conflicts.wait(any()));
+    send(conflicts.wait_if(true, any()));
 }
 
 #[test]
