@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::future::BoxFuture;
 use table_core::model::{ETag, IfMatch, PartitionKey, TableName};
 use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
 use super::Journal;
 use super::invariants::Invariant;
+use super::lanes::lanes;
 use super::lease::{Lease, before};
 use super::row::{JournalRow, WriteId};
 use super::rows::operations;
@@ -49,8 +51,8 @@ impl Permit {
     }
 }
 
-/// The end of a round of writes.
-#[derive(PartialEq, Eq)]
+/// The end of a round of writes. Of several ends, the greatest one is the end of the round.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Round {
     Done,
     /// The permit ended before everything was sent. Under a new permit the round continues with the next step: the
@@ -101,21 +103,43 @@ fn steps(
     Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
 }
 
-/// The steps of a round that are taken.
+impl Step {
+    /// The rows that the step writes.
+    fn rows(&self) -> Vec<Location> {
+        match self {
+            Self::Rows((table, _), operations, _) => {
+                let at = |o: &Operation| Location { table: table.clone(), key: o.key().clone() };
+                operations.iter().map(at).collect()
+            }
+            Self::Shared(merge) => vec![merge.at.clone()],
+            Self::Unique(at) => vec![at.clone()],
+        }
+    }
+}
+
+/// The steps of a round that are taken, by their numbers.
 #[derive(Default)]
 struct Progress {
     wanted: Option<Wanted>,
-    taken: usize,
+    taken: BTreeSet<usize>,
 }
 
 impl Progress {
-    /// The number of steps taken towards these entries; 0 if other entries were wanted before.
-    fn towards(&mut self, wanted: &Wanted) -> usize {
+    /// The steps taken towards these entries; none if other entries were wanted before.
+    fn towards(&mut self, wanted: &Wanted) -> &BTreeSet<usize> {
         if self.wanted.as_ref() != Some(wanted) {
-            *self = Self { wanted: Some(wanted.clone()), taken: 0 };
+            *self = Self { wanted: Some(wanted.clone()), taken: BTreeSet::new() };
         }
-        self.taken
+        &self.taken
     }
+}
+
+/// The end of the steps that one lane has taken.
+struct LaneEnd {
+    taken: Vec<usize>,
+    /// The entities as the lane has read them last.
+    states: States,
+    round: Result<Round>,
 }
 
 impl Journal {
@@ -208,20 +232,58 @@ impl Journal {
         let may_collide = self.maintainer.may_collide() && self.enforces(Invariant::OwnEntries);
         let by_definition = self.enforces(Invariant::ByDefinition);
         let steps = steps(row, states, &wanted, may_collide, by_definition)?;
-        for step in steps.into_iter().skip(progress.towards(&wanted)) {
-            let taken = self.take_step(step, row, states, &wanted.rows, known, permit).await;
-            let round = self.round_after(taken)?;
+        let taken = progress.towards(&wanted);
+        let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
+        let left = lanes(left.map(|(number, step)| (number, step.rows(), step)));
+        let work = left.into_iter().map(|lane| {
+            let states = states.clone();
+            Box::pin(self.take_lane(lane, row, states, used, &wanted.rows, known, permit))
+                as BoxFuture<'_, LaneEnd>
+        });
+        let mut round = Round::Done;
+        // All lanes end before the round does: a request of this round must not arrive in the next one.
+        for end in self.all_of(work.collect()).await {
+            progress.taken.extend(end.taken);
+            let lane = end.round?;
+            if lane == Round::Changed && round < lane || !self.enforces(Invariant::OneVersion) {
+                *states = end.states;
+            }
+            round = round.max(lane);
+        }
+        Ok(round)
+    }
+
+    /// Takes the steps of one lane, one after the other.
+    #[expect(clippy::too_many_arguments, reason = "everything that a round knows")]
+    async fn take_lane(
+        &self,
+        lane: Vec<(usize, Step)>,
+        row: &JournalRow,
+        mut states: States,
+        used: &[Option<ETag>],
+        wanted: &BTreeMap<Location, Entry>,
+        known: Option<&Known>,
+        permit: Permit,
+    ) -> LaneEnd {
+        let mut taken = Vec::with_capacity(lane.len());
+        for (number, step) in lane {
+            let sent = self.take_step(step, row, &mut states, wanted, known, permit).await;
+            let mut round = self.round_after(sent);
             // Compare after every step, not only at the end. An entity that was deleted and inserted during the round
             // may be absent again at its end; only the reads in between show that.
-            if round != Round::Doubtful && states.versions() != used && self.enforces(Invariant::OneVersion) {
-                return Ok(Round::Changed);
+            if let Ok(end) = &mut round
+                && *end != Round::Doubtful
+                && states.versions() != used
+                && self.enforces(Invariant::OneVersion)
+            {
+                *end = Round::Changed;
             }
-            if round != Round::Done {
-                return Ok(round);
+            if !matches!(round, Ok(Round::Done)) {
+                return LaneEnd { taken, states, round };
             }
-            progress.taken += 1;
+            taken.push(number);
         }
-        Ok(Round::Done)
+        LaneEnd { taken, states, round: Ok(Round::Done) }
     }
 
     /// Takes one step. Returns whether all of the step was sent.

@@ -10,9 +10,6 @@ use super::send::{Draft, Sent, contended, inner};
 use super::state::States;
 use crate::entry::{Entry, Location};
 
-/// Rows that are read concurrently.
-const IN_PARALLEL: usize = 16;
-
 impl Journal {
     /// Reads the rows of local entries whose owner the plan does not know: while an index is built, another entity
     /// may have the row. 1 request for each.
@@ -22,7 +19,7 @@ impl Journal {
             .iter()
             .map(|n| self.rebase_operation(plan, &draft.rows[*n]))
             .collect::<Vec<_>>();
-        let seen: Vec<_> = stream::iter(reads).buffered(IN_PARALLEL).try_collect().await?;
+        let seen: Vec<_> = stream::iter(reads).buffered(self.concurrency).try_collect().await?;
         // From the last one to the first: a removed operation does not move the others.
         for (n, operation) in plan.unknown_owner.iter().zip(seen).rev() {
             replace_or_remove(draft, *n, operation);

@@ -13,8 +13,6 @@ use crate::rows::took_effect::took_effect;
 
 /// Attempts with a row that other writers change.
 const ROUNDS: u32 = 30;
-/// Rows that are read concurrently.
-const IN_PARALLEL: usize = 16;
 
 impl Journal {
     /// Applies the change of one shared row. Asks `may_send` before each write. 2 requests, repeated after conflicts.
@@ -50,7 +48,7 @@ impl Journal {
             let rows = self.shared();
             // Collected first: with a closure over borrowed merges in the stream, the future would not be `Send`.
             let reads: Vec<_> = merges[..some].iter().map(|merge| rows.prepare(merge)).collect();
-            let prepared: Vec<_> = stream::iter(reads).buffered(IN_PARALLEL).try_collect().await?;
+            let prepared: Vec<_> = stream::iter(reads).buffered(self.concurrency).try_collect().await?;
             let (group, taken, left) = self.first_merges(&to.1, prepared)?;
             self.shared().refused(left).await;
             if !group.is_empty() && !may_send() {

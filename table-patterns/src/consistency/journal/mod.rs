@@ -81,7 +81,7 @@
 //! | the same, [left to workers](Acknowledge::Committed) | 3 and the renewal of the ticket |
 //! | a unique key that is added: reserve, settle | + 2 |
 //! | a unique key that is removed: read before the commit, delete | + 2 |
-//! | a unique key that stays while its payload changes (with a full payload on every change): read, read the entity, write | + 3 |
+//! | a unique key that stays while its payload changes (with a full payload on every change): read before the commit, write | + 2 |
 //! | a unique key that passes to another entity of the write: read, pair, settle | + 3 |
 //! | every further entity of the group | + 1 read |
 //! | a move: two reads, mark, group, deletion of the source, two reads, journal row | 8 + 1 per remote partition + 3 per unique key that is kept; 2 more with a queue |
@@ -93,6 +93,7 @@ mod affected_key;
 mod apply;
 mod change;
 mod invariants;
+mod lanes;
 mod lease;
 mod local_entries;
 mod mark;
@@ -137,10 +138,15 @@ pub use write::{Acknowledge, Committed};
 use crate::entry::shared::{Blobs, SharedRows};
 use crate::entry::{Entry, Maintainer, Permission};
 use crate::rows::encrypted::marked;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt as _, stream};
 use object_store::ObjectStore;
 use table_core::model::{Entity, TableName};
 use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore};
+
+/// Requests of one write that are under way at the same time, unless set.
+const CONCURRENCY: usize = 16;
 
 /// Writes the entities of one table with their index entries. See the [module](self).
 #[derive(Clone, Debug)]
@@ -152,6 +158,7 @@ pub struct Journal {
     queue: Option<Arc<dyn WorkQueue>>,
     blobs: Option<Blobs>,
     timing: Timing,
+    concurrency: usize,
     partition_locks: partition_locks::PartitionLocks,
     invariants: invariants::Invariants,
 }
@@ -170,6 +177,7 @@ impl Journal {
             queue: None,
             blobs: None,
             timing,
+            concurrency: CONCURRENCY,
             partition_locks: partition_locks::PartitionLocks::default(),
             invariants: invariants::Invariants::default(),
         }
@@ -197,6 +205,14 @@ impl Journal {
     #[must_use]
     pub const fn with_timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
+        self
+    }
+
+    /// Sets how many requests of one write are under way at the same time, at least 1; 16 unless set. The write reserves its unique
+    /// values together, and writes its entries in other partitions together. With 1, one request follows the other.
+    #[must_use]
+    pub const fn with_concurrency(mut self, requests: usize) -> Self {
+        self.concurrency = if requests == 0 { 1 } else { requests };
         self
     }
 
@@ -233,6 +249,12 @@ impl Journal {
         let permission = self.maintainer.prepare(self.store()).await?;
         let valid_until = permission.valid_until.filter(|_| self.enforces(Invariant::FreshStates));
         Ok(Permission { valid_until, ..permission })
+    }
+
+    /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.
+    /// The results are in the order of the work.
+    async fn all_of<T>(&self, work: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+        stream::iter(work).buffered(self.concurrency).collect().await
     }
 
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {

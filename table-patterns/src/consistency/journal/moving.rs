@@ -210,7 +210,7 @@ impl Journal {
         let mut removal = self.plan(&[Change::delete(entity.clone())], permission)?;
         let mut uncovered = std::mem::take(&mut removal.affected);
         uncovered.retain(|affected| !row.affected.iter().any(|known| known.is_at(affected)));
-        removal.lost.clear();
+        removal.seen.clear();
         Ok((removal, uncovered))
     }
 

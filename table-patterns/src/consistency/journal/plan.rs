@@ -37,8 +37,9 @@ pub(super) struct Plan {
     pub(super) passed: Vec<(Entry, Key)>,
     /// Remote unique entries that the new states have and the old ones had not: to be reserved.
     pub(super) gained: Vec<Entry>,
-    /// Remote unique keys that only the old states have.
-    pub(super) lost: Vec<Location>,
+    /// Remote unique keys that only the old states have, and those whose entries get another payload: their rows are
+    /// read before the commit.
+    pub(super) seen: Vec<Location>,
     /// The positions of operations on local entries whose rows may belong to another entity, in ascending order.
     pub(super) unknown_owner: Vec<usize>,
     /// How long the index states may be used from which the plan was made.
@@ -88,8 +89,7 @@ impl Journal {
         operations.extend(local_operations);
         let mut affected = affected(&remote);
         affected.extend(remote_shared.iter().flat_map(Merge::each).map(AffectedKey::shared));
-        let lost = remote.removed.iter().filter(|e| e.unique).map(|e| e.location.clone()).collect();
-        let (gained, passed) = gained(remote);
+        let (gained, passed, seen) = unique_keys(remote);
         let made = Instant::now();
         let plan = Plan {
             id,
@@ -102,7 +102,7 @@ impl Journal {
             source: None,
             passed,
             gained,
-            lost,
+            seen,
             unknown_owner,
             permission,
             made,
@@ -129,7 +129,7 @@ impl Journal {
         kept.retain(|entry| entry.unique && is_kept(&entry.location));
         let is_kept = |at: &Location| kept.iter().any(|entry| entry.location == *at);
         plan.gained.retain(|entry| !is_kept(&entry.location));
-        plan.lost.extend(gone.lost.into_iter().filter(|at| !is_kept(at)));
+        plan.seen.extend(gone.seen.into_iter().filter(|at| !is_kept(at)));
         let heir = change.key()?;
         plan.passed.extend(kept.into_iter().map(|entry| (entry, heir.clone())));
         self.check_passed(&plan)?;
@@ -271,17 +271,20 @@ fn affected(remote: &EntryDiff) -> Vec<AffectedKey> {
     put.chain(remote.removed.iter().map(|entry| AffectedKey::of(entry, false))).collect()
 }
 
-/// The unique entries to reserve, and those that pass from one entity of the write to another.
-fn gained(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>) {
+/// The unique entries to reserve, those that pass from one entity of the write to another, and the keys of those that
+/// are lost or get another payload.
+fn unique_keys(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>, Vec<Location>) {
     let (mut gained, mut passed) = (Vec::new(), Vec::new());
+    let lost = remote.removed.iter().filter(|entry| entry.unique);
+    let mut seen: Vec<_> = lost.map(|entry| entry.location.clone()).collect();
     for (entry, old) in remote.put.into_iter().filter(|(entry, _)| entry.unique) {
         match old.filter(|old| old.unique) {
-            Some(old) if old.owner == entry.owner => {}
+            Some(old) if old.owner == entry.owner => seen.push(entry.location),
             Some(old) => passed.push((old, entry.owner)),
             None => gained.push(entry),
         }
     }
-    (gained, passed)
+    (gained, passed, seen)
 }
 
 /// Whether both entries are copies: several copy indexes may write into one entity.

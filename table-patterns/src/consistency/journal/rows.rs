@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
 
@@ -121,12 +122,16 @@ impl Journal {
         states: &States,
     ) -> Result<Vec<Location>> {
         let (mut kept, mut reserved) = (Vec::with_capacity(operations.len()), Vec::new());
+        let deleted = operations.iter().filter(|operation| matches!(operation, Operation::Delete(..)));
+        let reads: Vec<_> = deleted.map(|operation| self.store.get(table, operation.key(), None)).collect();
+        let rows: Vec<_> = stream::iter(reads).buffered(self.concurrency).try_collect().await?;
+        let mut rows = rows.into_iter();
         for operation in operations.drain(..) {
             let Operation::Delete(key, _) = &operation else {
                 kept.push(operation);
                 continue;
             };
-            let row = self.store.get(table, key, None).await?;
+            let row = rows.next().flatten();
             let own = |row: &Entity| Entry::owner_of(row).is_ok_and(|owner| states.contains(&owner));
             let Some(row) = row.filter(own) else { continue };
             if is_unique_row(&row) && self.enforces(Invariant::ByDefinition) {

@@ -82,9 +82,6 @@ impl Draft {
     }
 }
 
-/// Shared rows that are read concurrently.
-const IN_PARALLEL: usize = 16;
-
 /// Attempts of a group whose shared rows other writers change.
 const SHARED_ROUNDS: usize = 100;
 
@@ -139,7 +136,8 @@ impl Journal {
     async fn read_shared(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
         let open: Vec<_> = (0..plan.shared.len()).filter(|n| draft.shared[*n].is_none()).collect();
         let reads = open.iter().map(|n| self.read_one(&plan.shared[*n])).collect::<Vec<_>>();
-        for (n, read) in open.iter().zip(stream::iter(reads).buffered(IN_PARALLEL).collect::<Vec<_>>().await)
+        for (n, read) in
+            open.iter().zip(stream::iter(reads).buffered(self.concurrency).collect::<Vec<_>>().await)
         {
             draft.shared[*n] = Some(read?);
         }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{ETag, Entity, Key};
 use table_core::store::Result;
 
@@ -45,11 +46,12 @@ impl States {
         Ok(())
     }
 
-    /// Reads all entities.
+    /// Reads all entities, concurrently.
     pub(super) async fn read_all_again(&mut self, journal: &Journal) -> Result<()> {
-        for key in self.0.keys().cloned().collect::<Vec<_>>() {
-            self.read_again(journal, &key).await?;
-        }
+        let keys: Vec<_> = self.0.keys().cloned().collect();
+        let reads: Vec<_> = keys.iter().map(|key| journal.store().get(journal.table(), key, None)).collect();
+        let read: Vec<_> = stream::iter(reads).buffered(journal.concurrency).try_collect().await?;
+        self.0 = keys.into_iter().zip(read).collect();
         Ok(())
     }
 

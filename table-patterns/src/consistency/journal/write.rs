@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use table_core::model::{ETag, Entity};
+use futures_util::future::BoxFuture;
+use table_core::model::{ETag, Entity, Key};
 use table_core::queue::Receipt;
 use table_core::store::{Error, Outcome, Result, Written};
 use tokio::time::sleep;
@@ -20,7 +21,7 @@ use super::send::{Cause, Sent};
 use super::state::States;
 use super::ticket::Ticket;
 use super::unique::{By, Reservation};
-use crate::entry::Entry;
+use crate::entry::{Entry, Location};
 
 /// Attempts of a write that other processes give up.
 pub(super) const ATTEMPTS: u32 = 10;
@@ -61,6 +62,44 @@ pub(super) struct Reserved {
     known: Known,
     /// The source of a move, with its mark.
     source: Option<Entity>,
+}
+
+/// A unique row that a write prepares before its commit.
+enum UniqueKey<'a> {
+    /// The value passes from the owner of the entry to another entity of the write.
+    Pair(&'a Entry, &'a Key),
+    /// An entity of the write gets the value.
+    Gain(&'a Entry),
+    /// An entity of the write loses the value, or changes the payload of its entry.
+    See(&'a Location),
+}
+
+/// The end of a write that could not reserve its unique keys.
+struct Unreserved {
+    error: Error,
+    /// Whether a reservation may still be under way.
+    in_doubt: bool,
+}
+
+impl Unreserved {
+    /// One more error. An error with a known outcome says more to the caller than one without.
+    fn of(earlier: Option<Self>, error: Error) -> Self {
+        let new = Self::from(error);
+        match earlier {
+            None => new,
+            Some(earlier) => {
+                let in_doubt = earlier.in_doubt || new.in_doubt;
+                let first = !earlier.error.is_ambiguous() || new.error.is_ambiguous();
+                Self { error: if first { earlier.error } else { new.error }, in_doubt }
+            }
+        }
+    }
+}
+
+impl From<Error> for Unreserved {
+    fn from(error: Error) -> Self {
+        Self { in_doubt: error.is_ambiguous(), error }
+    }
 }
 
 impl Committed {
@@ -134,7 +173,10 @@ impl Journal {
                 self.release(plan, None).await;
                 return Ok(Attempt::StartOver(Cause::LeaseExpired(plan.made.elapsed())));
             }
-            Err(error) => return Err(self.withdraw(plan, ticket.as_ref(), error).await),
+            Err(Unreserved { error, in_doubt }) => {
+                let ticket = ticket.as_ref().filter(|_| !in_doubt);
+                return Err(self.withdraw(plan, ticket, error).await);
+            }
         };
         let sent = self.send(plan, lease).await;
         drop(lock);
@@ -188,7 +230,11 @@ impl Journal {
 
     /// Reserves within the lease of the ticket: no process would find a later reservation. `None` if the lease ended
     /// before everything was reserved.
-    async fn reserve_in_lease(&self, plan: &Plan, lease: Lease) -> Result<Option<Reserved>> {
+    async fn reserve_in_lease(
+        &self,
+        plan: &Plan,
+        lease: Lease,
+    ) -> std::result::Result<Option<Reserved>, Unreserved> {
         if !self.enforces(Invariant::ReserveInLease) {
             return self.reserve_all(plan, || true).await;
         }
@@ -196,45 +242,14 @@ impl Journal {
         before(lease.cut_off(), reserved).await.unwrap_or(Ok(None))
     }
 
-    /// Marks the source of a move, pairs the values that it keeps, reserves the new unique keys, and reads the rows
-    /// of the lost ones. With a version from before the commit, a row can be settled or removed later without another
-    /// read.
+    /// Marks the source of a move. Then, all at the same time: pairs the rows of values that pass from one entity to
+    /// another, reserves the new unique keys, and reads the rows of the lost and changed ones. With a version from
+    /// before the commit, a row can be settled or removed later without another read.
     async fn reserve_all(
         &self,
         plan: &Plan,
         may_send: impl Fn() -> bool + Send + Sync,
-    ) -> Result<Option<Reserved>> {
-        let Some(Reserved { mut known, source }) = self.mark_and_pair(plan, &may_send).await? else {
-            return Ok(None);
-        };
-        for entry in &plan.gained {
-            if !may_send() {
-                return Ok(None);
-            }
-            match self.reserve(entry, plan.id).await? {
-                Reservation::Taken(owner) => return Err(violation(entry, &owner)),
-                Reservation::Mine(Some(etag)) => drop(known.insert(entry.location.clone(), etag)),
-                Reservation::Mine(None) => {}
-            }
-        }
-        for at in &plan.lost {
-            if let Some(row) = self.settled_row(at).await?
-                && !row.pending
-                && plan.entities().contains(&row.owner)
-            {
-                known.insert(at.clone(), row.etag);
-            }
-        }
-        Ok(Some(Reserved { known, source }))
-    }
-
-    /// Marks the source of a move and pairs the rows of values that pass from one entity to another: 1 request, and 2
-    /// for each value.
-    async fn mark_and_pair(
-        &self,
-        plan: &Plan,
-        may_send: &(impl Fn() -> bool + Send + Sync),
-    ) -> Result<Option<Reserved>> {
+    ) -> std::result::Result<Option<Reserved>, Unreserved> {
         let mut reserved = Reserved::default();
         if let Some(source) = &plan.source {
             if !may_send() {
@@ -242,20 +257,55 @@ impl Journal {
             }
             reserved.source = Some(self.mark(plan, source).await?);
         }
-        for (entry, heir) in plan.passed.iter().filter(|_| self.enforces(Invariant::PairValue)) {
-            if !may_send() {
-                return Ok(None);
-            }
-            match self.pair(entry, heir, plan.id).await? {
-                Some(Reservation::Mine(Some(etag))) => {
-                    reserved.known.insert(entry.location.clone(), etag);
-                }
-                Some(Reservation::Mine(None)) => {}
-                Some(Reservation::Taken(owner)) => return Err(violation(entry, &owner)),
-                None => return Err(without_row(entry)),
+        let pairs = plan.passed.iter().filter(|_| self.enforces(Invariant::PairValue));
+        let rows = pairs.map(|(entry, heir)| UniqueKey::Pair(entry, heir));
+        let rows =
+            rows.chain(plan.gained.iter().map(UniqueKey::Gain)).chain(plan.seen.iter().map(UniqueKey::See));
+        let may_send = &may_send;
+        let work = rows.map(|row| Box::pin(self.reserve_one(plan, row, may_send)) as BoxFuture<'_, _>);
+        let (mut all_sent, mut failed) = (true, None::<Unreserved>);
+        // Every answer before the end: nothing may be released while a reservation is under way.
+        for prepared in self.all_of(work.collect()).await {
+            match prepared {
+                Ok(Some(Some((at, version)))) => drop(reserved.known.insert(at, version)),
+                Ok(Some(None)) => {}
+                Ok(None) => all_sent = false,
+                Err(error) => failed = Some(Unreserved::of(failed, error)),
             }
         }
-        Ok(Some(reserved))
+        match failed {
+            Some(failed) => Err(failed),
+            None => Ok(all_sent.then_some(reserved)),
+        }
+    }
+
+    /// Prepares one unique row for the commit: 2 requests for a pair, 1 otherwise. Returns the version of the row, if
+    /// the write can rely on it. `None` if the lease has ended and nothing was sent.
+    async fn reserve_one(
+        &self,
+        plan: &Plan,
+        key: UniqueKey<'_>,
+        may_send: &(impl Fn() -> bool + Send + Sync),
+    ) -> Result<Option<Option<(Location, ETag)>>> {
+        if !may_send() {
+            return Ok(None);
+        }
+        let (entry, reservation) = match key {
+            UniqueKey::Pair(entry, heir) => {
+                let paired = self.pair(entry, heir, plan.id).await?;
+                (entry, paired.ok_or_else(|| without_row(entry))?)
+            }
+            UniqueKey::Gain(entry) => (entry, self.reserve(entry, plan.id).await?),
+            UniqueKey::See(at) => {
+                let row = self.settled_row(at).await?;
+                let own = row.filter(|row| !row.pending && plan.entities().contains(&row.owner));
+                return Ok(Some(own.map(|row| (at.clone(), row.etag))));
+            }
+        };
+        match reservation {
+            Reservation::Taken(owner) => Err(violation(entry, &owner)),
+            Reservation::Mine(version) => Ok(Some(version.map(|version| (entry.location.clone(), version)))),
+        }
     }
 
     /// Releases the mark and the reservations of a write that was never committed, and returns its error. After an
@@ -268,19 +318,23 @@ impl Journal {
     }
 
     async fn release(&self, plan: &Plan, ticket: Option<&Receipt>) {
-        let mut states = States::new(plan.entities());
         if let Some(source) = &plan.source
             && let Err(error) = self.unmark(source.key(), plan.id).await
         {
             tracing::debug!(%error, "the mark of a move was not removed: a worker or a sweep removes it");
             return;
         }
-        let passed = plan.passed.iter().map(|(entry, _)| entry);
-        for entry in passed.chain(&plan.gained) {
-            if let Err(error) = self.settle(&entry.location, By::Release(plan.id), &mut states).await {
-                tracing::debug!(%error, "a reservation was not released: a worker or a sweep releases it");
-                return;
-            }
+        let entries = plan.passed.iter().map(|(entry, _)| entry).chain(&plan.gained);
+        let released = entries.map(|entry| {
+            Box::pin(async {
+                let mut states = States::new(plan.entities());
+                self.settle(&entry.location, By::Release(plan.id), &mut states).await
+            }) as BoxFuture<'_, _>
+        });
+        let released: Result<()> = self.all_of(released.collect()).await.into_iter().collect();
+        if let Err(error) = released {
+            tracing::debug!(%error, "a reservation was not released: a worker or a sweep releases it");
+            return;
         }
         self.delete_ticket(ticket).await;
     }

@@ -48,9 +48,7 @@ impl EntityWriter {
         of_indexes: impl FnOnce(&mut IndexOptions),
     ) -> Self {
         of_values(self.values.options_mut());
-        if let Some(indexes) = &mut self.indexes {
-            of_indexes(indexes.options_mut());
-        }
+        self.indexes = self.indexes.map(|indexes| indexes.with_options(of_indexes));
         self
     }
 

@@ -62,8 +62,11 @@ impl IndexedEntities {
         self.set.refresh(&*self.store).await
     }
 
-    pub(crate) const fn options_mut(&mut self) -> &mut IndexOptions {
-        &mut self.options
+    /// The same handle with other options.
+    pub(crate) fn with_options(mut self, change: impl FnOnce(&mut IndexOptions)) -> Self {
+        change(&mut self.options);
+        self.journal = self.journal.with_concurrency(self.options.concurrency);
+        self
     }
 
     /// The other table of an index with entries in another table.

@@ -145,7 +145,9 @@ impl IndexedEntities {
         check_indexes(&*store, &table, &indexes)?;
         let durations = options.durations();
         let set = Arc::new(set(IndexSet::new(store.clone(), table.clone(), indexes, durations)));
-        let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
+        let mut journal = Journal::new(store.clone(), table, set.clone())
+            .with_timing(options.timing)
+            .with_concurrency(options.concurrency);
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
         }

@@ -33,7 +33,8 @@ pub struct IndexOptions {
     /// and the manifest keeps it. So tables of one name in several stores can share a blob store. A copy of a table with its manifest
     /// has the same id: give the copy another blob store.
     pub blobs: Option<Arc<dyn ObjectStore>>,
-    /// Parallel requests of one call that follows references, merges partitions or checks entries.
+    /// Parallel requests of one call that follows references, merges partitions or checks entries, and of one write that reserves
+    /// unique values or writes entries in several places.
     pub concurrency: usize,
     /// Indexes that stay absent in a new table, to be built after the table is loaded: writes do not maintain them until then.
     /// Unique indexes are refused here: no entity can have a value of them before the build.

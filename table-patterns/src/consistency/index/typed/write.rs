@@ -19,7 +19,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// [`IndexOptions::concurrency`](crate::index::IndexOptions::concurrency).
     #[must_use]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
-        self.entities.options.concurrency = requests.max(1);
+        self.entities = self.entities.with_options(|options| options.concurrency = requests.max(1));
         self
     }
 
