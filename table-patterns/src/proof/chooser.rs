@@ -19,11 +19,13 @@ pub(super) struct Bounds {
     /// How often the scheduler may leave a task that could continue. `None` means every order, except orders that
     /// differ only in the order of requests that do not conflict (sleep sets).
     pub(super) switches: Option<usize>,
+    /// Whether a write sends requests at the same time. Otherwise one follows the other, as with a concurrency of 1.
+    pub(super) overlapping: bool,
 }
 
 impl Bounds {
     pub(super) const fn all_orders() -> Self {
-        Self { faults: 0, kinds: &[], faulty_tasks: (0, usize::MAX), switches: None }
+        Self { faults: 0, kinds: &[], faulty_tasks: (0, usize::MAX), switches: None, overlapping: false }
     }
 
     pub(super) const fn with_faults(self, faults: usize, kinds: &'static [Action]) -> Self {
@@ -48,6 +50,11 @@ impl Bounds {
         Self { switches: Some(switches), ..self }
     }
 
+    /// Writes send requests at the same time. That multiplies the orders, so only scenes about the overlap do it.
+    pub(super) const fn overlapping(self) -> Self {
+        Self { overlapping: true, ..self }
+    }
+
     /// The bounds as docs/proof-schedules.tsv writes them.
     fn text(&self) -> String {
         let orders = match self.switches {
@@ -67,6 +74,8 @@ pub(super) type Offer = (Choice, Footprint);
 /// A strategy that selects the next choice.
 pub(super) trait Choose {
     fn bounds(&self) -> &Bounds;
+    /// Whether a write sends requests at the same time.
+    fn overlaps(&self) -> bool;
     fn start(&mut self);
     /// The selected choice. `None` abandons the schedule: an equivalent one is explored already.
     fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice>;
@@ -144,6 +153,10 @@ impl Systematic {
 impl Choose for Systematic {
     fn bounds(&self) -> &Bounds {
         &self.bounds
+    }
+
+    fn overlaps(&self) -> bool {
+        self.bounds.overlapping
     }
 
     fn start(&mut self) {
@@ -227,6 +240,11 @@ impl Random {
 impl Choose for Random {
     fn bounds(&self) -> &Bounds {
         &self.bounds
+    }
+
+    /// Always: it costs no further schedules.
+    fn overlaps(&self) -> bool {
+        true
     }
 
     fn start(&mut self) {

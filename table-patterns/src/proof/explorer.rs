@@ -121,7 +121,7 @@ where
     S: AsyncFn(&Scheduler) -> Result<Schedule>,
 {
     fastrand::seed(1);
-    ids::start_schedule();
+    ids::start_schedule(chooser.overlaps());
     chooser.start();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(unconstrained(async {

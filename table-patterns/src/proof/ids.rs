@@ -11,6 +11,8 @@ struct Ids {
     task: usize,
     /// Whether a program of the scene writes plain rows.
     plain_writers: bool,
+    /// Whether a write sends requests at the same time.
+    overlapping: bool,
     given: BTreeMap<usize, u64>,
 }
 
@@ -19,8 +21,8 @@ thread_local! {
 }
 
 /// Starts the ids of a schedule.
-pub(super) fn start_schedule() {
-    IDS.set(Some(Ids { task: usize::MAX, ..Ids::default() }));
+pub(super) fn start_schedule(overlapping: bool) {
+    IDS.set(Some(Ids { task: usize::MAX, overlapping, ..Ids::default() }));
 }
 
 /// Says that a program of this schedule writes plain rows.
@@ -35,6 +37,11 @@ pub(super) fn allow_plain_writers() {
 /// Whether a program may write plain rows: outside a schedule, and in the schedules that say so.
 pub(crate) fn has_plain_writers() -> bool {
     IDS.with_borrow(|ids| ids.as_ref().is_none_or(|ids| ids.plain_writers))
+}
+
+/// Whether a write sends requests at the same time: outside a schedule, and in the schedules that say so.
+pub(crate) fn overlaps() -> bool {
+    IDS.with_borrow(|ids| ids.as_ref().is_none_or(|ids| ids.overlapping))
 }
 
 /// Sets the task that runs now.

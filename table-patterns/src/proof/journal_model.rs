@@ -38,13 +38,17 @@ pub(super) struct EntryKinds {
     pub(super) listed: bool,
     /// Whether the unique entry holds the mark of the write: then every write changes the entry.
     pub(super) full: bool,
+    /// Whether there is a second unique entry.
+    pub(super) twice: bool,
 }
 
-pub(super) const PLAIN: EntryKinds = EntryKinds { unique: false, plain: true, listed: false, full: false };
-pub(super) const UNIQUE: EntryKinds = EntryKinds { unique: true, plain: false, listed: false, full: false };
+pub(super) const PLAIN: EntryKinds =
+    EntryKinds { unique: false, plain: true, listed: false, full: false, twice: false };
+pub(super) const UNIQUE: EntryKinds = EntryKinds { unique: true, plain: false, ..PLAIN };
 pub(super) const FULL: EntryKinds = EntryKinds { full: true, ..UNIQUE };
-pub(super) const BOTH: EntryKinds = EntryKinds { unique: true, plain: true, listed: false, full: false };
-pub(super) const LISTED: EntryKinds = EntryKinds { unique: false, plain: false, listed: true, full: false };
+pub(super) const BOTH: EntryKinds = EntryKinds { unique: true, ..PLAIN };
+pub(super) const TWICE: EntryKinds = EntryKinds { twice: true, ..UNIQUE };
+pub(super) const LISTED: EntryKinds = EntryKinds { plain: false, listed: true, ..PLAIN };
 
 #[async_trait]
 impl Maintainer for EntryKinds {
@@ -57,6 +61,9 @@ impl Maintainer for EntryKinds {
                 unique.properties.put(MARK, mark, false);
             }
             entries.push(unique);
+        }
+        if self.twice {
+            entries.push(entry(entity, "Names", Key::new(format!("{value} again"), "")?, true)?);
         }
         if self.plain {
             entries.push(entry(entity, "Cities", Key::new(value, entity.key().partition())?, false)?);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::chooser::{Bounds, Random, Systematic};
 use super::explorer::Explored;
-use super::journal_model::{BOTH, LEASE, LISTED, PLAIN, UNIQUE};
+use super::journal_model::{BOTH, LEASE, LISTED, PLAIN, TWICE, UNIQUE};
 use super::journal_scene::JournalScene;
 use super::scheduler::Action;
 
@@ -75,6 +75,34 @@ fn a_writer_and_a_sweep_with_any_fault_in_every_order() {
         scene.explore(Systematic::new(Bounds::all_orders().with_faults(1, FAULTS)))
     });
     Explored::sum(explored).assert_no_violation("a writer and a sweep");
+}
+
+/// The requests of a write that are sent at the same time. Two writers with two values each have too many orders for all of them.
+#[test]
+fn writes_whose_requests_overlap() {
+    let orders = Bounds::all_orders().overlapping();
+    let changed = JournalScene::new(PLAIN, START, &[("x", Some("b")), ("x", None)]).without_queue();
+    changed
+        .explore(Systematic::new(orders.switching(2)))
+        .assert_no_violation("two writers whose entries overlap");
+    let claimed = JournalScene::new(TWICE, &[], &[("x", Some("b")), ("y", Some("b"))]).without_queue();
+    claimed
+        .explore(Random::new(orders, 1, 1000))
+        .assert_no_violation("two entities claim two values whose reservations overlap");
+}
+
+#[test]
+fn writes_whose_requests_overlap_with_any_fault() {
+    let bounds = Bounds::all_orders().overlapping().with_faults(1, FAULTS);
+    for (kinds, what) in [(PLAIN, "entries"), (TWICE, "reservations"), (BOTH, "requests of both kinds")] {
+        let inserts = JournalScene::new(kinds, &[], &[("x", Some("b"))]).with_workers(1);
+        // Values are inserted: a change has four requests at the same time, and 24 orders of them.
+        let explored = inserts.explore(Systematic::new(bounds.switching(0)));
+        explored.assert_no_violation(&format!("a writer with overlapping {what}, a worker and a fault"));
+        let both = JournalScene::new(kinds, START, &[("x", Some("b")), ("y", Some("b"))]).without_queue();
+        let explored = both.with_sweepers(1).explore(Random::new(bounds.with_faults(3, FAULTS), 1, 300));
+        explored.assert_no_violation(&format!("two writers with overlapping {what}, a sweep and faults"));
+    }
 }
 
 /// Answers that say *applied* and cannot be read.

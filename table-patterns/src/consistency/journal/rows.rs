@@ -124,7 +124,7 @@ impl Journal {
         let (mut kept, mut reserved) = (Vec::with_capacity(operations.len()), Vec::new());
         let deleted = operations.iter().filter(|operation| matches!(operation, Operation::Delete(..)));
         let reads: Vec<_> = deleted.map(|operation| self.store.get(table, operation.key(), None)).collect();
-        let rows: Vec<_> = stream::iter(reads).buffered(self.concurrency).try_collect().await?;
+        let rows: Vec<_> = stream::iter(reads).buffered(self.at_once()).try_collect().await?;
         let mut rows = rows.into_iter();
         for operation in operations.drain(..) {
             let Operation::Delete(key, _) = &operation else {

@@ -50,7 +50,7 @@ impl States {
     pub(super) async fn read_all_again(&mut self, journal: &Journal) -> Result<()> {
         let keys: Vec<_> = self.0.keys().cloned().collect();
         let reads: Vec<_> = keys.iter().map(|key| journal.store().get(journal.table(), key, None)).collect();
-        let read: Vec<_> = stream::iter(reads).buffered(journal.concurrency).try_collect().await?;
+        let read: Vec<_> = stream::iter(reads).buffered(journal.at_once()).try_collect().await?;
         self.0 = keys.into_iter().zip(read).collect();
         Ok(())
     }
