@@ -215,6 +215,8 @@ pub(super) struct Random {
     used: Used,
     /// Whether the last task mostly continues: the other tasks then wait for a long time.
     steady: bool,
+    /// Whether a write sends requests at the same time.
+    overlapping: bool,
 }
 
 impl Random {
@@ -228,12 +230,18 @@ impl Random {
             rng: Rng::with_seed(seed),
             used: Used::default(),
             steady: false,
+            overlapping: true,
         }
     }
 
     /// The same schedules, but the last task mostly continues.
     pub(super) fn steady(self) -> Self {
         Self { steady: true, ..self }
+    }
+
+    /// Schedules in which the requests of a write follow each other.
+    pub(super) fn one_by_one(self) -> Self {
+        Self { overlapping: false, ..self }
     }
 }
 
@@ -242,9 +250,8 @@ impl Choose for Random {
         &self.bounds
     }
 
-    /// Always: it costs no further schedules.
     fn overlaps(&self) -> bool {
-        true
+        self.overlapping
     }
 
     fn start(&mut self) {

@@ -123,7 +123,9 @@ impl TwoProcesses {
         store.create_table(&table()).await?;
         let holding_store = HoldingStore::new(&store);
         let blobs: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        let options = || IndexOptions { blobs: Some(blobs.clone()), ..IndexOptions::default() };
+        // The order of a process's requests is a part of the schedule: none of them overlap.
+        let options =
+            || IndexOptions { blobs: Some(blobs.clone()), concurrency: 1, ..IndexOptions::default() };
         let slow = IndexedEntities::open(holding_store.clone(), table(), indexes()?, options()).await?;
         let quick = IndexedEntities::open(Arc::new(store.clone()), table(), indexes()?, options()).await?;
         Ok(Self {

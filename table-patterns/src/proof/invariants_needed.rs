@@ -92,7 +92,8 @@ const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
 #[test]
 fn every_rule_is_needed() {
     for (invariant, scene, seed) in NEEDED {
-        let explored = scene.without_invariant(invariant).explore(Random::new(BOUNDS, seed, 10_000));
+        let explored =
+            scene.without_invariant(invariant).explore(Random::new(BOUNDS, seed, 10_000).one_by_one());
         explored.assert_violation_without(invariant);
     }
 }

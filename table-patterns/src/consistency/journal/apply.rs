@@ -245,7 +245,9 @@ impl Journal {
         for end in self.all_of(work.collect()).await {
             progress.taken.extend(end.taken);
             let lane = end.round?;
-            if lane == Round::Changed && round < lane || !self.enforces(Invariant::OneVersion) {
+            // Without the rule, the round goes on with what a lane has read.
+            let goes_on = !self.enforces(Invariant::OneVersion) && end.states.versions() != used;
+            if goes_on || lane == Round::Changed && round < lane {
                 *states = end.states;
             }
             round = round.max(lane);
