@@ -82,6 +82,7 @@ fn journals(journal: &Journal, recovery: &Recovery<'_>) {
     send(journal.write(any(), any()));
     send(journal.recover(any(), any()));
     send(journal.sweep(any(), any()));
+    send(journal.flush());
     send(recovery.run_once(any()));
     send(recovery.run(any(), any(), std::future::pending()));
     send(recovery.poison(any()));
@@ -99,6 +100,7 @@ fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
     send(IndexedEntities::open_for_upkeep(any(), any(), any()));
     send(any::<IndexedEntities>().declared());
     send(entities.refresh());
+    send(entities.flush());
     send(entities.get(any()));
     send(entities.get_existing(any()));
     send(entities.find(any(), any(), any()));
@@ -131,6 +133,7 @@ fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
     send(IndexedTable::<Row>::open(any::<MemoryStore>(), any::<TableName>(), any::<IndexOptions>()));
     send(IndexedTable::<Row>::open_with(any::<MemoryStore>(), any::<TableName>(), any(), any()));
     send(IndexedTable::<Row>::open_to_read(any::<MemoryStore>(), any::<TableName>(), any(), any()));
+    send(table.flush());
     send(table.upgrade_all());
     send(table.get(any::<RowKey>()));
     send(table.get_existing(any::<RowKey>()));
@@ -189,6 +192,7 @@ fn large_queries(query: &LargeQuery<Plain>) {
 }
 
 fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
+    send(table.flush());
     send(table.create_if_missing());
     send(table.delete_table());
     send(table.get(any::<PlainKey>()));

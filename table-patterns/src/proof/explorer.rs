@@ -9,7 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join};
 use table_core::store::Result;
 use tokio::runtime::Builder;
 use tokio::task::unconstrained;
@@ -159,6 +160,19 @@ struct RunningTask {
     waker: Arc<TaskWaker>,
 }
 
+impl RunningTask {
+    /// Adds the work that the task has left to the background: the task ends with it, and dies with it.
+    fn add_background(&mut self) {
+        for work in ids::take_background() {
+            self.task = Some(match self.task.take() {
+                Some(task) => Box::pin(join(task, work).map(drop)),
+                None => work,
+            });
+            self.waker.woken.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
 /// Longer than any wait of a task.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// More steps than any schedule has.
@@ -246,6 +260,7 @@ impl RunningTasks {
                 if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
                     running.task = None;
                 }
+                running.add_background();
             }
         }
         ids::set_current_task(usize::MAX);

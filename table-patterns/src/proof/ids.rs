@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
 #[derive(Default)]
@@ -14,6 +15,8 @@ struct Ids {
     /// Whether a write sends requests at the same time.
     overlapping: bool,
     given: BTreeMap<usize, u64>,
+    /// Work that the current task has left to the background of its process.
+    background: Vec<BoxFuture<'static, ()>>,
 }
 
 thread_local! {
@@ -42,6 +45,22 @@ pub(crate) fn has_plain_writers() -> bool {
 /// Whether a write sends requests at the same time: outside a schedule, and in the schedules that say so.
 pub(crate) fn overlaps() -> bool {
     IDS.with_borrow(|ids| ids.as_ref().is_none_or(|ids| ids.overlapping))
+}
+
+/// Takes work into the background of the current task. Returns it outside a schedule.
+pub(crate) fn in_background(work: BoxFuture<'static, ()>) -> Option<BoxFuture<'static, ()>> {
+    IDS.with_borrow_mut(|ids| match ids {
+        Some(ids) => {
+            ids.background.push(work);
+            None
+        }
+        None => Some(work),
+    })
+}
+
+/// The work that the current task has left to the background.
+pub(super) fn take_background() -> Vec<BoxFuture<'static, ()>> {
+    IDS.with_borrow_mut(|ids| ids.as_mut().map_or_else(Vec::new, |ids| std::mem::take(&mut ids.background)))
 }
 
 /// Sets the task that runs now.

@@ -19,7 +19,7 @@ use super::scheduled_queue::{Messages, ScheduledQueue, run_workers};
 use super::scheduled_store::{MARK, ScheduledStore, mark_of_move};
 use super::scheduler::Scheduler;
 use crate::index::{Entry, Location, Maintainer, Shape};
-use crate::journal::{Acknowledge, Change, Invariant, Journal, Recovery, Timing};
+use crate::journal::{Acknowledge, Change, Clearing, Invariant, Journal, Recovery, Timing};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
 /// The longest life of a request: the client's and the server's part.
@@ -116,6 +116,7 @@ pub(super) struct JournalModel {
     lineage: Option<Lineage>,
     queued: bool,
     retried: bool,
+    clearing: Clearing,
 }
 
 impl JournalModel {
@@ -137,6 +138,7 @@ impl JournalModel {
             lineage,
             queued: true,
             retried: false,
+            clearing: Clearing::BeforeAnswer,
         })
     }
 
@@ -205,6 +207,12 @@ impl JournalModel {
         self
     }
 
+    /// The same model; its processes clear their writes after the answers.
+    pub(super) const fn clearing_later(mut self) -> Self {
+        self.clearing = Clearing::AfterAnswer;
+        self
+    }
+
     /// The journal of a task, whose requests wait for the scheduler.
     fn journal(&self, task: usize) -> Journal {
         let (store, scheduler) = (self.store.clone(), self.scheduler.clone());
@@ -219,7 +227,7 @@ impl JournalModel {
         };
         let store: Arc<dyn TableStore> =
             if self.retried { Arc::new(Retrying::new(store, retries())) } else { Arc::new(store) };
-        self.journal_over(store, self.queue(task))
+        self.journal_over(store, self.queue(task)).with_clearing(self.clearing)
     }
 
     fn queue(&self, task: usize) -> ScheduledQueue {

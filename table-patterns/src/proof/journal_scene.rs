@@ -29,6 +29,8 @@ pub(super) struct JournalScene {
     pub(super) moves: &'static [(&'static str, &'static str)],
     /// Whether a move replaces an entity at its target.
     pub(super) replaces: bool,
+    /// Whether writes are cleared after their answers.
+    pub(super) cleared_later: bool,
 }
 
 impl JournalScene {
@@ -50,6 +52,7 @@ impl JournalScene {
             omitted: None,
             moves: &[],
             replaces: false,
+            cleared_later: false,
         }
     }
 
@@ -63,6 +66,10 @@ impl JournalScene {
 
     pub(super) const fn replacing(self) -> Self {
         Self { replaces: true, ..self }
+    }
+
+    pub(super) const fn cleared_later(self) -> Self {
+        Self { cleared_later: true, ..self }
     }
 
     pub(super) const fn with_workers(self, workers: usize) -> Self {
@@ -101,6 +108,9 @@ impl JournalScene {
             }
             if !self.queued {
                 model = model.without_queue();
+            }
+            if self.cleared_later {
+                model = model.clearing_later();
             }
             if self.retried {
                 model = model.under_retries();

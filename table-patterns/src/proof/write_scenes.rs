@@ -105,6 +105,23 @@ fn writes_whose_requests_overlap_with_any_fault() {
     }
 }
 
+/// The journal row and the ticket are cleared after the answer.
+#[test]
+fn writes_that_are_cleared_later() {
+    let bounds = Bounds::all_orders().with_faults(1, FAULTS);
+    let changes = JournalScene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(1).cleared_later();
+    changes
+        .explore(Systematic::new(bounds.switching(1)))
+        .assert_no_violation("a writer that clears later, a worker and a fault");
+    const CROWD: &[super::journal_scene::Write] =
+        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
+    let crowd = JournalScene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
+    crowd
+        .cleared_later()
+        .explore(Random::new(bounds.with_faults(3, FAULTS), 1000, 300))
+        .assert_no_violation("many processes that clear later");
+}
+
 /// Answers that say *applied* and cannot be read.
 pub(super) const UNREADABLE: &[Action] = &[Action::BreakAnswer];
 

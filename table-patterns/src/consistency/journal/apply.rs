@@ -143,7 +143,8 @@ struct LaneEnd {
 }
 
 impl Journal {
-    /// Applies a journal row under a lease. Stops before the lease ends, or after an ambiguous outcome, and leaves
+    /// Applies a journal row under a lease. Returns the row that can be [cleared](Self::clear); `None` if the write
+    /// is pending. Stops before the lease ends, or after an ambiguous outcome, and leaves
     /// the journal row: the evidence must outlive every request that may still take effect. A request that an adapter
     /// holds back is dropped at the end of the lease.
     pub(super) async fn apply(
@@ -152,13 +153,9 @@ impl Journal {
         states: States,
         known: &Known,
         lease: Lease,
-    ) -> Result<Entries> {
+    ) -> Result<Option<JournalRow>> {
         let applied = self.apply_rounds(row, states, known, lease);
-        let applied = if self.enforces(Invariant::OneApplier) && self.enforces(Invariant::CutOff) {
-            before(lease.cut_off(), applied).await.unwrap_or(Ok(Entries::Pending))
-        } else {
-            applied.await
-        };
+        let applied = self.within(lease, applied).await.unwrap_or(Ok(None));
         if let Err(error) = &applied
             && error.is_key_collision()
             && let Err(unrecorded) = self.maintainer.collided(self.store()).await
@@ -169,13 +166,22 @@ impl Journal {
         applied
     }
 
+    /// Drops the work of an applier at the end of its lease.
+    async fn within<T>(&self, lease: Lease, work: impl Future<Output = T>) -> Option<T> {
+        if self.enforces(Invariant::OneApplier) && self.enforces(Invariant::CutOff) {
+            before(lease.cut_off(), work).await
+        } else {
+            Some(work.await)
+        }
+    }
+
     async fn apply_rounds(
         &self,
         row: &JournalRow,
         mut states: States,
         known: &Known,
         lease: Lease,
-    ) -> Result<Entries> {
+    ) -> Result<Option<JournalRow>> {
         if !self.enforces(Invariant::ApplyBeforeClear) {
             self.clear(row).await?;
         }
@@ -183,7 +189,7 @@ impl Journal {
             states.read_all_again(self).await?;
         }
         let Some(row) = self.remove_source(row, &mut states, lease).await? else {
-            return Ok(Entries::Pending);
+            return Ok(None);
         };
         let row = row.as_ref();
         let mut known = Some(known);
@@ -200,18 +206,18 @@ impl Journal {
             };
             let round = round.unwrap_or(Ok(Round::Doubtful))?;
             if round == Round::Doubtful || !permit.is_leased() {
-                return Ok(Entries::Pending);
+                return Ok(None);
             }
             if round == Round::Expired {
                 continue;
             }
             if round == Round::Done {
                 if !self.enforces(Invariant::Recheck) {
-                    return self.clear(row).await;
+                    return Ok(Some(row.clone()));
                 }
                 states.read_all_again(self).await?;
                 if states.versions() == used {
-                    return self.clear(row).await;
+                    return Ok(Some(row.clone()));
                 }
             }
             (known, used, progress) = (None, states.versions(), Progress::default());
@@ -334,6 +340,11 @@ impl Journal {
             return Ok(());
         }
         self.settle(at, By::Applier(write), states).await
+    }
+
+    /// Step 7 within the lease.
+    pub(super) async fn clear_within(&self, row: &JournalRow, lease: Lease) -> Result<Entries> {
+        self.within(lease, self.clear(row)).await.unwrap_or(Ok(Entries::Pending))
     }
 
     /// Step 7: deletes the journal row. The owner of the ticket deletes the ticket afterwards: a ticket without a

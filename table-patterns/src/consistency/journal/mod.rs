@@ -88,10 +88,17 @@
 //! | a write of an entity that was read during a move | + 1 |
 //! | after keys have [collided](crate::index::Maintainer::may_collide) | + 1 per removed entry, + 2 per changed entry |
 //! | while an index is [built or dropped](crate::index::Maintainer::is_complete) | + 1 per local entry of that index that the write adds again, changes or removes |
+//!
+//! Round trips, with any number of entries: 4, and 1 more each with unique values, with a ticket, to delete the ticket, and to read the
+//! old value first; 1 more for lists, summaries and copies, which are read before they are written. At most
+//! [`with_concurrency`](Journal::with_concurrency) requests are under way at the same time. With [`Clearing::AfterAnswer`] the journal
+//! row and the ticket are deleted after the answer: 1 round trip less, 2 less with a ticket. If a value is taken, the write has reserved and
+//! releases the others that it wanted too.
 
 mod affected_key;
 mod apply;
 mod change;
+mod clearing;
 mod invariants;
 mod lanes;
 mod lease;
@@ -116,6 +123,7 @@ use std::sync::Arc;
 
 pub use apply::Entries;
 pub use change::Change;
+pub use clearing::Clearing;
 pub(crate) use invariants::{Invariant, Invariants};
 pub use lease::Timing;
 pub(crate) use lease::{Lease, before};
@@ -159,6 +167,8 @@ pub struct Journal {
     blobs: Option<Blobs>,
     timing: Timing,
     concurrency: usize,
+    clearing: Clearing,
+    background: clearing::BackgroundTasks,
     partition_locks: partition_locks::PartitionLocks,
     invariants: invariants::Invariants,
 }
@@ -178,6 +188,8 @@ impl Journal {
             blobs: None,
             timing,
             concurrency: CONCURRENCY,
+            clearing: Clearing::default(),
+            background: clearing::BackgroundTasks::default(),
             partition_locks: partition_locks::PartitionLocks::default(),
             invariants: invariants::Invariants::default(),
         }
@@ -214,6 +226,20 @@ impl Journal {
     pub const fn with_concurrency(mut self, requests: usize) -> Self {
         self.concurrency = if requests == 0 { 1 } else { requests };
         self
+    }
+
+    /// Sets whether a write clears its journal row and its ticket before its answer or after it.
+    #[must_use]
+    pub const fn with_clearing(mut self, clearing: Clearing) -> Self {
+        self.clearing = clearing;
+        self
+    }
+
+    /// Waits until everything is done that follows the answers of the writes of this handle and its clones
+    /// ([`Clearing::AfterAnswer`]). Sends no request of its own, and reports no error: what a background task could not clear, a
+    /// worker or a sweep clears.
+    pub async fn flush(&self) {
+        self.background.wait().await;
     }
 
     /// Sets the name of the store in tickets, for queues that serve several stores.

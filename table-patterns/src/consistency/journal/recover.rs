@@ -145,7 +145,10 @@ impl Journal {
         let Some(row) = self.claim(row).await? else { return Ok(self.later()) };
         let mut states = States::new(row.owners()?);
         states.read_all_again(self).await?;
-        match self.apply(&row, states, &Known::new(), lease).await? {
+        let Some(row) = self.apply(&row, states, &Known::new(), lease).await? else {
+            return Ok(self.later());
+        };
+        match self.clear_within(&row, lease).await? {
             Entries::Applied => Ok(Progress::Done),
             Entries::Pending => Ok(self.later()),
         }

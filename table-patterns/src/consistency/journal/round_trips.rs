@@ -7,10 +7,11 @@ use std::time::Duration;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
-use table_core::store::{Result, TableStore};
+use table_core::query::Query;
+use table_core::store::{Result, TableStore, TableStoreExt as _};
 use tokio::time::Instant;
 
-use super::{Acknowledge, Committed};
+use super::{Acknowledge, Clearing, Committed, is_journal_row};
 use crate::clock::TokioClock;
 use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
 use crate::queue::{QueueOptions, TableQueue};
@@ -131,6 +132,48 @@ async fn a_ticket_takes_one_round_trip_more() -> Result<()> {
     let indexes = |plain, unique| costs(Indexes { plain, unique }, true);
     assert_eq!(indexes(1, 0).await?, [cost(6, 6), cost(8, 7), cost(7, 7), cost(7, 6), cost(6, 6)]);
     assert_eq!(indexes(2, 2).await?, [cost(11, 7), cost(18, 8), cost(12, 8), cost(17, 7), cost(11, 7)]);
+    Ok(())
+}
+
+/// What follows the answer is cleared in the background: the wait is shorter, and the requests are the same.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_cleared_later_waits_for_these_round_trips() -> Result<()> {
+    let later = || IndexOptions { clearing: Clearing::AfterAnswer, ..IndexOptions::default() };
+    let waits = async |plain, unique, queued| {
+        let distance = Distance::open(Indexes { plain, unique }, later(), queued).await?;
+        let costs = distance.costs().await?;
+        Ok::<_, table_core::Error>(costs.map(|cost| cost.round_trips))
+    };
+    assert_eq!(waits(0, 0, false).await?, [1, 2, 2, 1, 1]);
+    assert_eq!(waits(1, 0, false).await?, [3, 4, 4, 3, 3]);
+    assert_eq!(waits(3, 0, false).await?, [3, 4, 4, 3, 3]);
+    assert_eq!(waits(0, 1, false).await?, [4, 5, 5, 4, 4]);
+    assert_eq!(waits(2, 2, false).await?, [4, 5, 5, 4, 4]);
+    assert_eq!(waits(2, 2, true).await?, [5, 6, 6, 5, 5]);
+
+    let distance = Distance::open(Indexes { plain: 2, unique: 2 }, later(), true).await?;
+    let (cost, counts) = distance
+        .meter
+        .measure(async {
+            let cost = distance.cost(distance.people.insert(person("a")?)).await;
+            distance.people.flush().await;
+            cost
+        })
+        .await;
+    assert_eq!(cost?.round_trips, 5);
+    // As many as before the answer.
+    assert_eq!(counts.total(), 11);
+    let rows = distance.people.store().query_all(distance.people.table(), &Query::new()).await?;
+    assert!(!rows.iter().any(is_journal_row));
+
+    let committed = IndexOptions { acknowledge: Acknowledge::Committed, ..later() };
+    for (plain, unique, queued, round_trips) in
+        [(3, 0, false, 1), (2, 2, false, 2), (3, 0, true, 2), (2, 2, true, 3)]
+    {
+        let distance = Distance::open(Indexes { plain, unique }, committed.clone(), queued).await?;
+        let cost = distance.cost(distance.people.insert(person("a")?)).await?;
+        assert_eq!(cost.round_trips, round_trips);
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use super::Journal;
 use super::affected_key::AffectedKey;
 use super::apply::{Entries, Known};
 use super::change::Change;
+use super::clearing::Clearing;
 use super::invariants::Invariant;
 use super::lease::{Lease, before};
 use super::partition_locks::PartitionLock;
@@ -53,6 +54,16 @@ pub struct Committed {
     pub written: Vec<Written>,
     /// Whether the remote entries are applied.
     pub entries: Entries,
+}
+
+/// What a writer has done after its commit.
+enum Applied {
+    /// There is nothing to apply, and no journal row.
+    Nothing,
+    /// All entries; the journal row can be cleared.
+    All(JournalRow),
+    /// The journal row is responsible for the entries.
+    Pending,
 }
 
 /// The rows that a write has prepared before its commit.
@@ -194,13 +205,17 @@ impl Journal {
                 if !self.enforces(Invariant::RowBeforeTicket) {
                     self.delete_ticket(ticket.as_ref()).await;
                 }
-                let entries =
+                let applied =
                     self.apply_committed(plan, changes, &written, reserved, lease, acknowledge).await?;
-                if entries == Entries::Applied {
-                    self.delete_ticket(ticket.as_ref()).await;
-                } else if acknowledge == Acknowledge::Committed {
-                    self.hand_over(plan, &written, ticket.as_ref()).await;
-                }
+                let entries = match applied {
+                    Applied::Nothing => Entries::Applied,
+                    Applied::All(row) => self.clear_write(row, ticket, lease).await,
+                    Applied::Pending if acknowledge == Acknowledge::Committed => {
+                        self.leave_to_workers(plan, &written, ticket).await;
+                        Entries::Pending
+                    }
+                    Applied::Pending => Entries::Pending,
+                };
                 written.truncate(changes.len());
                 Ok(Attempt::Committed(Committed { written, entries }))
             }
@@ -349,12 +364,12 @@ impl Journal {
         reserved: Reserved,
         lease: Lease,
         acknowledge: Acknowledge,
-    ) -> Result<Entries> {
+    ) -> Result<Applied> {
         if !plan.has_journal() {
-            return Ok(Entries::Applied);
+            return Ok(Applied::Nothing);
         }
         let Some(row) = self.appliable(plan, written).filter(|_| acknowledge == Acknowledge::Applied) else {
-            return Ok(Entries::Pending);
+            return Ok(Applied::Pending);
         };
         let mut states = new_states(plan, changes, written);
         if let Some(source) = reserved.source {
@@ -366,24 +381,65 @@ impl Journal {
             }
             Err(error) => {
                 tracing::warn!(%error, write = %plan.id, "the entries of a committed write were not applied: a worker or a sweep applies them");
-                Ok(Entries::Pending)
+                Ok(Applied::Pending)
             }
-            applied => applied,
+            Ok(applied) => Ok(applied.map_or(Applied::Pending, Applied::All)),
         }
+    }
+
+    /// Step 7 by the writer, before or after the answer. If the outcome before the answer is not certain, the entries
+    /// count as pending; after it, nobody waits for the outcome.
+    async fn clear_write(&self, row: JournalRow, ticket: Option<Receipt>, lease: Lease) -> Entries {
+        if self.clearing == Clearing::BeforeAnswer {
+            return self.clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
+        }
+        let journal = self.clone();
+        let cleared = async move {
+            // Nobody waits for the outcome.
+            let _outcome = journal.clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
+        };
+        self.background.run(cleared).await;
+        Entries::Applied
+    }
+
+    async fn clear_row_and_ticket(
+        &self,
+        row: &JournalRow,
+        ticket: Option<&Receipt>,
+        lease: Lease,
+    ) -> Entries {
+        let cleared = self.clear_within(row, lease).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, write = %row.id, "the journal row of an applied write was not deleted: a worker or a sweep deletes it");
+            Entries::Pending
+        });
+        if cleared == Entries::Applied {
+            self.delete_ticket(ticket).await;
+        }
+        cleared
+    }
+
+    /// Hands a committed write over, before or after the answer.
+    async fn leave_to_workers(&self, plan: &Plan, written: &[Written], ticket: Option<Receipt>) {
+        let Some(row) = self.appliable(plan, written) else { return };
+        if self.clearing == Clearing::BeforeAnswer {
+            return self.hand_over(row, ticket.as_ref()).await;
+        }
+        let journal = self.clone();
+        self.background.run(async move { journal.hand_over(row, ticket.as_ref()).await }).await;
     }
 
     /// Hands the write over to workers, without the wait for this process's lease. The journal row first: a worker
     /// that receives the ticket earlier waits for the lease.
-    async fn hand_over(&self, plan: &Plan, written: &[Written], ticket: Option<&Receipt>) {
+    async fn hand_over(&self, row: JournalRow, ticket: Option<&Receipt>) {
         let (Some(queue), Some(ticket)) = (&self.queue, ticket) else { return };
-        let Some(row) = self.appliable(plan, written) else { return };
+        let write = row.id;
         let free = JournalRow { lease: Duration::ZERO, ..row };
         let shown = match self.replace(free).await {
             Ok(Some(_)) => queue.renew(ticket, Duration::ZERO).await.map(drop),
             other => other.map(drop),
         };
         if let Err(error) = shown {
-            tracing::debug!(%error, write = %plan.id, "a committed write was not handed over: workers wait for its lease");
+            tracing::debug!(%error, %write, "a committed write was not handed over: workers wait for its lease");
         }
     }
 

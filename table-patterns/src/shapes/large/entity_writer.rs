@@ -41,6 +41,13 @@ impl EntityWriter {
         Self { indexes: Some(indexes), ..self }
     }
 
+    /// Waits for what follows the answers of writes.
+    pub(crate) async fn flush(&self) {
+        if let Some(indexes) = &self.indexes {
+            indexes.flush().await;
+        }
+    }
+
     /// Changes the options of the large values and of the indexes.
     pub(crate) fn with_options(
         mut self,

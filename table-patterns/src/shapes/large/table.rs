@@ -135,6 +135,12 @@ impl<T: TableEntity> LargeTable<T> {
         Self { writer, ..self }
     }
 
+    /// Waits for what follows the answers of writes, in a table with indexes. See
+    /// [`Journal::flush`](crate::journal::Journal::flush).
+    pub async fn flush(&self) {
+        self.writer.flush().await;
+    }
+
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
     ///
     /// # Errors

@@ -147,7 +147,8 @@ impl IndexedEntities {
         let set = Arc::new(set(IndexSet::new(store.clone(), table.clone(), indexes, durations)));
         let mut journal = Journal::new(store.clone(), table, set.clone())
             .with_timing(options.timing)
-            .with_concurrency(options.concurrency);
+            .with_concurrency(options.concurrency)
+            .with_clearing(options.clearing);
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
         }

@@ -6,7 +6,7 @@ use table_core::queue::WorkQueue;
 use table_core::store::{Error, Result};
 
 use crate::index::states::processes::Durations;
-use crate::journal::{Acknowledge, Timing};
+use crate::journal::{Acknowledge, Clearing, Timing};
 
 /// Options of an [`IndexedEntities`](crate::index::IndexedEntities).
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct IndexOptions {
     pub queue: Option<Arc<dyn WorkQueue>>,
     /// When a write returns: after the commit, or after its entries are applied.
     pub acknowledge: Acknowledge,
+    /// Whether a write clears its journal row and its ticket before it returns, or after that in the background.
+    pub clearing: Clearing,
     /// The blob store for long lists, below `{table}-{id}/{index}/`. The id is generated when the table is first opened with a blob store,
     /// and the manifest keeps it. So tables of one name in several stores can share a blob store. A copy of a table with its manifest
     /// has the same id: give the copy another blob store.
@@ -51,6 +53,7 @@ impl Default for IndexOptions {
             attempts: 10,
             queue: None,
             acknowledge: Acknowledge::Applied,
+            clearing: Clearing::BeforeAnswer,
             blobs: None,
             concurrency: 16,
             built_later: Vec::new(),

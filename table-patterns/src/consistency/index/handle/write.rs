@@ -29,6 +29,11 @@ impl IndexedEntities {
         self.journal.write(changes, self.options.acknowledge).await
     }
 
+    /// Waits for what follows the answers of writes. See [`Journal::flush`](crate::journal::Journal::flush).
+    pub async fn flush(&self) {
+        self.journal.flush().await;
+    }
+
     /// Inserts an entity.
     ///
     /// # Errors

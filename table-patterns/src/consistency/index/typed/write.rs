@@ -31,6 +31,11 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self
     }
 
+    /// Waits for what follows the answers of writes. See [`Journal::flush`](crate::journal::Journal::flush).
+    pub async fn flush(&self) {
+        self.entities.flush().await;
+    }
+
     /// Inserts an entity.
     ///
     /// # Errors
