@@ -7,13 +7,15 @@
 mod blobs;
 pub mod bulk;
 mod consistency;
+pub mod eventual;
 pub mod log_blobs;
 #[cfg(test)]
 mod proof;
 mod rows;
 mod shapes;
+pub mod upkeep;
 
 use consistency::entry;
-pub use consistency::{eventual, index, journal, queue, upkeep};
+pub use consistency::{index, journal, queue};
 pub use rows::clock;
 pub use shapes::{compound, heterogeneous, large, log_tail, relationship, series, spread, time_slices, wide};

@@ -4,6 +4,7 @@ mod content;
 #[cfg(test)]
 pub(crate) mod faulty;
 mod name;
+mod reference;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -12,6 +13,9 @@ use table_core::store::{Error, ErrorKind, Result};
 
 pub(crate) use content::{Stored, delete, is_clock, open, put, start, store_time, verified};
 pub(crate) use name::{segment, unescape};
+pub(crate) use reference::{
+    MaybeReference, Reference, filled, in_a_blob, names_in_blobs, parse_reference, references,
+};
 
 /// The content of a blob as a stream of pieces, so that it need not fit into memory.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;

@@ -12,8 +12,10 @@ use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _
 
 use super::scan::scan;
 use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
+use crate::blobs::in_a_blob;
 use crate::journal::{has_mark, is_journal_row, is_pending};
-use crate::large::{BlobStores, in_a_blob};
+use crate::large::BlobStores;
+use crate::rows::WINDOW_BYTES;
 
 /// The number of rows whose blobs are copied at once.
 const PARALLEL_BLOBS: usize = 8;
@@ -21,9 +23,6 @@ const PARALLEL_BLOBS: usize = 8;
 const PAGE: usize = 1000;
 /// The number of rows in a window by default: rows that are read before they are written.
 const WINDOW_ROWS: usize = 10_000;
-/// The number of bytes of properties at which a window ends.
-pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
-
 /// Copies a table between any two stores: memory, embedded, Azure. Rows are copied as they are.
 ///
 /// The copy includes rows of patterns, such as index entries and chunks: a copy of a consistent table is consistent if

@@ -54,7 +54,6 @@ mod scan;
 mod writer;
 
 pub use compare::{Comparison, Difference, compare_tables};
-pub(crate) use copy::WINDOW_BYTES;
 pub use copy::{CopyJob, CopyReport};
 pub use options::BulkOptions;
 pub use scan::{Unchanged, delete_partition, delete_where, scan_partitions, split_partitions};

@@ -10,3 +10,6 @@ pub(crate) mod plain;
 mod tests;
 pub(crate) mod took_effect;
 pub(crate) mod upgrade;
+
+/// The number of bytes of properties at which a window ends.
+pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;

@@ -10,8 +10,8 @@ use table_core::store::{Error, Result, TableStore};
 
 use super::shared::{contribution, without_copies};
 use super::{Entry, Location, Shape};
+use crate::blobs::names_in_blobs;
 use crate::journal::without_mark;
-use crate::large::names_in_blobs;
 use crate::rows::encrypted::marked;
 
 /// Derives the keys of an entity's entries.

@@ -103,6 +103,7 @@
 //! The reasons of the waiting rules are in `docs/manifest.md`; `docs/proof.md` lists the schedules that tests
 //! search; `docs/indexes.md` shows when to use which index.
 
+pub(crate) mod exposure;
 mod handle;
 mod maintain;
 mod read;

@@ -19,9 +19,10 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::codec::directory;
-use super::row::{MaybeReference, declared_references, parse_reference};
+use super::row::declared_references;
 use super::{BlobContext, LargeOptions, LargeTable};
 use crate::blobs::{self, blob_error};
+use crate::blobs::{MaybeReference, parse_reference};
 use crate::index::IndexedEntities;
 
 /// A grace period that is longer than the age of any blob.

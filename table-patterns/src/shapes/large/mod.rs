@@ -103,7 +103,6 @@ pub use query::{LargeLookup, LargeQuery};
 pub use read::LargeContent;
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use row::LargeRow;
-pub(crate) use row::{filled, in_a_blob, names_in_blobs};
 pub use table::LargeTable;
 pub(crate) use values::{BlobStores, LargeValues, NewBlobs};
 

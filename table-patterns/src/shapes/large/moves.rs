@@ -5,8 +5,8 @@ use table_core::store::{Conflicts, Error, Result};
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::LargeTable;
-use super::row::references;
 use super::values::NewBlobs;
+use crate::blobs::references;
 use crate::journal::{Change, Moved};
 
 impl<T: TableEntity> LargeTable<T> {

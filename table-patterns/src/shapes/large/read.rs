@@ -9,9 +9,10 @@ use table_core::model::{EdmValue, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, Result, TableStore as _, Written};
 use table_core::typed::{KeyOf, LargeField, PropertySchema, TableEntity};
 
-use super::row::{Reference, declared_references, large};
+use super::row::{declared_references, large};
 use super::values::{NewBlobs, value};
 use super::{BlobCodec as _, BlobContext, LargeRow, LargeTable, PlainBlobs};
+use crate::blobs::Reference;
 use crate::blobs::{self, ByteStream};
 use crate::journal::as_read;
 

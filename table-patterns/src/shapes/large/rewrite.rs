@@ -10,10 +10,10 @@ use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
 use super::codec::BlobKey;
-use super::row::{Reference, references};
 use super::values::NewBlobs;
 use super::{BlobContext, LargeTable};
 use crate::blobs;
+use crate::blobs::{Reference, references};
 
 /// The number of unreadable rows that the result lists.
 const LISTED: usize = 100;

@@ -15,9 +15,9 @@ use table_core::typed::{PropertySchema, Schema};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::row::{MaybeReference, Reference, parse_reference, references};
 use super::{BlobContext, LargeOptions};
 use crate::blobs::{self, ByteStream, blob_error};
+use crate::blobs::{MaybeReference, Reference, parse_reference, references};
 
 /// The room that is left in a row, in bytes: measurements show that the service refuses entities slightly below its limit.
 /// See `entity_size`.

@@ -9,9 +9,9 @@ use table_core::model::{Entity, Key, PartitionKey};
 use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
 
 use super::IndexedEntities;
-use crate::bulk::WINDOW_BYTES;
 use crate::entry::{Entry, Location, Maintainer as _};
 use crate::journal::{Change, Entries};
+use crate::rows::WINDOW_BYTES;
 
 /// Options of a bulk insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

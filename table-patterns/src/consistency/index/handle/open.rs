@@ -11,11 +11,11 @@ use table_core::store::{Error, ErrorKind, ManifestCache, Operation, Result, Tabl
 use super::IndexedEntities;
 use super::options::IndexOptions;
 use crate::entry::{Index, Placement, Shape, Uniqueness};
+use crate::index::exposure::check_indexes;
 use crate::index::states::manifest::{Loaded, TableRow};
 use crate::index::states::names::{check_generations, check_names};
 use crate::index::states::set::{IndexSet, Writes};
 use crate::journal::Journal;
-use crate::rows::encrypted::check_indexes;
 
 /// Attempts to register while other processes change the manifest.
 const ROUNDS: usize = 16;

@@ -6,9 +6,9 @@ use table_core::store::{Conflicts, Error, ErrorKind, Result};
 
 use super::IndexedEntities;
 use super::stored::Stored;
+use crate::blobs::in_a_blob;
 use crate::entry::{Maintainer as _, Placement};
 use crate::journal::{Acknowledge, Change, Committed, Entries, Moved};
-use crate::large::in_a_blob;
 
 impl IndexedEntities {
     /// Writes changes of one partition, with their entries: the end of every write of this handle. A [`Change`]

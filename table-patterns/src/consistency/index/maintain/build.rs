@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep};
 
 use super::build_groups::Groups;
 use super::scrub::{ScrubMode, ScrubReport};
-use crate::bulk::WINDOW_BYTES;
 use crate::entry::{Entry, Index, Maintainer as _, Placement, Shape, Uniqueness};
 use crate::index::handle::IndexedEntities;
 use crate::index::read::entries::is_entity;
@@ -23,6 +22,7 @@ use crate::index::states::names::check_generations;
 use crate::index::states::set::FORGOTTEN_AT_ONCE;
 use crate::index::states::waiting::{Waiting, WaitingFor, wait};
 use crate::journal::{Invariant, Lease, Timing, before, violation};
+use crate::rows::WINDOW_BYTES;
 
 /// Maximum number of entities in a window, whose entries are sorted into groups together.
 const WINDOW: usize = 10_000;

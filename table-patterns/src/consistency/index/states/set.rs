@@ -17,8 +17,9 @@ use super::manifest::{Loaded, ManifestRows, TableRow};
 use super::processes::{Durations, ProcessId, Registration, Watch};
 use super::view::{DeclaredIndex, ManifestView, ReadTime, Unmaintainable};
 use crate::entry::{Entry, Index, Maintainer, Permission, Shape, Uniqueness};
+use crate::index::exposure::{check_indexes, shown};
 use crate::journal::Invariant;
-use crate::rows::encrypted::{check_indexes, marked, shown};
+use crate::rows::encrypted::marked;
 
 /// Rows of ended processes that a build, a drop or an upkeep removes in one round.
 pub(crate) const FORGOTTEN_AT_ONCE: usize = 10;

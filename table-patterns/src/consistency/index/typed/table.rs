@@ -6,13 +6,13 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{IndexedEntity, Table};
 
+use crate::blobs::filled;
 use crate::entry::{Index, Placement};
 use crate::index::handle::IndexedEntities;
 use crate::index::handle::options::IndexOptions;
 use crate::index::states::set::Writes;
 #[cfg(test)]
 use crate::journal::Invariant;
-use crate::large::filled;
 use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 /// A table of entities with declared indexes: every write maintains their entries, and every index can be used
@@ -187,12 +187,12 @@ fn keys_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Vec<Key>> {
         return Ok(Vec::new());
     }
     let keys = |entity: Entity| T::from_entity(entity)?.index_keys(n);
-    let Some(row) = filled::<T>(entity, "") else { return keys(entity.clone()) };
+    let Some(row) = filled(T::SCHEMA, entity, "") else { return keys(entity.clone()) };
     let found = keys(row)?;
     // The conversion from an older version may read a large value: two placeholders must give the same keys.
     let older = T::SCHEMA.stored_version(entity)? < i64::from(T::SCHEMA.version);
     if older
-        && let Some(other) = filled::<T>(entity, "another text")
+        && let Some(other) = filled(T::SCHEMA, entity, "another text")
         && keys(other)? != found
     {
         let (of, key, index) = (T::SCHEMA.rust_name, entity.key(), &T::SCHEMA.indexes[n].name);

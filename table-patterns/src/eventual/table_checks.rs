@@ -12,8 +12,9 @@ use table_core::store::{Error, ErrorKind, ManifestCache, PlainWrite, Result, Tab
 use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;
 use super::step::{Place, Step};
+use crate::blobs::in_a_blob;
 use crate::consistency::work::is_infrastructure_error;
-use crate::{large, spread, wide};
+use crate::{spread, wide};
 
 /// A cache of the manifests of each store, by the store's name.
 pub(super) type Manifests = Mutex<HashMap<String, Arc<ManifestCache>>>;
@@ -144,7 +145,7 @@ fn of(Place { store, table, key }: &Place) -> (&str, &TableName, &Key) {
 pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
     let reason = if row.key().is_system() {
         "is a row that a pattern maintains: a step cannot move it; use that pattern's table".to_owned()
-    } else if let Some(property) = large::in_a_blob(row) {
+    } else if let Some(property) = in_a_blob(row) {
         format!(
             "has the value of '{property}' in a blob, which the step would lose: move the entity by a `Mover` over its `LargeTable` (`move_by`)"
         )
