@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::count::CountArgs;
+use crate::delete::DeleteArgs;
 use crate::export::ExportArgs;
 use crate::failure::{Failure, Result};
 use crate::import::ImportArgs;
@@ -17,7 +18,7 @@ use crate::store::{FORMS, has_secret};
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows.";
 
-/// Looks into tables, exports and imports them, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
+/// Looks into tables, exports, imports and deletes their entities, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
 #[derive(Debug, Parser)]
 #[command(name = "tables", version, after_help = format!("{FORMS}\n\n{EXIT_CODES}"), max_term_width = 110)]
 struct Arguments {
@@ -45,6 +46,9 @@ enum Command {
     /// Write the entities of a file to a table, with their index entries
     #[command(after_help = FORMS)]
     Import(ImportArgs),
+    /// Delete entities of a table, with their index entries
+    #[command(after_help = FORMS)]
+    Delete(DeleteArgs),
     /// Print the script that completes arguments in a shell
     Completions(CompletionsArgs),
     /// Print the manual, for `man -l -`
@@ -60,6 +64,7 @@ impl Command {
             Self::Count(count) => count.run().await,
             Self::Export(export) => export.run().await,
             Self::Import(import) => import.run().await,
+            Self::Delete(delete) => delete.run().await,
             Self::Completions(completions) => completions.run(Arguments::command()),
             Self::Man => print_manual(Arguments::command()),
         }

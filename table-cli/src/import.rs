@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use futures_util::{Stream, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use table_core::model::{EdmType, Entity, TableName};
-use table_core::store::{Error, ManifestCache, Operation, Outcome, TableStoreExt as _};
+use table_core::store::{Error, ManifestCache, Operation, TableStoreExt as _};
 use table_patterns::bulk::{BulkOptions, BulkWriter};
 use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
 use tokio::sync::mpsc;
@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Result};
 use crate::layouts::check_layouts;
+use crate::outcomes::Outcomes;
 use crate::output::{print, remark};
 use crate::progress::Progress;
 use crate::query::table;
@@ -22,8 +23,6 @@ use crate::store::{Access, OpenStore, StoreName};
 
 /// The rows that wait between the reader of the file and the writer of the table.
 const WAITING: usize = 1024;
-/// The skipped rows that are named.
-const NAMED: usize = 10;
 
 /// What happens to an entity that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,44 +81,9 @@ fn column_type(text: &str) -> Result<(String, EdmType), String> {
     Ok((name.to_owned(), of))
 }
 
-/// The rows of an import by outcome.
-#[derive(Debug, Default)]
-struct Report {
-    written: u64,
-    skipped: u64,
-    ambiguous: u64,
-    /// The first skipped rows, with the reasons.
-    named: Vec<String>,
-}
+type Shared = Arc<Mutex<Outcomes>>;
 
-impl Report {
-    fn skip(&mut self, row: String) {
-        self.skipped += 1;
-        self.name(row);
-    }
-
-    fn name(&mut self, row: String) {
-        if self.named.len() < NAMED {
-            self.named.push(row);
-        }
-    }
-
-    /// Counts the outcome of an entity.
-    fn add(&mut self, key: &str, error: Option<&Error>) {
-        match error.map(|error| (error, error.outcome())) {
-            None | Some((_, Outcome::Applied)) => self.written += 1,
-            Some((error, Outcome::NotApplied)) => self.skip(format!("{key}: {error}")),
-            Some((error, Outcome::Ambiguous)) => {
-                self.ambiguous += 1;
-                self.name(format!("{key}: perhaps written: {error}"));
-            }
-        }
-    }
-}
-
-type Shared = Arc<Mutex<Report>>;
-
-fn locked<T>(report: &Mutex<Report>, work: impl FnOnce(&mut Report) -> T) -> T {
+fn locked<T>(report: &Mutex<Outcomes>, work: impl FnOnce(&mut Outcomes) -> T) -> T {
     work(&mut report.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -230,11 +194,11 @@ impl ImportArgs {
     fn print_report(
         &self,
         table: &TableName,
-        report: &Report,
+        report: &Outcomes,
         inferred: &[(String, EdmType)],
         requests: u64,
     ) -> Result<()> {
-        let Report { written, skipped, ambiguous, named } = report;
+        let Outcomes { done: written, skipped, ambiguous, named } = report;
         if self.json {
             let types: serde_json::Map<_, _> =
                 inferred.iter().map(|(name, of)| (name.clone(), Value::from(of.name()))).collect();

@@ -1,4 +1,4 @@
-//! The tables whose rows a file can hold.
+//! The tables whose rows are their entities.
 
 use table_core::manifest::{Layout, Manifest};
 use table_core::model::TableName;
@@ -11,7 +11,7 @@ pub(crate) fn check_layouts(manifest: &Manifest, table: &TableName) -> Result<()
         let name = stored.entity.as_ref().map_or("", |entity| &*entity.name);
         if stored.layout != Layout::Plain {
             return Err(Failure::failed(format!(
-                "the table '{table}' keeps the entities of the type {name} as {}, and files hold plain rows only: use a program with the type",
+                "the table '{table}' keeps the entities of the type {name} as {}, and this command is for plain rows only: use a program with the type",
                 stored.layout
             )));
         }

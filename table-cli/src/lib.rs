@@ -1,4 +1,4 @@
-//! The command line `tables`: it lists, queries, counts, exports and imports, in
+//! The command line `tables`: it lists, queries, counts, exports, imports and deletes, in
 //! Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores.
 //!
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
@@ -7,12 +7,14 @@ mod arguments;
 mod count;
 mod csv_text;
 mod data_file;
+mod delete;
 mod entity_text;
 mod export;
 mod failure;
 mod import;
 mod layouts;
 mod list;
+mod outcomes;
 mod output;
 mod progress;
 mod query;

@@ -21,3 +21,16 @@ pub(crate) fn print_bytes(text: &[u8]) -> Result<()> {
 pub(crate) fn remark(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
+
+/// Asks a person, who answers on standard input. No answer is no.
+pub(crate) fn ask(question: &str) -> bool {
+    let mut err = io::stderr();
+    let _ = write!(err, "{question} [y/N] ");
+    let _ = err.flush();
+    let mut answer = String::new();
+    let is_read = io::stdin().read_line(&mut answer).is_ok_and(|bytes| bytes > 0);
+    if !is_read {
+        let _ = writeln!(err);
+    }
+    ["y", "yes"].contains(&&*answer.trim().to_lowercase())
+}

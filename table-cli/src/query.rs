@@ -75,13 +75,18 @@ impl Selection {
 
     /// Whether a row of the answer is shown.
     pub(crate) fn shows(&self, entity: &Entity) -> bool {
-        self.system_rows || !(entity.key().is_system() || entity.is_index_entry())
+        self.system_rows || is_own(entity)
     }
 
     /// Whether index entries are left out.
     pub(crate) const fn hides_index_entries(&self) -> bool {
         !self.system_rows
     }
+}
+
+/// Whether a row is an entity of a program: not an index entry, and no system row.
+pub(crate) fn is_own(row: &Entity) -> bool {
+    !(row.key().is_system() || row.is_index_entry())
 }
 
 /// The arguments of `tables query`.

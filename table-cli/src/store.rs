@@ -101,6 +101,8 @@ impl fmt::Display for StoreName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
+    /// The store exists already: the directory of an embedded store is not created.
+    Change,
     /// The directory of an embedded store is created if it is missing.
     Write,
 }
@@ -122,6 +124,7 @@ impl StoreName {
                 let builder = EmbeddedStore::builder(directory);
                 let store = match access {
                     Access::Read => builder.read_only().open().await,
+                    Access::Change => builder.must_exist().open().await,
                     Access::Write => builder.open().await,
                 }?;
                 Ok(OpenStore::around(store.clone(), Some(store)))

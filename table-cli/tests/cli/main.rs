@@ -1,5 +1,6 @@
 //! The program `tables` as a process, on embedded stores, on a server in this process and on Azurite.
 
+mod delete;
 mod files;
 mod read;
 mod shell;

@@ -5,8 +5,10 @@ use std::path::Path;
 use assert_cmd::Command;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName, Ticks};
+use table_core::query::Query;
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 use table_server::{Account, Server};
 use tempfile::TempDir;
 
@@ -93,4 +95,34 @@ pub(crate) fn on_disk<T>(directory: &Path, work: impl AsyncFnOnce(EmbeddedStore)
         store.close().await.expect("the store closes");
         result
     })
+}
+
+/// Makes an embedded store with the table `Employees`, its entities, and an index whose entries are in partitions of their own.
+pub(crate) fn indexed(entities: impl IntoIterator<Item = Entity>) -> (TempDir, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    on_disk(directory.path(), async |store| {
+        let table = TableName::new("Employees").expect("a legal name");
+        store.create_table(&table).await.expect("the table is created");
+        let opened = IndexedEntities::open(store.into_shared(), table, vec![by_age()], IndexOptions::local());
+        let employees = opened.await.expect("the table opens");
+        for entity in entities {
+            employees.insert(entity).await.expect("the entity is written");
+        }
+    });
+    let name = format!("embedded:{}", directory.path().display());
+    (directory, name)
+}
+
+/// The index of [`indexed`].
+pub(crate) fn by_age() -> Index {
+    Index::keyed("age", Placement::OtherPartition, "age_{Age}", "{PartitionKey}_{RowKey}").expect("an index")
+}
+
+/// The keys of all rows of the table `Employees` except system rows, as `PartitionKey/RowKey`.
+pub(crate) fn keys(directory: &Path) -> Vec<String> {
+    let table = TableName::new("Employees").expect("a legal name");
+    let rows =
+        on_disk(directory, async |store| store.query_all(&table, &Query::new()).await.expect("the rows"));
+    let keys = rows.iter().map(Entity::key).filter(|key| !key.is_system());
+    keys.map(|key| format!("{}/{}", key.partition(), key.row())).collect()
 }

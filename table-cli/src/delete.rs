@@ -1,0 +1,208 @@
+//! `tables delete`.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use clap::{ArgGroup, Args};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, future};
+use serde_json::json;
+use table_core::model::{Entity, INDEX_NAME, TableName};
+use table_core::query::{Filter, Query, Select};
+use table_core::store::{Error, ManifestCache, Operation};
+use table_patterns::bulk::{BulkOptions, BulkWriter, scan_partitions, split_partitions};
+use table_patterns::index::{IndexOptions, IndexedEntities};
+
+use crate::failure::{Failure, Result};
+use crate::layouts::check_layouts;
+use crate::outcomes::Outcomes;
+use crate::output::{ask, print, remark};
+use crate::progress::Progress;
+use crate::query::{is_own, table};
+use crate::store::{Access, OpenStore, StoreName};
+
+/// The arguments of `tables delete`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("entities").required(true).args(["filter", "partition", "all"])))]
+pub(crate) struct DeleteArgs {
+    /// The store
+    store: StoreName,
+    /// The table
+    table: String,
+    /// The entities that match a filter in the service's language, for example "Age gt 30 and City eq 'Oslo'"
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// The entities with this PartitionKey
+    #[arg(long, value_name = "P")]
+    partition: Option<String>,
+    /// Every entity; the table and its manifest stay
+    #[arg(long)]
+    all: bool,
+    /// Print how many entities would be deleted, and delete none
+    #[arg(long)]
+    dry_run: bool,
+    /// Delete without a question
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+    /// Requests in flight
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    concurrency: usize,
+    /// Print a report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl DeleteArgs {
+    /// Counts the entities, asks, and deletes them. 1 request for the manifest and 1 per page to count; then 1 per page and 1 per group of
+    /// up to 100 entities of a partition. In a table with indexes a read and a write for each entity.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let table = table(&self.table)?;
+        let query = self.query()?;
+        let open = self.store.open(if self.dry_run { Access::Read } else { Access::Change }).await?;
+        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?;
+        check_layouts(&manifest, &table)?;
+        let count = found(&open, &table, &query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
+        if self.dry_run {
+            self.print_dry_run(&table, count, open.meter.total())?;
+            return open.close().await;
+        }
+        if count > 0 && !self.yes && !ask(&format!("Delete {count} entities of {table} in {}?", self.store)) {
+            open.close().await?;
+            return Err(Failure::misuse("nothing was deleted: answer y, or give --yes"));
+        }
+        let mut outcomes = Outcomes::default();
+        let is_indexed = !manifest.indexes.is_empty();
+        let done = tokio::select! {
+            done = self.delete(&open, &table, &query, is_indexed, &mut outcomes) => done,
+            interrupted = tokio::signal::ctrl_c() => Err(match interrupted {
+                Ok(()) => Failure::failed("interrupted: run the same command again to delete the rest"),
+                Err(error) => Failure::failed(error),
+            }),
+        };
+        let requests = open.meter.total();
+        open.close().await?;
+        let end = self.print_report(&table, &outcomes, requests);
+        done.and(end)
+    }
+
+    /// The keys of the selected rows.
+    fn query(&self) -> Result<Query> {
+        let given = self.filter.as_deref().map(str::parse::<Filter>).transpose().map_err(Failure::misuse)?;
+        let partition = self.partition.as_ref().map(|key| Filter::eq(Filter::PARTITION_KEY, key.as_str()));
+        let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY, INDEX_NAME]);
+        let filters = [partition, given].into_iter().flatten();
+        Ok(filters.fold(Query::new(), Query::with_filter).with_select(keys))
+    }
+
+    async fn delete(
+        &self,
+        open: &OpenStore,
+        table: &TableName,
+        query: &Query,
+        is_indexed: bool,
+        outcomes: &mut Outcomes,
+    ) -> Result<()> {
+        let mut progress = Progress::new("deleted", open.meter.clone(), self.quiet);
+        let entities = found(open, table, query);
+        if is_indexed {
+            let (store, options) = (Arc::clone(&open.store), IndexOptions::default());
+            let indexed = IndexedEntities::open(store, table.clone(), Vec::new(), options).await?;
+            let deletes = entities.map_ok(|entity| delete_indexed(&indexed, entity));
+            let mut deletes = pin!(deletes.try_buffer_unordered(self.concurrency.max(1)));
+            while let Some((key, end)) = deletes.try_next().await? {
+                match end {
+                    Ok(true) => outcomes.add(&key, None),
+                    Ok(false) => outcomes.skip(format!("{key}: another program has changed the entity")),
+                    Err(error) => outcomes.add(&key, Some(&error)),
+                }
+                progress.add(1);
+            }
+        } else {
+            let name = table.clone();
+            let deletes = entities.map(move |entity| {
+                let entity = entity?;
+                let version = entity.version()?;
+                Ok((name.clone(), Operation::Delete(entity.key().clone(), version)))
+            });
+            let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+            let mut deletes =
+                pin!(BulkWriter::with_options(Arc::clone(&open.store), options).outcomes(deletes));
+            while let Some(outcome) = deletes.try_next().await? {
+                let error = outcome.result.as_ref().err().filter(|error| !is_gone(error));
+                outcomes.add(&outcome.key.to_string(), error);
+                progress.add(1);
+            }
+        }
+        progress.end();
+        Ok(())
+    }
+
+    fn print_dry_run(&self, table: &TableName, count: u64, requests: u64) -> Result<()> {
+        match self.json {
+            true => print(&format!(
+                "{}\n",
+                json!({"table": table.as_str(), "found": count, "requests": requests})
+            )),
+            false => print(&format!("{count} entities of {table} would be deleted\n")),
+        }
+    }
+
+    fn print_report(&self, table: &TableName, outcomes: &Outcomes, requests: u64) -> Result<()> {
+        let Outcomes { done, skipped, ambiguous, named } = outcomes;
+        if self.json {
+            let report = json!({
+                "table": table.as_str(), "deleted": done, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
+                "first_skipped": named,
+            });
+            print(&format!("{report}\n"))?;
+        } else {
+            named.iter().for_each(|row| remark(&format!("skipped: {row}")));
+            if !self.quiet {
+                remark(&format!("{table}: {done} entities deleted, {skipped} skipped, {requests} requests"));
+            }
+        }
+        match (skipped, ambiguous) {
+            (0, 0) => Ok(()),
+            (_, 0) => Err(Failure::Skipped(format!("{skipped} entities were not deleted"))),
+            _ => Err(Failure::failed(format!(
+                "{ambiguous} entities were perhaps deleted: run the same command again"
+            ))),
+        }
+    }
+}
+
+/// The entities of the query, without index entries and system rows.
+fn found(
+    open: &OpenStore,
+    table: &TableName,
+    query: &Query,
+) -> impl Stream<Item = Result<Entity, Error>> + Send + Unpin + use<> {
+    let everywhere = split_partitions::<String>([]);
+    let rows = scan_partitions(Arc::clone(&open.store), table, query, everywhere, 1);
+    Box::pin(rows.try_filter(|row| future::ready(is_own(row))))
+}
+
+/// Deletes an entity with its index entries. Returns its key, and whether it is gone: not if another program has changed it.
+async fn delete_indexed(
+    indexed: &IndexedEntities,
+    found: Entity,
+) -> Result<(String, Result<bool, Error>), Error> {
+    let delete = async {
+        match indexed.get(found.key()).await? {
+            Some(stored) if Some(stored.etag()) == found.etag() => match indexed.delete(&stored).await {
+                Err(error) if is_gone(&error) => Ok(true),
+                end => end.map(|_| true),
+            },
+            stored => Ok(stored.is_none()),
+        }
+    };
+    let end = delete.await;
+    Ok((found.key().to_string(), end))
+}
+
+/// Whether another program has deleted the entity.
+fn is_gone(error: &Error) -> bool {
+    error.is_entity_not_found() && !error.is_ambiguous()
+}
