@@ -72,6 +72,11 @@ impl ManifestCache {
         Self { unmanaged: true, ..Self::new(profile) }
     }
 
+    /// Whether the cache was created by [`unmanaged`](Self::unmanaged).
+    pub const fn is_unmanaged(&self) -> bool {
+        self.unmanaged
+    }
+
     /// Returns the cache of the store; a new cache if the store has none.
     pub fn for_store(store: &dyn TableStore) -> Arc<Self> {
         store.manifests().unwrap_or_else(|| Arc::new(Self::new(store.profile())))

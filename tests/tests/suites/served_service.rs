@@ -14,6 +14,7 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::query::{Filter, Query};
 use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt};
 use table_core::typed::{RowPrefix, TableEntity};
+use table_patterns::spread::SpreadTable;
 use uuid::Uuid;
 
 use crate::backends::server;
@@ -116,6 +117,57 @@ async fn a_group_outside_the_range_is_refused() {
     let mut upsert = GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
     upsert.push(Operation::InsertOrMerge(Entity::new("p", "c").unwrap())).unwrap();
     assert!(is_forbidden(tenant.transact(&table, upsert).await));
+}
+
+/// A type in several buckets, which its first write adds to the manifest.
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Reading")]
+struct Reading {
+    #[partition_key(spread = 2)]
+    station: String,
+    #[row_key]
+    number: u32,
+    value: i32,
+}
+
+#[tokio::test]
+async fn a_signature_that_may_not_read_the_manifest_needs_an_unmanaged_store() {
+    let (store, table) = owner(&[]).await;
+    let partition = |text: &str| PartitionKey::new(text).unwrap();
+    let entities = SasRange::partitions(&partition("0000_"), &partition("0002_"));
+    let tenant = || guest(&store.sign(&sas(&table, TablePermissions::ALL).within(entities.clone())).unwrap());
+    let reading = Reading { station: "it's north".into(), number: 1, value: 7 };
+    let managed = SpreadTable::<Reading>::new(tenant(), table.clone()).unwrap();
+    let error = managed.insert(&reading).await.unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Forbidden(_)) && error.to_string().contains("`unmanaged()`"),
+        "{error}"
+    );
+    assert_eq!(keys(&store, &table, Query::new()).await, Vec::<String>::new());
+    let unmanaged = SpreadTable::<Reading>::new(tenant().unmanaged(), table.clone()).unwrap();
+    unmanaged.insert(&reading).await.unwrap();
+    assert_eq!(keys(&store, &table, Query::new()).await.len(), 1, "the entity, and no row of the manifest");
+}
+
+#[tokio::test]
+async fn a_signature_that_may_not_add_rows_needs_a_registered_type() {
+    let (store, table) = owner(&[]).await;
+    let token = store.sign(&sas(&table, TablePermissions::READ | TablePermissions::UPDATE)).unwrap();
+    let tenant = SpreadTable::<Reading>::new(guest(&token), table.clone()).unwrap();
+    let owned = SpreadTable::<Reading>::new(store.clone(), table.clone()).unwrap();
+    let key = || Reading::key("it's north", 1u32).unwrap();
+    // An entity from before types were registered.
+    let row = Entity::from(owned.stored_key(key()).unwrap()).with("EntityType", "Reading").with("value", 7);
+    store.write(&table, Operation::Insert(row)).await.unwrap();
+    let patch = Reading::patch().value(8);
+    let merge = || tenant.merge(key(), &patch, IfMatch::Any);
+    let error = merge().await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Forbidden(_)), "{error:?}");
+    assert!(error.to_string().contains("the first write of Reading") && !error.is_ambiguous(), "{error}");
+    assert_eq!(keys(&store, &table, Query::new()).await.len(), 1);
+    owned.insert(&Reading { station: "it's north".into(), number: 2, value: 7 }).await.unwrap();
+    merge().await.unwrap();
+    assert_eq!(owned.get_existing(key()).await.unwrap().value, 8);
 }
 
 #[tokio::test]

@@ -2,9 +2,10 @@
 //! would go stale, so such writes are refused.
 
 use table_core::manifest::{Layout, Manifest, StoredType, WriteTarget};
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::store::{
-    ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result, TableStore,
+    Written,
 };
 use table_core::typed::{Schema, Spread};
 
@@ -17,7 +18,7 @@ const ROUNDS: usize = 16;
 /// layout for the type, or an index of the entity. Keep the answer until the write is done.
 ///
 /// 1 request if the manifest was not read for [`ManifestCache::LIFE`]. 2 more if the manifest does not have the layout yet,
-/// or misses a part of it, so for the first write of the type in the table.
+/// or misses a part of it, so for the first write of the type in the table. No request in an unmanaged store.
 pub(crate) async fn permit(
     store: &dyn TableStore,
     table: &TableName,
@@ -39,11 +40,11 @@ pub(crate) async fn permit_after(
     for _ in 0..ROUNDS {
         let permitted = manifests.plain_write(store, table).await?;
         let registered = check_type(permitted.manifest(), table, schema, previous, key)?;
-        let Some(row) = registered else { return Ok(permitted) };
+        let Some(row) = registered.filter(|_| !manifests.is_unmanaged()) else { return Ok(permitted) };
         match store.write(table, row.operation()?).await {
             Err(error) if error.is_conflict() => {}
             // The row of the manifest may be written; the entity is not.
-            Err(error) => return Err(error.with_outcome(Outcome::NotApplied)),
+            Err(error) => return Err(with_advice(error, table, schema).with_outcome(Outcome::NotApplied)),
             Ok(_) => {
                 let local = store.local_writers();
                 local.map(|local| local.change(&store.profile().table_identity(table)));
@@ -53,6 +54,21 @@ pub(crate) async fn permit_after(
     }
     let (table, key) = (table.to_string(), schema.type_name.to_owned());
     Err(ErrorKind::PreconditionFailed { table, key }.into())
+}
+
+/// Adds advice if the credential may not write the manifest, for example because it may only update rows.
+fn with_advice(error: Error, table: &TableName, schema: &Schema) -> Error {
+    let ErrorKind::Forbidden(reason) = error.kind() else { return error };
+    let kind = ErrorKind::Forbidden(format!(
+        "{reason}; the first write of {} to '{table}' adds the type to the table's manifest, and the credential does not allow this: \
+         write an entity of the type once by a program that may write the partition '{MANIFEST_PARTITION}'",
+        schema.rust_name
+    ));
+    let advised = match error.answer().cloned() {
+        Some(answer) => Error::new(kind).with_answer(answer),
+        None => Error::new(kind),
+    };
+    advised.with_source(error)
 }
 
 /// Returns the row of the manifest to write first, if there is one.
