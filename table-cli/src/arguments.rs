@@ -9,14 +9,14 @@ use crate::delete::DeleteArgs;
 use crate::export::ExportArgs;
 use crate::failure::{Failure, Result};
 use crate::import::ImportArgs;
+use crate::index::IndexArgs;
 use crate::list::ListArgs;
 use crate::output::remark;
 use crate::query::{GetArgs, QueryArgs};
 use crate::shell::{CompletionsArgs, print_manual};
 use crate::store::{FORMS, has_secret};
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows, 4 damage found.";
 
 /// Looks into tables, exports, imports and deletes their entities, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
 #[derive(Debug, Parser)]
@@ -49,6 +49,9 @@ enum Command {
     /// Delete entities of a table, with their index entries
     #[command(after_help = FORMS)]
     Delete(DeleteArgs),
+    /// List, build, compare, repair and remove the indexes of a table, from its manifest
+    #[command(after_help = FORMS)]
+    Index(IndexArgs),
     /// Print the script that completes arguments in a shell
     Completions(CompletionsArgs),
     /// Print the manual, for `man -l -`
@@ -65,6 +68,7 @@ impl Command {
             Self::Export(export) => export.run().await,
             Self::Import(import) => import.run().await,
             Self::Delete(delete) => delete.run().await,
+            Self::Index(index) => index.run().await,
             Self::Completions(completions) => completions.run(Arguments::command()),
             Self::Man => print_manual(Arguments::command()),
         }

@@ -21,6 +21,9 @@ pub(crate) enum Failure {
     /// The command was done, except for some rows: 3.
     #[error("{0}")]
     Skipped(String),
+    /// The command was done, and found damage: 4.
+    #[error("{0}")]
+    Damaged(String),
     /// The reader of standard output ended, for example `head`. Nothing is missing: 0.
     #[error("standard output was closed")]
     OutputClosed,
@@ -46,6 +49,7 @@ impl Failure {
             Self::Failed(_) => 1,
             Self::Misuse(_) => 2,
             Self::Skipped(_) => 3,
+            Self::Damaged(_) => 4,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The command line `tables`: it lists, queries, counts, exports, imports and deletes, in
+//! The command line `tables`: it lists, queries, counts, exports, imports and deletes entities, and cares for indexes, in
 //! Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores.
 //!
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
@@ -12,6 +12,7 @@ mod entity_text;
 mod export;
 mod failure;
 mod import;
+mod index;
 mod layouts;
 mod list;
 mod outcomes;

@@ -28,9 +28,11 @@ pub(crate) fn print_manual(program: Command) -> Result<()> {
     let mut pages = Vec::new();
     let mut program = program.disable_help_subcommand(true);
     program.build();
-    clap_mangen::Man::new(program.clone()).render(&mut pages)?;
-    for command in program.get_subcommands() {
-        clap_mangen::Man::new(command.clone()).render(&mut pages)?;
-    }
+    add_pages(&program, &mut pages)?;
     print(&String::from_utf8_lossy(&pages))
+}
+
+fn add_pages(command: &Command, pages: &mut Vec<u8>) -> Result<()> {
+    clap_mangen::Man::new(command.clone()).render(pages)?;
+    command.get_subcommands().try_for_each(|command| add_pages(command, pages))
 }

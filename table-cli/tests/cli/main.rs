@@ -2,6 +2,7 @@
 
 mod delete;
 mod files;
+mod index;
 mod read;
 mod shell;
 mod stores;

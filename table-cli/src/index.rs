@@ -1,0 +1,245 @@
+//! `tables index`.
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use table_core::manifest::{IndexState, StoredIndex};
+use table_core::model::TableName;
+use table_core::store::ManifestCache;
+use table_patterns::index::{IndexOptions, IndexedEntities, ScrubMode, ScrubReport, Waiting};
+
+use crate::failure::{Failure, Result};
+use crate::output::{ask, print, remark};
+use crate::query::table;
+use crate::store::{Access, OpenStore, StoreName};
+
+/// The arguments of `tables index`.
+#[derive(Debug, Args)]
+pub(crate) struct IndexArgs {
+    /// The store
+    store: StoreName,
+    /// The table
+    table: String,
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Debug, Subcommand)]
+enum Work {
+    /// Print the indexes: name, id, state, and what else the manifest says
+    List {
+        /// Print a line of JSON for each index
+        #[arg(long)]
+        json: bool,
+    },
+    /// Continue a build that a program has started
+    Build {
+        /// The name or the id of the index
+        index: String,
+        /// Show no waits
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Compare the entries of indexes with the entities
+    Scrub {
+        /// The name or the id of the index; every index if it is left out
+        index: Option<String>,
+        /// Remove dangling entries and add missing entries
+        #[arg(long)]
+        repair: bool,
+        /// Print a line of JSON for each index
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an index with its entries
+    Drop {
+        /// The name or the id of the index
+        index: String,
+        /// Remove without a question
+        #[arg(long)]
+        yes: bool,
+        /// Show no waits
+        #[arg(long)]
+        quiet: bool,
+    },
+}
+
+impl IndexArgs {
+    /// Lists or maintains indexes by the manifest. 1 request for the manifest; to maintain, 2 requests to open and the requests of the
+    /// library's call.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let table = table(&self.table)?;
+        let access = if matches!(self.work, Work::List { .. }) { Access::Read } else { Access::Change };
+        let open = self.store.open(access).await?;
+        let declared =
+            ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?.indexes.clone();
+        let done = match &self.work {
+            Work::List { json } => declared.iter().try_for_each(|index| print(&line(index, *json))),
+            Work::Build { index, quiet } => {
+                build(&open, &table, find(&declared, &table, index)?, *quiet).await
+            }
+            Work::Scrub { index, repair, json } => {
+                let chosen = match index {
+                    Some(index) => vec![find(&declared, &table, index)?],
+                    None => declared.iter().collect(),
+                };
+                scrub(&open, &table, &chosen, *repair, *json).await
+            }
+            Work::Drop { index, yes, quiet } => {
+                let index = find(&declared, &table, index)?;
+                let (id, store) = (index.id(), &self.store);
+                if *yes || ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
+                    remove(&open, &table, &id, *quiet).await
+                } else {
+                    Err(Failure::misuse("the index was not removed: answer y, or give --yes"))
+                }
+            }
+        };
+        open.close().await?;
+        done
+    }
+}
+
+/// Finds an index by its name or its id.
+fn find<'a>(declared: &'a [StoredIndex], table: &TableName, index: &str) -> Result<&'a StoredIndex> {
+    let mut found = declared.iter().filter(|stored| stored.name == index || stored.id() == index);
+    let ids = || declared.iter().map(StoredIndex::id).collect::<Vec<_>>().join(", ");
+    match (found.next(), found.next()) {
+        (Some(stored), None) => Ok(stored),
+        (Some(_), Some(_)) => Err(Failure::misuse(format!(
+            "the table '{table}' has several indexes with the name '{index}': give an id, one of {}",
+            ids()
+        ))),
+        (None, _) if declared.is_empty() => {
+            Err(Failure::misuse(format!("the manifest of the table '{table}' has no index")))
+        }
+        (None, _) => Err(Failure::misuse(format!(
+            "the manifest of the table '{table}' has no index '{index}': it has {}",
+            ids()
+        ))),
+    }
+}
+
+/// A line of the list.
+fn line(index: &StoredIndex, is_json: bool) -> String {
+    let (id, state) = (index.id(), index.state.to_string());
+    let entity = index.entity.as_ref().map(|entity| &*entity.name).filter(|name| !name.is_empty());
+    let needs_program = index.definition.as_ref().is_none_or(|definition| definition.is_opaque());
+    if is_json {
+        let other_table = index.table.as_ref().map(TableName::as_str);
+        let index = json!({
+            "name": index.name, "id": id, "state": state, "type": entity, "table": other_table,
+            "dropping": index.is_dropping(), "needs_program": needs_program,
+        });
+        return format!("{index}\n");
+    }
+    let mut line = format!("{}\t{id}\t{state}", index.name);
+    if index.is_dropping() {
+        line.push_str("\tis being removed");
+    }
+    if let Some(entity) = entity {
+        line.push_str(&format!("\tof {entity}"));
+    }
+    if let Some(other) = &index.table {
+        line.push_str(&format!("\tentries in {other}"));
+    }
+    if needs_program {
+        line.push_str("\tonly a program that declares it can maintain it");
+    }
+    line.push('\n');
+    line
+}
+
+async fn opened(open: &OpenStore, table: &TableName) -> Result<IndexedEntities> {
+    let store = Arc::clone(&open.store);
+    Ok(IndexedEntities::open_for_upkeep(store, table.clone(), IndexOptions::default()).await?)
+}
+
+async fn build(open: &OpenStore, table: &TableName, index: &StoredIndex, is_quiet: bool) -> Result<()> {
+    let id = index.id();
+    if index.is_dropping() {
+        return Err(Failure::failed(format!(
+            "the index {id} is being removed: `tables upkeep --once` or `tables index drop` ends that"
+        )));
+    }
+    if index.state == IndexState::Readable {
+        return print(&format!("{id} is readable already\n"));
+    }
+    let indexed = opened(open, table).await?;
+    let build = indexed.build(&id)?.on_progress(|progress| {
+        if let Some(waiting) = progress.waiting.filter(|_| !is_quiet) {
+            remark(&waiting.to_string());
+        }
+    });
+    let built = build.run().await?;
+    print(&format!(
+        "{id} is {}: {} entities, {} entries written\n",
+        built.state, built.entities, built.entries
+    ))
+}
+
+async fn remove(open: &OpenStore, table: &TableName, id: &str, is_quiet: bool) -> Result<()> {
+    let indexed = opened(open, table).await?;
+    let tell = |waiting: Waiting| {
+        if !is_quiet {
+            remark(&waiting.to_string());
+        }
+    };
+    indexed.drop_index_with(id, tell).await?;
+    print(&format!("{id} is removed\n"))
+}
+
+/// Scrubs indexes one after another. An index that cannot be scrubbed does not stop the others.
+async fn scrub(
+    open: &OpenStore,
+    table: &TableName,
+    indexes: &[&StoredIndex],
+    repairs: bool,
+    is_json: bool,
+) -> Result<()> {
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let indexed = opened(open, table).await?;
+    let mode = if repairs { ScrubMode::Repair } else { ScrubMode::Report };
+    let (mut damaged, mut skipped) = (0_u64, 0_u64);
+    for index in indexes {
+        let id = index.id();
+        match indexed.scrub(&id, mode).await {
+            Ok(found) => {
+                print(&scrub_line(&id, &found, repairs, is_json))?;
+                let open_damage =
+                    if repairs { found.taken } else { found.dangling + found.missing + found.taken };
+                damaged += u64::from(open_damage > 0);
+            }
+            Err(error) => {
+                remark(&format!("skipped: {id}: {}", Failure::from(error)));
+                skipped += 1;
+            }
+        }
+    }
+    match (damaged, skipped) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::Skipped(format!("{skipped} indexes were not compared"))),
+        _ if repairs => Err(Failure::Damaged(format!(
+            "entries of {damaged} indexes have the key of another entity's entry: change these entities, or the key templates of the index"
+        ))),
+        _ => Err(Failure::Damaged(format!("{damaged} indexes are damaged: --repair repairs them"))),
+    }
+}
+
+fn scrub_line(id: &str, found: &ScrubReport, repairs: bool, is_json: bool) -> String {
+    let ScrubReport { entries, dangling, entities, missing, taken } = *found;
+    if is_json {
+        let line = json!({
+            "index": id, "entries": entries, "entities": entities, "dangling": dangling, "missing": missing, "taken": taken,
+            "repaired": repairs,
+        });
+        return format!("{line}\n");
+    }
+    let end = if repairs && dangling + missing > 0 { ", repaired" } else { "" };
+    format!(
+        "{id}: {entities} entities, {entries} entries, {dangling} dangling, {missing} missing, {taken} with another entity's key{end}\n"
+    )
+}

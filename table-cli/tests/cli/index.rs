@@ -1,0 +1,164 @@
+//! `index`.
+
+use std::time::Duration;
+
+use azurite::Azurite;
+use predicates::prelude::*;
+use predicates::str::contains;
+use table_azure::AzureTableStore;
+use table_core::manifest::IndexState;
+use table_core::model::{Entity, IfMatch, Key, TableName};
+use table_core::store::{Operation, TableStore, TableStoreExt as _};
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
+
+use crate::support::{by_age, embedded, employees, indexed, keys, on_disk, tables};
+
+fn index(store: &str, arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = tables();
+    command.args(["index", store, "Employees"]).args(arguments);
+    command
+}
+
+fn table() -> TableName {
+    TableName::new("Employees").unwrap()
+}
+
+/// Removes the entry of one employee, and adds the entry of none.
+async fn damage(store: &dyn TableStore) {
+    let entries = store.query_all(&table(), &table_core::query::Query::new()).await.unwrap();
+    let entry = entries.into_iter().find(|row| row.key().row() == "Sales_1").unwrap();
+    let (partition, properties) = (entry.key().partition().to_owned(), entry.properties().clone());
+    store.write(&table(), Operation::Delete(entry.key().clone(), IfMatch::Any)).await.unwrap();
+    let dangling = Entity::from_parts(Key::new(partition, "Sales_9").unwrap(), properties);
+    store.write(&table(), Operation::Insert(dangling)).await.unwrap();
+}
+
+#[test]
+fn the_list_has_the_indexes_of_the_manifest() {
+    let (_directory, store) = indexed(employees());
+    let id = by_age().id().to_owned();
+    index(&store, &["list"]).assert().success().stdout(format!("age\t{id}\treadable\n"));
+    let json = index(&store, &["list", "--json"]).assert().success();
+    json.stdout(contains(r#""state":"readable""#).and(contains(r#""needs_program":false"#)));
+    let (_directory, plain) = embedded(employees());
+    index(&plain, &["list"]).assert().success().stdout("");
+}
+
+#[test]
+fn a_scrub_finds_damage_and_repairs_it() {
+    let (directory, store) = indexed(employees());
+    let id = by_age().id().to_owned();
+    let sound = format!("{id}: 3 entities, 3 entries, 0 dangling, 0 missing, 0 with another entity's key\n");
+    index(&store, &["scrub"]).assert().success().stdout(sound.clone());
+    let before = keys(directory.path());
+    on_disk(directory.path(), async |store| damage(&store).await);
+    let damaged = keys(directory.path());
+    assert_ne!(damaged, before);
+    let found = index(&store, &["scrub", "age"]).assert().code(4);
+    found.stdout(contains("1 dangling, 1 missing")).stderr(contains("--repair"));
+    assert_eq!(keys(directory.path()), damaged, "a scrub without --repair changes nothing");
+    let repaired = index(&store, &["scrub", &id, "--repair", "--json"]).assert().success();
+    repaired.stdout(contains(r#""dangling":1"#).and(contains(r#""missing":1"#)));
+    assert_eq!(keys(directory.path()), before);
+    index(&store, &["scrub"]).assert().success().stdout(sound);
+}
+
+#[test]
+fn an_index_is_removed_with_its_entries() {
+    let (directory, store) = indexed(employees());
+    for answer in ["", "no\n"] {
+        let refused = index(&store, &["drop", "age"]).write_stdin(answer).assert().code(2);
+        refused.stderr(contains("was not removed"));
+    }
+    assert_eq!(keys(directory.path()).len(), 6);
+    index(&store, &["drop", "age"]).write_stdin("y\n").assert().success().stdout(contains("is removed"));
+    assert_eq!(keys(directory.path()), ["Legal/1", "Sales/1", "Sales/2"]);
+    index(&store, &["list"]).assert().success().stdout("");
+}
+
+/// A program ended during its build, after other programs could see the index.
+#[test]
+fn an_interrupted_build_is_continued() {
+    let (directory, store) = embedded(employees());
+    on_disk(directory.path(), async |store| {
+        let shared = store.into_shared();
+        // As if a server had the store open: the build waits, and does not end in this process.
+        shared.local_writers().unwrap().serve();
+        let options = IndexOptions::local();
+        let employees =
+            IndexedEntities::open(shared.clone(), table(), vec![by_age()], options).await.unwrap();
+        let mut build = Box::pin(employees.build("age").unwrap().run());
+        loop {
+            let wait = tokio::time::timeout(Duration::from_millis(10), &mut build).await;
+            assert!(wait.is_err(), "the build ended");
+            if employees.declared().await.unwrap().iter().any(|stored| stored.state != IndexState::Absent) {
+                break;
+            }
+        }
+    });
+    index(&store, &["list"]).assert().success().stdout(contains("delete-only"));
+    let built = index(&store, &["build", "age"]).assert().success();
+    built.stdout(contains("is readable: 3 entities, 3 entries written"));
+    index(&store, &["build", "age"]).assert().success().stdout(contains("is readable already"));
+    index(&store, &["scrub"]).assert().success();
+    assert_eq!(keys(directory.path()).len(), 6);
+}
+
+#[test]
+fn a_wrong_command_changes_nothing() {
+    let (directory, store) = indexed(employees());
+    let id = by_age().id().to_owned();
+    for work in ["build", "scrub", "drop"] {
+        let unknown = index(&store, &[work, "city"]).assert().code(2);
+        unknown.stderr(contains("no index 'city'").and(contains(&*id)));
+    }
+    index(&store, &[]).assert().code(2);
+    index(&store, &["scrub", "--all"]).assert().code(2);
+    let absent = tables().args(["index", &store, "Orders", "scrub"]).assert().code(1);
+    absent.stderr(contains("the table 'Orders' does not exist"));
+    assert_eq!(keys(directory.path()).len(), 6);
+    let (_directory, plain) = embedded(employees());
+    index(&plain, &["drop", "age", "--yes"]).assert().code(2).stderr(contains("has no index"));
+}
+
+/// Rust code makes the keys of an opaque index.
+#[test]
+fn an_opaque_index_is_left_to_its_program() {
+    let (directory, store) = embedded([]);
+    on_disk(directory.path(), async |store| {
+        let opaque = Index::new("opaque", Placement::OtherPartition, "1", |entity| {
+            Key::new("opaque", entity.key().row()).map(Some)
+        });
+        let indexes = vec![opaque, by_age()];
+        let opened =
+            IndexedEntities::open(store.into_shared(), table(), indexes, IndexOptions::local()).await;
+        opened.unwrap().insert(employees()[0].clone()).await.unwrap();
+    });
+    index(&store, &["list"]).assert().success().stdout(contains("only a program"));
+    let partly = index(&store, &["scrub"]).assert().code(3);
+    partly.stdout(contains("age.").and(contains("1 entities"))).stderr(contains("skipped: opaque."));
+    // Its entries would become stale.
+    let refused = tables().args(["delete", &store, "Employees", "--all", "--yes"]).assert().code(3);
+    refused.stderr(contains("opaque"));
+    assert_eq!(keys(directory.path()).len(), 3);
+}
+
+#[test]
+fn indexes_of_azurite_are_compared() {
+    let connection = Azurite::shared().connection_string();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scrubbed = TableName::new("Scrubbed").unwrap();
+    runtime.block_on(async {
+        let store = AzureTableStore::from_connection_string(&connection, None).unwrap();
+        store.create_table_if_missing(&scrubbed).await.unwrap();
+        let options = IndexOptions::default();
+        let opened =
+            IndexedEntities::open(store.into_shared(), scrubbed, vec![by_age()], options).await.unwrap();
+        for employee in employees() {
+            opened.insert(employee).await.unwrap();
+        }
+    });
+    let mut command = tables();
+    command.args(["index", "azurite", "Scrubbed", "scrub"]).env("AZURITE_CONNECTION_STRING", &connection);
+    command.assert().success().stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
+}
