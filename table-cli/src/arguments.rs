@@ -15,6 +15,7 @@ use crate::output::remark;
 use crate::query::{GetArgs, QueryArgs};
 use crate::shell::{CompletionsArgs, print_manual};
 use crate::store::{FORMS, has_secret};
+use crate::upkeep::UpkeepArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows, 4 damage found.";
 
@@ -52,6 +53,9 @@ enum Command {
     /// List, build, compare, repair and remove the indexes of a table, from its manifest
     #[command(after_help = FORMS)]
     Index(IndexArgs),
+    /// Finish interrupted writes and builds, and repair index entries, once or all the time
+    #[command(after_help = FORMS)]
+    Upkeep(UpkeepArgs),
     /// Print the script that completes arguments in a shell
     Completions(CompletionsArgs),
     /// Print the manual, for `man -l -`
@@ -69,6 +73,7 @@ impl Command {
             Self::Import(import) => import.run().await,
             Self::Delete(delete) => delete.run().await,
             Self::Index(index) => index.run().await,
+            Self::Upkeep(upkeep) => upkeep.run().await,
             Self::Completions(completions) => completions.run(Arguments::command()),
             Self::Man => print_manual(Arguments::command()),
         }

@@ -23,5 +23,6 @@ mod read_rows;
 mod rows;
 mod shell;
 mod store;
+mod upkeep;
 
 pub use arguments::main;

@@ -1,17 +1,14 @@
 //! `index`.
 
-use std::time::Duration;
-
 use azurite::Azurite;
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
-use table_core::manifest::IndexState;
-use table_core::model::{Entity, IfMatch, Key, TableName};
-use table_core::store::{Operation, TableStore, TableStoreExt as _};
+use table_core::model::{Key, TableName};
+use table_core::store::TableStoreExt as _;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
-use crate::support::{by_age, embedded, employees, indexed, keys, on_disk, tables};
+use crate::support::{by_age, damage, embedded, employees, indexed, interrupt_build, keys, on_disk, tables};
 
 fn index(store: &str, arguments: &[&str]) -> assert_cmd::Command {
     let mut command = tables();
@@ -21,16 +18,6 @@ fn index(store: &str, arguments: &[&str]) -> assert_cmd::Command {
 
 fn table() -> TableName {
     TableName::new("Employees").unwrap()
-}
-
-/// Removes the entry of one employee, and adds the entry of none.
-async fn damage(store: &dyn TableStore) {
-    let entries = store.query_all(&table(), &table_core::query::Query::new()).await.unwrap();
-    let entry = entries.into_iter().find(|row| row.key().row() == "Sales_1").unwrap();
-    let (partition, properties) = (entry.key().partition().to_owned(), entry.properties().clone());
-    store.write(&table(), Operation::Delete(entry.key().clone(), IfMatch::Any)).await.unwrap();
-    let dangling = Entity::from_parts(Key::new(partition, "Sales_9").unwrap(), properties);
-    store.write(&table(), Operation::Insert(dangling)).await.unwrap();
 }
 
 #[test]
@@ -76,26 +63,10 @@ fn an_index_is_removed_with_its_entries() {
     index(&store, &["list"]).assert().success().stdout("");
 }
 
-/// A program ended during its build, after other programs could see the index.
 #[test]
 fn an_interrupted_build_is_continued() {
     let (directory, store) = embedded(employees());
-    on_disk(directory.path(), async |store| {
-        let shared = store.into_shared();
-        // As if a server had the store open: the build waits, and does not end in this process.
-        shared.local_writers().unwrap().serve();
-        let options = IndexOptions::local();
-        let employees =
-            IndexedEntities::open(shared.clone(), table(), vec![by_age()], options).await.unwrap();
-        let mut build = Box::pin(employees.build("age").unwrap().run());
-        loop {
-            let wait = tokio::time::timeout(Duration::from_millis(10), &mut build).await;
-            assert!(wait.is_err(), "the build ended");
-            if employees.declared().await.unwrap().iter().any(|stored| stored.state != IndexState::Absent) {
-                break;
-            }
-        }
-    });
+    interrupt_build(directory.path());
     index(&store, &["list"]).assert().success().stdout(contains("delete-only"));
     let built = index(&store, &["build", "age"]).assert().success();
     built.stdout(contains("is readable: 3 entities, 3 entries written"));

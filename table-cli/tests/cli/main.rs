@@ -7,3 +7,4 @@ mod read;
 mod shell;
 mod stores;
 mod support;
+mod upkeep;

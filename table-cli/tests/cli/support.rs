@@ -1,10 +1,12 @@
 //! Stores with data, and the program.
 
 use std::path::Path;
+use std::time::Duration;
 
 use assert_cmd::Command;
+use table_core::manifest::IndexState;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, TableName, Ticks};
+use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
 use table_core::query::Query;
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
@@ -125,4 +127,37 @@ pub(crate) fn keys(directory: &Path) -> Vec<String> {
         on_disk(directory, async |store| store.query_all(&table, &Query::new()).await.expect("the rows"));
     let keys = rows.iter().map(Entity::key).filter(|key| !key.is_system());
     keys.map(|key| format!("{}/{}", key.partition(), key.row())).collect()
+}
+
+/// Removes the entry of one employee, and adds the entry of none.
+pub(crate) async fn damage(store: &dyn TableStore) {
+    let table = TableName::new("Employees").expect("a row");
+    let entries = store.query_all(&table, &Query::new()).await.expect("a row");
+    let entry = entries.into_iter().find(|row| row.key().row() == "Sales_1").expect("a row");
+    let (partition, properties) = (entry.key().partition().to_owned(), entry.properties().clone());
+    store.write(&table, Operation::Delete(entry.key().clone(), IfMatch::Any)).await.expect("a row");
+    let dangling = Entity::from_parts(Key::new(partition, "Sales_9").expect("a row"), properties);
+    store.write(&table, Operation::Insert(dangling)).await.expect("a row");
+}
+
+/// Begins a build of the index of [`by_age`], as a program that ends after other programs could see the index.
+pub(crate) fn interrupt_build(directory: &Path) {
+    let table = TableName::new("Employees").expect("a legal name");
+    on_disk(directory, async |store| {
+        let shared = store.into_shared();
+        // As if a server had the store open: the build waits, and does not end in this process.
+        shared.local_writers().expect("an embedded store").serve();
+        let opened =
+            IndexedEntities::open(shared.clone(), table, vec![by_age()], IndexOptions::local()).await;
+        let employees = opened.expect("the table opens");
+        let mut build = Box::pin(employees.build("age").expect("the index").run());
+        loop {
+            let wait = tokio::time::timeout(Duration::from_millis(10), &mut build).await;
+            assert!(wait.is_err(), "the build ended");
+            let declared = employees.declared().await.expect("the manifest");
+            if declared.iter().any(|stored| stored.state != IndexState::Absent) {
+                break;
+            }
+        }
+    });
 }

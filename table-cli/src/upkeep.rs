@@ -1,0 +1,190 @@
+//! `tables upkeep`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use table_core::model::TableName;
+use table_core::store::TableStoreExt as _;
+use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
+
+use crate::failure::{Failure, Result};
+use crate::output::{print, remark};
+use crate::query::table;
+use crate::store::{Access, StoreName};
+
+/// The arguments of `tables upkeep`.
+#[derive(Debug, Args)]
+pub(crate) struct UpkeepArgs {
+    /// The store
+    store: StoreName,
+    /// The tables; every table of the store at the start if none is given
+    tables: Vec<String>,
+    /// One round of each table, and the end
+    #[arg(long)]
+    once: bool,
+    /// The pause between two rounds of a table
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+    /// Print a line of JSON for each round of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl UpkeepArgs {
+    /// Runs rounds of upkeep, and prints a line for each round of a table. 1 request for each 1,000 tables of the store if none is given, and
+    /// the requests of [`Upkeep`].
+    pub(crate) async fn run(&self) -> Result<()> {
+        let named = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
+        let open = self.store.open(Access::Change).await?;
+        let tables = if named.is_empty() { open.store.all_tables(None).await? } else { named };
+        if tables.is_empty() {
+            remark("the store has no table");
+            return open.close().await;
+        }
+        let rounds =
+            Arc::new(Mutex::new(Rounds { is_json: self.json, printed: BTreeMap::new(), end: Ok(()) }));
+        let listener = Arc::clone(&rounds);
+        let upkeep = Upkeep::new(Arc::clone(&open.store))
+            .tables(tables.iter().map(TableName::as_str))
+            .every(Duration::from_secs(self.every))
+            .on_round(move |report| locked(&listener, |rounds| rounds.print(report)));
+        let report = if self.once {
+            tokio::select! {
+                report = upkeep.run_once() => report?,
+                () = stopped() => {
+                    drop(upkeep);
+                    open.close().await?;
+                    return Err(Failure::failed("interrupted: the next upkeep continues the work"));
+                }
+            }
+        } else {
+            upkeep.run(stopped()).await?
+        };
+        drop(upkeep);
+        open.close().await?;
+        locked(&rounds, |rounds| std::mem::replace(&mut rounds.end, Ok(())))?;
+        health(&report)
+    }
+}
+
+fn locked<T>(rounds: &Mutex<Rounds>, work: impl FnOnce(&mut Rounds) -> T) -> T {
+    work(&mut rounds.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The rounds that were printed.
+struct Rounds {
+    is_json: bool,
+    printed: BTreeMap<TableName, u64>,
+    /// The first failure of standard output.
+    end: Result<()>,
+}
+
+impl Rounds {
+    /// Prints a line for each round since the last call.
+    fn print(&mut self, report: &UpkeepReport) {
+        for (table, kept) in &report.tables {
+            let printed = self.printed.entry(table.clone()).or_default();
+            if kept.rounds > *printed {
+                *printed = kept.rounds;
+                let due = report.due().filter(|(of, ..)| *of == table).count();
+                let line = if self.is_json { json_line(table, kept, due) } else { line(table, kept, due) };
+                if self.end.is_ok() {
+                    self.end = print(&line);
+                }
+            }
+        }
+    }
+}
+
+/// The sums over the indexes of a table: builds, removals, compared entries, dangling entries, missing entries.
+fn sums(kept: &TableUpkeep) -> [usize; 5] {
+    kept.indexes.values().fold([0; 5], |[built, dropped, entries, dangling, missing], index| {
+        let scrubbed = &index.scrubbed;
+        [
+            built + index.built,
+            dropped + index.dropped,
+            entries + scrubbed.entries,
+            dangling + scrubbed.dangling,
+            missing + scrubbed.missing,
+        ]
+    })
+}
+
+fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
+    let health = match (&kept.error, due) {
+        (Some(_), _) => "failed",
+        (None, 0) if !kept.has_manifest => "needs no upkeep",
+        (None, 0) => "healthy",
+        (None, _) => "needs an operator",
+    };
+    let swept = &kept.swept;
+    let [built, dropped, entries, dangling, missing] = sums(kept);
+    let counts = [
+        (swept.applied, "writes finished"),
+        (swept.left, "writes left to a later round"),
+        (swept.released, "reservations released"),
+        (swept.moves_given_up, "moves given up"),
+        (built, "builds ended"),
+        (dropped, "removals of indexes ended"),
+        (entries, "entries compared"),
+        (dangling, "dangling entries removed"),
+        (missing, "missing entries added"),
+    ];
+    let counts: Vec<_> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    let end =
+        if counts.is_empty() { String::new() } else { format!("; since the start: {}", counts.join(", ")) };
+    format!("{table}: round {}: {health}{end}\n", kept.rounds)
+}
+
+fn json_line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
+    let swept = &kept.swept;
+    let [built, dropped, entries, dangling, missing] = sums(kept);
+    let line = json!({
+        "table": table.as_str(), "round": kept.rounds, "has_manifest": kept.has_manifest, "failed": kept.error.is_some(), "due": due,
+        "finished": swept.applied, "left": swept.left, "released": swept.released, "moves_given_up": swept.moves_given_up,
+        "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing,
+    });
+    format!("{line}\n")
+}
+
+/// The state of the tables after the last round.
+fn health(report: &UpkeepReport) -> Result<()> {
+    let mut due = 0_u64;
+    for (table, part, reason) in report.due() {
+        let reason = reason.map_or_else(|| "it is not readable".to_owned(), ToString::to_string);
+        remark(&format!("{table}: {part}: {reason}"));
+        due += 1;
+    }
+    for (table, kept) in &report.tables {
+        if let Some(error) = &kept.error {
+            remark(&format!("{table}: {}", Failure::from(error.clone())));
+        }
+    }
+    match (report.errors().count(), due) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::Damaged(format!("{due} parts of tables need an operator"))),
+        (failed, _) => {
+            Err(Failure::failed(format!("the last round failed for {failed} tables: run upkeep again")))
+        }
+    }
+}
+
+/// Waits for Ctrl-C, and for SIGTERM of a service manager.
+async fn stopped() {
+    #[cfg(unix)]
+    if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        return;
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}
