@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use table_core::model::TableName;
-use table_core::store::TableStoreExt as _;
+use table_core::store::{TableStore, TableStoreExt as _};
+use table_patterns::index::IndexOptions;
+use table_patterns::journal::Timing;
 use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
 
 use crate::failure::{Failure, Result};
@@ -49,6 +51,7 @@ impl UpkeepArgs {
         let listener = Arc::clone(&rounds);
         let upkeep = Upkeep::new(Arc::clone(&open.store))
             .tables(tables.iter().map(TableName::as_str))
+            .with_options(options(&*open.store)?)
             .every(Duration::from_secs(self.every))
             .on_round(move |report| locked(&listener, |rounds| rounds.print(report)));
         let report = if self.once {
@@ -68,6 +71,17 @@ impl UpkeepArgs {
         locked(&rounds, |rounds| std::mem::replace(&mut rounds.end, Ok(())))?;
         health(&report)
     }
+}
+
+/// Short leases for a store that only this process writes: the recovery of an interrupted write waits for the longest lease of all
+/// writers. A slow disk has a second for each request.
+fn options(store: &dyn TableStore) -> Result<IndexOptions> {
+    let mut options = IndexOptions::default();
+    if store.local_writers().is_some() {
+        options.timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO)?;
+        options.cache = Duration::from_millis(500);
+    }
+    Ok(options)
 }
 
 fn locked<T>(rounds: &Mutex<Rounds>, work: impl FnOnce(&mut Rounds) -> T) -> T {
