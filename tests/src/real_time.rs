@@ -3,11 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
+use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
-use table_core::store::{
-    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
-};
+use table_core::store::{GroupTransaction, Operation, Result, TableStore, Written};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
 
@@ -37,9 +36,8 @@ impl RealTimeStore {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for RealTimeStore {
-    fn profile(&self) -> &ServiceProfile {
-        self.0.profile()
-    }
+    forward_to_store!(self => self.0;
+        profile, declare_encrypted, encrypted_names, local_writers, manifests);
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let (store, table) = (self.0.clone(), table.clone());
@@ -93,21 +91,5 @@ impl TableStore for RealTimeStore {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         let (store, table) = (self.0.clone(), table.clone());
         self.run(async move { store.transact(&table, group).await }).await
-    }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        self.0.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.0.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.0.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
-        self.0.manifests()
     }
 }

@@ -135,24 +135,8 @@ macro_rules! impl_table_store {
                 $crate::wrappers::StoreWrapper::transact(self, table, group).await
             }
 
-            fn declare_encrypted(&self, table: &table_core::model::TableName, names: &[&str]) {
-                self.inner().declare_encrypted(table, names);
-            }
-
-            fn encrypted_names(
-                &self,
-                table: &table_core::model::TableName,
-            ) -> table_core::store::EncryptedNames {
-                self.inner().encrypted_names(table)
-            }
-
-            fn local_writers(&self) -> Option<std::sync::Arc<table_core::store::LocalWriters>> {
-                self.inner().local_writers()
-            }
-
-            fn manifests(&self) -> Option<std::sync::Arc<table_core::store::ManifestCache>> {
-                self.inner().manifests()
-            }
+            table_core::forward_to_store!(self => self.inner();
+                declare_encrypted, encrypted_names, local_writers, manifests);
         }
     };
 }

@@ -1,6 +1,6 @@
 use std::ops::Bound;
 
-use table_core::model::{Key, PartitionKey};
+use table_core::model::{Key, PartitionKey, key_order};
 use table_core::query::Range;
 use table_core::{Error, Result};
 
@@ -83,42 +83,17 @@ impl SasRange {
     }
 }
 
-/// The smallest and the largest character of a key.
+/// The smallest character of a key.
 const FIRST: char = ' ';
-const LAST: char = '\u{FFFF}';
 
-/// Returns a text before `end`. Only texts with more than one [`LAST`] at their end lie between the two.
+/// Returns a text before `end`. Only texts with more than one U+FFFF at their end lie between the two.
 fn last_before(end: &str) -> Result<String> {
-    let mut text = end.to_owned();
-    let last = text.pop().ok_or_else(|| Error::invalid_request("no RowKey precedes the empty RowKey"))?;
-    if let Some(before) = predecessor(last) {
-        text.extend([before, LAST]);
-    }
-    Ok(text)
-}
-
-/// Returns the preceding character that a key can contain, by UTF-16 code unit.
-fn predecessor(c: char) -> Option<char> {
-    let mut code = u32::from(c);
-    loop {
-        code = match code {
-            0xE000 => 0x0010_FFFF,
-            0x0001_0000 => 0xD7FF,
-            _ if code <= u32::from(FIRST) => return None,
-            _ => code - 1,
-        };
-        let legal =
-            char::from_u32(code).filter(|c| !matches!(c, '/' | '\\' | '#' | '?' | '\u{7F}'..='\u{9F}'));
-        if legal.is_some() {
-            return legal;
-        }
-    }
+    key_order::key_text_before(end)
+        .ok_or_else(|| Error::invalid_request("no RowKey precedes the empty RowKey"))
 }
 
 #[cfg(test)]
 mod tests {
-    use table_core::model::key_order;
-
     use super::*;
 
     #[test]

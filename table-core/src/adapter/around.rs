@@ -29,10 +29,6 @@ macro_rules! impl_around {
         #[async_trait::async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl<S: TableStore> TableStore for $adapter<S> {
-            fn profile(&self) -> &$crate::store::ServiceProfile {
-                self.store.profile()
-            }
-
             async fn create_table(&self, table: &TableName) -> Result<()> {
                 self.around(Call::new(OperationKind::CreateTable, table), self.store.create_table(table))
                     .await
@@ -104,21 +100,8 @@ macro_rules! impl_around {
                 self.around(call, self.store.transact(table, group)).await
             }
 
-            fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-                self.store.declare_encrypted(table, names);
-            }
-
-            fn encrypted_names(&self, table: &TableName) -> $crate::store::EncryptedNames {
-                self.store.encrypted_names(table)
-            }
-
-            fn local_writers(&self) -> Option<std::sync::Arc<$crate::store::LocalWriters>> {
-                self.store.local_writers()
-            }
-
-            fn manifests(&self) -> Option<std::sync::Arc<$crate::store::ManifestCache>> {
-                self.store.manifests()
-            }
+            $crate::forward_to_store!(self => self.store;
+                profile, declare_encrypted, encrypted_names, local_writers, manifests);
         }
     };
 }

@@ -114,6 +114,27 @@ fn successor(c: char) -> Option<char> {
     }
 }
 
+/// Returns a key text before `end`; `None` for the empty text. Between the two are only texts that end with several U+FFFF.
+#[doc(hidden)]
+pub fn key_text_before(end: &str) -> Option<String> {
+    let mut text = end.to_owned();
+    let last = text.pop()?;
+    let mut before = std::iter::successors(predecessor(last), |c| predecessor(*c));
+    if let Some(before) = before.find(|c| !super::key::is_forbidden(*c)) {
+        text.extend([before, '\u{FFFF}']);
+    }
+    Some(text)
+}
+
+/// Returns the preceding character in UTF-16 order.
+fn predecessor(c: char) -> Option<char> {
+    match c {
+        '\u{10000}' => Some('\u{D7FF}'),
+        '\u{E000}' => Some('\u{10FFFF}'),
+        _ => char::from_u32(u32::from(c).checked_sub(1)?),
+    }
+}
+
 const fn raise(byte: u8) -> u8 {
     match byte {
         0xEE => 0xFE,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written};
+use crate::forward_to_store;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::ManifestCache;
@@ -38,7 +39,7 @@ use crate::store::ManifestCache;
 /// If a future is dropped, its operation may or may not have taken effect.
 ///
 /// # Wrappers
-/// Adapters forward every method: add `#[deny(clippy::missing_trait_methods)]`.
+/// Adapters forward every method that they do not change: [`forward_to_store!`](crate::forward_to_store).
 #[async_trait]
 pub trait TableStore: Debug + Send + Sync + 'static {
     /// Returns what the store can do: limits, order, encryption. Sends no request.
@@ -126,69 +127,7 @@ pub trait TableStore: Debug + Send + Sync + 'static {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore + ?Sized> TableStore for Arc<S> {
-    fn profile(&self) -> &ServiceProfile {
-        (**self).profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        (**self).create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        (**self).delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        (**self).list_tables(prefix, from).await
-    }
-
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        (**self).get(table, key, select).await
-    }
-
-    async fn query(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        (**self).query(table, query, from).await
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<ReadablePage> {
-        (**self).query_readable(table, query, from).await
-    }
-
-    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        (**self).write(table, operation).await
-    }
-
-    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        (**self).transact(table, group).await
-    }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        (**self).declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        (**self).encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        (**self).local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        (**self).manifests()
-    }
+    forward_to_store!(self => (**self);
+        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact,
+        declare_encrypted, encrypted_names, local_writers, manifests);
 }

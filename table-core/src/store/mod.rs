@@ -5,6 +5,7 @@ mod conflicts;
 mod contract;
 mod encrypted;
 mod ext;
+mod forward;
 mod local;
 mod manifests;
 mod pages;

@@ -20,11 +20,12 @@ pub(crate) use decrypt::{Opener, Stored};
 pub use describe::Description;
 pub(crate) use encrypt::encrypt_entity;
 use rules::Rules;
+use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
-    check_entity, check_page,
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written, check_entity,
+    check_page,
 };
 
 use crate::data_key::DataKeys;
@@ -235,26 +236,17 @@ impl<S: TableStore> EncryptedStore<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for EncryptedStore<S> {
+    forward_to_store!(self => self.inner;
+        create_table, list_tables, local_writers, manifests);
+
     fn profile(&self) -> &ServiceProfile {
         &self.profile
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.inner.create_table(table).await
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         self.inner.delete_table(table).await?;
         self.shared.rules.forget(&self.table_id(table));
         Ok(())
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.inner.list_tables(prefix, from).await
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
@@ -306,14 +298,6 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         let names = self.shared.rules.names(&self.table_id(table));
         // The wrapped store may be an encrypting store too.
         names.with_all_of(&self.inner.encrypted_names(table))
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.inner.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
-        self.inner.manifests()
     }
 }
 

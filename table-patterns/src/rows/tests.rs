@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, PartitionKey, Properties, TableName};
 use table_core::query::{Continuation, Filter, Page, Query, Select};
-use table_core::store::{
-    Error, GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _, Written,
-};
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{RowPrefix, Table};
 
 use crate::bulk::{BulkOptions, Unchanged, delete_where};
@@ -27,25 +26,8 @@ fn without_etag(entity: Entity) -> Entity {
 
 #[async_trait]
 impl TableStore for WithoutETags {
-    fn profile(&self) -> &ServiceProfile {
-        self.0.profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.0.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.0.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.0.list_tables(prefix, from).await
-    }
+    forward_to_store!(self => self.0;
+        profile, create_table, delete_table, list_tables, write, transact);
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
         Ok(self.0.get(table, key, select).await?.map(without_etag))
@@ -59,14 +41,6 @@ impl TableStore for WithoutETags {
     ) -> Result<Page<Entity>> {
         let Page { items, continuation } = self.0.query(table, query, from).await?;
         Ok(Page { items: items.into_iter().map(without_etag).collect(), continuation })
-    }
-
-    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        self.0.write(table, operation).await
-    }
-
-    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        self.0.transact(table, group).await
     }
 }
 

@@ -1,16 +1,12 @@
-use std::sync::Arc;
-
 use async_trait::async_trait;
 
 use super::late::{LateWrite, LateWrites};
 use super::{CrashPoint, Fault, FaultInjector, kind, page};
 use crate::adapter::call::Call;
+use crate::forward_to_store;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Continuation, Page, Query, ReadablePage, Select};
-use crate::store::{
-    EncryptedNames, GroupTransaction, LocalWriters, Operation, OperationKind, Result, ServiceProfile,
-    TableStore, Written,
-};
+use crate::store::{GroupTransaction, Operation, OperationKind, Result, TableStore, Written};
 
 /// A store whose requests fail as its [`FaultInjector`] decides.
 #[derive(Debug)]
@@ -89,9 +85,8 @@ impl<S: TableStore> Faulty<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Faulty<S> {
-    fn profile(&self) -> &ServiceProfile {
-        self.store.profile()
-    }
+    forward_to_store!(self => self.store;
+        profile, declare_encrypted, encrypted_names, local_writers, manifests);
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let call = Call::new(OperationKind::CreateTable, table);
@@ -173,21 +168,5 @@ impl<S: TableStore> TableStore for Faulty<S> {
             self.late.push(request + requests, late, self.store.local_writers().map(|all| all.enter()));
         }
         self.run(call, fault, self.store.transact(table, group)).await
-    }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        self.store.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.store.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.store.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<crate::store::ManifestCache>> {
-        self.store.manifests()
     }
 }

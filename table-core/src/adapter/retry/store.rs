@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fastrand::Rng;
@@ -7,12 +7,10 @@ use super::RetryPolicy;
 use super::attempts::Attempts;
 use super::job::Job;
 use super::write_id::{caller_profile, strip, strip_page};
+use crate::forward_to_store;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
-use crate::store::{
-    EncryptedNames, GroupTransaction, LocalWriters, Operation, OperationKind, Result, ServiceProfile,
-    TableStore, Written,
-};
+use crate::store::{GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written};
 
 /// A store that repeats requests with transient errors if that is safe.
 ///
@@ -118,6 +116,9 @@ impl<S: TableStore> Retrying<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Retrying<S> {
+    forward_to_store!(self => self.store;
+        declare_encrypted, encrypted_names, local_writers, manifests);
+
     /// With write ids, an entity may have one property less, and a group fewer bytes.
     fn profile(&self) -> &ServiceProfile {
         self.caller_profile.as_ref().unwrap_or_else(|| self.store.profile())
@@ -174,21 +175,5 @@ impl<S: TableStore> TableStore for Retrying<S> {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         self.check_ids()?;
         self.change(table, Job::Transact(group)).await
-    }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        self.store.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.store.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.store.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<crate::store::ManifestCache>> {
-        self.store.manifests()
     }
 }

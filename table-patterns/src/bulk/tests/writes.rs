@@ -271,45 +271,9 @@ struct SmallRequests(Arc<dyn TableStore>);
 
 #[async_trait::async_trait]
 impl TableStore for SmallRequests {
-    fn profile(&self) -> &table_core::store::ServiceProfile {
-        self.0.profile()
-    }
-    async fn create_table(&self, table: &table_core::model::TableName) -> Result<()> {
-        self.0.create_table(table).await
-    }
-    async fn delete_table(&self, table: &table_core::model::TableName) -> Result<()> {
-        self.0.delete_table(table).await
-    }
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&table_core::query::Continuation>,
-    ) -> Result<table_core::query::Page<table_core::model::TableName>> {
-        self.0.list_tables(prefix, from).await
-    }
-    async fn get(
-        &self,
-        table: &table_core::model::TableName,
-        key: &Key,
-        select: Option<&table_core::query::Select>,
-    ) -> Result<Option<Entity>> {
-        self.0.get(table, key, select).await
-    }
-    async fn query(
-        &self,
-        table: &table_core::model::TableName,
-        query: &Query,
-        from: Option<&table_core::query::Continuation>,
-    ) -> Result<table_core::query::Page<Entity>> {
-        self.0.query(table, query, from).await
-    }
-    async fn write(
-        &self,
-        table: &table_core::model::TableName,
-        operation: Operation,
-    ) -> Result<table_core::store::Written> {
-        self.0.write(table, operation).await
-    }
+    table_core::forward_to_store!(self => self.0;
+        profile, create_table, delete_table, list_tables, get, query, write);
+
     async fn transact(
         &self,
         table: &table_core::model::TableName,

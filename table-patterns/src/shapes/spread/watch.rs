@@ -6,12 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
-use table_core::store::{
-    EncryptedNames, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile,
-    TableStore, Written,
-};
+use table_core::store::{GroupTransaction, Operation, Result, TableStore, Written};
 use tokio::time::Instant;
 
 /// Counts the requests to each partition, and finds the partitions with the most requests.
@@ -139,25 +137,8 @@ impl<S: TableStore> Watched<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Watched<S> {
-    fn profile(&self) -> &ServiceProfile {
-        self.store.profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.store.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.store.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.store.list_tables(prefix, from).await
-    }
+    forward_to_store!(self => self.store;
+        profile, create_table, delete_table, list_tables, declare_encrypted, encrypted_names, local_writers, manifests);
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
         self.watch.count(table, key.partition(), true);
@@ -192,22 +173,6 @@ impl<S: TableStore> TableStore for Watched<S> {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         self.watch.count(table, group.partition().as_str(), false);
         self.store.transact(table, group).await
-    }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        self.store.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.store.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.store.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        self.store.manifests()
     }
 }
 

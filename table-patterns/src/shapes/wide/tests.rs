@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
-use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{
-    ErrorKind, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written,
-};
+use table_core::query::{Continuation, Page, Query};
+use table_core::store::{ErrorKind, KeyOrder, Result, ServiceProfile, TableStore};
 
 use super::WideEntities;
 
@@ -39,28 +38,11 @@ fn is_head(row: &Entity) -> bool {
 
 #[async_trait]
 impl TableStore for Shuffled {
+    forward_to_store!(self => self.store;
+        create_table, delete_table, list_tables, get, write, transact);
+
     fn profile(&self) -> &ServiceProfile {
         &self.profile
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.store.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.store.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.store.list_tables(prefix, from).await
-    }
-
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        self.store.get(table, key, select).await
     }
 
     async fn query(
@@ -80,14 +62,6 @@ impl TableStore for Shuffled {
         late.items.retain(|row| is_head(row) == (read == 1));
         early.items.append(&mut late.items);
         Ok(early)
-    }
-
-    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        self.store.write(table, operation).await
-    }
-
-    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        self.store.transact(table, group).await
     }
 }
 

@@ -9,14 +9,12 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::adapter::{Metered, RequestMeter};
+use crate::forward_to_store;
 use crate::manifest::{EntityType, IndexDefinition, IndexState, Manifest, Placement, StoredIndex};
 use crate::memory::MemoryStore;
-use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
-use crate::query::{Continuation, Page, Query, Select};
-use crate::store::{
-    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, OperationKind, Result, ServiceProfile,
-    TableStore, Written,
-};
+use crate::model::{Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, TableName};
+use crate::query::{Continuation, Page, Query};
+use crate::store::{Error, ErrorKind, ManifestCache, Operation, OperationKind, Result, TableStore};
 use crate::typed::{Discriminator, Table, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -101,29 +99,8 @@ impl Process {
 
 #[async_trait]
 impl TableStore for Process {
-    fn profile(&self) -> &ServiceProfile {
-        self.store.profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.store.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.store.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.store.list_tables(prefix, from).await
-    }
-
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        self.store.get(table, key, select).await
-    }
+    forward_to_store!(self => self.store;
+        profile, create_table, delete_table, list_tables, get, write, transact);
 
     async fn query(
         &self,
@@ -139,14 +116,6 @@ impl TableStore for Process {
             self.go_on.notified().await;
         }
         page
-    }
-
-    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        self.store.write(table, operation).await
-    }
-
-    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        self.store.transact(table, group).await
     }
 }
 

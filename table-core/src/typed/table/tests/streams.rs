@@ -1,17 +1,13 @@
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
 use super::*;
 use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
+use crate::forward_to_store;
 use crate::memory::MemoryStore;
-use crate::model::{Entity, IfMatch, Key, TableName};
-use crate::query::{Continuation, Page, Query, ReadablePage, Select};
-use crate::store::{
-    EncryptedNames, ErrorKind, GroupTransaction, LocalWriters, Operation, OperationKind, Result,
-    ServiceProfile, TableStore, TableStoreExt, Written,
-};
+use crate::model::{Entity, IfMatch, TableName};
+use crate::query::{Continuation, Page, Query, ReadablePage};
+use crate::store::{ErrorKind, OperationKind, Result, ServiceProfile, TableStore, TableStoreExt};
 use crate::typed::{Table, TableQuery};
 
 fn ids(employees: &[Employee]) -> Vec<u32> {
@@ -141,28 +137,11 @@ struct Reversing(MemoryStore);
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for Reversing {
+    forward_to_store!(self => self.0;
+        create_table, delete_table, list_tables, get, write, transact, declare_encrypted, encrypted_names, local_writers, manifests);
+
     fn profile(&self) -> &ServiceProfile {
         &ServiceProfile::COSMOS_TABLE
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.0.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.0.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.0.list_tables(prefix, from).await
-    }
-
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        self.0.get(table, key, select).await
     }
 
     async fn query(
@@ -183,30 +162,6 @@ impl TableStore for Reversing {
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         self.query(table, query, from).await.map(ReadablePage::from)
-    }
-
-    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        self.0.write(table, operation).await
-    }
-
-    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        self.0.transact(table, group).await
-    }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        self.0.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.0.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.0.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<crate::store::ManifestCache>> {
-        self.0.manifests()
     }
 }
 
