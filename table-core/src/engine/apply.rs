@@ -1,5 +1,5 @@
 use super::{Record, RecordRef, Rows, Stamp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::model::{ETag, Entity, IfMatch, Key, TableName};
 use crate::operation::check_size;
 use crate::operation::{Operation, Written};
@@ -42,11 +42,7 @@ pub fn apply(
     match operation {
         Operation::Insert(entity) => match current {
             None => Ok(put(entity)),
-            Some(_) => Err(ErrorKind::EntityAlreadyExists {
-                table: table.to_string(),
-                key: entity.key().to_string(),
-            }
-            .into()),
+            Some(_) => Err(Error::entity_already_exists(table, entity.key())),
         },
         Operation::InsertOrReplace(entity) => Ok(put(entity)),
         Operation::InsertOrMerge(entity) => match current {
@@ -123,13 +119,12 @@ fn matching<'a>(
     current: Option<RecordRef<'a>>,
     condition: &IfMatch,
 ) -> Result<RecordRef<'a>> {
-    let (table, key) = (|| table.to_string(), || key.to_string());
     let Some(current) = current else {
-        return Err(ErrorKind::EntityNotFound { table: table(), key: key() }.into());
+        return Err(Error::entity_not_found(table, key));
     };
     match condition {
         IfMatch::Any => Ok(current),
         IfMatch::Exactly(etag) if *etag == ETag::from_version(current.stamp.version) => Ok(current),
-        IfMatch::Exactly(_) => Err(ErrorKind::PreconditionFailed { table: table(), key: key() }.into()),
+        IfMatch::Exactly(_) => Err(Error::precondition_failed(table, key)),
     }
 }

@@ -156,6 +156,12 @@ impl Error {
             && (self.is_precondition_failed() || self.is_already_exists() || self.is_entity_not_found())
     }
 
+    /// Whether the entity is missing, and nothing was written: for a deletion, another writer has deleted it first.
+    #[doc(hidden)]
+    pub fn is_gone(&self) -> bool {
+        self.is_entity_not_found() && !self.is_ambiguous()
+    }
+
     /// The error for an entity that the store returned without an ETag.
     #[doc(hidden)]
     pub fn without_etag(key: &impl std::fmt::Display) -> Self {
@@ -191,6 +197,21 @@ impl Error {
 
 /// Constructors for backends and adapters.
 impl Error {
+    /// Creates an [`ErrorKind::EntityNotFound`].
+    pub fn entity_not_found(table: impl fmt::Display, key: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::EntityNotFound { table: table.to_string(), key: key.to_string() })
+    }
+
+    /// Creates an [`ErrorKind::EntityAlreadyExists`].
+    pub fn entity_already_exists(table: impl fmt::Display, key: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::EntityAlreadyExists { table: table.to_string(), key: key.to_string() })
+    }
+
+    /// Creates an [`ErrorKind::PreconditionFailed`].
+    pub fn precondition_failed(table: impl fmt::Display, key: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::PreconditionFailed { table: table.to_string(), key: key.to_string() })
+    }
+
     /// Creates an [`ErrorKind::LimitExceeded`].
     pub fn limit(what: impl Into<String>, allowed: usize, actual: usize) -> Self {
         Self::new(ErrorKind::LimitExceeded { what: what.into(), allowed, actual })

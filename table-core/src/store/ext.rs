@@ -54,9 +54,7 @@ pub trait TableStoreExt: TableStore {
     /// # Errors
     /// Fails if the entity does not exist ([`ErrorKind::EntityNotFound`]).
     async fn get_existing(&self, table: &TableName, key: &Key) -> Result<Entity> {
-        self.get(table, key, None).await?.ok_or_else(|| {
-            ErrorKind::EntityNotFound { table: table.to_string(), key: key.to_string() }.into()
-        })
+        self.get(table, key, None).await?.ok_or_else(|| Error::entity_not_found(table, key))
     }
 
     /// Checks that the store can encrypt these properties, and

@@ -1,6 +1,6 @@
 use table_core::model::{Entity, IfMatch, Properties, TableName};
 use table_core::query::Select;
-use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result, TableStore, Written};
+use table_core::store::{Conflicts, Error, Operation, Result, TableStore, Written};
 
 use super::EncryptedStore;
 use super::decrypt::Stored;
@@ -150,9 +150,9 @@ fn check_not_uncovered(stored: &Stored, patch: &Entity) -> Result<()> {
 }
 
 fn not_found(table: &TableName, patch: &Entity) -> Error {
-    ErrorKind::EntityNotFound { table: table.to_string(), key: patch.key().to_string() }.into()
+    Error::entity_not_found(table, patch.key())
 }
 
 fn changed(table: &TableName, patch: &Entity) -> Error {
-    ErrorKind::PreconditionFailed { table: table.to_string(), key: patch.key().to_string() }.into()
+    Error::precondition_failed(table, patch.key())
 }

@@ -185,7 +185,7 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
 
 /// Whether the entity was deleted after it was read.
 fn is_gone(failure: &Failure) -> bool {
-    matches!(failure, Failure::OfEntity(error) if error.is_entity_not_found() && !error.is_ambiguous())
+    matches!(failure, Failure::OfEntity(error) if error.is_gone())
 }
 
 /// Classifies the error of a write: a problem of the entity, or of the store.

@@ -375,7 +375,7 @@ impl<'a> Checkpoint<'a> {
     /// Deletes the row of a finished job. 1 request.
     async fn clear(&self) -> Result<()> {
         match self.store.write(self.table, Operation::Delete(self.key.clone(), IfMatch::Any)).await {
-            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
+            Err(e) if e.is_gone() => Ok(()),
             other => other.map(drop),
         }
     }

@@ -206,8 +206,7 @@ pub(super) fn delete_operation(entity: &Entity, unchanged: Unchanged) -> Result<
 
 /// Counts an entity that another writer has deleted as deleted.
 fn not_found_is_deleted(mut outcome: BulkOutcome) -> BulkOutcome {
-    let is_missing = |error: &Error| error.is_entity_not_found() && !error.is_ambiguous();
-    if outcome.result.as_ref().is_err_and(is_missing) {
+    if outcome.result.as_ref().is_err_and(Error::is_gone) {
         outcome.result = Ok(Written::deleted());
     }
     outcome

@@ -39,7 +39,7 @@ pub(crate) async fn upgrade_one<A, B>(
     first: impl Future<Output = Result<A>> + Send,
     again: impl Future<Output = Result<B>> + Send,
 ) -> Result<bool> {
-    let is_deleted = |error: &Error| error.is_entity_not_found() && !error.is_ambiguous();
+    let is_deleted = Error::is_gone;
     match first.await {
         Ok(_) => return Ok(true),
         Err(error) if is_deleted(&error) => return Ok(false),

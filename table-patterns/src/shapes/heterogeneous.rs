@@ -31,7 +31,7 @@ use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
 use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
-use table_core::store::{Conflicts, Error, ErrorKind, Operation, PlainWrite, Result, TableStore};
+use table_core::store::{Conflicts, Error, Operation, PlainWrite, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
 
 /// Converts an entity to an `R`.
@@ -240,5 +240,5 @@ fn keep_marks(set: &mut Properties, old: &Properties) {
 }
 
 fn not_found<T>(table: &Table<T>, key: &Key) -> Error {
-    ErrorKind::EntityNotFound { table: table.name().to_string(), key: key.to_string() }.into()
+    Error::entity_not_found(table.name(), key)
 }

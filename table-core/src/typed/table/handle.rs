@@ -6,9 +6,7 @@ use super::TableQuery;
 use crate::manifest::{IndexDefinition, WriteTarget};
 use crate::model::{INDEX_NAME, Key, TableName};
 use crate::query::{Filter, Select};
-use crate::store::{
-    Error, ErrorKind, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt,
-};
+use crate::store::{Error, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt};
 use crate::typed::{FromEntity, TableEntity};
 
 /// Default of [`Table::with_concurrency`].
@@ -262,7 +260,7 @@ impl<T> Table<T> {
 
 impl Shared {
     pub(super) fn not_found(&self, key: &Key) -> Error {
-        ErrorKind::EntityNotFound { table: self.name.to_string(), key: key.to_string() }.into()
+        Error::entity_not_found(&self.name, key)
     }
 
     /// Returns the rows that a read of this table as `R` removes. If a discriminator selects the type, the service returns
@@ -309,7 +307,7 @@ impl Shared {
     }
 
     pub(super) fn changed(&self, key: &Key) -> Error {
-        ErrorKind::PreconditionFailed { table: self.name.to_string(), key: key.to_string() }.into()
+        Error::precondition_failed(&self.name, key)
     }
 }
 

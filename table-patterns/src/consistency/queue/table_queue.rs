@@ -145,10 +145,7 @@ impl TableQueue {
     async fn move_row(&self, from: &Row, state: &str, delay: Duration) -> Result<Receipt> {
         let at = after(self.options.clock.now(), delay);
         let to = from.moved(&self.partition, state, at)?;
-        let lost = || {
-            let (table, key) = (self.table.to_string(), from.key.to_string());
-            Error::from(ErrorKind::PreconditionFailed { table, key })
-        };
+        let lost = || Error::precondition_failed(&self.table, &from.key);
         let written = self.move_group(&[(from.clone(), to.clone())]).await?.ok_or_else(lost)?;
         issued(&to, written.get(1))
     }

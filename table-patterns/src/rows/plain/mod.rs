@@ -52,8 +52,7 @@ pub(crate) async fn permit_after(
         }
         manifests.forget(table);
     }
-    let (table, key) = (table.to_string(), schema.type_name.to_owned());
-    Err(ErrorKind::PreconditionFailed { table, key }.into())
+    Err(Error::precondition_failed(table, schema.type_name))
 }
 
 /// Adds advice if the credential may not write the manifest, for example because it may only update rows.

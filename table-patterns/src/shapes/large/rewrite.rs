@@ -322,8 +322,7 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// The error for a row that another writer has changed.
     pub(super) fn changed(&self, row: &Entity) -> Error {
-        let (table, key) = (self.name().to_string(), row.key().to_string());
-        ErrorKind::PreconditionFailed { table, key }.into()
+        Error::precondition_failed(self.name(), row.key())
     }
 }
 

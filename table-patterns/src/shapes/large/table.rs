@@ -3,9 +3,7 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use table_core::model::{Entity, IfMatch, Key, TableName};
-use table_core::store::{
-    Conflicts, Error, ErrorKind, Outcome, Result, TableStore, TableStoreExt as _, Written,
-};
+use table_core::store::{Conflicts, Error, Outcome, Result, TableStore, TableStoreExt as _, Written};
 use table_core::typed::{EntityPatch as _, EntriesOf, IndexedEntity, KeyOf, Table, TableEntity, TableQuery};
 
 use super::entity_writer::EntityWriter;
@@ -353,7 +351,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// Errors of the stores.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
         match self.delete(key, IfMatch::Any).await {
-            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
+            Err(error) if error.is_gone() => Ok(false),
             other => other.map(|()| true),
         }
     }
@@ -532,10 +530,7 @@ impl<T: TableEntity> LargeTable<T> {
 impl<T: TableEntity> LargeTable<T> {
     /// Reads the stored row, which must exist.
     pub(super) async fn existing(&self, key: &Key) -> Result<Entity> {
-        self.row(key).await?.ok_or_else(|| {
-            let (table, key) = (self.name().to_string(), key.to_string());
-            ErrorKind::EntityNotFound { table, key }.into()
-        })
+        self.row(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// One attempt to replace a row that was read. Removes the old blobs.
@@ -551,11 +546,9 @@ impl<T: TableEntity> LargeTable<T> {
     /// Refuses a row in another version than the wanted one.
     pub(super) fn check_version(&self, row: &Entity, wanted: &IfMatch) -> Result<()> {
         match wanted {
-            IfMatch::Exactly(etag) if row.etag() != Some(etag) => Err(ErrorKind::PreconditionFailed {
-                table: self.name().to_string(),
-                key: row.key().to_string(),
+            IfMatch::Exactly(etag) if row.etag() != Some(etag) => {
+                Err(Error::precondition_failed(self.name(), row.key()))
             }
-            .into()),
             _ => Ok(()),
         }
     }

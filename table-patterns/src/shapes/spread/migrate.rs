@@ -87,7 +87,7 @@ impl<T: TableEntity> SpreadTable<T> {
                     let etag = written.etag.ok_or_else(|| Error::without_etag(place))?;
                     return Ok(Some((row, IfMatch::Exactly(etag))));
                 }
-                Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => return Ok(None),
+                Err(error) if error.is_gone() => return Ok(None),
                 Err(error) if error.is_precondition_failed() && !error.is_ambiguous() => {}
                 Err(error) => return Err(error),
             }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use table_core::model::{Key, PartitionKey, TableName};
-use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore};
+use table_core::store::{Conflicts, Error, Result, TableStore};
 use table_core::typed::{Discriminator, KeyOf, PartitionIn, Spread, Table, TableEntity};
 
 use super::SpreadRow;
@@ -172,10 +172,7 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     pub(super) async fn existing(&self, key: &Key) -> Result<SpreadRow<T>> {
-        self.locate(key).await?.ok_or_else(|| {
-            let (table, key) = (self.name().to_string(), key.to_string());
-            ErrorKind::EntityNotFound { table, key }.into()
-        })
+        self.locate(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// The key of the entity in the previous buckets, if it differs.

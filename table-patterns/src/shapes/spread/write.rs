@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Conflicts, Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
+use table_core::store::{Conflicts, Error, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 
 use super::place::{logical, stored};
@@ -9,6 +9,13 @@ use super::{SpreadRow, SpreadTable};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::entity_errors::with_entity_key;
 use crate::rows::plain::permit_after;
+
+/// What a write does to a stored entity.
+#[derive(Clone, Copy)]
+enum Over {
+    Replace,
+    Merge,
+}
 
 impl<T: TableEntity> SpreadTable<T> {
     /// Inserts an entity that must not exist. 1 request; 2 with previous buckets.
@@ -23,8 +30,7 @@ impl<T: TableEntity> SpreadTable<T> {
         if let Some(previous) = self.previous_key(entity.key())?
             && self.table.get(previous).await?.is_some()
         {
-            let (table, key) = (self.name().to_string(), entity.key().to_string());
-            return Err(ErrorKind::EntityAlreadyExists { table, key }.into());
+            return Err(Error::entity_already_exists(self.name(), entity.key()));
         }
         self.write(Operation::Insert(self.with_stored_key(entity)?)).await
     }
@@ -85,19 +91,30 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     pub(super) async fn put_logical(&self, entity: Entity) -> Result<Written> {
+        self.write_over(entity, Over::Replace).await
+    }
+
+    /// Inserts the entity, or writes over the stored entity.
+    async fn write_over(&self, entity: Entity, over: Over) -> Result<Written> {
         if self.previous_key(entity.key())?.is_none() && !T::SCHEMA.may_be_newer() {
-            return self.write(Operation::InsertOrReplace(self.with_stored_key(entity)?)).await;
+            let entity = self.with_stored_key(entity)?;
+            let operation = match over {
+                Over::Replace => Operation::InsertOrReplace(entity),
+                Over::Merge => Operation::InsertOrMerge(entity),
+            };
+            return self.write(operation).await;
         }
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let done = match self.replace_logical(entity.clone(), IfMatch::Any).await {
-                Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => {
-                    self.insert_logical(entity.clone()).await
-                }
-                done => return done,
+            let written = match over {
+                Over::Replace => self.replace_logical(entity.clone(), IfMatch::Any).await,
+                Over::Merge => self.merge_logical(entity.clone(), IfMatch::Any).await,
             };
-            match done {
-                Err(error) if error.is_already_exists() => conflicts.wait(error).await?,
+            match written {
+                Err(error) if error.is_gone() => match self.insert_logical(entity.clone()).await {
+                    Err(error) if error.is_already_exists() => conflicts.wait(error).await?,
+                    done => return done,
+                },
                 done => return done,
             }
         }
@@ -135,23 +152,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// A key or a value that cannot be stored; a conflict, after the last attempt. The stored entity has another type, or
     /// another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
-        let entity = value.to_logical()?;
-        if self.previous_key(entity.key())?.is_none() && !T::SCHEMA.may_be_newer() {
-            return self.write(Operation::InsertOrMerge(self.with_stored_key(entity)?)).await;
-        }
-        let mut conflicts = Conflicts::new(self.attempts);
-        loop {
-            let done = match self.merge_logical(entity.clone(), IfMatch::Any).await {
-                Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => {
-                    self.insert_logical(entity.clone()).await
-                }
-                done => return done,
-            };
-            match done {
-                Err(error) if error.is_already_exists() => conflicts.wait(error).await?,
-                done => return done,
-            }
-        }
+        self.write_over(value.to_logical()?, Over::Merge).await
     }
 
     /// Reads the entity, calls `change`, and replaces the entity in the version that was read; after a conflict, starts
@@ -216,14 +217,14 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Errors of the store.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
         match self.delete(key, IfMatch::Any).await {
-            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
+            Err(error) if error.is_gone() => Ok(false),
             other => other.map(|()| true),
         }
     }
 
     pub(super) async fn delete_row_if_exists(&self, key: Key, version: IfMatch) -> Result<()> {
         match self.write(Operation::Delete(key, version)).await {
-            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(()),
+            Err(error) if error.is_gone() => Ok(()),
             other => other.map(drop),
         }
     }
@@ -272,8 +273,7 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     fn changed(&self, key: &Key) -> Error {
-        let (table, key) = (self.name().to_string(), key.to_string());
-        ErrorKind::PreconditionFailed { table, key }.into()
+        Error::precondition_failed(self.name(), key)
     }
 
     pub(super) fn moving(&self, key: &Key) -> Error {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
-use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result, TableStore as _, Written};
+use table_core::store::{Conflicts, Error, Operation, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
 
 use super::family::is_gone;
@@ -57,8 +57,7 @@ impl<T: FromEntity> TimeSlices<T> {
     }
 
     fn missing(&self, at: Ticks, key: &Key) -> Result<Error> {
-        let (table, key) = (self.table_name(at)?.to_string(), key.to_string());
-        Ok(ErrorKind::EntityNotFound { table, key }.into())
+        Ok(Error::entity_not_found(self.table_name(at)?, key))
     }
 }
 
@@ -118,8 +117,7 @@ impl<T: TableEntity> TimeSlices<T> {
             let old = old.ok_or_else(|| not_found(table.name(), key))?;
             let read = old.version()?;
             if *version != IfMatch::Any && *version != read {
-                let (table, key) = (table.name().to_string(), key.to_string());
-                return Err(ErrorKind::PreconditionFailed { table, key }.into());
+                return Err(Error::precondition_failed(table.name(), key));
             }
             T::SCHEMA.check_patchable(&old)?;
             let mut new = old;
@@ -170,7 +168,7 @@ impl<T: TableEntity> TimeSlices<T> {
     /// Errors of the store.
     pub async fn delete_if_exists(&self, at: Ticks, key: impl KeyOf<T>) -> Result<bool> {
         match self.delete(at, key, IfMatch::Any).await {
-            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
+            Err(error) if error.is_gone() => Ok(false),
             other => other.map(|()| true),
         }
     }
@@ -266,7 +264,7 @@ impl<T: TableEntity> TimeSlices<T> {
 }
 
 fn not_found(table: &TableName, key: &Key) -> Error {
-    ErrorKind::EntityNotFound { table: table.to_string(), key: key.to_string() }.into()
+    Error::entity_not_found(table, key)
 }
 
 /// Whether the error says that the entity or its table does not exist.

@@ -205,8 +205,7 @@ impl WideEntities {
         let old = self.existing(key).await?;
         match version {
             IfMatch::Exactly(wanted) if old.etag.as_ref() != Some(wanted) => {
-                let (table, key) = (self.reader.table.to_string(), key.to_string());
-                Err(ErrorKind::PreconditionFailed { table, key }.into())
+                Err(Error::precondition_failed(&self.reader.table, key))
             }
             _ => Ok(old),
         }
@@ -395,8 +394,7 @@ impl WideEntities {
     }
 
     pub(super) fn missing(&self, key: &Key) -> Error {
-        let (table, key) = (self.reader.table.to_string(), key.to_string());
-        ErrorKind::EntityNotFound { table, key }.into()
+        Error::entity_not_found(&self.reader.table, key)
     }
 }
 

@@ -257,5 +257,5 @@ pub(crate) fn collision(index: &str, at: &Location, owner: &Key) -> Error {
 
 /// The error after all attempts: other writers kept changing the row.
 pub(crate) fn contended(at: &Location) -> Error {
-    ErrorKind::PreconditionFailed { table: at.table.to_string(), key: at.key.to_string() }.into()
+    Error::precondition_failed(&at.table, &at.key)
 }

@@ -5,7 +5,7 @@ use table_core::model::{
     ETag, Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName, ValueRef,
 };
 use table_core::query::{Filter, Query};
-use table_core::store::{ErrorKind, GroupTransaction, Operation, Result, TableStore};
+use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore};
 use uuid::Uuid;
 
 use super::processes::{Durations, ProcessRow, read_millis, to_millis};
@@ -127,7 +127,7 @@ impl ManifestRows<'_> {
     pub(crate) async fn remove(&self, index: &StoredIndex) -> Result<()> {
         let delete = Operation::Delete(index.key()?, condition(index));
         match self.store.write(self.table, delete).await {
-            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
+            Err(e) if e.is_gone() => Ok(()),
             other => other.map(drop),
         }
     }
@@ -244,7 +244,6 @@ impl ManifestRows<'_> {
             }
             found = self.load().await?.table;
         }
-        let (table, key) = (self.table.to_string(), TableRow::NAME.to_owned());
-        Err(ErrorKind::PreconditionFailed { table, key }.into())
+        Err(Error::precondition_failed(self.table, TableRow::NAME))
     }
 }

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use table_core::model::{ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, TableName, Ticks, ValueRef};
-use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
+use table_core::store::{Error, Operation, Result, TableStore};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
@@ -257,8 +257,7 @@ impl Registration {
                 }
             }
         }
-        let (table, key) = (table.to_string(), ROWS.to_owned());
-        Err(ErrorKind::PreconditionFailed { table, key }.into())
+        Err(Error::precondition_failed(table, ROWS))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{Stream, StreamExt as _};
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, ErrorKind, Outcome, Result};
+use table_core::store::{Error, Outcome, Result};
 use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, Schema};
 
 use super::table::IndexedTable;
@@ -306,12 +306,11 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     pub(crate) fn missing(&self, key: &Key) -> Error {
-        ErrorKind::EntityNotFound { table: self.entities.table().to_string(), key: key.to_string() }.into()
+        Error::entity_not_found(self.entities.table(), key)
     }
 
     fn changed(&self, key: &Key) -> Error {
-        ErrorKind::PreconditionFailed { table: self.entities.table().to_string(), key: key.to_string() }
-            .into()
+        Error::precondition_failed(self.entities.table(), key)
     }
 
     /// Deletes the entity in this version, with its entries; [`IfMatch::Any`] accepts any version. The old
