@@ -60,6 +60,8 @@ impl Connection {
 
     /// Whether the connection can take a request. The server may have closed it while it was idle.
     pub(super) fn is_open(&mut self) -> bool {
+        // One poll reads what the server has sent since: usually nothing, or the end of the stream. Nobody waits for it, so no
+        // waker is needed.
         self.wire.poll(&mut Context::from_waker(Waker::noop()));
         !self.wire.ended && self.requests.is_ready()
     }
@@ -67,6 +69,7 @@ impl Connection {
     /// Whether the server may be about to close the connection. A request could cross the close, and then it
     /// would be unknown whether the server executed it.
     pub(super) fn is_stale(&self, idle: Duration) -> bool {
+        // Half of it: the server counts from when it sent the answer, and the next request takes time to arrive.
         self.kept.is_some_and(|kept| idle >= kept / 2)
     }
 
@@ -99,6 +102,8 @@ impl Wire {
         let (mut future, inline) = (pin!(future), self.inline.clone());
         poll_fn(|cx| {
             inline.poll(cx, |cx| {
+                // The connection first: it reads the bytes that the future waits for. It runs in no task of its own, so that a request
+                // costs no switch between tasks, and a dropped request drops its connection.
                 self.poll(cx);
                 future.as_mut().poll(cx)
             })

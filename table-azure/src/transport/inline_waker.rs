@@ -39,6 +39,8 @@ impl InlineWaker {
         task: &Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
+        // Before the flags: a wake-up that sees 0 in the flags must find this task
+        // (<https://docs.rs/futures-util/latest/futures_util/task/struct.AtomicWaker.html>).
         self.state.task.register(task.waker());
         for _ in 0..ROUNDS {
             self.state.flags.store(POLLING, Ordering::SeqCst);
@@ -46,6 +48,8 @@ impl InlineWaker {
                 self.state.flags.store(0, Ordering::SeqCst);
                 return Poll::Ready(value);
             }
+            // POLLING alone: nobody has woken since. From the exchange on, wake-ups go to the task, so none is lost between here and
+            // `Pending`. Otherwise WOKEN is set, and another poll handles the wake-up.
             let quiet = self.state.flags.compare_exchange(POLLING, 0, Ordering::SeqCst, Ordering::SeqCst);
             if quiet.is_ok() {
                 return Poll::Pending;
@@ -63,6 +67,8 @@ impl Wake for State {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        // 0: no poll is running, and the task was not woken since the last one. With POLLING the running poll sees the flag; with
+        // WOKEN the task is already on its way.
         if self.flags.fetch_or(WOKEN, Ordering::SeqCst) == 0 {
             self.task.wake();
         }

@@ -21,6 +21,7 @@ pub(super) fn before_escape(bytes: &[u8]) -> usize {
 fn before(bytes: &[u8], found: impl Fn(u64) -> u64, stops: impl Fn(u8) -> bool) -> usize {
     let (words, rest) = bytes.as_chunks();
     for (n, word) in words.iter().enumerate() {
+        // Little-endian on every machine: the first byte is the lowest, and `trailing_zeros` finds it.
         let found = found(u64::from_le_bytes(*word));
         if found != 0 {
             return n * 8 + found.trailing_zeros() as usize / 8;
@@ -41,6 +42,8 @@ const fn are(word: u64, byte: u8) -> u64 {
 /// bits may be false positives.
 #[inline]
 const fn are_below(word: u64, end: u8) -> u64 {
+    // A byte below `end` borrows and so gets its high bit; `!word` removes bytes that had it before. The borrow may also mark
+    // the bytes above it: <https://graphics.stanford.edu/~seander/bithacks.html#HasLessInWord>.
     word.wrapping_sub(ONES * end as u64) & !word & HIGH
 }
 

@@ -65,6 +65,7 @@ impl<'a> Scan<'a> {
         }
         // The part of the filter that the key bounds do not decide. An error means that no row can match: visit none.
         let residual = query.filter.as_ref().map_or(Ok(None), |filter| filter.within(&visited(&bounds)));
+        // An empty range, not an error: a filter that no row can match is a valid query with an empty result.
         if residual.is_err() {
             (start, end) = (Bound::Included(Vec::new()), Bound::Excluded(Vec::new()));
         }
@@ -149,6 +150,7 @@ impl<'a> Scan<'a> {
         dictionary: &Arc<PropertyDictionary>,
         packed: usize,
     ) -> Result<ScanStep> {
+        // Taken out, because `self.rows` is changed while `record` borrows the buffer. It returns with its capacity.
         let mut unpacked = std::mem::take(&mut self.unpacked);
         unpacked.clear();
         dictionary.unpack(row.packed(), &mut unpacked).ok_or_else(|| damaged_row(key))?;
@@ -156,6 +158,7 @@ impl<'a> Scan<'a> {
         let (key, record) = (self.visit(key, bytes)?, row.with_packed(unpacked.as_bytes()));
         match self.query.select.as_ref() {
             _ if !self.matches(key, record) => self.rows.drop_key(key),
+            // Only the filter needed the names: the row goes on numbered.
             None => self.rows.push_numbered(key, row, dictionary, packed),
             select => self.rows.push(key, record, select),
         }
@@ -164,6 +167,8 @@ impl<'a> Scan<'a> {
     }
 
     fn stop_before(&mut self, key: &[u8]) -> Result<ScanStep> {
+        // The token names the first row of the next page, as the service's `NextRowKey` does. A row that is deleted in between
+        // changes nothing: the page starts at the next one.
         self.next = Some(Key::from_sortable(key).ok_or_else(damaged_key)?);
         Ok(ScanStep::Done)
     }

@@ -50,6 +50,7 @@ impl Chunk {
     fn packed(&self) -> &[u8] {
         match &self.numbered {
             None => &self.properties,
+            // All rows of the chunk at once: a program that reads one row by names mostly reads the others too.
             Some(numbered) => numbered.unpacked.get_or_init(|| numbered.unpack(&self.properties)),
         }
     }

@@ -92,6 +92,7 @@ impl<S: System> Chunks<S> {
         self.rows.push((place, system));
         // The next row probably has the same length.
         let properties = &self.current.properties;
+        // A longer buffer would be allocated and copied, so the chunk ends before.
         if end + packed > self.room || properties.len() + row.len() > properties.capacity() {
             self.end_chunk();
         }
@@ -117,6 +118,7 @@ impl<S: System> Chunks<S> {
 
     pub(crate) fn into_entities(mut self) -> Vec<Entity> {
         let mut last = std::mem::take(&mut self.current);
+        // Entities keep their chunk for as long as they live, and with it its unused capacity.
         last.properties.shrink_to_fit();
         last.keys.shrink_to_fit();
         self.take_rows(last);

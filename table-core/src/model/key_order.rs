@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 /// ```
 pub fn compare(a: &str, b: &str) -> Ordering {
     match a.bytes().zip(b.bytes()).find(|(a, b)| a != b) {
+        // The first bytes that differ decide: two characters with different lengths in UTF-8 differ in their first bytes.
         Some((a, b)) => raise(a).cmp(&raise(b)),
         None => a.len().cmp(&b.len()),
     }
@@ -23,6 +24,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
 
 /// Appends bytes for `text` that sort in the service's order.
 pub fn push_sortable(out: &mut Vec<u8>, text: &str) {
+    // `raise` changes no byte of an ASCII text, and a copy of all bytes is much faster than a loop.
     if text.is_ascii() {
         out.extend_from_slice(text.as_bytes());
     } else {
@@ -48,6 +50,8 @@ fn push_text(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
 /// `likely`. Returns `None` if the bytes are not a key; then `out` may have additional bytes.
 #[inline]
 pub(crate) fn push_key_text(out: &mut Vec<u8>, key: &[u8], likely: u32) -> Option<u32> {
+    // The rows of a page mostly have one PartitionKey, so the zero byte is where it was in the row before. A zero byte at
+    // this place is the separator in any case, because keys contain no other.
     let is_likely = key.get(likely as usize) == Some(&0);
     let split = if is_likely { likely as usize } else { key.iter().position(|b| *b == 0)? };
     let (partition, row) = (&key[..split], &key[split + 1..]);
@@ -135,6 +139,8 @@ fn predecessor(c: char) -> Option<char> {
     }
 }
 
+// `FE` and `FF` occur in no UTF-8 text (RFC 3629, section 3: <https://www.rfc-editor.org/rfc/rfc3629#section-3>), so the
+// mapping can be reversed.
 const fn raise(byte: u8) -> u8 {
     match byte {
         0xEE => 0xFE,

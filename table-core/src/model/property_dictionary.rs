@@ -103,6 +103,7 @@ impl PropertyDictionary {
     ) -> Result<(), E> {
         for PackedPart { prefix: entry, edm_type, value, .. } in properties.packed_parts() {
             match number(entry)? {
+                // Numbers from 128 on take two bytes: the low seven bits with bit 7 set, then the rest. `MAX_ENTRIES` is below 2^15.
                 Some(number @ 0x80..) => {
                     out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]);
                 }
@@ -144,6 +145,8 @@ impl PropertyDictionary {
                     length as usize
                 }
             };
+            // Copies a block of a constant length, although the value may be shorter: a few instructions instead of a call of
+            // `memcpy` for each short value. What is too much is overwritten by the next property.
             out.push_start::<VALUE>(row, length)?;
             row = &row[length..];
         }
@@ -156,6 +159,8 @@ impl PropertyDictionary {
         let (mut bytes, mut at) = (0, 0);
         while let Some(number) = row.get(at) {
             let size = self.sizes.get(usize::from(*number)).filter(|size| size.entry > 0);
+            // The usual row has numbers and lengths of one byte each. `sizes` is indexed by the byte, so that the loop reads no
+            // entry. At the first other byte, the slower function takes the rest of the row.
             let Some(size) = size.filter(|_| *number < 0x80) else {
                 return Some(bytes + self.unpacked_len_of_any(&row[at..])?);
             };
@@ -222,6 +227,7 @@ impl PropertyDictionary {
             0x80.. => two_bytes(*first, rest)?,
             _ => (u16::from(*first), rest),
         };
+        // Any other number is `INLINE`, whose entry follows, or damage.
         match self.get(number) {
             Some(entry) => entry.is_named(name).then_some((entry.tag(), value)),
             None => named_inline(value, name),
@@ -293,6 +299,7 @@ fn take_length(row: &mut &[u8]) -> Option<u32> {
 
 fn take_long_length(row: &mut &[u8]) -> Option<u32> {
     let mut length = 0;
+    // At most five bytes. A sixth means damage, not a longer value.
     for shift in (0..u32::BITS).step_by(7) {
         let (byte, rest) = row.split_first()?;
         *row = rest;

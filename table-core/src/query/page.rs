@@ -118,17 +118,20 @@ impl Continuation {
 }
 
 fn query_text(profile: &ServiceProfile, table: &TableName, query: &Query) -> String {
+    // The printed filter, not the text that was parsed: two spellings of one filter share tokens.
     let filter = query.filter.as_ref().map(ToString::to_string).unwrap_or_default();
     let select = query.select.as_ref().map(|s| s.names().collect::<Vec<_>>().join(","));
     format!("{}\n{filter}\n{}", profile.table_identity(table), select.unwrap_or_else(|| "*".to_owned()))
 }
 
 fn tables_text(prefix: Option<&str>) -> String {
+    // Starts with the empty name of a table, which no query has: a token of a listing does not fit a query.
     format!("\n\n{}", prefix.unwrap_or_default())
 }
 
 /// FNV-1a, 64 bits, which is stable across builds and machines. <http://www.isthe.com/chongo/tech/comp/fnv/>
 fn fingerprint(text: &str) -> u64 {
+    // A fingerprint finds mistakes, such as a token of another filter. It is no signature: everyone can compute it.
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -169,6 +172,7 @@ fn decode(text: &str) -> Option<Continuation> {
     let (first, second) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let second = match has_second {
+        // Only the form that `Display` writes. Two texts of one token would make the comparison of tokens by text unreliable.
         0 if second.is_empty() => None,
         1 => Some(text(second)?),
         _ => return None,

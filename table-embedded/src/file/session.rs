@@ -212,6 +212,7 @@ impl Inner {
             return Ok(());
         }
         let (header, pages): (Vec<_>, Vec<_>) = held.changes.iter().partition(|(at, _)| *at < PAGE);
+        // Two syncs. A header on the disk before its pages would name a state that is not there.
         for part in [pages, header] {
             for (at, bytes) in &part {
                 self.unsynced.add(*at, bytes.len());
@@ -228,6 +229,7 @@ impl Inner {
     }
 
     fn fail(&self, held: &mut Held, error: &io::Error) {
+        // First: a write that comes after the failed one must not reach the file.
         self.passing.store(false, Ordering::Release);
         if held.failure.is_none() {
             let may_be_applied = held.header_is_out;
@@ -260,6 +262,8 @@ impl Inner {
     }
 
     fn sync(&self, held: &mut Held) -> io::Result<()> {
+        // While the file is written directly, only the header is in memory (`write`). From its first byte on, a crash may show
+        // the new state, so an error is ambiguous from here.
         for (at, bytes) in held.changes.iter() {
             held.header_is_out = true;
             self.unsynced.add(at, bytes.len());
@@ -281,6 +285,7 @@ impl Inner {
         let real = self.file.len()?.saturating_sub(at);
         let real = usize::try_from(real).unwrap_or(usize::MAX).min(out.len());
         self.file.read(at, &mut out[..real])?;
+        // The file may be shorter than the engine believes while a longer length is held in memory.
         out[real..].fill(0);
         held.changes.show(at, out);
         Ok(())

@@ -150,6 +150,8 @@ impl<'t> Batch<'t> {
             self.packer.push_row(&mut row, &key, stamp, entity.properties())?;
             self.changes.note(&key);
             let old = self.rows.insert(key.as_slice(), row.as_slice())?.map(|old| old.value().to_vec());
+            // The key exists after all: undo, and leave the decision to the engine, which has the error of the service. The versions
+            // that were used stay used; an ETag need not be the next number, only a new one.
             if let Some(old) = old {
                 self.rows.insert(key.as_slice(), old.as_slice())?;
                 self.remove_all(id, &operations[..written.len()])?;

@@ -75,6 +75,8 @@ impl Writer {
         if let Some(failure) = self.session.failure() {
             return Err(Failed::Writing(failure));
         }
+        // The session keeps failed writes from the engine, so a successful `commit` proves nothing: the session is asked before
+        // and after.
         let committed = transaction.commit();
         if let Some(failure) = self.session.failure() {
             return Err(Failed::Writing(failure));

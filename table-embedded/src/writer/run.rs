@@ -72,6 +72,8 @@ impl Writer {
     /// Executes the queued changes as one commit. Returns a message that is not a change.
     pub(super) fn batch(&mut self, first: Job) -> Option<Message> {
         let (mut jobs, other) = self.gather(first);
+        // Group commit: one sync for all changes that wait. The size of this batch is the guess for the next: as many writers will
+        // probably come back after their answers.
         self.last_batch = jobs.len();
         jobs.retain(Job::is_wanted);
         let bytes = jobs.iter().map(|job| job.bytes).sum();
@@ -83,6 +85,7 @@ impl Writer {
             }
             Err(failed) => {
                 if matches!(failed, Failed::Unreadable) {
+                    // A change touched a damaged page. One change per commit for a while, so that only the changes that need the page fail.
                     self.apart_until = Some(Instant::now() + APART);
                 }
                 let lost = self.lost();
@@ -104,6 +107,7 @@ impl Writer {
         let mut bytes = first.bytes;
         let mut jobs = vec![first];
         while jobs.len() < bounds.max_transactions && bytes < bounds.max_bytes {
+            // Waits only for writers that were here last time. A single writer never waits.
             let lingers = jobs.len() < self.last_batch;
             let wait =
                 if lingers { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };

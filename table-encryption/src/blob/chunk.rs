@@ -44,6 +44,7 @@ impl ChunkCipher {
         let mut body = body.to_vec();
         let (aad, buffer) = (self.scope.as_bytes(), body.as_mut_slice().into());
         let sound = self.cipher.decrypt_inout_detached(&nonce.into(), aad, buffer, tag.into()).is_ok();
+        // Plaintext leaves this function only after its tag was verified.
         if sound {
             out.extend_from_slice(&body);
         }
@@ -58,6 +59,8 @@ impl ChunkCipher {
     /// Returns the next nonce: the chunk's number, and whether the chunk is the last. No nonce is used twice.
     fn nonce(&mut self, last: bool) -> Result<[u8; 12]> {
         let mut nonce = [0; 12];
+        // The number prevents that chunks change places, the flag that a blob is cut after a chunk: the STREAM construction
+        // (<https://eprint.iacr.org/2015/189>).
         nonce[7..11].copy_from_slice(&self.next.to_be_bytes());
         nonce[11] = u8::from(last);
         let chunks = u32::MAX as usize;

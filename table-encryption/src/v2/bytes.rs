@@ -3,6 +3,7 @@
 use crate::data_key::Wrapping;
 
 fn push_u16(out: &mut Vec<u8>, bytes: &[u8]) {
+    // A name has at most 255 UTF-16 units, 765 bytes; `Wrapping` bounds the others.
     out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
     out.extend_from_slice(bytes);
 }

@@ -36,6 +36,8 @@ impl Scope {
         let mut bytes = Vec::with_capacity(64 + table.len() + key.partition().len() + key.row().len());
         push_lp(&mut bytes, format.as_bytes());
         bytes.push(SUITE);
+        // Each part with its length: without it, ("ab", "c") and ("a", "bc") would have one scope, and the properties of one entity
+        // could be moved to the other.
         for part in [table, key.partition(), key.row()] {
             push_lp(&mut bytes, part.as_bytes());
         }
@@ -72,6 +74,8 @@ pub(crate) struct WriteKeys {
 
 impl WriteKeys {
     pub(crate) fn derive(secret: &Secret, salt: &[u8; 32], scope: Scope) -> Self {
+        // One output for three keys. The commitment is the part that is published: AES-GCM alone does not bind a ciphertext to one
+        // key (<https://www.rfc-editor.org/rfc/rfc9771>).
         let mut okm = Zeroizing::new([0; 96]);
         expand(secret, salt, &scope, &mut *okm);
         let (commitment, rest) = okm.split_first_chunk().expect("96 bytes");
@@ -97,6 +101,7 @@ impl WriteKeys {
 
     /// Encrypts in place the property at `index` of the sorted list.
     pub(super) fn encrypt(&self, index: usize, name: &str, edm_type: EdmType, bytes: &mut [u8]) -> [u8; 16] {
+        // Name and type are part of what is authenticated, so that two properties cannot be exchanged.
         let aad = self.scope.aad(name, edm_type);
         let sealed = self.cipher.encrypt_inout_detached(&nonce(index).into(), &aad, bytes.into());
         sealed.expect("a property is far below the cipher's limit").into()

@@ -51,12 +51,14 @@ impl Header {
         let mut list: Vec<Listed> = Vec::new();
         for _ in 0..count {
             let listed = Listed::read(&mut from)?;
+            // Strictly ascending: a name occurs once, so its index, which is its nonce, is unique. `find` relies on the order.
             if list.last().is_some_and(|last| *last.name >= *listed.name) {
                 return None;
             }
             list.push(listed);
         }
         let mac = from.array()?;
+        // Bytes after the MAC would be bytes that nobody has signed.
         from.0.is_empty().then_some(Self { wrapping, salt, commitment, list, mac })
     }
 

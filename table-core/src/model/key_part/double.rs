@@ -10,6 +10,8 @@ const SIGN: u64 = 1 << 63;
 fn ordered(value: f64) -> Option<u64> {
     // Adding zero converts negative zero to zero.
     let bits = (value + 0.0).to_bits();
+    // IEEE 754 numbers of one sign are ordered like their bits. Setting the sign bit puts positive numbers above negative
+    // ones; inverting all bits reverses the order of the negative ones.
     (!value.is_nan()).then_some(if bits & SIGN == 0 { bits | SIGN } else { !bits })
 }
 

@@ -31,10 +31,12 @@ pub(super) fn read(text: &str, stop: Option<char>) -> Result<String, ValueError>
     let mut rest = text;
     while let Some(at) = rest.find(|c| must_escape(c, stop)) {
         out.push_str(&rest[..at]);
+        // An escape of a character that needs none is refused too. Each text thus has one encoding, and a key has one row.
         let c = rest[at..].strip_prefix(ESCAPE).and_then(escaped).filter(|c| must_escape(*c, stop));
         let wrong =
             || ValueError::new("text with forbidden characters escaped as `~` and two hex digits", text);
         out.push(c.ok_or_else(wrong)?);
+        // `~` and two digits: three bytes of ASCII, so this is a character boundary.
         rest = &rest[at + 3..];
     }
     out.push_str(rest);

@@ -74,6 +74,7 @@ impl KeyPart for NaiveDate {
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         let text = self.to_string();
+        // Other years print a sign or more digits (`+10000-01-01`), and their texts would not sort like the days.
         if text.len() != 10 {
             return Err(ValueError::new("a year from 0 to 9999", text));
         }

@@ -80,6 +80,7 @@ impl Properties {
     #[inline]
     pub(crate) fn in_chunk(chunk: Arc<Chunk>, packed: Span, row: Span) -> Self {
         let packed = ChunkBytes::Shared { chunk, packed, row };
+        // Only properties that are packed already: the check of a numbered row would unpack the whole chunk.
         if let (bytes, None) = packed.raw_or_numbered() {
             Self::assert_sound(bytes);
         }
@@ -180,6 +181,8 @@ impl Properties {
     fn write(&mut self, name: &str, value: ValueRef<'_>, mark: impl FnOnce(bool) -> bool) {
         let Some((start, end)) = self.span(name) else { return self.push(name, value, mark(false)) };
         let packed = self.packed.to_mut();
+        // The property keeps its place: a derived type decodes fastest if its properties are stored in the order in which it
+        // writes them (`typed::derived::InOrder`).
         let tail = packed.split_off(end);
         let mark = mark(packed::is_marked(packed[start]));
         packed.truncate(start);

@@ -36,6 +36,7 @@ pub(super) const fn is_marked(tag: u8) -> bool {
 #[inline]
 pub(super) fn push(out: &mut Vec<u8>, name: &str, value: ValueRef<'_>, encrypt: bool) {
     let name = storable_name(name).as_bytes();
+    // The cast loses nothing: `storable_name` has cut the name.
     let [low, high] = (name.len() as u16).to_le_bytes();
     out.extend_from_slice(&[tag(value.edm_type(), encrypt), low, high]);
     out.extend_from_slice(name);
@@ -84,8 +85,11 @@ pub(super) fn first_invalid_offset(packed: &[u8]) -> Option<usize> {
 #[inline]
 pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
     let mut rest = packed;
+    // Every access is checked. A row from a disk is only known to be as it was written, and a mistake here must end the
+    // search instead of the process.
     while let [tag, low, high, after @ ..] = rest {
         let len = usize::from(u16::from_le_bytes([*low, *high]));
+        // The lengths first: most names of a type differ in length, so most are skipped without reading the name.
         if len == name.len() && after.get(..len)? == name.as_bytes() {
             return Raw::split(&mut rest);
         }
@@ -164,6 +168,7 @@ impl<'a> Raw<'a> {
     pub(crate) fn split(rest: &mut &'a [u8]) -> Option<Self> {
         let bytes = *rest;
         let (&[tag, low, high], _) = bytes.split_first_chunk()?;
+        // 3 bytes precede the name: tag and length.
         let name_end = 3 + usize::from(u16::from_le_bytes([low, high]));
         let edm_type = EdmType::from_tag(tag & !MARK)?;
         let (start, len) = match FIXED[edm_type as usize] {

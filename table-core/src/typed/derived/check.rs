@@ -9,6 +9,8 @@ const EMPTY: PropertySchema =
     PropertySchema { name: "", edm_type: EdmType::String, optional: false, encrypted: false, large: None };
 
 /// Joins the properties of several groups to one array. `N` must be their total number.
+// Constant functions have neither iterators nor `for`: <https://doc.rust-lang.org/reference/const_eval.html>. Hence the
+// loops with `while` in this file.
 pub const fn joined<const N: usize>(groups: &[&[PropertySchema]]) -> [PropertySchema; N] {
     let mut all = [EMPTY; N];
     let (mut group, mut n) = (0, 0);
@@ -95,6 +97,7 @@ pub const fn projected(schema: &Schema, field: PropertySchema) -> Projected {
 }
 
 const fn compare(property: PropertySchema, field: PropertySchema) -> Projected {
+    // `==` of an enum is a trait method, which constant functions cannot call.
     if property.edm_type as u8 != field.edm_type as u8 {
         return Projected::OtherType;
     }

@@ -67,6 +67,7 @@ pub const fn encoding(
 ) -> PartEncoding {
     match part {
         KeyPartType::Custom => key_encoding(part, name, width, chosen),
+        // `as u8`, because a constant function cannot call `PartialEq`.
         known if known as u8 == stored as u8 => key_encoding(part, name, width, chosen),
         known => key_encoding(KeyPartType::Custom, known.word(), width, chosen),
     }
@@ -85,6 +86,7 @@ pub fn push_entry_key<T: TableEntity + KeyFields>(
     let key = Key::new(partition, row)?;
     let IndexDefinition { name, placement, .. } = &T::SCHEMA.indexes[index];
     let shared = !matches!(placement, Placement::OtherTable(_));
+    // An entry under a key that an entity can have would be overwritten by that entity, or would be read as one.
     if shared && T::key_fields(&key).is_ok() {
         return Err(could_be_entity(name, T::SCHEMA.rust_name, &key));
     }

@@ -39,6 +39,8 @@ impl<'a> InOrder<'a> {
             Some(dictionary) => dictionary.named(self.rest, name),
         };
         let Some((found, value)) = value else { return missing() };
+        // Another type or mark: another client wrote the row, or a field has changed. `Slots` knows the conversions and the
+        // errors.
         if found != tag(edm_type, ENCRYPT) {
             return None;
         }
@@ -79,6 +81,8 @@ impl<'a> InOrder<'a> {
 #[inline(always)]
 fn named<'a, const N: usize>(packed: &'a [u8], name: &[u8; N]) -> Option<(u8, &'a [u8])> {
     let (found, value) = packed.split_first()?;
+    // Length and name are compared as one array of a constant length: a few comparisons of words, without a call of
+    // `memcmp`.
     let (found_name, value) = value.split_first_chunk()?;
     (found_name == name).then_some((*found, value))
 }
