@@ -26,18 +26,24 @@ mod value;
 
 use std::borrow::Cow;
 
+#[doc(hidden)]
 pub use collide::can_collide;
 pub use definition::{EntityType, IndexDefinition, IndexKeys};
 pub use evaluate::Evaluator;
 pub(crate) use evaluate::could_be_entity;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use layout::Layout;
-pub use lowercase::{LOWERCASE_UNICODE, lowercase};
+pub use lowercase::LOWERCASE_UNICODE;
+#[doc(hidden)]
+pub use lowercase::lowercase;
 pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
+#[doc(hidden)]
 pub use plain::WriteTarget;
 pub use state::IndexState;
 
-pub use stored::{Manifest, StoredIndex, index_name};
+#[doc(hidden)]
+pub use stored::index_name;
+pub use stored::{Manifest, StoredIndex};
 pub use stored_type::StoredType;
 pub use template::{KeySegment, KeyTemplate};
 pub(crate) use value::first_chars;

@@ -20,6 +20,7 @@ pub enum WriteTarget<'a> {
 
 impl Manifest {
     /// Returns an index that may have entries of the entity that a write changes.
+    #[doc(hidden)]
     pub fn index_of(&self, target: WriteTarget<'_>) -> Option<&StoredIndex> {
         if target.key().is_system() && !matches!(target, WriteTarget::Key(_)) {
             return None;
@@ -33,6 +34,7 @@ impl Manifest {
     ///
     /// # Errors
     /// Fails if there is such an index or type.
+    #[doc(hidden)]
     pub fn check_plain(
         &self,
         table: &TableName,
@@ -48,6 +50,7 @@ impl Manifest {
     ///
     /// # Errors
     /// Fails if an index may have entries of the entity.
+    #[doc(hidden)]
     pub fn check_no_index(
         &self,
         table: &TableName,
@@ -70,6 +73,7 @@ impl Manifest {
     ///
     /// # Errors
     /// Fails if there is such a type.
+    #[doc(hidden)]
     pub fn check_wide(&self, table: &TableName, entity: &Entity) -> Result<()> {
         let is_other = |stored: &&StoredType| {
             stored.layout != Layout::Wide && stored.entity.as_ref().is_some_and(|of| of.admits(entity))

@@ -24,21 +24,25 @@ pub(crate) use chunks::{Chunks, System};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
 pub use key::{Key, PartitionKey, RowKey};
+#[doc(hidden)]
+pub use key_part::PartFormat;
 pub use key_part::{
-    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, KeyText, KeyWriter, PartFormat, Reverse,
-    ReverseKeyPart, TextKeyPart,
+    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, KeyText, KeyWriter, Reverse, ReverseKeyPart,
+    TextKeyPart,
 };
 pub use page_entities::PageEntities;
-pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};
+#[doc(hidden)]
+pub use properties::PackedPart;
+pub use properties::{Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
 pub use property::{Property, PropertySink, Text};
 pub(crate) use property_dictionary::split_row_value;
 #[doc(hidden)]
 pub use property_dictionary::{PackBuffer, PropertyDictionary};
 pub use shards::Shards;
-pub use system::{
-    ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY,
-};
+#[doc(hidden)]
+pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE};
+pub use system::{MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY};
 #[cfg(feature = "derive")]
 pub use table_derive::KeyPart;
 pub use table_name::TableName;

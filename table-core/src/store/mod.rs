@@ -16,8 +16,12 @@ pub use conflicts::Conflicts;
 pub use contract::TableStore;
 pub use encrypted::{EncryptedNames, RowRule};
 pub use ext::TableStoreExt;
-pub use local::{LocalChange, LocalPermit, LocalWork, LocalWriters};
-pub use manifests::{ManifestCache, ManifestChange, NewTable, PlainWrite};
+#[doc(hidden)]
+pub use local::{LocalChange, LocalWork};
+pub use local::{LocalPermit, LocalWriters};
+#[doc(hidden)]
+pub use manifests::PlainWrite;
+pub use manifests::{ManifestCache, ManifestChange, NewTable};
 pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, RowFilter, StoreHandle};
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};

@@ -19,12 +19,12 @@ pub use crate::model::{Property, PropertySink, Text};
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain, PrefixComparable};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
-pub use field::{
-    ComparesWithEncrypted, ComparesWithKey, Condition, EncryptedField, Field, FieldGroup, KeyField,
-    LargeField, Operand,
-};
+#[doc(hidden)]
+pub use field::{ComparesWithEncrypted, ComparesWithKey};
+pub use field::{Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand};
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
 pub use record::Record;
+#[doc(hidden)]
 pub use requirements::Requirements;
 pub use row_prefix::RowPrefix;
 pub use schema::{PropertySchema, Schema, Spread};
