@@ -37,13 +37,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let writer = BulkWriter::new(Arc::clone(&store));
     let readings = operations(&table, stream::iter((0..10_000).map(reading)), Operation::Insert);
     let (summary, cost) = meter.measure(writer.write(readings)).await;
-    assert_eq!((summary?.written, cost.total()), (10_000, 100));
+    assert_eq!(summary?.written, 10_000);
+    assert_eq!(cost.total(), 100);
 
     // An existing entity fails alone; the other entities of its group are written.
     let again =
         operations(&table, stream::iter([9_998, 9_999, 10_000, 10_001].map(reading)), Operation::Insert);
     let summary = writer.write(again).await?;
-    assert_eq!((summary.written, summary.failed), (2, 2));
+    assert_eq!(summary.written, 2);
+    assert_eq!(summary.failed, 2);
     assert!(summary.failures[0].result.as_ref().is_err_and(|error| error.is_already_exists()));
 
     // Four ranges of partitions are read concurrently.

@@ -43,6 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sales = employees.query().partition(Employee::partition("Sales")?);
     let older = sales.filter(Employee::AGE.gt(41)).all().await?;
     assert_eq!(older.len(), 1);
-    assert_eq!((older[0].first_name.as_str(), older[0].age), ("Ken", 42));
+    assert_eq!(older[0].first_name.as_str(), "Ken");
+    assert_eq!(older[0].age, 42);
     Ok(())
 }

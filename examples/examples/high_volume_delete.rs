@@ -38,7 +38,8 @@ async fn main() -> table_core::Result<()> {
     let now: Ticks = "2013-01-11T12:00:00Z".parse()?;
     let keep = Keep::Younger(TimeDelta::days(3));
     let plan = logins.expired(keep, now).await?;
-    assert_eq!((plan.len(), plan[0].table.as_str()), (7, "Logins20130101"));
+    assert_eq!(plan.len(), 7);
+    assert_eq!(plan[0].table.as_str(), "Logins20130101");
     assert_eq!(logins.retain(keep, now).await?, plan);
     assert_eq!(logins.slices().await?.len(), 4);
     Ok(())

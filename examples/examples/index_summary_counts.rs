@@ -33,7 +33,8 @@ async fn main() -> Result<()> {
     employees.upsert(employee(0, "Rome", 1500)?).await?;
     let before = meter.total();
     let rome = employees.summary("office", &Key::new("Sales", "office_Rome")?).await?;
-    assert_eq!((rome.count, rome.sums["Salary"]), (41, 41_500));
+    assert_eq!(rome.count, 41);
+    assert_eq!(rome.sums["Salary"], 41_500);
     assert_eq!(meter.total() - before, 1, "the employees are not read");
     let all = employees.summaries("office", &IndexQuery::partition("Sales")).await?;
     assert_eq!(all.iter().map(|(_, office)| office.count).collect::<Vec<_>>(), [19, 41]);

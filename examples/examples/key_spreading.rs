@@ -27,7 +27,8 @@ async fn main() -> table_core::Result<()> {
         store.write(&today, Operation::Insert(Entity::new("2013-01-01", format!("{number:06}"))?)).await?;
     }
     let hot = watch.hot(0.2);
-    assert_eq!((hot[0].partition.as_str(), hot[0].requests), ("2013-01-01", 100));
+    assert_eq!(hot[0].partition.as_str(), "2013-01-01");
+    assert_eq!(hot[0].requests, 100);
     assert!(hot[0].to_string().contains("#[partition_key(spread = 16)]"));
 
     // With spread keys, the load is divided, a point read still takes 1 request, and the day is read in

@@ -208,7 +208,9 @@ async fn scrub(flights: &IndexedEntities) -> Result<()> {
         scrubbed.dangling,
         scrubbed.missing
     );
-    assert_eq!((scrubbed.dangling, scrubbed.missing, scrubbed.taken), (0, 0, 0));
+    assert_eq!(scrubbed.dangling, 0);
+    assert_eq!(scrubbed.missing, 0);
+    assert_eq!(scrubbed.taken, 0);
     assert_eq!(scrubbed.entries, scrubbed.entities);
     Ok(())
 }

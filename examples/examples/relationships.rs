@@ -53,7 +53,8 @@ async fn main() -> table_core::Result<()> {
     let cache = JoinCache::new(departments, JoinOptions::default());
     meter.reset();
     let joined = cache.join(staff, |employee| Department::key(&employee.department)).await?;
-    assert_eq!((joined.len(), meter.total()), (3, 1));
+    assert_eq!(joined.len(), 3);
+    assert_eq!(meter.total(), 1);
     assert!(joined.iter().all(|(_, department)| department.is_some()));
     Ok(())
 }

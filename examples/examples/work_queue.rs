@@ -26,7 +26,8 @@ async fn main() -> table_core::Result<()> {
 
     // Another worker receives it, extends the timeout, and finishes.
     let message = queue.receive(1, LEASE).await?.remove(0);
-    assert_eq!((message.body.as_str(), message.dequeue_count), ("photo 17", 2));
+    assert_eq!(message.body.as_str(), "photo 17");
+    assert_eq!(message.dequeue_count, 2);
     let receipt = queue.renew(&received(&message)?, LEASE * 100).await?;
     assert!(queue.delete(&received(&lost)?).await.is_err(), "the first worker's receipt is invalid");
     queue.delete(&receipt).await?;

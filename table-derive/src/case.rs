@@ -95,7 +95,8 @@ mod tests {
         ];
         for (rule, field, variant) in cases {
             let case = Case::parse(rule).unwrap();
-            assert_eq!((case.apply("first_name").as_str(), case.apply("EmpId").as_str()), (field, variant));
+            assert_eq!(case.apply("first_name").as_str(), field);
+            assert_eq!(case.apply("EmpId").as_str(), variant);
         }
     }
 }

@@ -183,7 +183,8 @@ mod tests {
             let text = group(line_end, &[INSERT, DELETE]);
             let parts = changes(&text);
             assert_eq!(parts.len(), 2);
-            assert_eq!((&parts[0].method, parts[0].address), (&Method::POST, "http://h/acc/T"));
+            assert_eq!(&parts[0].method, &Method::POST);
+            assert_eq!(parts[0].address, "http://h/acc/T");
             assert_eq!(parts[0].body, "{\"A\":\"--set_2\"}");
             assert_eq!(parts[0].content_id.as_ref().unwrap(), "7");
             assert_eq!(&parts[1].method, &Method::DELETE);

@@ -165,7 +165,8 @@ mod tests {
     fn sas_and_endpoints() {
         let c =
             parse("TableEndpoint=https://acc.table.core.windows.net/;SharedAccessSignature=?sv=1&sig=a%3D;");
-        assert_eq!((c.endpoint.as_str(), c.secondary), ("https://acc.table.core.windows.net/", None));
+        assert_eq!(c.endpoint.as_str(), "https://acc.table.core.windows.net/");
+        assert_eq!(c.secondary, None);
         assert!(matches!(c.secret, Secret::Sas(Sas(sas)) if sas == "sv=1&sig=a%3D"));
     }
 

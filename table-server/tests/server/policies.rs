@@ -107,7 +107,8 @@ async fn cross_origin_rules_are_enforced() {
     assert_eq!(client.plain(asked()).await.refusal(), (403, "CorsPreflightFailure"));
     assert_eq!(client.owner(set_properties(RULE)).await.status, 202);
     let reply = client.plain(asked()).await;
-    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, "https://a.example"));
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("access-control-allow-origin"), "https://a.example");
     assert_eq!(reply.header("access-control-max-age"), "60");
     for (origin, method, headers) in [
         ("https://b.example", "PUT", "x-ms-date"),
@@ -118,12 +119,14 @@ async fn cross_origin_rules_are_enforced() {
         assert_eq!(reply.refusal(), (403, "CorsPreflightFailure"), "{origin} {method}");
     }
     let reply = client.owner(Ask::new("GET", "abc()").with("Origin", "https://a.example")).await;
-    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, "https://a.example"));
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("access-control-allow-origin"), "https://a.example");
     assert!(reply.header("access-control-expose-headers").contains("x-ms-request-id"), "{reply:?}");
     assert_eq!(reply.header("vary"), "Origin");
     let reply = client.owner(Ask::new("GET", "abc()").with("Origin", "https://b.example")).await;
     assert_eq!(reply.status, 200);
     assert_eq!(reply.header("access-control-allow-origin"), "");
     let refused = client.plain(Ask::new("GET", "abc()").with("Origin", "https://a.example")).await;
-    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, "https://a.example"));
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.header("access-control-allow-origin"), "https://a.example");
 }

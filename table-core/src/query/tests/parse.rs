@@ -215,7 +215,8 @@ fn an_extremely_deep_filter_does_not_overflow_the_stack() {
             assert!(format!("{filter} {filter:?}").len() < 400);
             assert_eq!(filter.matches(&entity), holds);
             let query = Query::new().with_filter(filter);
-            assert_eq!((query.bounds(), query.access_path()), (KeyBounds::ALL, AccessPath::TableScan));
+            assert_eq!(query.bounds(), KeyBounds::ALL);
+            assert_eq!(query.access_path(), AccessPath::TableScan);
             assert!(query.cheaper_plan().is_none());
             query.explain(&ServiceProfile::LOCAL);
             let checked = crate::engine::check_query(&ServiceProfile::LOCAL, &query);

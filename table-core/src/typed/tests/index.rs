@@ -58,14 +58,18 @@ fn pair(partition: &str, rows: &str) -> (String, String) {
 #[test]
 fn schemas_contain_the_declared_indexes() {
     let [email, surname, login, city] = Employee::SCHEMA.indexes else { panic!("four indexes") };
-    assert_eq!((&*email.name, &email.placement), ("email", &Placement::SamePartition));
+    assert_eq!(&*email.name, "email");
+    assert_eq!(&email.placement, &Placement::SamePartition);
     assert_eq!(email.payload, Payload::fields(["FirstName"]));
-    assert_eq!((email.uniqueness, &email.shape), (Uniqueness::WithinPartition, &Shape::Row));
-    assert_eq!((&surname.placement, &surname.payload), (&Placement::OtherPartition, &Payload::Reference));
+    assert_eq!(email.uniqueness, Uniqueness::WithinPartition);
+    assert_eq!(&email.shape, &Shape::Row);
+    assert_eq!(&surname.placement, &Placement::OtherPartition);
+    assert_eq!(&surname.payload, &Payload::Reference);
     let template = |template: Option<&KeyTemplate>| template.unwrap().to_string();
     assert_eq!(template(surname.partition_key()), "surname_{LastName:text}");
     assert_eq!(template(surname.row_key()), "{@department:text}_{Hired:u64:04}_{@id:u64:06}");
-    assert_eq!((login.uniqueness, &city.shape), (Uniqueness::WithinTable, &Shape::LIST));
+    assert_eq!(login.uniqueness, Uniqueness::WithinTable);
+    assert_eq!(&city.shape, &Shape::LIST);
     assert_eq!(city.placement, Placement::OtherTable(TableName::from_static("Cities")));
 }
 

@@ -112,6 +112,7 @@ fn the_condition_is_part_of_the_definition() -> Result<()> {
     assert_eq!(tag.condition.as_deref(), Some("Status eq 'open'"));
     let open = order().to_entity()?;
     let closed = Order { status: "closed".into(), ..order() }.to_entity()?;
-    assert_eq!((tag.entry_keys(&open)?.len(), tag.entry_keys(&closed)?.len()), (2, 0));
+    assert_eq!(tag.entry_keys(&open)?.len(), 2);
+    assert_eq!(tag.entry_keys(&closed)?.len(), 0);
     Ok(())
 }

@@ -63,7 +63,8 @@ fn first_version(name: &str) -> Entity {
 #[test]
 fn an_old_row_passes_through_every_version_and_keeps_its_etag() {
     let read = Employee::from_entity(first_version("Ken Kwok")).unwrap();
-    assert_eq!((read.full.as_str(), read.id), ("Ken Kwok", 7));
+    assert_eq!(read.full.as_str(), "Ken Kwok");
+    assert_eq!(read.id, 7);
     assert_eq!(TableEntity::etag(&read), Some(&ETag::from_version(9)));
     assert_eq!(read.written, Some(Ticks::MAX));
     let written = read.to_entity().unwrap();
@@ -158,7 +159,8 @@ fn a_later_row_names_the_earliest_version_that_reads_it() {
     assert_eq!(row.get("EntityReader"), Some(ValueRef::Int32(2)));
     assert_eq!(Titled::from_entity(row.clone()).unwrap(), titled());
     let second = EmployeeV2::from_entity(row.clone()).unwrap();
-    assert_eq!((second.first.as_str(), second.last.as_str()), ("Ken", "Kwok"));
+    assert_eq!(second.first.as_str(), "Ken");
+    assert_eq!(second.last.as_str(), "Kwok");
     assert_eq!(First::from_entity(row.clone()).unwrap().first, "Ken");
     // Version 3 is between the two, so it reads the row as its own and misses a property.
     let error = Employee::from_entity(row.clone()).unwrap_err().to_string();
@@ -191,7 +193,9 @@ fn the_reader_is_stored_only_if_it_is_an_earlier_version() {
     }
     let own = Own { department: "Sales".into(), id: 7 };
     assert_eq!(own.to_entity().unwrap().get("EntityReader"), None);
-    assert_eq!((Own::SCHEMA.min_reader, Titled::SCHEMA.min_reader, EmployeeV1::SCHEMA.min_reader), (4, 2, 1));
+    assert_eq!(Own::SCHEMA.min_reader, 4);
+    assert_eq!(Titled::SCHEMA.min_reader, 2);
+    assert_eq!(EmployeeV1::SCHEMA.min_reader, 1);
 }
 
 #[test]
@@ -203,8 +207,6 @@ fn a_row_that_a_conversion_made_loses_its_reader() {
     let mut new = Employee::from_entity(old.clone()).unwrap().to_entity().unwrap();
     Employee::SCHEMA.keep_unknown(&old, &mut new).unwrap();
     assert_eq!(new.get("EntityReader"), None);
-    assert_eq!(
-        (new.get("EntityVersion"), new.get("Unknown")),
-        (Some(ValueRef::Int32(3)), Some(ValueRef::Int32(7)))
-    );
+    assert_eq!(new.get("EntityVersion"), Some(ValueRef::Int32(3)));
+    assert_eq!(new.get("Unknown"), Some(ValueRef::Int32(7)));
 }

@@ -67,7 +67,8 @@ async fn without_their_store_blobs_are_due() -> Result<()> {
     assert_eq!(large(&report, &table).types.iter().collect::<Vec<_>>(), ["Report"]);
     let due: Vec<_> = report.due().collect();
     let [(of, Part::Large, Some(Due::NoLargeBlobs))] = due[..] else { panic!("{due:?}") };
-    assert_eq!((of, names(&blobs).await), (&table, 2));
+    assert_eq!(of, &table);
+    assert_eq!(names(&blobs).await, 2);
     // An upkeep that never collects reports nothing.
     let report = upkeep(&store).collect_every(None).run_once().await?;
     assert_eq!(report.due().count(), 0, "{report:?}");
@@ -86,14 +87,16 @@ async fn blobs_are_collected_by_one_of_several() -> Result<()> {
         reports.iter().map(|report| of(large(report, &table))).sum::<u64>()
     };
     assert_eq!(sum(&|large| large.collections as u64), 1);
-    assert_eq!((sum(&|large| large.collected.used), sum(&|large| large.collected.orphans)), (1, 1));
+    assert_eq!(sum(&|large| large.collected.used), 1);
+    assert_eq!(sum(&|large| large.collected.orphans), 1);
     assert!(reports.iter().all(|report| report.due().count() == 0), "{reports:?}");
     assert_eq!(names(&blobs).await, 1);
 
     let report = upkeep.run_once().await?;
     assert_eq!(large(&report, &table).collections, 0, "not yet");
     let report = upkeep.collect_every(Duration::ZERO).run_once().await?;
-    assert_eq!((large(&report, &table).collections, large(&report, &table).collected.orphans), (1, 0));
+    assert_eq!(large(&report, &table).collections, 1);
+    assert_eq!(large(&report, &table).collected.orphans, 0);
     Ok(())
 }
 
@@ -107,7 +110,9 @@ async fn young_blobs_stay() -> Result<()> {
         let upkeep = upkeep(&store).keep(Duration::from_secs(keep)).blobs(blobs.clone(), options);
         let report = upkeep.collect_every(Duration::ZERO).run_once().await?;
         let collected = large(&report, &table).collected;
-        assert_eq!((collected.young, collected.orphans, names(&blobs).await), (2, 0, 2));
+        assert_eq!(collected.young, 2);
+        assert_eq!(collected.orphans, 0);
+        assert_eq!(names(&blobs).await, 2);
     }
     Ok(())
 }
@@ -129,7 +134,8 @@ async fn tables_without_indexes_are_collected_too() -> Result<()> {
     let upkeep = Upkeep::new(store.clone()).tables(["Papers"]).with_options(IndexOptions::local());
     let report = upkeep.keep(Duration::ZERO).blobs(blobs.clone(), options()).run_once().await?;
     assert!(!report.tables[&papers].has_manifest);
-    assert_eq!((large(&report, &papers).collected.orphans, names(&blobs).await), (2, 2));
+    assert_eq!(large(&report, &papers).collected.orphans, 2);
+    assert_eq!(names(&blobs).await, 2);
     assert!(store.get(&papers, &Key::new(MANIFEST_PARTITION, "table")?, None).await?.is_none());
     Ok(())
 }

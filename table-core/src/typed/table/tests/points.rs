@@ -6,7 +6,8 @@ use crate::store::{ErrorKind, OperationKind};
 async fn get_costs_a_request_and_keeps_the_etag() {
     let (table, meter) = employees([1]).await;
     let read = table.get(key(1)).await.unwrap().unwrap();
-    assert_eq!((read.name.as_str(), read.etag.is_some()), ("n1", true));
+    assert_eq!(read.name.as_str(), "n1");
+    assert!(read.etag.is_some());
     assert_eq!(table.get(&key(2)).await.unwrap(), None);
     assert_eq!(meter.snapshot().of_kind(OperationKind::Get), 2);
     assert_eq!(meter.total(), 2);
@@ -27,7 +28,8 @@ async fn a_row_of_another_type_is_a_decode_error_with_its_key() {
     table.view::<Badge>().unwrap().insert(&badge).await.unwrap();
     let error = table.get(Key::new("Sales", "badge_000007").unwrap()).await.unwrap_err();
     let ErrorKind::Decode(error) = error.kind() else { panic!("{error}") };
-    assert_eq!((error.property.as_str(), error.key.as_str()), ("Name", "('Sales', 'badge_000007')"));
+    assert_eq!(error.property.as_str(), "Name");
+    assert_eq!(error.key.as_str(), "('Sales', 'badge_000007')");
 }
 
 #[tokio::test]
@@ -35,7 +37,8 @@ async fn versioned_reads_tell_the_version_of_a_type_that_keeps_none() {
     let (table, meter) = employees([1]).await;
     let etag = table.get(key(1)).await.unwrap().unwrap().etag;
     let read = table.get_versioned(key(1)).await.unwrap().unwrap();
-    assert_eq!((Some(read.etag.clone()), read.name.as_str()), (etag, "n1"));
+    assert_eq!(Some(read.etag.clone()), etag);
+    assert_eq!(read.name.as_str(), "n1");
     assert!(read.timestamp.is_some());
     assert_eq!(meter.total(), 2);
 }

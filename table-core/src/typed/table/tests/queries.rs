@@ -112,7 +112,8 @@ async fn a_projection_reads_its_properties_and_the_type() {
     assert_eq!(bags[0].get(Schema::TYPE_PROPERTY), None);
     assert!(bags[0].get("Name").is_some());
     let names = table.query().project::<Entity>().select([NAME]).all().await.unwrap();
-    assert_eq!((names[0].get("Age"), names[0].get("Name").is_some()), (None, true));
+    assert_eq!(names[0].get("Age"), None);
+    assert!(names[0].get("Name").is_some());
 }
 
 #[tokio::test]
@@ -131,7 +132,8 @@ async fn a_cheaper_plan_reads_an_or_of_keys_by_key() {
     let query = query.use_cheaper_plan();
     assert_eq!(query.all().await.unwrap(), scanned);
     let cost = meter.since(&before);
-    assert_eq!((cost.of_kind(OperationKind::Get), cost.total()), (3, 3));
+    assert_eq!(cost.of_kind(OperationKind::Get), 3);
+    assert_eq!(cost.total(), 3);
 
     let before = meter.snapshot();
     assert_eq!(query.clone().limit(1).all().await.unwrap(), scanned[..1]);
@@ -153,7 +155,8 @@ async fn a_cheaper_plan_asks_for_the_type_with_each_key() {
     let query = table.query().partition(sales()).raw_filter(or.parse().unwrap()).use_cheaper_plan();
     assert_eq!(ids(query).await, [1, 3]);
     let cost = meter.since(&before);
-    assert_eq!((cost.of_path(AccessPath::Point), cost.total()), (3, 3));
+    assert_eq!(cost.of_path(AccessPath::Point), 3);
+    assert_eq!(cost.total(), 3);
 }
 
 #[tokio::test]

@@ -106,7 +106,8 @@ async fn a_page_can_be_handed_out_and_taken_back() {
     assert_eq!(ids(&first.items), [1, 2]);
     let text = first.continuation.unwrap().to_string();
     let next = query().page_size(3).page(Some(&text.parse().unwrap())).await.unwrap();
-    assert_eq!((ids(&next.items), next.continuation), (vec![3, 4, 5], None));
+    assert_eq!(ids(&next.items), vec![3, 4, 5]);
+    assert_eq!(next.continuation, None);
     assert_eq!(meter.total(), 2);
     let other = table.query().page(Some(&text.parse().unwrap())).await.unwrap_err();
     assert!(matches!(other.kind(), ErrorKind::InvalidContinuation(_)));

@@ -44,7 +44,9 @@ async fn a_collection_leaves_the_blobs_of_other_types() -> Result<()> {
     contracts.insert(&contract(2)).await?;
     rig.meter.reset();
     let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
-    assert_eq!((found.used, found.orphans, rig.blob_count().await), (4, 0, 4));
+    assert_eq!(found.used, 4);
+    assert_eq!(found.orphans, 0);
+    assert_eq!(rig.blob_count().await, 4);
     assert_eq!(rig.meter.total(), 2, "one for each entity");
     assert_eq!(contracts.get_existing(Contract::key("Sales & Co", 2u32)?).await?, contract(2));
     Ok(())
@@ -75,7 +77,9 @@ async fn a_collection_leaves_the_blobs_of_other_versions() -> Result<()> {
     open::<Contract>(&rig)?.insert(&contract(1)).await?;
     let renamed = open::<Renamed>(&rig)?;
     let found = renamed.collect_older(Duration::ZERO, CollectMode::Remove).await?;
-    assert_eq!((found.used, found.orphans, rig.blob_count().await), (2, 0, 2));
+    assert_eq!(found.used, 2);
+    assert_eq!(found.orphans, 0);
+    assert_eq!(rig.blob_count().await, 2);
 
     // Nor is anything of the new layout written into the old row.
     let content = stream::iter([Ok(Bytes::from_static(b"new"))]);
@@ -95,7 +99,8 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
         Entity::from(whole.entity_key()?.into_key()).with("Text", b"blob2 of a version to come".as_slice());
     rig.store.write(rig.reports.name(), Operation::Merge(row, IfMatch::Any)).await?;
     let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
-    assert_eq!((found.used, found.orphans), (1, 0));
+    assert_eq!(found.used, 1);
+    assert_eq!(found.orphans, 0);
 
     // A value in its place is no reference.
     rig.reports.upsert(&report("blob", None)).await?;
@@ -103,7 +108,9 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
     assert_eq!((found.used, found.orphans), (1, 0), "a value that begins like a reference keeps it too");
     rig.reports.upsert(&report("short", None)).await?;
     let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
-    assert_eq!((found.used, found.orphans, rig.blob_count().await), (0, 1, 0));
+    assert_eq!(found.used, 0);
+    assert_eq!(found.orphans, 1);
+    assert_eq!(rig.blob_count().await, 0);
     Ok(())
 }
 
@@ -147,6 +154,7 @@ async fn a_write_is_given_up_after_the_machine_slept() -> Result<()> {
     new.started.time = SystemTime::now() - Duration::from_secs(3601);
     let error = rig.reports.writer().commit(&new, &[Change::insert(row)]).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
-    assert_eq!((rig.meter.total(), rig.blob_count().await), (0, 0));
+    assert_eq!(rig.meter.total(), 0);
+    assert_eq!(rig.blob_count().await, 0);
     Ok(())
 }

@@ -68,7 +68,8 @@ async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
     wider.insert(&Wider::new(number, "again")).await?;
 
     let done = wider.migrate().await?;
-    assert_eq!((done.looked >= u64::from(ROWS), done.moved), (true, moved.len() as u64 - 1));
+    assert!(done.looked >= u64::from(ROWS));
+    assert_eq!(done.moved, moved.len() as u64 - 1);
     assert_eq!(wider.migrate().await?.moved, 0);
     assert_moved(&rig, "migrated").await
 }
@@ -177,11 +178,13 @@ async fn a_migration_costs_three_requests_for_each_that_moves() -> Result<()> {
     let (rig, wider) = filled().await?;
     let (done, cost) = rig.meter.measure(wider.migrate()).await;
     let moved = done?.moved;
-    assert_eq!((cost.total(), cost.of_kind(OperationKind::Query)), (3 * moved + 1, 1));
+    assert_eq!(cost.total(), 3 * moved + 1);
+    assert_eq!(cost.of_kind(OperationKind::Query), 1);
     let writes = [OperationKind::Merge, OperationKind::Insert, OperationKind::Delete];
     assert_eq!(writes.map(|kind| cost.of_kind(kind)), [moved; 3]);
     rig.meter.reset();
-    assert_eq!((wider.migrate().await?.moved, rig.meter.total()), (0, 1));
+    assert_eq!(wider.migrate().await?.moved, 0);
+    assert_eq!(rig.meter.total(), 1);
     Ok(())
 }
 

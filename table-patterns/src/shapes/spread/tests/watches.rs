@@ -23,7 +23,10 @@ async fn the_window_moves_on() -> Result<()> {
     }
     get("cold").await?;
     let hot = watch.hot(0.2);
-    assert_eq!((hot.len(), hot[0].requests, hot[0].reads, hot[0].share), (1, 9, 9, 0.9));
+    assert_eq!(hot.len(), 1);
+    assert_eq!(hot[0].requests, 9);
+    assert_eq!(hot[0].reads, 9);
+    assert_eq!(hot[0].share, 0.9);
     assert!(hot[0].to_string().contains("cache"), "{}", hot[0]);
 
     tokio::time::advance(Duration::from_secs(31)).await;
@@ -46,7 +49,9 @@ async fn writes_queries_and_scans_are_told_apart() -> Result<()> {
     store.query(&table, &partition, None).await?;
     store.query(&table, &Query::new(), None).await?;
     let hot = watch.hot(0.0);
-    assert_eq!((hot.len(), hot[0].requests, hot[0].reads), (1, 3, 1));
+    assert_eq!(hot.len(), 1);
+    assert_eq!(hot[0].requests, 3);
+    assert_eq!(hot[0].reads, 1);
     assert!(hot[0].to_string().contains("spread = 16"));
     Ok(())
 }
