@@ -1,8 +1,9 @@
-//! Checks of the repository itself: layers of modules, language, and the texts that users see.
+//! Checks of the repository itself: layers of modules, paths in documents, language, and the texts that users see.
 
 mod language;
 mod layers;
 mod messages;
+mod paths;
 
 use std::fs;
 use std::path::{Path, PathBuf};
