@@ -37,6 +37,7 @@ pub(super) fn push_value(
 fn push_base64(properties: &mut Properties, name: &str, text: &str) -> Option<()> {
     let (mut short, long);
     let bytes = if text.len() <= 256 {
+        // 256 characters hold at most 192 bytes: 4 characters for each 3.
         short = [0; 192];
         let length = STANDARD.decode_slice(text, &mut short).ok()?;
         &short[..length]

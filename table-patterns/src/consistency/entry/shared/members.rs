@@ -87,6 +87,7 @@ impl Members {
         // Each piece is filled to two thirds, so that the next references do not split it again.
         let pieces = whole.div_ceil(bytes * 2 / 3).max(2);
         let target = whole.div_ceil(pieces);
+        // 1 byte of format, with which each piece starts.
         let (mut all, mut piece, mut size) = (Vec::new(), Self::default(), 1);
         for member in self.0 {
             let before = piece.0.last().map_or(&[][..], Vec::as_slice);

@@ -91,6 +91,7 @@ impl IndexedEntities {
     ) -> Result<Page<Entity>> {
         let sorts = query.sorts() && !self.is_sorted();
         let rows = query.to_query(index);
+        // Sorting needs every row, so the page size does not apply, and the answer is one page.
         let rows = if sorts { Query { top: None, ..rows } } else { rows };
         let mut page = self.query_rows(index, &rows, from).await?;
         while let Some(next) = page.continuation.take_if(|_| sorts) {
