@@ -9,10 +9,10 @@ pub mod bulk;
 mod consistency;
 pub mod eventual;
 pub mod log_blobs;
-#[cfg(test)]
-mod proof;
 mod rows;
 mod shapes;
+#[cfg(test)]
+mod tests;
 pub mod upkeep;
 
 use consistency::entry;

@@ -1,8 +1,6 @@
 //! What patterns with content in blobs share: names, content as streams, errors.
 
 mod content;
-#[cfg(test)]
-pub(crate) mod faulty;
 mod name;
 mod reference;
 

@@ -17,9 +17,7 @@ use super::status::TransactionStatus;
 use super::status::{TransactionEvent, TransactionEventKind};
 use super::table_checks::Manifests;
 use super::transaction_table::TransactionTable;
-#[cfg(test)]
-use crate::journal::Invariant;
-use crate::journal::{Invariants, Timing};
+use crate::journal::Timing;
 
 type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
 
@@ -71,7 +69,6 @@ pub struct Coordinator {
     pub(super) queue: Arc<dyn WorkQueue>,
     pub(super) resources: Resources,
     pub(super) timing: Timing,
-    pub(super) invariants: Invariants,
     pub(super) manifests: Arc<Manifests>,
     /// Failures of a step until its transaction is poisoned.
     pub(super) attempts: u32,
@@ -104,10 +101,10 @@ impl Coordinator {
         store.profile().check_reads("eventually consistent transactions")?;
         store.create_table_if_missing(&table).await?;
         let (transactions, timing) = (TransactionTable { store, table }, Timing::default());
-        let (invariants, retry) = (Invariants::default(), Duration::from_secs(5));
+        let retry = Duration::from_secs(5);
         let manifests = Arc::default();
         let (attempts, listener) = (5, None);
-        Ok(Self { transactions, queue, resources, timing, invariants, manifests, attempts, retry, listener })
+        Ok(Self { transactions, queue, resources, timing, manifests, attempts, retry, listener })
     }
 
     /// Sets the lease of claims and the time limits of requests. Use the same timing in every process.
@@ -157,13 +154,6 @@ impl Coordinator {
     /// The durations of claims and requests.
     pub(crate) const fn timing(&self) -> Timing {
         self.timing
-    }
-
-    /// A coordinator that leaves one rule of the protocol out.
-    #[cfg(test)]
-    pub(crate) const fn without_invariant(mut self, invariant: Option<Invariant>) -> Self {
-        self.invariants = Invariants { omitted: invariant };
-        self
     }
 
     pub(super) fn emit(&self, id: TransactionId, kind: TransactionEventKind) {

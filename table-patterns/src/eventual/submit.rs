@@ -12,7 +12,7 @@ use super::plan::{EventualTransaction, StoredPlan, TransactionId, fingerprint};
 use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::transaction_table::{PlanRef, pieces};
-use crate::journal::{Acknowledge, Invariant, Lease, before};
+use crate::journal::{Acknowledge, Lease, before};
 use crate::rows::took_effect::took_effect;
 
 /// Whether a committed transaction is applied.
@@ -144,11 +144,7 @@ impl Coordinator {
                 *receipt = self.queue.renew(receipt, self.timing.lease()).await?;
             }
             let put = self.transactions.put_piece(plan, n, text);
-            if self.invariants.enforces(Invariant::PieceCutOff) {
-                before(lease.cut_off(), put).await.unwrap_or_else(|| Err(self.timing.cut_off()))?;
-            } else {
-                put.await?;
-            }
+            before(lease.cut_off(), put).await.unwrap_or_else(|| Err(self.timing.cut_off()))?;
         }
         Ok(())
     }

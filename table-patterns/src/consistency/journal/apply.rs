@@ -9,7 +9,6 @@ use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
 use super::Journal;
-use super::invariants::Invariant;
 use super::lanes::lanes;
 use super::lease::{Lease, before};
 use super::row::{JournalRow, WriteId};
@@ -38,12 +37,11 @@ struct Permit {
     lease: Lease,
     /// The end of validity of the index states from which the round was planned.
     valid_until: Option<Instant>,
-    one_applier: bool,
 }
 
 impl Permit {
     fn is_leased(&self) -> bool {
-        self.lease.may_send() || !self.one_applier
+        self.lease.may_send()
     }
 
     fn may_send(&self) -> bool {
@@ -75,18 +73,12 @@ enum Step {
 
 /// The steps that make the affected keys agree with the wanted entries, always in the same order. The wanted entry
 /// decides the kind of a step: the index may have had another definition when the write was planned.
-fn steps(
-    row: &JournalRow,
-    states: &States,
-    wanted: &Wanted,
-    may_collide: bool,
-    by_definition: bool,
-) -> Result<Vec<Step>> {
+fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) -> Result<Vec<Step>> {
     let (mut plain, mut shared, mut unique) = (Vec::new(), Vec::new(), Vec::new());
     let mut own = BTreeSet::new();
     for affected in &row.affected {
         let at = affected.location()?;
-        match (wanted.rows.get(&at).filter(|_| by_definition), &affected.shared) {
+        match (wanted.rows.get(&at), &affected.shared) {
             // A key that is listed twice, for example as the rows of two lists.
             (Some(_), _) if !own.insert(at.clone()) => {}
             (Some(entry), _) if entry.unique => unique.push(at),
@@ -168,11 +160,7 @@ impl Journal {
 
     /// Drops the work of an applier at the end of its lease.
     async fn within<T>(&self, lease: Lease, work: impl Future<Output = T>) -> Option<T> {
-        if self.enforces(Invariant::OneApplier) && self.enforces(Invariant::CutOff) {
-            before(lease.cut_off(), work).await
-        } else {
-            Some(work.await)
-        }
+        before(lease.cut_off(), work).await
     }
 
     async fn apply_rounds(
@@ -182,10 +170,7 @@ impl Journal {
         known: &Known,
         lease: Lease,
     ) -> Result<Option<JournalRow>> {
-        if !self.enforces(Invariant::ApplyBeforeClear) {
-            self.clear(row).await?;
-        }
-        if !states.are_known() && self.enforces(Invariant::KnownVersions) {
+        if !states.are_known() {
             states.read_all_again(self).await?;
         }
         let Some(row) = self.remove_source(row, &mut states, lease).await? else {
@@ -198,7 +183,7 @@ impl Journal {
             // The permission is held until the round ends.
             let permission = self.prepare().await?;
             let valid_until = permission.valid_until;
-            let permit = Permit { lease, valid_until, one_applier: self.enforces(Invariant::OneApplier) };
+            let permit = Permit { lease, valid_until };
             let once = self.apply_once(row, &mut states, &used, known, permit, &mut progress);
             let round = match valid_until {
                 Some(until) => before(until + self.timing.client(), once).await,
@@ -212,9 +197,6 @@ impl Journal {
                 continue;
             }
             if round == Round::Done {
-                if !self.enforces(Invariant::Recheck) {
-                    return Ok(Some(row.clone()));
-                }
                 states.read_all_again(self).await?;
                 if states.versions() == used {
                     return Ok(Some(row.clone()));
@@ -235,9 +217,7 @@ impl Journal {
         progress: &mut Progress,
     ) -> Result<Round> {
         let wanted = states.entries(self)?;
-        let may_collide = self.maintainer.may_collide() && self.enforces(Invariant::OwnEntries);
-        let by_definition = self.enforces(Invariant::ByDefinition);
-        let steps = steps(row, states, &wanted, may_collide, by_definition)?;
+        let steps = steps(row, states, &wanted, self.maintainer.may_collide())?;
         let taken = progress.towards(&wanted);
         let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
         let left = lanes(left.map(|(number, step)| (number, step.rows(), step)));
@@ -251,9 +231,7 @@ impl Journal {
         for end in self.all_of(work.collect()).await {
             progress.taken.extend(end.taken);
             let lane = end.round?;
-            // Without the rule, the round goes on with what a lane has read.
-            let goes_on = !self.enforces(Invariant::OneVersion) && end.states.versions() != used;
-            if goes_on || lane == Round::Changed && round < lane {
+            if lane == Round::Changed && round < lane {
                 *states = end.states;
             }
             round = round.max(lane);
@@ -276,13 +254,12 @@ impl Journal {
         let mut taken = Vec::with_capacity(lane.len());
         for (number, step) in lane {
             let sent = self.take_step(step, row, &mut states, wanted, known, permit).await;
-            let mut round = self.round_after(sent);
+            let mut round = Self::round_after(sent);
             // Compare after every step, not only at the end. An entity that was deleted and inserted during the round
             // may be absent again at its end; only the reads in between show that.
             if let Ok(end) = &mut round
                 && *end != Round::Doubtful
                 && states.versions() != used
-                && self.enforces(Invariant::OneVersion)
             {
                 *end = Round::Changed;
             }
@@ -362,11 +339,10 @@ impl Journal {
 
     /// Maps the result of a step to the end of the round. Ambiguous outcomes and conflicts stop the applier; the
     /// evidence stays.
-    fn round_after(&self, sent: Result<bool>) -> Result<Round> {
+    fn round_after(sent: Result<bool>) -> Result<Round> {
         match sent {
             Ok(true) => Ok(Round::Done),
             Ok(false) => Ok(Round::Expired),
-            Err(e) if e.is_ambiguous() && !self.enforces(Invariant::DoubtKeepsEvidence) => Ok(Round::Done),
             Err(e) if e.is_ambiguous() || e.is_transient() || e.is_precondition_failed() => {
                 Ok(Round::Doubtful)
             }

@@ -38,8 +38,6 @@ impl Default for BackgroundTasks {
 impl BackgroundTasks {
     /// Runs work in the background; at once, if too much work is under way.
     pub(super) async fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
-        #[cfg(test)]
-        let Some(work) = crate::proof::ids::in_background(Box::pin(work)) else { return };
         match (Handle::try_current(), Arc::clone(&self.slots).try_acquire_owned()) {
             (Ok(runtime), Ok(slot)) => drop(runtime.spawn(async move {
                 work.await;

@@ -71,12 +71,6 @@ pub(crate) fn is_mark_property(name: &str) -> bool {
     name == WRITE || name == TO
 }
 
-/// The key of the journal row of the move that has marked an entity.
-#[cfg(test)]
-pub(crate) fn journal_key(entity: &Entity) -> Option<table_core::model::Key> {
-    Mark::of(entity).map(|mark| mark.write.key(&mark.partition).unwrap())
-}
-
 /// Whether an ETag contains a mark: the entity was being moved when it was read.
 pub(crate) fn is_marked(version: &ETag) -> bool {
     Mark::from_version(version).is_some()

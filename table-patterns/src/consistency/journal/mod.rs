@@ -99,7 +99,6 @@ mod affected_key;
 mod apply;
 mod change;
 mod clearing;
-mod invariants;
 mod lanes;
 mod lease;
 mod local_entries;
@@ -124,11 +123,8 @@ use std::sync::Arc;
 pub use apply::Entries;
 pub use change::Change;
 pub use clearing::Clearing;
-pub(crate) use invariants::{Invariant, Invariants};
 pub use lease::Timing;
 pub(crate) use lease::{Lease, before};
-#[cfg(test)]
-pub(crate) use mark::journal_key;
 pub(crate) use mark::{as_read, has_mark, is_mark_property, is_marked, without_mark};
 pub(crate) use moving::{Moved, Tried};
 pub(crate) use plan::violation;
@@ -136,8 +132,6 @@ pub use recover::Progress;
 pub use row::WriteId;
 pub(crate) use row::is_journal_row;
 pub use sweep::SweepReport;
-#[cfg(test)]
-pub(crate) use unique::is_unique_row;
 pub(crate) use unique::{holders, is_pending, is_unique_row_property};
 pub(crate) use worker::{ATTEMPTS, SET_ASIDE};
 pub use worker::{PoisonedTicket, Recovery};
@@ -170,7 +164,6 @@ pub struct Journal {
     clearing: Clearing,
     background: clearing::BackgroundTasks,
     partition_locks: partition_locks::PartitionLocks,
-    invariants: invariants::Invariants,
 }
 
 impl Journal {
@@ -191,7 +184,6 @@ impl Journal {
             clearing: Clearing::default(),
             background: clearing::BackgroundTasks::default(),
             partition_locks: partition_locks::PartitionLocks::default(),
-            invariants: invariants::Invariants::default(),
         }
     }
 
@@ -266,15 +258,13 @@ impl Journal {
 
     /// The rows that hold the entries of several entities.
     pub(crate) fn shared(&self) -> SharedRows<'_> {
-        SharedRows { store: &*self.store, blobs: self.blobs.as_ref(), invariants: self.invariants }
+        SharedRows { store: &*self.store, blobs: self.blobs.as_ref() }
     }
 
     /// The permission to act on the maintainer's index states, with its end.
     async fn prepare(&self) -> Result<Permission> {
         self.store.profile().check_reads("a journal")?;
-        let permission = self.maintainer.prepare(self.store()).await?;
-        let valid_until = permission.valid_until.filter(|_| self.enforces(Invariant::FreshStates));
-        Ok(Permission { valid_until, ..permission })
+        self.maintainer.prepare(self.store()).await
     }
 
     /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.
@@ -284,14 +274,8 @@ impl Journal {
     }
 
     /// How many requests of one write are under way at the same time.
-    #[cfg(not(test))]
     const fn at_once(&self) -> usize {
         self.concurrency
-    }
-
-    #[cfg(test)]
-    fn at_once(&self) -> usize {
-        if crate::proof::ids::overlaps() { self.concurrency } else { 1 }
     }
 
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {

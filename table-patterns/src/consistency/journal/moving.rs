@@ -11,7 +11,6 @@ use super::Journal;
 use super::affected_key::AffectedKey;
 use super::apply::Entries;
 use super::change::Change;
-use super::invariants::Invariant;
 use super::lease::Lease;
 use super::mark::{self, Mark, separate_mark, without_mark};
 use super::plan::Plan;
@@ -125,9 +124,6 @@ impl Journal {
 
     /// Marks the source of a move in the version that was read. Returns the marked entity.
     pub(super) async fn mark(&self, plan: &Plan, entity: &Entity) -> Result<Entity> {
-        if !self.enforces(Invariant::MarkSource) {
-            return Ok(entity.clone());
-        }
         let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
         let replace = Operation::Replace(marked.clone(), entity.version()?);
         let written = took_effect(self.store.write(&self.table, replace).await)?;
@@ -183,9 +179,6 @@ impl Journal {
     /// # Errors
     /// The move is committed, so the old state is out of date. This deletes the source, as the move would.
     async fn give_up_move(&self, mark: &Mark, entity: &Entity) -> Result<()> {
-        if !self.enforces(Invariant::GiveUpMoves) {
-            return Ok(());
-        }
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
         match self.abort(mark.write, &mark.partition).await.map_err(not_applied)? {
             Some(Evidence::Abort) => return Ok(()),
@@ -230,7 +223,7 @@ impl Journal {
                 return Ok(Some(row));
             };
             let (removal, uncovered) = self.plan_removal(&row, &entity).await?;
-            if !lease.may_send() && self.enforces(Invariant::OneApplier) {
+            if !lease.may_send() {
                 return Ok(None);
             }
             if !uncovered.is_empty() {

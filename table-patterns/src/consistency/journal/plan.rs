@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::affected_key::AffectedKey;
 use super::change::Change;
-use super::invariants::Invariant;
 use super::row::WriteId;
 use super::{Journal, unique};
 use crate::entry::shared::{Merge, apply_copy, without_copies};
@@ -164,9 +163,7 @@ impl Journal {
     /// the entries'.
     fn unknown_owner(&self, local: &[Entry], operations: &[Operation], offset: usize) -> Vec<usize> {
         let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
-        let unknown_owner = |entry: &Entry| {
-            !self.maintainer.is_complete(&entry.index) && self.enforces(Invariant::LookBeside)
-        };
+        let unknown_owner = |entry: &Entry| !self.maintainer.is_complete(&entry.index);
         let all = local.iter().zip(operations).zip(offset..);
         all.filter(|((entry, operation), _)| blind(operation) && unknown_owner(entry))
             .map(|(_, n)| n)

@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use super::Journal;
 use super::apply::{Entries, Known};
-use super::invariants::Invariant;
 use super::lease::Lease;
 use super::row::{Evidence, JournalRow, WriteId, abort_row, owners, read};
 use super::state::States;
@@ -98,9 +97,7 @@ impl Journal {
         dequeues: u32,
         slots: Option<&WorkerSlots>,
     ) -> Result<Progress> {
-        if self.enforces(Invariant::AbortAbsent)
-            && let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await?
-        {
+        if let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await? {
             return self.take_over_row(row, slots).await;
         }
         let _permission = self.maintainer.prepare(self.store()).await?;
@@ -133,10 +130,7 @@ impl Journal {
         if lease.is_zero() {
             return;
         }
-        let theirs = if self.enforces(Invariant::LeaseOfTheRow) { lease } else { Duration::ZERO };
-        if self.enforces(Invariant::OneApplier) {
-            sleep(self.timing.lease().max(theirs)).await;
-        }
+        sleep(self.timing.lease().max(lease)).await;
     }
 
     /// Claims and applies a journal row that was watched since it was read.

@@ -8,7 +8,6 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
 
 use super::Journal;
 use super::affected_key::AffectedKey;
-use super::invariants::Invariant;
 use super::state::States;
 use super::unique::is_unique_row;
 use crate::entry::{Entry, Location};
@@ -134,7 +133,7 @@ impl Journal {
             let row = rows.next().flatten();
             let own = |row: &Entity| Entry::owner_of(row).is_ok_and(|owner| states.contains(&owner));
             let Some(row) = row.filter(own) else { continue };
-            if is_unique_row(&row) && self.enforces(Invariant::ByDefinition) {
+            if is_unique_row(&row) {
                 reserved.push(Location { table: table.clone(), key: key.clone() });
             } else if let Some(etag) = row.etag() {
                 kept.push(Operation::Delete(key.clone(), IfMatch::from(etag)));

@@ -8,7 +8,6 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, 
 use tokio::time::{Instant, sleep};
 
 use super::Journal;
-use super::invariants::Invariant;
 use super::lease::{Lease, before};
 use super::merge::pause;
 use super::plan::Plan;
@@ -93,7 +92,7 @@ impl Journal {
         let sent = self.send_draft(plan, &mut draft, lease).await;
         match &sent {
             Sent::Committed(_) => self.shared().applied(draft.take_shared()).await,
-            Sent::Failed(error) if error.is_ambiguous() && self.enforces(Invariant::DoubtKeepsBlobs) => {}
+            Sent::Failed(error) if error.is_ambiguous() => {}
             _ => self.shared().refused(draft.take_shared()).await,
         }
         sent
@@ -145,10 +144,7 @@ impl Journal {
     }
 
     async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
-        let mut read = self.shared().prepare(merge).await?;
-        if !self.enforces(Invariant::ConditionOnUnchanged) {
-            read.unchanged.clear();
-        }
+        let read = self.shared().prepare(merge).await?;
         if read.without_target {
             let (index, target) = (index_name(&merge.index), &merge.at.key);
             return Err(Error::invalid_request(format!(
@@ -168,8 +164,7 @@ impl Journal {
     /// Whether the group depends on the lease. After the lease other processes may take away its blobs, its
     /// reservations and the ticket that points at its journal row.
     fn is_leased(&self, plan: &Plan, draft: &Draft) -> bool {
-        (draft.has_blobs() && self.enforces(Invariant::BlobInLease))
-            || (plan.has_journal() && self.enforces(Invariant::CommitInLease))
+        draft.has_blobs() || plan.has_journal()
     }
 
     async fn send_once(&self, plan: &Plan, draft: &Draft, until: Option<Instant>) -> Result<Vec<Written>> {
@@ -225,13 +220,7 @@ impl Journal {
             return Sent::Failed(error);
         }
         let abort = self.abort(plan.id, plan.partition.as_str());
-        let found = match lease.may_send() || !self.enforces(Invariant::FindOutInLease) {
-            true if self.enforces(Invariant::FindOutInLease) && self.enforces(Invariant::FindOutCutOff) => {
-                before(lease.cut_off(), abort).await
-            }
-            true => Some(abort.await),
-            false => None,
-        };
+        let found = if lease.may_send() { before(lease.cut_off(), abort).await } else { None };
         match found {
             Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
             Some(Ok(_)) => Sent::Committed(unknown_versions(plan)),

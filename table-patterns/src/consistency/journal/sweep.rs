@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::Journal;
-use super::invariants::Invariant;
 use super::mark::Mark;
 use super::recover::Progress;
 use super::row::{Evidence, JournalRow, WriteId, read};
@@ -82,7 +81,8 @@ impl Journal {
             }
         }
         drop(permission);
-        if !aborts.is_empty() && self.enforces(Invariant::AbortRowsStay) {
+        // A writer that an abort row has stopped may still send its commit within its lease.
+        if !aborts.is_empty() {
             sleep_until(watched_since + self.timing.lease().max(self.maintainer.longest_lease())).await;
         }
         for abort in aborts {

@@ -6,7 +6,6 @@ use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 
 use super::Journal;
-use super::invariants::Invariant;
 use super::plan::violation;
 use super::row::{Evidence, WriteId};
 use super::state::States;
@@ -187,7 +186,7 @@ impl Journal {
         write: WriteId,
         found: UniqueRow,
     ) -> Result<Option<Reservation>> {
-        if found.pending && found.ticket != write && self.enforces(Invariant::AbortBeforeAdopting) {
+        if found.pending && found.ticket != write {
             self.abort(found.ticket, found.partition()).await?;
         }
         self.replace_row(at, wanted, &found).await
@@ -228,12 +227,7 @@ impl Journal {
         if !row.pending {
             return Ok(Some(false));
         }
-        let (id, partition) = (row.ticket, row.partition());
-        let evidence = if self.enforces(Invariant::AbortBeforeTakeOver) {
-            self.abort(id, partition).await?
-        } else {
-            self.evidence(id, partition).await?.or(Some(Evidence::Abort))
-        };
+        let evidence = self.abort(row.ticket, row.partition()).await?;
         Ok(evidence.map(|evidence| matches!(evidence, Evidence::Journal(_))))
     }
 
@@ -244,9 +238,6 @@ impl Journal {
     /// An applier finds that another entity has the key that an entity of its write has.
     pub(super) async fn settle(&self, at: &Location, by: By, states: &mut States) -> Result<()> {
         for _ in 0..ROUNDS {
-            if !self.enforces(Invariant::RowThenEntity) {
-                states.read_all_again(self).await?;
-            }
             let found = self.store().get(&at.table, &at.key, None).await?;
             if found.as_ref().is_some_and(|row| !is_unique_row(row)) {
                 // Another definition of the index has written a row of another kind.
@@ -260,7 +251,7 @@ impl Journal {
                 continue;
             };
             let held = self.holder_of(at, row, by, states).await?;
-            match self.may_settle(row, held.as_ref(), by).await? {
+            match self.may_settle(row, by).await? {
                 Some(true) => {}
                 Some(false) => return Ok(()),
                 None => continue,
@@ -289,9 +280,7 @@ impl Journal {
         for key in heir.chain([&row.owner]) {
             let is_own = states.contains(key);
             let known = if is_own { &mut *states } else { &mut others };
-            if self.enforces(Invariant::RowThenEntity) || !is_own {
-                known.read_again(self, key).await?;
-            }
+            known.read_again(self, key).await?;
             if let Some(entry) = known.entry_at(self, key, at)? {
                 return Ok(Some(entry));
             }
@@ -309,12 +298,9 @@ impl Journal {
     /// applier gives that other write up first. That write may have reserved the key for an entity that was absent
     /// then, and absence has no version by which the applier could notice a change. If that write is committed, its
     /// journal row is responsible for the key. `None` if the row must be read again.
-    async fn may_settle(&self, row: &UniqueRow, held: Option<&Entry>, by: By) -> Result<Option<bool>> {
-        if !row.pending || row.ticket == by.write() || !self.enforces(Invariant::PendingToItsWrite) {
+    async fn may_settle(&self, row: &UniqueRow, by: By) -> Result<Option<bool>> {
+        if !row.pending || row.ticket == by.write() {
             return Ok(Some(true));
-        }
-        if !self.enforces(Invariant::AbortBeforeSettling) {
-            return Ok(Some(held.is_some()));
         }
         match by {
             By::Release(_) => Ok(Some(false)),

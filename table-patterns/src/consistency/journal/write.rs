@@ -13,7 +13,6 @@ use super::affected_key::AffectedKey;
 use super::apply::{Entries, Known};
 use super::change::Change;
 use super::clearing::Clearing;
-use super::invariants::Invariant;
 use super::lease::{Lease, before};
 use super::partition_locks::PartitionLock;
 use super::plan::{Plan, violation};
@@ -173,10 +172,8 @@ impl Journal {
         acknowledge: Acknowledge,
     ) -> Result<Attempt> {
         let lease = Lease::start(self.timing);
-        let mut ticket = None;
-        if self.enforces(Invariant::TicketFirst) {
-            ticket = self.send_ticket(plan).await?;
-        }
+        // The ticket comes first: whatever the write leaves behind when it dies, a worker finds it.
+        let ticket = self.send_ticket(plan).await?;
         let reserved = match self.reserve_in_lease(plan, lease).await {
             Ok(Some(reserved)) => reserved,
             Ok(None) => {
@@ -199,12 +196,6 @@ impl Journal {
                 Ok(Attempt::StartOver(cause))
             }
             Sent::Committed(mut written) => {
-                if !self.enforces(Invariant::TicketFirst) {
-                    ticket = self.send_ticket(plan).await?;
-                }
-                if !self.enforces(Invariant::RowBeforeTicket) {
-                    self.delete_ticket(ticket.as_ref()).await;
-                }
                 let applied =
                     self.apply_committed(plan, changes, &written, reserved, lease, acknowledge).await?;
                 let entries = match applied {
@@ -250,11 +241,7 @@ impl Journal {
         plan: &Plan,
         lease: Lease,
     ) -> std::result::Result<Option<Reserved>, Unreserved> {
-        if !self.enforces(Invariant::ReserveInLease) {
-            return self.reserve_all(plan, || true).await;
-        }
-        let reserved = self.reserve_all(plan, || lease.may_send());
-        before(lease.cut_off(), reserved).await.unwrap_or(Ok(None))
+        before(lease.cut_off(), self.reserve_all(plan, lease)).await.unwrap_or(Ok(None))
     }
 
     /// Marks the source of a move. Then, all at the same time: pairs the rows of values that pass from one entity to
@@ -263,21 +250,19 @@ impl Journal {
     async fn reserve_all(
         &self,
         plan: &Plan,
-        may_send: impl Fn() -> bool + Send + Sync,
+        lease: Lease,
     ) -> std::result::Result<Option<Reserved>, Unreserved> {
         let mut reserved = Reserved::default();
         if let Some(source) = &plan.source {
-            if !may_send() {
+            if !lease.may_send() {
                 return Ok(None);
             }
             reserved.source = Some(self.mark(plan, source).await?);
         }
-        let pairs = plan.passed.iter().filter(|_| self.enforces(Invariant::PairValue));
-        let rows = pairs.map(|(entry, heir)| UniqueKey::Pair(entry, heir));
+        let rows = plan.passed.iter().map(|(entry, heir)| UniqueKey::Pair(entry, heir));
         let rows =
             rows.chain(plan.gained.iter().map(UniqueKey::Gain)).chain(plan.seen.iter().map(UniqueKey::See));
-        let may_send = &may_send;
-        let work = rows.map(|row| Box::pin(self.reserve_one(plan, row, may_send)) as BoxFuture<'_, _>);
+        let work = rows.map(|row| Box::pin(self.reserve_one(plan, row, lease)) as BoxFuture<'_, _>);
         let (mut all_sent, mut failed) = (true, None::<Unreserved>);
         // Every answer before the end: nothing may be released while a reservation is under way.
         for prepared in self.all_of(work.collect()).await {
@@ -300,9 +285,9 @@ impl Journal {
         &self,
         plan: &Plan,
         key: UniqueKey<'_>,
-        may_send: &(impl Fn() -> bool + Send + Sync),
+        lease: Lease,
     ) -> Result<Option<Option<(Location, ETag)>>> {
-        if !may_send() {
+        if !lease.may_send() {
             return Ok(None);
         }
         let (entry, reservation) = match key {

@@ -9,7 +9,7 @@ use table_core::store::Operation;
 use table_core::typed::Discriminator;
 
 use super::*;
-use crate::blobs::faulty::FaultyBlobs;
+use crate::tests::faulty_blobs::FaultyBlobs;
 
 /// Runs a worker for this number of leases.
 async fn work_for(process: &Coordinator, leases: u32) -> Result<()> {

@@ -13,8 +13,8 @@ use table_core::store::Result;
 use tokio::task::JoinSet;
 
 use super::{LogEntry, LogFormat, LogOptions, LogPeriod, LogSync, LogWriter, read_logs};
-use crate::blobs::faulty::FaultyBlobs;
 use crate::clock::TokioClock;
+use crate::tests::faulty_blobs::FaultyBlobs;
 
 fn start() -> Ticks {
     "2014-07-31T18:59:30Z".parse().expect("a time")

@@ -17,7 +17,6 @@ use super::members::{Change, Members};
 use super::{Merge, Prepared, SharedRows, put, unchanged};
 use crate::blobs::blob_error as failed;
 use crate::entry::{Entry, Location, Overflow, Shape};
-use crate::journal::Invariant;
 
 const MEMBERS: &str = "List";
 const CHUNKS: &str = "ListChunks";
@@ -139,9 +138,6 @@ impl List<'_> {
             (true, Some(etag)) => Prepared::one(Operation::Delete(self.at.key.clone(), etag)),
             (false, etag) => self.place(etag, members, room).await?,
         };
-        if !self.rows.invariants.enforces(Invariant::RowBeforeBlob) {
-            self.rows.discard(before.iter().cloned().collect()).await;
-        }
         prepared.old_blobs.extend(before);
         Ok(prepared)
     }

@@ -23,7 +23,6 @@ use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, TableStore};
 
 use crate::entry::{Entry, EntryDiff, Location, Shape};
-use crate::journal::{Invariant, Invariants};
 use crate::rows::took_effect::took_effect;
 
 /// The change of one shared row.
@@ -125,7 +124,6 @@ impl Prepared {
 pub(crate) struct SharedRows<'a> {
     pub(crate) store: &'a dyn TableStore,
     pub(crate) blobs: Option<&'a Blobs>,
-    pub(crate) invariants: Invariants,
 }
 
 /// Attempts to read a row that other writers reorganize.
@@ -135,14 +133,6 @@ impl<'a> SharedRows<'a> {
     /// Reads the row and prepares its change under the ETags that were read. No operation if the row needs no
     /// change. 1 request; 1 more for each chunk or blob of a long list.
     pub(crate) async fn prepare(&self, merge: &Merge) -> Result<Prepared> {
-        let mut prepared = self.prepare_in_version(merge).await?;
-        if !self.invariants.enforces(Invariant::SharedInVersion) {
-            prepared.operations = prepared.operations.into_iter().map(in_any_version).collect();
-        }
-        Ok(prepared)
-    }
-
-    async fn prepare_in_version(&self, merge: &Merge) -> Result<Prepared> {
         match &merge.shape {
             Shape::Row => Err(Error::invalid_request("an index of the shape row has no shared rows")),
             Shape::List { .. } | Shape::Blob => {
@@ -173,9 +163,7 @@ impl<'a> SharedRows<'a> {
                 Ok(true)
             }
             // An ambiguous operation may still take effect, and its row would name the new blobs.
-            Err(error) if error.is_ambiguous() && self.invariants.enforces(Invariant::DoubtKeepsBlobs) => {
-                Err(error)
-            }
+            Err(error) if error.is_ambiguous() => Err(error),
             Err(error) => {
                 self.refused([prepared]).await;
                 if error.is_conflict() { Ok(false) } else { Err(error) }
@@ -219,16 +207,6 @@ impl<'a> SharedRows<'a> {
 /// Whether a row has the properties of a list, a chunk or a summary.
 pub(crate) fn is_shared_row(row: &Entity) -> bool {
     list::is_list(row) || summary::is_summary(row)
-}
-
-/// For tests that break `Invariant::SharedInVersion`: an operation that overwrites any version.
-fn in_any_version(operation: Operation) -> Operation {
-    match operation {
-        Operation::Insert(row) => Operation::InsertOrReplace(row),
-        Operation::Replace(row, _) => Operation::Replace(row, IfMatch::Any),
-        Operation::Delete(row, _) => Operation::Delete(row, IfMatch::Any),
-        other => other,
-    }
 }
 
 /// The operation that writes a row read with this ETag, or a row that did not exist.

@@ -17,7 +17,7 @@ use self::stored::Stored;
 use crate::entry::{Index, Location, Maintainer as _, Placement};
 use crate::index::states::manifest::ManifestRows;
 use crate::index::states::set::IndexSet;
-use crate::journal::{Invariant, Journal, as_read, before};
+use crate::journal::{Journal, as_read, before};
 
 /// Entities of one table, written together with the entries of the table's indexes.
 ///
@@ -131,25 +131,6 @@ impl IndexedEntities {
     /// The manifest is damaged; an error of the store.
     pub async fn declared(&self) -> Result<Vec<StoredIndex>> {
         Ok(self.rows().load().await?.manifest.indexes)
-    }
-
-    /// Whether a rule of the protocol is in force: always, except in tests that break it.
-    pub(crate) fn enforces(&self, invariant: Invariant) -> bool {
-        self.journal.enforces(invariant)
-    }
-
-    /// For tests: the same handle without one rule of the protocol.
-    #[cfg(test)]
-    pub(crate) fn without_invariant(self, invariant: Option<Invariant>) -> Self {
-        let Self { journal, .. } = self;
-        let journal = match invariant {
-            Some(invariant) => {
-                self.set.without_invariant(invariant);
-                journal.without_invariant(invariant)
-            }
-            None => journal,
-        };
-        Self { journal, ..self }
     }
 
     /// The entity with this key, as stored. 1 request.

@@ -21,7 +21,7 @@ use crate::index::states::manifest::Loaded;
 use crate::index::states::names::check_generations;
 use crate::index::states::set::FORGOTTEN_AT_ONCE;
 use crate::index::states::waiting::{Waiting, WaitingFor, wait};
-use crate::journal::{Invariant, Lease, Timing, before, violation};
+use crate::journal::{Lease, Timing, before, violation};
 use crate::rows::WINDOW_BYTES;
 
 /// Maximum number of entities in a window, whose entries are sorted into groups together.
@@ -127,9 +127,6 @@ impl IndexedEntities {
     /// This reads the same pages once more. A new entity in these pages has a writer that knows the index. On a store that does not sort, the
     /// second read may return other entities, so the missing ones are read one by one.
     async fn changed_since(&self, window: &Window, from: Option<&Continuation>) -> Result<Vec<Entity>> {
-        if !self.enforces(Invariant::ReadWindowAgain) {
-            return Ok(Vec::new());
-        }
         let entities = &window.entities;
         let mut versions: HashMap<_, _> = entities.iter().map(|e| (e.key(), e.etag())).collect();
         let last = entities.last().map(Entity::key);
@@ -169,13 +166,12 @@ impl IndexedEntities {
     /// Removes entries of older states of entities, which a crash or a race may have left. A readable index must have none.
     async fn remove_dangling(&self, index: &Index) -> Result<()> {
         let (mut report, mut from) = (ScrubReport::default(), None);
-        while self.enforces(Invariant::DanglingLast) {
+        loop {
             from = self.scrub_dangling(index, ScrubMode::Repair, from.as_ref(), &mut report).await?;
             if from.is_none() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Runs the work of a builder until its lease ends. Work that is not done by then is dropped, and its outcome is unknown.
@@ -184,9 +180,6 @@ impl IndexedEntities {
         lease: Lease,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if !self.enforces(Invariant::OneBuilder) {
-            return work.await;
-        }
         before(lease.cut_off(), work).await.unwrap_or_else(|| Err(self.options.timing.cut_off()))
     }
 
@@ -219,19 +212,16 @@ impl IndexedEntities {
             self.refresh().await?;
         }
         let mut slowest = self.set.slowest();
-        let mut is_known = false;
         loop {
             let waited = slowest.durations.to_settle();
-            if self.enforces(Invariant::WaitForWriters) {
-                let over = async {
-                    match &told {
-                        Some(change) => change.known().await,
-                        None => pending().await,
-                    }
-                };
-                let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
-                is_known = wait(waiting, tell, over).await;
-            }
+            let over = async {
+                match &told {
+                    Some(change) => change.known().await,
+                    None => pending().await,
+                }
+            };
+            let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
+            let is_known = wait(waiting, tell, over).await;
             // This read returns every process that registered before the state change, unless the process is gone.
             let asked = self.set.ask(&**self.store()).await?;
             let loaded = self.rows().load().await?;
@@ -356,9 +346,7 @@ impl<'a> IndexBuild<'a> {
     async fn settle_declared(&mut self, state: IndexState, is_first: bool) -> Result<()> {
         let declared = Instant::now();
         let is_known = self.settle(state, WaitingFor::State(state)).await?;
-        let may_write = is_first && self.entities.set.has_plain_writers();
-        let waits = may_write && !is_known;
-        if state != IndexState::DeleteOnly || !waits {
+        if state != IndexState::DeleteOnly || !is_first || is_known {
             return Ok(());
         }
         let until = declared + ManifestCache::LIFE + Timing::default().request();
@@ -404,9 +392,6 @@ impl<'a> IndexBuild<'a> {
         entry: &mut StoredIndex,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if !self.entities.enforces(Invariant::OneBuilder) {
-            return work.await;
-        }
         let mut work = pin!(work);
         loop {
             // A process that slept beyond the moment claims before it sends anything more. Where the claim itself took so long, the
@@ -467,7 +452,7 @@ impl<'a> IndexBuild<'a> {
     /// started again, before dangling entries are searched.
     async fn drain_in_flight_writes(&mut self, state: IndexState) -> Result<()> {
         let is_local = *self.index.placement() == Placement::SamePartition;
-        if is_local && self.entities.enforces(Invariant::SettleDrafts) {
+        if is_local {
             self.settle(state, WaitingFor::Writers).await?;
         }
         Ok(())
@@ -559,7 +544,7 @@ impl<'a> IndexBuild<'a> {
     async fn rewrite(&mut self, entities: Vec<Entity>, entry: &mut StoredIndex) -> Result<()> {
         for entity in entities {
             // Between writes, never amid one of them.
-            if self.lease.is_half_over() && self.entities.enforces(Invariant::OneBuilder) {
+            if self.lease.is_half_over() {
                 self.claim(entry).await?;
             }
             let rewritten = self.entities.rewrite(entity).await;

@@ -9,7 +9,7 @@ use table_core::store::{Operation, Result};
 
 use super::build::IndexBuild;
 use crate::index::handle::IndexedEntities;
-use crate::journal::{Invariant, Lease};
+use crate::journal::Lease;
 
 /// Groups of a window being written.
 const IN_PARALLEL: usize = 16;
@@ -45,11 +45,11 @@ impl IndexedEntities {
     /// Sends a part of a window while the lease lasts. Returns the remaining operations and the number of sent groups.
     async fn put(&self, (to, mut operations): Group, lease: Lease) -> Result<(Group, usize)> {
         let mut sent = 0;
-        let is_leased = || lease.may_send() || !self.enforces(Invariant::OneBuilder);
-        if is_leased() {
+        if lease.may_send() {
             let may_send = || {
-                sent += usize::from(is_leased());
-                is_leased()
+                let may_send = lease.may_send();
+                sent += usize::from(may_send);
+                may_send
             };
             let put = self.journal.put_while(&to, &mut operations, may_send);
             self.while_leased(lease, put).await?;

@@ -14,7 +14,6 @@ use crate::entry::{Index, Shape};
 use crate::index::handle::IndexedEntities;
 use crate::index::states::view::ReadTime;
 use crate::index::states::waiting::{Waiting, WaitingFor};
-use crate::journal::Invariant;
 
 impl IndexedEntities {
     /// Drops an index: its entries, then its row in the manifest. A name means the generation that this program
@@ -210,8 +209,7 @@ impl Removal<'_> {
             let mut groups = Groups::default();
             for row in rows {
                 // In the version that was read: the index may have been built again before the group is sent.
-                let version = row.etag().filter(|_| self.entities.enforces(Invariant::DropInVersion));
-                let condition = version.map_or(IfMatch::Any, IfMatch::from);
+                let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
                 let delete = Operation::Delete(row.key().clone(), condition);
                 groups.add(self.entities.index_table(&self.index), row.key().partition_key(), delete);
             }

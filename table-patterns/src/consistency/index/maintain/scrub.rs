@@ -11,7 +11,7 @@ use table_core::store::{Error, Operation, Result};
 use crate::entry::{Entry, Index, Shape};
 use crate::index::handle::IndexedEntities;
 use crate::index::read::entries::is_entity;
-use crate::journal::{Invariant, holders, is_pending, is_unique_row_property};
+use crate::journal::{holders, is_pending, is_unique_row_property};
 
 /// Whether a scrub only reports or also repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,8 +214,7 @@ impl IndexedEntities {
         if owner.map_or(Ok(false), |owner| index.has_entry_at(self.table(), &owner, &at))? {
             return Ok(false);
         }
-        let version = entry.etag().filter(|_| self.enforces(Invariant::ScrubInVersion));
-        let condition = version.map_or(IfMatch::Any, IfMatch::from);
+        let condition = entry.etag().map_or(IfMatch::Any, IfMatch::from);
         if mode == ScrubMode::Report {
             return Ok(true);
         }
@@ -259,7 +258,7 @@ impl IndexedEntities {
             if self.copies_agree(index, &entity).await? != Some(false) && !index.shape().is_list() {
                 return Ok(Found::InStep);
             }
-            return self.add_missing(index, entity, mode).await;
+            return self.add_missing(entity, mode).await;
         }
         let (mut is_missing, mut is_taken) = (false, false);
         for wanted in wanted {
@@ -278,23 +277,16 @@ impl IndexedEntities {
         }
         match (is_taken, is_missing) {
             (true, _) => Ok(Found::Taken),
-            (false, true) => self.add_missing(index, entity, mode).await,
+            (false, true) => self.add_missing(entity, mode).await,
             (false, false) => Ok(Found::InStep),
         }
     }
 
     /// Adds the entry of an entity, unless the entity has changed after the read.
-    async fn add_missing(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
+    async fn add_missing(&self, entity: Entity, mode: ScrubMode) -> Result<Found> {
         let again = self.read(entity.key()).await?;
         let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
         if mode == ScrubMode::Report {
-            return Ok(Found::Missing);
-        }
-        if !self.enforces(Invariant::AddByJournal) {
-            for entry in index.entries(self.table(), &again)? {
-                let put = Operation::InsertOrReplace(entry.to_entity());
-                self.store().write(&entry.location.table, put).await?;
-            }
             return Ok(Found::Missing);
         }
         match self.rewrite(again).await {

@@ -166,13 +166,12 @@ pub(crate) struct Watch(Mutex<HashMap<ProcessId, (Option<ETag>, Instant)>>);
 impl Watch {
     /// Divides rows that were read at `asked` into rows of processes that may be active, and rows of ended
     /// processes. The observation of a new or changed row starts now, after the answer. `own` is the row of
-    /// this process; `whole` is `false` only in tests.
+    /// this process.
     pub(crate) fn look(
         &self,
         rows: &[ProcessRow],
         asked: Instant,
         own: Option<ProcessId>,
-        whole: bool,
     ) -> (Vec<ProcessRow>, Vec<ProcessRow>) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut there, mut gone) = (Vec::new(), Vec::new());
@@ -182,7 +181,7 @@ impl Watch {
             let before = seen.get(&row.id).filter(|(etag, _)| etag.is_some() && *etag == row.etag);
             let since = before.map_or_else(Instant::now, |(_, since)| *since);
             let unchanged = asked.saturating_duration_since(since);
-            let was_watched = before.is_some() && (unchanged >= row.lifetime() || !whole);
+            let was_watched = before.is_some() && unchanged >= row.lifetime();
             let is_gone = was_watched || row.is_long_ago(written);
             if is_gone { &mut gone } else { &mut there }.push(row.clone());
             next.insert(row.id, (row.etag.clone(), since));

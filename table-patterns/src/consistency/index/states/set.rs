@@ -18,7 +18,6 @@ use super::processes::{Durations, ProcessId, Registration, Watch};
 use super::view::{DeclaredIndex, ManifestView, ReadTime, Unmaintainable};
 use crate::entry::{Entry, Index, Maintainer, Permission, Shape, Uniqueness};
 use crate::index::exposure::{check_indexes, shown};
-use crate::journal::Invariant;
 use crate::rows::encrypted::marked;
 
 /// Rows of ended processes that a build, a drop or an upkeep removes in one round.
@@ -54,8 +53,6 @@ pub(crate) struct IndexSet {
     registration: Option<Registration>,
     /// The observed manifest rows of other processes.
     watch: Watch,
-    #[cfg(test)]
-    omitted: std::sync::OnceLock<Invariant>,
     /// In a store that only this process writes: informs every other set of the table of a changed state.
     local: Option<Arc<LocalWriters>>,
     /// The name of the table in `local`.
@@ -97,8 +94,6 @@ impl IndexSet {
             durations,
             registration: None,
             watch: Watch::default(),
-            #[cfg(test)]
-            omitted: std::sync::OnceLock::new(),
             local,
             identity,
             reads_only: false,
@@ -119,36 +114,6 @@ impl IndexSet {
     /// The durations for the table's own row: those of this process if it has no row, otherwise zero.
     pub(crate) fn unregistered_durations(&self) -> Durations {
         if self.registration.is_some() { Durations::default() } else { self.durations }
-    }
-
-    /// Whether a rule of the protocol is in force.
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "tests ask")]
-    const fn enforces(&self, _invariant: Invariant) -> bool {
-        true
-    }
-
-    #[cfg(test)]
-    fn enforces(&self, invariant: Invariant) -> bool {
-        self.omitted.get() != Some(&invariant)
-    }
-
-    /// Whether a program may write plain rows of the table. Such a program is not registered.
-    #[cfg(not(test))]
-    pub(crate) const fn has_plain_writers(&self) -> bool {
-        self.enforces(Invariant::WaitForPlainWriters)
-    }
-
-    /// The same. A scene of the interleaving suite says whether it has such a program.
-    #[cfg(test)]
-    pub(crate) fn has_plain_writers(&self) -> bool {
-        self.enforces(Invariant::WaitForPlainWriters) && crate::proof::ids::has_plain_writers()
-    }
-
-    /// For tests: breaks a rule from now on.
-    #[cfg(test)]
-    pub(crate) fn without_invariant(&self, invariant: Invariant) {
-        self.omitted.get_or_init(|| invariant);
     }
 
     /// Adopts the indexes that another handle of the table defines, for groups with entities of both handles:
@@ -341,7 +306,7 @@ impl IndexSet {
         loop {
             let asked = self.asked();
             match &self.registration {
-                Some(mine) if self.enforces(Invariant::RegisterFirst) && !mine.holds_at(asked.at) => {
+                Some(mine) if !mine.holds_at(asked.at) => {
                     mine.renew(store, &self.table).await?;
                 }
                 _ => return Ok(asked),
@@ -375,7 +340,7 @@ impl IndexSet {
         let own = self.registration.as_ref().and_then(Registration::id);
         let mut longest = slowest.durations.to_settle();
         let others = known.processes.iter().filter(|row| Some(row.id) != own);
-        for row in others.filter(|_| self.enforces(Invariant::WaitForRegistered)) {
+        for row in others {
             slowest.durations = slowest.durations.max(row.durations);
             if row.durations.to_settle() > longest {
                 longest = row.durations.to_settle();
@@ -416,8 +381,7 @@ impl IndexSet {
     /// The manifest has another definition with the id of an index of this program.
     pub(crate) fn load(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
         let own = self.registration.as_ref().and_then(Registration::id);
-        let whole = self.enforces(Invariant::WatchWhole);
-        let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own, whole);
+        let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own);
         let table = loaded.table.clone();
         let mut next = ManifestView {
             own: self.own.len(),

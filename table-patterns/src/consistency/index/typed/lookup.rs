@@ -355,7 +355,7 @@ pub(crate) mod sealed {
 
     /// An entity that an index led to; only a lookup creates it.
     #[derive(Debug)]
-    pub struct Followed(pub(in crate::index::typed) Entity);
+    pub struct Followed(pub(in crate::consistency::index::typed) Entity);
 
     pub trait Decode: Sized + Send + 'static {
         /// The properties that the type needs; `None`: all.

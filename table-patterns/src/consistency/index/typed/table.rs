@@ -11,8 +11,6 @@ use crate::entry::{Index, Placement};
 use crate::index::handle::IndexedEntities;
 use crate::index::handle::options::IndexOptions;
 use crate::index::states::set::Writes;
-#[cfg(test)]
-use crate::journal::Invariant;
 use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 /// A table of entities with declared indexes: every write maintains their entries, and every index can be used
@@ -129,13 +127,6 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// The entities with their indexes, to build, scrub and recover.
     pub const fn entities(&self) -> &IndexedEntities {
         &self.entities
-    }
-
-    /// For tests: the same handle without one rule of the protocol.
-    #[cfg(test)]
-    pub(crate) fn without_invariant(self, invariant: Option<Invariant>) -> Self {
-        let Self { table, has_more, entities } = self;
-        Self { table, has_more, entities: entities.without_invariant(invariant) }
     }
 }
 

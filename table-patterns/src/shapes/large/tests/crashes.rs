@@ -9,7 +9,7 @@ use table_core::store::Result;
 use table_core::typed::TableEntity;
 
 use super::{LONG, PICTURE, Report, Rig, report};
-use crate::blobs::faulty::FaultyBlobs;
+use crate::tests::faulty_blobs::FaultyBlobs;
 
 /// What a path leaves when it is done.
 type Expected = Option<Report>;

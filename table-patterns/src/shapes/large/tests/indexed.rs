@@ -18,10 +18,10 @@ use table_core::typed::{EntityKey, TableEntity};
 
 use super::LONG;
 use super::crashes::{FAILURES, Failure};
-use crate::blobs::faulty::FaultyBlobs;
 use crate::index::{Entry, Index, IndexOptions, Payload, Placement, ScrubMode};
 use crate::journal::is_mark_property;
 use crate::large::{CollectMode, LargeOptions, LargeTable};
+use crate::tests::faulty_blobs::FaultyBlobs;
 
 /// Found by author in the department with its title, by topic elsewhere, and by a code that no other has.
 #[derive(Clone, Debug, PartialEq, TableEntity)]

@@ -17,7 +17,7 @@ use table_core::store::{Result, TableStore};
 use table_core::typed::TableEntity;
 
 use super::{CollectMode, LargeOptions, LargeTable};
-use crate::blobs::faulty::FaultyBlobs;
+use crate::tests::faulty_blobs::FaultyBlobs;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Report", rename_all = "PascalCase")]

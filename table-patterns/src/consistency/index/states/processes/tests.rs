@@ -14,7 +14,7 @@ fn row(id: u64, version: u64) -> ProcessRow {
 
 /// Observes rows with an immediate answer; returns the ids of ended processes.
 fn gone(watch: &Watch, rows: &[ProcessRow]) -> Vec<u64> {
-    let (there, gone) = watch.look(rows, Instant::now(), None, true);
+    let (there, gone) = watch.look(rows, Instant::now(), None);
     assert_eq!(there.len() + gone.len(), rows.len());
     gone.iter().map(|row| row.id.0.as_u64_pair().1).collect()
 }
@@ -49,11 +49,11 @@ async fn a_delayed_answer_does_not_extend_the_observation() {
     let asked = Instant::now();
     advance(lifetime).await;
     // The first answer: the row could have been written just before the answer.
-    assert!(watch.look(&[row(1, 1)], asked, None, true).1.is_empty());
+    assert!(watch.look(&[row(1, 1)], asked, None).1.is_empty());
     let asked = Instant::now();
     advance(lifetime).await;
-    assert!(watch.look(&[row(1, 1)], asked, None, true).1.is_empty());
-    assert_eq!(watch.look(&[row(1, 1)], Instant::now(), None, true).1.len(), 1);
+    assert!(watch.look(&[row(1, 1)], asked, None).1.is_empty());
+    assert_eq!(watch.look(&[row(1, 1)], Instant::now(), None).1.len(), 1);
 }
 
 /// A process that runs too briefly to observe a row compares the store's timestamps of that row and of its own.
@@ -65,7 +65,7 @@ async fn a_process_has_ended_if_its_row_is_a_day_older_than_another() {
         let rows = [stamped(1, first), stamped(2, after(first, age))];
         let gone = |own: u64| {
             let own = Some(ProcessId(Uuid::from_u64_pair(0, own)));
-            let (_, gone) = Watch::default().look(&rows, Instant::now(), own, true);
+            let (_, gone) = Watch::default().look(&rows, Instant::now(), own);
             gone.iter().map(|row| row.id.0.as_u64_pair().1).collect::<Vec<_>>()
         };
         assert_eq!(gone(2), if is_gone { vec![1] } else { vec![] });

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Invariant;
 use super::chooser::{Bounds, Random, Systematic};
 use super::index_model::STRAY;
 use super::index_scene::EntryKind::{Local, Rows, UniqueLocal};
@@ -15,7 +16,6 @@ use super::maintenance::{
 };
 use super::scheduler::Action;
 use super::write_scenes::FAULTS;
-use crate::journal::Invariant;
 
 /// One entity gets two new values.
 const UPDATED_TWICE: JournalScene =

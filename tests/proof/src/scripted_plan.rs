@@ -5,14 +5,15 @@ use std::time::Duration;
 use table_core::model::Entity;
 use uuid::Uuid;
 
+use super::Invariant;
 use super::chooser::{Bounds, Choose, Random, Systematic};
 use super::explorer::{Explored, Schedule, explore};
 use super::scheduler::{Action, Scheduler};
 use super::transactions_model::{TransactionsModel, key, table};
 use super::write_scenes::{FAULTS, UNREADABLE};
-use crate::eventual::{EventualTransaction, Place, TransactionId};
-use crate::journal::Acknowledge::{Applied, Committed};
-use crate::journal::{Acknowledge, Invariant};
+use crate::patterns::eventual::{EventualTransaction, Place, TransactionId};
+use crate::patterns::journal::Acknowledge;
+use crate::patterns::journal::Acknowledge::{Applied, Committed};
 
 /// The treatment of a transaction whose handler fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl ScriptedPlan {
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |scheduler: &Scheduler| {
+        explore(chooser, self.omitted, &async |scheduler: &Scheduler| {
             let model = TransactionsModel::new(scheduler, *self).await?;
             let mut tasks = Vec::new();
             for _ in 0..self.submitters {

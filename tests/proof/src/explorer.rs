@@ -16,10 +16,11 @@ use tokio::runtime::Builder;
 use tokio::task::unconstrained;
 use tokio::time::timeout;
 
+use super::Invariant;
 use super::chooser::{Bounds, Choose, Offer};
 use super::ids;
+use super::omission::omit;
 use super::scheduler::{Action, Choice, Scheduler};
-use crate::journal::Invariant;
 
 /// The tasks of one schedule, and the check after them.
 pub(super) struct Schedule {
@@ -91,22 +92,23 @@ impl Explored {
 
 /// The document with the number of schedules of every scene.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/proof-schedules.tsv");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proof-schedules.tsv");
     fs::read_to_string(path).expect("the document is in the repository")
 });
 
-/// Runs a scene in every order that the chooser selects, until a schedule ends with a violation.
-pub(super) fn explore<S>(mut chooser: impl Choose, scene: &S) -> Explored
+/// Runs a scene in every order that the chooser selects, until a schedule ends with a violation. The processes leave out the rule `omitted`
+/// from the start of a schedule to its verdict.
+pub(super) fn explore<S>(mut chooser: impl Choose, omitted: Option<Invariant>, scene: &S) -> Explored
 where
     S: AsyncFn(&Scheduler) -> Result<Schedule>,
 {
     let (mut schedules, orders) = (0, chooser.text());
     loop {
-        let (completed, wrong, _) = run_once(&mut chooser, scene, false);
+        let (completed, wrong, _) = run_once(&mut chooser, omitted, scene, false);
         schedules += usize::from(completed);
         if wrong.is_some() {
             // Run the schedule again with a trace of its steps.
-            let (_, wrong, steps) = run_once(&mut chooser, scene, true);
+            let (_, wrong, steps) = run_once(&mut chooser, omitted, scene, true);
             let what = wrong.unwrap_or_else(|| "it went right the second time".to_owned());
             let seed = chooser.seed().map_or_else(String::new, |seed| format!(" (seed {seed})"));
             return Explored { schedules, orders, wrong: Some((what + &seed, steps)) };
@@ -117,17 +119,24 @@ where
     }
 }
 
-fn run_once<S>(chooser: &mut impl Choose, scene: &S, traced: bool) -> (bool, Option<String>, Vec<String>)
+fn run_once<S>(
+    chooser: &mut impl Choose,
+    omitted: Option<Invariant>,
+    scene: &S,
+    traced: bool,
+) -> (bool, Option<String>, Vec<String>)
 where
     S: AsyncFn(&Scheduler) -> Result<Schedule>,
 {
     fastrand::seed(1);
+    omit(None);
     ids::start_schedule(chooser.overlaps());
     chooser.start();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(unconstrained(async {
         let scheduler = Scheduler::new(traced);
         let schedule = scene(&scheduler).await.unwrap();
+        omit(omitted);
         if !RunningTasks::new(schedule.tasks).run_schedule(&scheduler, chooser).await {
             return (false, None, Vec::new());
         }

@@ -20,8 +20,8 @@ use super::maintenance::FAULT;
 use super::scheduled_queue::Messages;
 use super::scheduled_store::{MARK, ScheduledStore};
 use super::scheduler::Scheduler;
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
-use crate::journal::Timing;
+use crate::patterns::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
+use crate::patterns::journal::Timing;
 
 /// The indexes of the writer and of the opener.
 const KNOWN: [&str; 1] = ["Known"];
@@ -188,7 +188,7 @@ impl OpenModel {
 
 impl OpenScene {
     fn explore(self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |scheduler: &Scheduler| {
+        explore(chooser, None, &async |scheduler: &Scheduler| {
             let model = OpenModel::new(scheduler, self).await?;
             Ok(Schedule { tasks: vec![model.writer(0), model.opener(1)], verdict: model.verdict() })
         })

@@ -1,9 +1,9 @@
 //! Scenes of the journal: the tasks and the options of an exploration.
 
+use super::Invariant;
 use super::chooser::Choose;
 use super::explorer::{Explored, Schedule, explore};
 use super::journal_model::{EntryKinds, JournalModel};
-use crate::journal::Invariant;
 
 /// An entity and its new value; `None` deletes the entity.
 pub(super) type Write = (&'static str, Option<&'static str>);
@@ -97,12 +97,12 @@ impl JournalScene {
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |scheduler: &super::scheduler::Scheduler| {
+        explore(chooser, self.omitted, &async |scheduler: &super::scheduler::Scheduler| {
             let model = match self.redefined {
                 true => JournalModel::redefined(scheduler, self.kinds, self.start).await?,
                 false => JournalModel::new(scheduler, self.kinds, self.start).await?,
             };
-            let mut model = model.without_invariant(self.omitted);
+            let mut model = model;
             if !self.moves.is_empty() && !self.replaces {
                 model = model.with_lineage(self.start);
             }

@@ -15,6 +15,7 @@ use table_core::model::{Entity, Key, ValueRef};
 use table_core::store::{Result, TableStore};
 use tokio::time::sleep;
 
+use super::Invariant;
 use super::acknowledgements::Acknowledgements;
 use super::chooser::Choose;
 use super::explorer::{Explored, Schedule, explore};
@@ -28,11 +29,11 @@ use super::scheduled_blobs::ScheduledBlobs;
 use super::scheduled_queue::{Messages, ScheduledQueue, run_workers};
 use super::scheduled_store::{MARK, ScheduledStore, UNWATCHED};
 use super::scheduler::Scheduler;
-use crate::entry::shared::{ListRow, is_chunk};
-use crate::index::{
+use crate::patterns::consistency::entry::shared::{ListRow, is_chunk};
+use crate::patterns::index::{
     Entry, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
 };
-use crate::journal::{Acknowledge, Invariant, Recovery, Timing};
+use crate::patterns::journal::{Acknowledge, Recovery, Timing};
 
 /// The shapes of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +147,7 @@ impl ShapeScene {
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |scheduler: &Scheduler| {
+        explore(chooser, self.omitted, &async |scheduler: &Scheduler| {
             let model = ShapeModel::new(scheduler, *self).await?;
             let upkeep = usize::from(self.upkeep != Upkeep::Nothing);
             let tasks = self.groups.len() + upkeep + self.workers;
@@ -313,7 +314,7 @@ impl ShapeModel {
         let indexes = vec![self.scene.index()?];
         let people = IndexedEntities::open(Arc::new(store), table("People"), indexes, options).await?;
         live.store(true, Ordering::SeqCst);
-        Ok(Process { people: people.without_invariant(self.scene.omitted), queue })
+        Ok(Process { people, queue })
     }
 
     /// Reads the entities of a group and writes the group. Repeats that after a conflict.
@@ -470,7 +471,7 @@ impl ShapeModel {
     }
 
     /// Checks that there is one row for each value, and that every chunk is in a list.
-    fn check_rows(&self, rows: &[(crate::index::Location, Entity)], values: usize) -> Verdict {
+    fn check_rows(&self, rows: &[(crate::patterns::index::Location, Entity)], values: usize) -> Verdict {
         let (chunks, heads): (Vec<_>, Vec<_>) =
             rows.iter().map(|(_, row)| row).partition(|row| is_chunk(row));
         if heads.len() != values {
@@ -489,7 +490,7 @@ impl ShapeModel {
     }
 
     /// Checks that the blob store has exactly the blobs that rows name.
-    async fn check_blobs(&self, rows: &[(crate::index::Location, Entity)]) -> Result<Verdict> {
+    async fn check_blobs(&self, rows: &[(crate::patterns::index::Location, Entity)]) -> Result<Verdict> {
         let named = rows.iter().filter_map(|(_, row)| match ListRow::read(row) {
             Ok(ListRow::Blob(name)) => Some(name),
             _ => None,

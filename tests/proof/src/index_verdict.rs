@@ -11,7 +11,7 @@ use super::final_state::{FinalState, Phase, Verdict};
 use super::index_model::{INDEX, IndexModel, STRAY, VALUE, index, table};
 use super::index_scene::Maintenance;
 use super::scheduled_queue::run_workers;
-use crate::index::{IndexState, IndexedEntities, ScrubMode};
+use crate::patterns::index::{IndexState, IndexedEntities, ScrubMode};
 
 impl IndexModel {
     /// Runs workers and sweeps. Returns the violation, if there is one.

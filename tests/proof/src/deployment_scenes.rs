@@ -12,6 +12,7 @@ use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore};
 use table_core::typed::{Schema, TableEntity as _};
 use tokio::time::sleep;
 
+use super::Invariant;
 use super::acknowledgements::Acknowledgements;
 use super::chooser::{Bounds, Choose, Random, Systematic};
 use super::explorer::{Explored, Schedule, explore};
@@ -25,8 +26,8 @@ use super::program_versions::{
 use super::scheduled_queue::Messages;
 use super::scheduled_store::{ScheduledStore, UNWATCHED};
 use super::scheduler::Scheduler;
-use crate::index::{Index, IndexOptions, IndexState, IndexedTable};
-use crate::journal::{Invariant, Timing};
+use crate::patterns::index::{Index, IndexOptions, IndexState, IndexedTable};
+use crate::patterns::journal::Timing;
 
 const TABLE: &str = "People";
 
@@ -90,7 +91,7 @@ impl<P: Program> Deployment<P> {
     }
 
     fn explore(self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |scheduler: &Scheduler| {
+        explore(chooser, self.omitted, &async |scheduler: &Scheduler| {
             let model = DeploymentModel::new(scheduler, self).await?;
             let mut tasks = Vec::new();
             for actions in self.older {
@@ -195,7 +196,7 @@ impl<P: Program> DeploymentModel<P> {
             live: Arc::new(AtomicBool::new(true)),
             reads_only: false,
         };
-        Ok(IndexedTable::open(store, TABLE, options).await?.without_invariant(self.scene.omitted))
+        IndexedTable::open(store, TABLE, options).await
     }
 
     fn process<Q: Program>(

@@ -18,6 +18,16 @@
 //! | [`transactions_model`] and [`scripted_plan`] | eventually consistent transactions |
 //! | [`invariants_needed`] | every rule of the protocol is needed: without it, a scene ends with a violation |
 
+/// The rules, from `mutations.txt`.
+mod invariants {
+    include!(concat!(env!("OUT_DIR"), "/invariants.rs"));
+}
+
+use invariants::Invariant;
+
+// The copy of table-patterns with the changes of `mutations.txt`.
+include!(concat!(env!("OUT_DIR"), "/patterns.rs"));
+
 mod acknowledgements;
 mod chooser;
 mod deployment_scenes;
@@ -25,7 +35,7 @@ mod explorer;
 mod final_state;
 mod fixed_schedules;
 mod footprint;
-pub(crate) mod ids;
+mod ids;
 mod index_model;
 mod index_scene;
 mod index_verdict;
@@ -36,6 +46,7 @@ mod lineage;
 mod maintenance;
 mod mixed_leases;
 mod move_scenes;
+mod omission;
 mod open_scenes;
 mod plain_writer_scenes;
 mod program_versions;

@@ -9,7 +9,7 @@ use table_core::store::Outcome;
 use super::final_state::Verdict;
 use super::scheduled_store::MARK;
 use super::scheduler::Scheduler;
-use crate::journal::Change;
+use crate::patterns::journal::Change;
 
 /// A write of an entity.
 #[derive(Debug)]

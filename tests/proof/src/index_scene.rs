@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use super::Invariant;
 use super::chooser::Choose;
 use super::explorer::{Explored, Schedule, explore};
 use super::index_model::IndexModel;
 use super::journal_scene::Write;
 use super::scheduler::Scheduler;
-use crate::journal::Invariant;
 
 /// The kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl IndexScene {
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |scheduler: &Scheduler| {
+        explore(chooser, self.omitted, &async |scheduler: &Scheduler| {
             let model = IndexModel::new(scheduler, *self).await?;
             let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
             for group in self.groups {

@@ -11,6 +11,7 @@ use table_core::prelude::*;
 use table_core::store::Result;
 use tokio::time::sleep;
 
+use super::Invariant;
 use super::chooser::{Bounds, Systematic};
 use super::explorer::{Explored, Schedule, explore};
 use super::final_state::{FinalState, Phase, Verdict};
@@ -19,8 +20,8 @@ use super::journal_model::{CLIENT, LEASE, SERVER};
 use super::scheduled_queue::Messages;
 use super::scheduled_store::{ScheduledStore, UNWATCHED};
 use super::scheduler::{Action, Scheduler};
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
-use crate::journal::{Invariant, Timing};
+use crate::patterns::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
+use crate::patterns::journal::Timing;
 
 const VALUE: &str = "Value";
 
@@ -90,8 +91,7 @@ impl PlainWriterModel {
         let mut options = IndexOptions::local();
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
         let store = Arc::new(self.connect(task, live));
-        let opened = IndexedEntities::open(store, people(), vec![more()], options).await?;
-        Ok(opened.without_invariant(self.scene.omitted))
+        IndexedEntities::open(store, people(), vec![more()], options).await
     }
 
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
@@ -154,7 +154,7 @@ impl PlainWriterScene {
     }
 
     fn explore(self, bounds: Bounds) -> Explored {
-        explore(Systematic::new(bounds), &async |scheduler: &Scheduler| {
+        explore(Systematic::new(bounds), self.omitted, &async |scheduler: &Scheduler| {
             let model = PlainWriterModel::new(scheduler, self).await?;
             Ok(Schedule { tasks: vec![model.writer(0), model.builder(1)], verdict: model.verdict() })
         })

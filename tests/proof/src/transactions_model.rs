@@ -19,10 +19,10 @@ use super::scheduled_queue::{Messages, ScheduledQueue};
 use super::scheduled_store::ScheduledStore;
 use super::scheduler::Scheduler;
 use super::scripted_plan::{Poison, ScriptedPlan};
-use crate::eventual::{
+use crate::patterns::eventual::{
     Coordinator, PoisonedTransaction, Resources, StepHandler, StepId, Submitted, TransactionStatus,
 };
-use crate::journal::Timing;
+use crate::patterns::journal::Timing;
 
 /// The step that the handler does.
 const MAIL_STEP: usize = 2;
@@ -122,11 +122,10 @@ impl TransactionsModel {
         let queue =
             ScheduledQueue::new(self.messages.clone(), scheduler, task.unwrap_or(usize::MAX), task.is_some());
         let process = Coordinator::open(store, "Transactions", Arc::new(queue), resources).await?;
-        let process = process
+        Ok(process
             .with_timing(Timing::new(LEASE, CLIENT, SERVER)?)
             .with_retry_delay(LEASE / 8)
-            .with_attempts(MAX_FAILURES);
-        Ok(process.without_invariant(self.plan.omitted))
+            .with_attempts(MAX_FAILURES))
     }
 
     pub(super) async fn submitter(&self, task: usize) -> Result<BoxFuture<'static, ()>> {

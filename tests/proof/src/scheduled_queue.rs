@@ -13,7 +13,7 @@ use super::footprint::Footprint;
 use super::ids::sending_task;
 use super::journal_model::LEASE;
 use super::scheduler::Scheduler;
-use crate::journal::{Journal, Recovery};
+use crate::patterns::journal::{Journal, Recovery};
 
 #[derive(Clone, Debug)]
 struct Held {

@@ -10,12 +10,13 @@ use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{Result, TableStore, TableStoreExt};
 
+use super::Invariant;
 use super::chooser::{Bounds, Choose, Random, Systematic};
 use super::explorer::{Explored, Schedule, explore};
 use super::scheduled_store::ScheduledStore;
 use super::scheduler::{Action, Scheduler};
-use crate::index::{Entry, Location, Maintainer, Shape};
-use crate::journal::{Acknowledge, Change, Invariant, Journal, Timing};
+use crate::patterns::index::{Entry, Location, Maintainer, Shape};
+use crate::patterns::journal::{Acknowledge, Change, Journal, Timing};
 
 /// An index by city, in another table.
 #[derive(Clone, Copy, Debug)]
@@ -96,15 +97,11 @@ impl MixedLeases {
     fn journal(self, store: Arc<dyn TableStore>, durations: [u64; 3]) -> Journal {
         let [lease, client, server] = durations.map(Duration::from_millis);
         let timing = Timing::new(lease, client, server).unwrap();
-        let journal = Journal::new(store, table("People"), Arc::new(self.index)).with_timing(timing);
-        match self.omitted {
-            Some(invariant) => journal.without_invariant(invariant),
-            None => journal,
-        }
+        Journal::new(store, table("People"), Arc::new(self.index)).with_timing(timing)
     }
 
     fn explore(self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |scheduler: &Scheduler| {
+        explore(chooser, self.omitted, &async |scheduler: &Scheduler| {
             let store = MemoryStore::new();
             for name in ["People", "Cities"] {
                 store.create_table(&table(name)).await?;

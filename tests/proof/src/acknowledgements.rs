@@ -6,7 +6,7 @@ use table_core::store::{Outcome, Result};
 
 use super::final_state::Verdict;
 use super::scheduler::Scheduler;
-use crate::journal::{Committed, Moved};
+use crate::patterns::journal::{Committed, Moved};
 
 /// The answers that writers received, by the marks of their writes.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::Invariant;
 use super::chooser::{Bounds, Random, Systematic};
 use super::explorer::Explored;
 use super::journal_model::LEASE;
@@ -11,7 +12,6 @@ use super::scheduler::Action;
 use super::shape_model::Form::{Blob, Chunks, Copy, List, Rows, Spilled, Summary, Unique};
 use super::shape_model::{Form, ShapeScene, Upkeep};
 use super::write_scenes::FAULTS;
-use crate::journal::Invariant;
 
 /// Every shape, with local and with remote entries.
 const SHAPES: [(Form, bool); 11] = [

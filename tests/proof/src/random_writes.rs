@@ -3,11 +3,11 @@
 
 use fastrand::Rng;
 
+use super::Invariant;
 use super::chooser::{Bounds, Random};
 use super::explorer::{Explored, Schedule, explore};
 use super::journal_model::{FULL, JournalModel, UNIQUE, WriteAction};
 use super::scheduler::Scheduler;
-use crate::journal::Invariant;
 
 /// The number of schedules.
 const SCHEDULES: u64 = 20_000;
@@ -34,11 +34,10 @@ fn actions(seed: u64) -> Vec<Vec<WriteAction>> {
 fn play(seed: u64, omitted: Option<Invariant>) -> Explored {
     let random = Random::new(Bounds::all_orders(), seed, 1);
     let random = if seed.is_multiple_of(4) { random } else { random.steady() };
-    explore(random, &async |scheduler: &Scheduler| {
+    explore(random, omitted, &async |scheduler: &Scheduler| {
         let people = if seed.is_multiple_of(2) { UNIQUE } else { FULL };
         let start: &[_] = if seed.is_multiple_of(3) { &[] } else { &[("x", "a")] };
-        let model =
-            JournalModel::new(scheduler, people, start).await?.without_queue().without_invariant(omitted);
+        let model = JournalModel::new(scheduler, people, start).await?.without_queue();
         let numbered = actions(seed).into_iter().enumerate();
         let tasks = numbered.map(|(task, actions)| model.acting_process(task, actions)).collect();
         Ok(Schedule { tasks, verdict: model.verdict() })

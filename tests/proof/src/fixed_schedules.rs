@@ -18,8 +18,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::index::{Index, IndexOptions, IndexedEntities, Overflow, Payload, Placement, ScrubMode, Shape};
-use crate::journal::{Entries, Invariant};
+use super::Invariant;
+use super::omission::omit;
+use crate::patterns::index::{
+    Index, IndexOptions, IndexedEntities, Overflow, Payload, Placement, ScrubMode, Shape,
+};
+use crate::patterns::journal::Entries;
 
 type Predicate = Box<dyn Fn(&Operation) -> bool + Send + Sync>;
 
@@ -119,6 +123,7 @@ fn table() -> TableName {
 
 impl TwoProcesses {
     async fn new(indexes: impl Fn() -> Result<Vec<Index>>, omitted: Option<Invariant>) -> Result<Self> {
+        omit(None);
         let store = MemoryStore::new();
         store.create_table(&table()).await?;
         let holding_store = HoldingStore::new(&store);
@@ -128,12 +133,8 @@ impl TwoProcesses {
             || IndexOptions { blobs: Some(blobs.clone()), concurrency: 1, ..IndexOptions::default() };
         let slow = IndexedEntities::open(holding_store.clone(), table(), indexes()?, options()).await?;
         let quick = IndexedEntities::open(Arc::new(store.clone()), table(), indexes()?, options()).await?;
-        Ok(Self {
-            store,
-            holding_store,
-            slow: slow.without_invariant(omitted),
-            quick: quick.without_invariant(omitted),
-        })
+        omit(omitted);
+        Ok(Self { store, holding_store, slow, quick })
     }
 
     /// Starts work of the slow process and waits until a request is held.

@@ -12,10 +12,10 @@ use table_core::store::{
     GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt, Written,
 };
 
+use super::final_state::journal_key;
 use super::footprint::Footprint;
 use super::ids::sending_task;
 use super::scheduler::Scheduler;
-use crate::journal::journal_key;
 
 /// The property that identifies the write that produced an entity.
 pub(super) const MARK: &str = "By";
@@ -153,7 +153,9 @@ fn marks<'a>(operations: impl IntoIterator<Item = &'a Operation>, task: usize) -
     let entities = operations.into_iter().filter_map(Operation::entity);
     let marks = entities.filter_map(|e| match e.get(MARK) {
         _ if e.get("JournalSource0").is_some() => Some(mark_of_move(task)),
-        Some(ValueRef::String(mark)) if crate::index::Entry::index_of(e).is_none() => Some(mark.to_owned()),
+        Some(ValueRef::String(mark)) if crate::patterns::index::Entry::index_of(e).is_none() => {
+            Some(mark.to_owned())
+        }
         _ => None,
     });
     marks.collect()
@@ -186,7 +188,7 @@ impl Watch {
         };
         for entity in rows.iter().filter(|entity| !is_left(entity)) {
             if let Some(ValueRef::String(value)) = entity.get(property)
-                && crate::index::Entry::index_of(entity).is_none()
+                && crate::patterns::index::Entry::index_of(entity).is_none()
                 && !seen.insert(value.to_owned())
             {
                 self.scheduler.report_violation(format!("two entities hold {value:?}"));

@@ -17,10 +17,10 @@ use super::journal_scene::Write;
 use super::scheduled_queue::{Messages, ScheduledQueue};
 use super::scheduled_store::{MARK, ScheduledStore};
 use super::scheduler::Scheduler;
-use crate::index::{
+use crate::patterns::index::{
     Index, IndexOptions, IndexedEntities, Location, Payload, Placement, ScrubMode, ScrubReport, Shape, Stored,
 };
-use crate::journal::{Change, Recovery, Timing};
+use crate::patterns::journal::{Change, Recovery, Timing};
 
 pub(super) const VALUE: &str = "Value";
 pub(super) const INDEX: &str = "late";
@@ -136,7 +136,7 @@ impl IndexModel {
         let store = Arc::new(self.scheduled(task, live.clone()));
         let people = IndexedEntities::open(store, table("People"), indexes, options).await?;
         live.store(true, Ordering::SeqCst);
-        Ok(people.without_invariant(self.scene.omitted))
+        Ok(people)
     }
 
     fn queue(&self, task: Option<usize>) -> ScheduledQueue {

@@ -18,8 +18,8 @@ use super::lineage::Lineage;
 use super::scheduled_queue::{Messages, ScheduledQueue, run_workers};
 use super::scheduled_store::{MARK, ScheduledStore, mark_of_move};
 use super::scheduler::Scheduler;
-use crate::index::{Entry, Location, Maintainer, Shape};
-use crate::journal::{Acknowledge, Change, Clearing, Invariant, Journal, Recovery, Timing};
+use crate::patterns::index::{Entry, Location, Maintainer, Shape};
+use crate::patterns::journal::{Acknowledge, Change, Clearing, Journal, Recovery, Timing};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
 /// The longest life of a request: the client's and the server's part.
@@ -110,7 +110,6 @@ pub(super) struct JournalModel {
     store: MemoryStore,
     messages: Messages,
     kinds: EntryKinds,
-    omitted: Option<Invariant>,
     acknowledgements: Acknowledgements,
     /// The states of entities, in scenes that check them.
     lineage: Option<Lineage>,
@@ -127,15 +126,13 @@ impl JournalModel {
         }
         let (scheduler, messages, acknowledgements) =
             (scheduler.clone(), Messages::default(), Acknowledgements::default());
-        let (omitted, lineage) = (None, None);
         Ok(Self {
             scheduler,
             store,
             messages,
             kinds,
-            omitted,
             acknowledgements,
-            lineage,
+            lineage: None,
             queued: true,
             retried: false,
             clearing: Clearing::BeforeAnswer,
@@ -181,12 +178,6 @@ impl JournalModel {
             model.unscheduled_journal().write(&[Change::rewrite(entity)], Acknowledge::Applied).await?;
         }
         Ok(model)
-    }
-
-    /// The same model; its processes do not enforce one rule.
-    pub(super) const fn without_invariant(mut self, invariant: Option<Invariant>) -> Self {
-        self.omitted = invariant;
-        self
     }
 
     /// The same model; the check includes that every current state is in exactly one entity.
@@ -245,10 +236,7 @@ impl JournalModel {
         if self.queued {
             journal = journal.with_queue(Arc::new(queue));
         }
-        match self.omitted {
-            Some(invariant) => journal.without_invariant(invariant),
-            None => journal,
-        }
+        journal
     }
 
     /// Reads an entity, then writes a value or deletes the entity. Repeats that after an error, up to `attempts`

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{Result, TableStoreExt};
 
 use super::scheduled_queue::Messages;
-use crate::entry::shared::{SharedRows, is_chunk};
-use crate::index::{Entry, Location};
-use crate::journal::{Invariants, is_pending, is_unique_row, journal_key};
+use crate::patterns::consistency::entry::shared::{SharedRows, is_chunk};
+use crate::patterns::index::{Entry, Location};
+use crate::patterns::journal::is_pending;
+use crate::patterns::journal::mark::Mark;
+use crate::patterns::journal::unique::is_unique_row;
 
 /// The violation, if there is one.
 pub(super) type Verdict = Result<(), String>;
@@ -144,9 +146,13 @@ async fn members_of(
     at: &Location,
     row: &Entity,
 ) -> Result<BTreeSet<table_core::model::Key>> {
-    let members =
-        SharedRows { store, blobs: None, invariants: Invariants::default() }.members_of(at, row).await?;
+    let members = SharedRows { store, blobs: None }.members_of(at, row).await?;
     Ok(members.and_then(|m| m.keys()).unwrap_or_default().into_iter().collect())
+}
+
+/// The key of the journal row of the move that has marked an entity.
+pub(super) fn journal_key(entity: &Entity) -> Option<Key> {
+    Mark::of(entity).map(|mark| mark.write.key(&mark.partition).unwrap())
 }
 
 /// Whether an entry's row has all wanted properties.

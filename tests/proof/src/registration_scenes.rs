@@ -12,6 +12,7 @@ use table_core::query::Query;
 use table_core::store::{Result, TableStore as _, TableStoreExt as _};
 use tokio::time::sleep;
 
+use super::Invariant;
 use super::acknowledgements::Acknowledgements;
 use super::chooser::{Bounds, Systematic};
 use super::explorer::{Explored, Schedule, explore};
@@ -20,8 +21,8 @@ use super::journal_model::{CLIENT, LEASE, SERVER};
 use super::scheduled_queue::Messages;
 use super::scheduled_store::{MARK, ScheduledStore, UNWATCHED};
 use super::scheduler::{Action, Scheduler};
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
-use crate::journal::{Invariant, Timing};
+use crate::patterns::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
+use crate::patterns::journal::Timing;
 
 const VALUE: &str = "Value";
 /// The time for which the writer caches index states.
@@ -113,8 +114,7 @@ impl RegistrationModel {
             live: Arc::new(AtomicBool::new(live)),
             reads_only: false,
         };
-        let opened = IndexedEntities::open(Arc::new(store), people(), indexes, options).await?;
-        Ok(opened.without_invariant(self.scene.omitted))
+        IndexedEntities::open(Arc::new(store), people(), indexes, options).await
     }
 
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
@@ -195,7 +195,7 @@ impl RegistrationModel {
 
 impl RegistrationScene {
     fn explore(self, bounds: Bounds) -> Explored {
-        explore(Systematic::new(bounds), &async |scheduler: &Scheduler| {
+        explore(Systematic::new(bounds), self.omitted, &async |scheduler: &Scheduler| {
             let model = RegistrationModel::new(scheduler, self).await?;
             Ok(Schedule { tasks: vec![model.writer(0), model.builder(1)], verdict: model.verdict() })
         })
@@ -270,7 +270,7 @@ fn every_rule_of_registrations_is_needed() {
 fn an_expired_registration_is_removed() {
     let scene = RegistrationScene { build_watches_for: EXPIRY, ..REGISTERED };
     let bounds = switching(0).sparing_from(1).with_faults(1, &[Action::CrashAfter]);
-    let explored = explore(Systematic::new(bounds), &async |scheduler: &Scheduler| {
+    let explored = explore(Systematic::new(bounds), None, &async |scheduler: &Scheduler| {
         let model = RegistrationModel::new(scheduler, scene).await?;
         let judge = model.clone();
         let verdict: BoxFuture<'static, Result<Option<String>>> = Box::pin(async move {

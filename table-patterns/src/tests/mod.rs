@@ -1,0 +1,3 @@
+//! What the unit tests of several modules use.
+
+pub(crate) mod faulty_blobs;
