@@ -23,6 +23,7 @@ mod operation;
 mod options;
 #[cfg(feature = "queue")]
 pub mod queue;
+mod response;
 mod rest;
 pub mod sas;
 pub mod service;
@@ -34,4 +35,5 @@ pub mod wire;
 pub use auth::SharedKey;
 pub use endpoint::{ReadFrom, Service};
 pub use options::AzureTableStoreOptions;
+pub use response::{ResponseHook, ResponseInfo, collect_responses};
 pub use store::AzureTableStore;

@@ -4,6 +4,7 @@ use azure_core::http::ClientOptions;
 use table_core::adapter::TraceKeys;
 
 use crate::endpoint::{ReadFrom, Service};
+use crate::response::ResponseHook;
 
 /// Options of an [`AzureTableStore`](crate::AzureTableStore).
 #[derive(Clone, Debug)]
@@ -18,7 +19,8 @@ pub struct AzureTableStoreOptions {
     /// The audience of tokens, for example `https://storage.azure.com`. Default: derived from cloud and
     /// endpoint.
     pub audience: Option<String>,
-    /// The endpoint that reads go to.
+    /// The endpoint that reads go to. The manifests of tables, which writers rely on, are always read from the primary endpoint.
+    /// [`Failover`](table_core::adapter::Failover) of two stores reads from the secondary endpoint only when the primary fails.
     pub read_from: ReadFrom,
     /// The secondary endpoint, if its name is not the account's name with `-secondary`.
     pub secondary_endpoint: Option<String>,
@@ -44,6 +46,9 @@ pub struct AzureTableStoreOptions {
     /// Default: no, because keys may be personal data. Filters are never shown. A custom transport has its
     /// own logs.
     pub trace_keys: TraceKeys,
+    /// Receives the metadata of every answer: the service's request id, the charge in request units, the service's time, the endpoint.
+    /// Default: none. [`collect_responses`](crate::collect_responses) returns the same for one piece of work.
+    pub on_response: Option<ResponseHook>,
 }
 
 impl Default for AzureTableStoreOptions {
@@ -59,6 +64,7 @@ impl Default for AzureTableStoreOptions {
             permit_timeout: Duration::from_secs(20),
             plain_http_hosts: Vec::new(),
             trace_keys: TraceKeys::Hidden,
+            on_response: None,
         }
     }
 }

@@ -6,10 +6,10 @@
 mod public_async;
 
 use public_async::{any, check_calls, send};
-use table_azure::AzureTableStore;
+use table_azure::{AzureTableStore, collect_responses};
 #[cfg(feature = "queue")]
 use table_azure::queue::AzureWorkQueue;
-use table_azure::service::ServiceProperties;
+use table_azure::service::{ServiceProperties, discover_tenant};
 
 fn service(store: &AzureTableStore) {
     send(store.stored_policies(any()));
@@ -17,6 +17,8 @@ fn service(store: &AzureTableStore) {
     send(store.geo_replication());
     send(store.service_properties());
     send(store.set_service_properties(any::<&ServiceProperties>()));
+    send(discover_tenant(any(), any()));
+    send(collect_responses(std::future::ready(())));
 }
 
 #[cfg(feature = "queue")]

@@ -143,6 +143,17 @@ impl Endpoint {
         Address::new(&self.primary, path, self.sas.as_deref())
     }
 
+    /// Whether a request goes to the secondary endpoint.
+    pub(crate) fn is_secondary(&self, url: &Url) -> bool {
+        !url.as_str().starts_with(self.primary.as_str())
+    }
+
+    /// Returns a URL to read rows of this partition from. Writers rely on the manifest, and a copy may be behind: the manifest is
+    /// read from the primary endpoint only.
+    pub(crate) fn read_partition(&self, path: &str, partition: Option<&str>) -> Address<'_> {
+        if partition == Some(MANIFEST_PARTITION) { self.write_to(path) } else { self.read_from(path) }
+    }
+
     /// Returns a URL to read from.
     pub(crate) fn read_from(&self, path: &str) -> Address<'_> {
         Address::new(&self.reads, path, self.sas.as_deref())

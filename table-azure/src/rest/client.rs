@@ -5,14 +5,16 @@ use azure_core::Bytes;
 use azure_core::http::headers::{ACCEPT, CLIENT_REQUEST_ID, CONTENT_TYPE, HeaderName, HeaderValue};
 use azure_core::http::{Context, Method, Pipeline, PipelineStreamOptions, Request, Url};
 use azure_core::tracing::PublicApiInstrumentationInformation;
+use chrono::DateTime;
 use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile};
 use table_core::{Error, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::bounded::TooLong;
 use super::redact::Cause;
-use super::{Answer, Failure, Subject};
+use super::{Answer, Failure, Subject, text};
 use crate::endpoint::Endpoint;
+use crate::response::{self, ResponseHook, ResponseInfo};
 
 pub(crate) const JSON: &str = "application/json";
 /// Minimal metadata annotates every type that JSON would lose, and is shorter than full metadata.
@@ -36,6 +38,7 @@ pub(crate) struct Client {
     /// Maximum time that a request waits for a permit.
     pub(crate) permit_timeout: Duration,
     pub(crate) traced: bool,
+    pub(crate) on_response: Option<ResponseHook>,
 }
 
 /// One request.
@@ -99,16 +102,42 @@ impl Client {
     pub(crate) async fn send(&self, mut call: Call<'_>) -> Result<Answer> {
         let _place = self.place().await?;
         let context = self.context(call.name);
+        // Policies may change the address.
+        let is_secondary = self.endpoint.is_secondary(call.request.url());
         let started = Instant::now();
         let exchange = self.exchange(&context, &mut call.request);
         let answer = match tokio::time::timeout(self.timeout, exchange).await {
             Ok(answer) => answer.map_err(|e| not_exchanged(&e, call.writes))?,
             Err(_) => return Err(timed_out(self.timeout, call.writes)),
         };
+        self.report(&call, &answer, is_secondary, started.elapsed());
         if call.done.contains(&u16::from(answer.status)) {
             return Ok(answer);
         }
         Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))
+    }
+
+    /// Hands the answer's metadata to those who asked for it.
+    fn report(&self, call: &Call<'_>, answer: &Answer, is_secondary: bool, duration: Duration) {
+        if self.on_response.is_none() && !response::is_collecting() {
+            return;
+        }
+        let header = |name| answer.header(name).map(str::to_owned);
+        let date = answer.header("date").and_then(|date| DateTime::parse_from_rfc2822(date).ok());
+        let info = ResponseInfo {
+            operation: call.name,
+            is_secondary,
+            status: answer.status.into(),
+            request_id: header("x-ms-request-id"),
+            client_request_id: text(call.request.headers(), &CLIENT_REQUEST_ID).unwrap_or_default().to_owned(),
+            request_charge: answer.header("x-ms-request-charge").and_then(|charge| charge.trim().parse().ok()),
+            server_time: date.map(|date| date.to_utc()),
+            duration,
+        };
+        if let Some(hook) = &self.on_response {
+            hook.call(&info);
+        }
+        response::collect(info);
     }
 
     /// Waits for a permit among the requests in flight. Nothing is sent without a permit.

@@ -1,14 +1,16 @@
-//! Stored access policies, properties and statistics of the Table service.
+//! Stored access policies, properties and statistics of the Table service, and the tenant of an account.
 
 mod access;
 mod metrics;
 mod properties;
 mod statistics;
+mod tenant;
 
 pub use access::StoredPolicy;
 pub use metrics::{Logging, Metrics, Retention};
 pub use properties::{CorsRule, ServiceProperties};
 pub use statistics::{GeoReplication, ReplicationStatus};
+pub use tenant::{Tenant, discover_tenant};
 
 use azure_core::http::Method;
 use serde::Serialize;

@@ -139,6 +139,11 @@ impl AzureTableStore {
         &self.client
     }
 
+    /// Creates a store that sends requests without a credential.
+    pub(crate) fn without_credential(endpoint: &str, options: AzureTableStoreOptions) -> Result<Self> {
+        Self::build(Endpoint::new(endpoint, None)?, None, options)
+    }
+
     fn build(
         endpoint: Endpoint,
         auth: Option<Arc<dyn Policy>>,
@@ -172,6 +177,7 @@ impl AzureTableStore {
             in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
             permit_timeout: options.permit_timeout,
             traced,
+            on_response: options.on_response,
         };
         let manifests = Arc::new(ManifestCache::new(&client.profile));
         Ok(Self { client: Arc::new(client), key: None, manifests })

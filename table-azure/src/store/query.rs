@@ -16,7 +16,8 @@ impl Client {
         select: Option<&Select>,
     ) -> Result<Option<Entity>> {
         let select = select.map(names);
-        let url = self.endpoint.read_from(&entity_path(table, key)).with_some("$select", select.as_deref());
+        let address = self.endpoint.read_partition(&entity_path(table, key), Some(key.partition()));
+        let url = address.with_some("$select", select.as_deref());
         let subject = Subject::Entity(table, key);
         let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url());
         match self.send(call).await {
@@ -42,7 +43,7 @@ impl Client {
         let top = query.top.map(|top| top.min(self.profile.page_size).to_string());
         let url = self
             .endpoint
-            .read_from(&format!("{table}()"))
+            .read_partition(&format!("{table}()"), query.bounds().partition.as_single())
             .with_some("$filter", filter.as_deref())
             .with_some("$select", query.select.as_ref().map(names).as_deref())
             .with_some("$top", top.as_deref())

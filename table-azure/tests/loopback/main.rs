@@ -10,6 +10,7 @@ mod hostile;
 mod queue;
 mod refusals;
 mod requests;
+mod responses;
 mod retry;
 mod server;
 mod service;

@@ -8,12 +8,14 @@
 //! | [`Retrying`] | repeats requests that are safe to repeat, by a [`RetryPolicy`] |
 //! | [`Metered`] | counts the requests to the wrapped store, in a [`RequestMeter`] |
 //! | [`Faulty`] | injects faults, by a [`FaultInjector`] |
+//! | [`Failover`] | reads from a second copy of the data when the first fails or is slow; takes two stores |
 //!
 //! [`RetryingQueue`] and [`MeteredQueue`] do the same for a [`WorkQueue`](crate::queue::WorkQueue).
 
 mod around;
 mod builder;
 mod call;
+mod failover;
 mod fault;
 mod guard;
 mod limit;
@@ -25,6 +27,7 @@ mod tests;
 mod trace;
 
 pub use builder::StoreBuilder;
+pub use failover::{Failover, ReadSources};
 pub use fault::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty, Injected};
 pub use guard::{GuardMode, Guarded, ScanGuard};
 pub use limit::Limited;

@@ -70,6 +70,8 @@ pub struct UnreadableEntity {
 pub struct Continuation {
     query: u64,
     position: Position,
+    /// Whether the token belongs to the secondary copy of the data. A store of one copy refuses such a token.
+    of_secondary: bool,
 }
 
 /// A backend's data in a [`Continuation`]: the next key, in the service's terms.
@@ -84,12 +86,12 @@ pub struct Position {
 impl Continuation {
     /// Creates the continuation token of a query.
     pub fn new(profile: &ServiceProfile, table: &TableName, query: &Query, position: Position) -> Self {
-        Self { query: fingerprint(&query_text(profile, table, query)), position }
+        Self { query: fingerprint(&query_text(profile, table, query)), position, of_secondary: false }
     }
 
     /// Creates the continuation token of a listing of tables.
     pub fn of_tables(prefix: Option<&str>, position: Position) -> Self {
-        Self { query: fingerprint(&tables_text(prefix)), position }
+        Self { query: fingerprint(&tables_text(prefix)), position, of_secondary: false }
     }
 
     /// Returns the position, if the token belongs to this query.
@@ -108,7 +110,22 @@ impl Continuation {
         self.check(fingerprint(&tables_text(prefix)))
     }
 
+    /// Whether the token belongs to the secondary copy of the data.
+    pub(crate) const fn is_of_secondary(&self) -> bool {
+        self.of_secondary
+    }
+
+    /// Sets the copy of the data that the token belongs to.
+    pub(crate) const fn with_secondary(mut self, of_secondary: bool) -> Self {
+        self.of_secondary = of_secondary;
+        self
+    }
+
     fn check(&self, query: u64) -> Result<&Position> {
+        if self.of_secondary {
+            let reason = "it belongs to the secondary copy of the data; use it with the store that returned it";
+            return Err(ErrorKind::InvalidContinuation(reason.to_owned()).into());
+        }
         if self.query == query {
             return Ok(&self.position);
         }
@@ -136,14 +153,18 @@ fn fingerprint(text: &str) -> u64 {
 }
 
 const VERSION: u8 = 1;
+/// The flags of a token.
+const HAS_SECOND: u8 = 1;
+const OF_SECONDARY: u8 = 2;
 
-/// Prints URL-safe text: base64url of `version, query fingerprint, has second, length of first, texts`.
+/// Prints URL-safe text: base64url of `version, query fingerprint, flags, length of first, texts`.
 impl fmt::Display for Continuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Position { first, second } = &self.position;
         let mut bytes = vec![VERSION];
         bytes.extend_from_slice(&self.query.to_be_bytes());
-        bytes.push(u8::from(second.is_some()));
+        let has_second = if second.is_some() { HAS_SECOND } else { 0 };
+        bytes.push(has_second | if self.of_secondary { OF_SECONDARY } else { 0 });
         bytes.extend_from_slice(&(first.len() as u32).to_be_bytes());
         bytes.extend_from_slice(first.as_bytes());
         bytes.extend_from_slice(second.as_deref().unwrap_or_default().as_bytes());
@@ -167,16 +188,18 @@ fn decode(text: &str) -> Option<Continuation> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let (version, rest) = bytes.split_first()?;
     let (query, rest) = rest.split_first_chunk()?;
-    let (has_second, rest) = rest.split_first()?;
+    let (flags, rest) = rest.split_first()?;
     let (len, rest) = rest.split_first_chunk()?;
     let (first, second) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-    let second = match has_second {
+    let of_secondary = flags & OF_SECONDARY != 0;
+    let second = match flags & !OF_SECONDARY {
         // Only the form that `Display` writes. Two texts of one token would make the comparison of tokens by text unreliable.
         0 if second.is_empty() => None,
-        1 => Some(text(second)?),
+        HAS_SECOND => Some(text(second)?),
         _ => return None,
     };
     let position = Position { first: text(first)?, second };
-    (*version == VERSION).then(|| Continuation { query: u64::from_be_bytes(*query), position })
+    let query = u64::from_be_bytes(*query);
+    (*version == VERSION).then_some(Continuation { query, position, of_secondary })
 }

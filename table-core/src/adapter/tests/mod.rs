@@ -1,6 +1,7 @@
 //! Tests of the small adapters and of the full stack.
 
 mod builder;
+mod failover;
 mod guard;
 mod limit;
 mod recorder;
