@@ -6,10 +6,10 @@
 mod public_async;
 
 use public_async::{any, check_calls, send};
-use table_azure::{AzureTableStore, collect_responses};
 #[cfg(feature = "queue")]
 use table_azure::queue::AzureWorkQueue;
 use table_azure::service::{ServiceProperties, discover_tenant};
+use table_azure::{AzureTableStore, collect_responses};
 
 fn service(store: &AzureTableStore) {
     send(store.stored_policies(any()));

@@ -18,6 +18,8 @@ pub enum KeyOrder {
 pub struct ServiceProfile {
     /// The name used in errors.
     pub name: &'static str,
+    /// The value of `db.system.name` in traces and metrics. OpenTelemetry defines the name of Azure Cosmos DB; it has none for the others.
+    pub system: &'static str,
     /// Maximum number of UTF-16 code units in a PartitionKey or RowKey.
     pub key_units: usize,
     /// Maximum number of UTF-8 bytes in a RowKey, if the service has such a limit.
@@ -52,6 +54,7 @@ impl ServiceProfile {
     /// Azure Table Storage.
     pub const AZURE_TABLES: Self = Self {
         name: "Azure Table Storage",
+        system: "azure.table_storage",
         key_units: limits::KEY_UNITS,
         row_key_bytes: None,
         custom_properties: limits::CUSTOM_PROPERTIES,
@@ -71,6 +74,7 @@ impl ServiceProfile {
     /// Azure Cosmos DB for Table.
     pub const COSMOS_TABLE: Self = Self {
         name: "Azure Cosmos DB for Table",
+        system: "azure.cosmosdb",
         row_key_bytes: Some(limits::COSMOS_ROW_KEY_BYTES),
         reserved_properties: &["id", "rid", "etag", "ResourceId"],
         entity_bytes: limits::COSMOS_ENTITY_BYTES,
@@ -82,7 +86,7 @@ impl ServiceProfile {
 
     /// The local stores. They have the limits of Azure Table Storage, so that a program that works with a local store
     /// works with the service.
-    pub const LOCAL: Self = Self { name: "local store", ..Self::AZURE_TABLES };
+    pub const LOCAL: Self = Self { name: "local store", system: "table_store", ..Self::AZURE_TABLES };
 
     /// Returns the text that identifies a table: its name, in lower case if the service ignores case.
     ///

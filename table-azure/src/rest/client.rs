@@ -129,8 +129,12 @@ impl Client {
             is_secondary,
             status: answer.status.into(),
             request_id: header("x-ms-request-id"),
-            client_request_id: text(call.request.headers(), &CLIENT_REQUEST_ID).unwrap_or_default().to_owned(),
-            request_charge: answer.header("x-ms-request-charge").and_then(|charge| charge.trim().parse().ok()),
+            client_request_id: text(call.request.headers(), &CLIENT_REQUEST_ID)
+                .unwrap_or_default()
+                .to_owned(),
+            request_charge: answer
+                .header("x-ms-request-charge")
+                .and_then(|charge| charge.trim().parse().ok()),
             server_time: date.map(|date| date.to_utc()),
             duration,
         };

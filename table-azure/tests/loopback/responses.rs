@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom, ResponseHook, SharedKey, collect_responses};
+use table_azure::{
+    AzureTableStore, AzureTableStoreOptions, ReadFrom, ResponseHook, SharedKey, collect_responses,
+};
 use table_core::adapter::{Failover, ReadSources};
 use table_core::model::{Key, MANIFEST_PARTITION};
 use table_core::query::{Filter, Query};
@@ -26,7 +28,8 @@ async fn every_answer_is_reported_to_the_hook_and_to_the_collector() {
             let server = Server::start([answer(status, &HEADERS, "")]).await;
             let (seen, mut options) = (Arc::new(Mutex::new(Vec::new())), AzureTableStoreOptions::default());
             let sink = Arc::clone(&seen);
-            options.on_response = Some(ResponseHook::new(move |info| sink.lock().unwrap().push(info.clone())));
+            options.on_response =
+                Some(ResponseHook::new(move |info| sink.lock().unwrap().push(info.clone())));
             let store = store_with(&server, options);
             let (_, collected) = collect_responses(run(&store, kind)).await;
             assert_eq!(collected, *seen.lock().unwrap(), "{kind}");
@@ -36,7 +39,11 @@ async fn every_answer_is_reported_to_the_hook_and_to_the_collector() {
             assert_eq!(info.request_id.as_deref(), Some("5ff4"), "{kind}");
             assert_eq!(info.request_charge, Some(2.83), "{kind}");
             assert_eq!(info.server_time.unwrap().timestamp(), 1_795_539_600, "{kind}");
-            assert_eq!(Some(&*info.client_request_id), server.only().header("x-ms-client-request-id"), "{kind}");
+            assert_eq!(
+                Some(&*info.client_request_id),
+                server.only().header("x-ms-client-request-id"),
+                "{kind}"
+            );
             assert!(info.duration > Duration::ZERO, "{kind}");
             assert!(!info.is_secondary, "{kind}");
         }
@@ -80,17 +87,15 @@ async fn a_failed_read_goes_to_the_secondary_and_says_so() {
     let broken = Server::start([answer("500 Internal Server Error", &[], "")]).await;
     let copy = Server::start([answer("404 Not Found", &[("x-ms-error-code", "ResourceNotFound")], "")]).await;
     let sources = ReadSources::default();
-    let store = Failover::new(
-        store_with(&broken, AzureTableStoreOptions::default()),
-        secondary(&broken, &copy),
-    );
+    let store =
+        Failover::new(store_with(&broken, AzureTableStoreOptions::default()), secondary(&broken, &copy));
     let store = store.unwrap().count(sources.clone());
     let (found, answers) = collect_responses(store.get(&table(), &key(), None)).await;
     assert_eq!(found.unwrap(), None);
-    assert_eq!(answers.iter().map(|info| (info.status, info.is_secondary)).collect::<Vec<_>>(), [
-        (500, false),
-        (404, true)
-    ]);
+    assert_eq!(
+        answers.iter().map(|info| (info.status, info.is_secondary)).collect::<Vec<_>>(),
+        [(500, false), (404, true)]
+    );
     assert_eq!((sources.primary(), sources.secondary()), (0, 1));
     run(&store, OperationKind::Insert).await.unwrap_err();
     assert_eq!((broken.asked().len(), copy.asked().len()), (2, 1));

@@ -13,6 +13,7 @@ use crate::store::TableStore;
 /// | adapter | reason for its place |
 /// |---|---|
 /// | [`trace`](Self::trace) | a span covers an operation as the caller sees it, with its attempts and refusals |
+/// | `telemetry` (feature `opentelemetry`) | durations are measured as the caller sees them; requests are counted beside the meter |
 /// | [`scan_guard`](Self::scan_guard) | a refused query uses no permit and is not retried |
 /// | [`limit`](Self::limit) | an operation keeps its permit while it backs off; see [`Limited`] |
 /// | [`retry`](Self::retry) | every attempt passes the adapters below |
@@ -54,13 +55,25 @@ pub struct StoreBuilder {
     limit: Option<usize>,
     guard: Option<ScanGuard>,
     trace: Option<TraceKeys>,
+    #[cfg(feature = "opentelemetry")]
+    telemetry: Option<super::Telemetry>,
 }
 
 impl StoreBuilder {
     /// Starts with a store without adapters.
     pub fn new(store: impl TableStore) -> Self {
         let store = Arc::new(store);
-        Self { store, faults: None, meter: None, retry: None, limit: None, guard: None, trace: None }
+        Self {
+            store,
+            faults: None,
+            meter: None,
+            retry: None,
+            limit: None,
+            guard: None,
+            trace: None,
+            #[cfg(feature = "opentelemetry")]
+            telemetry: None,
+        }
     }
 
     /// Injects faults into requests; see [`Faulty`].
@@ -105,13 +118,34 @@ impl StoreBuilder {
         self
     }
 
+    /// Records OpenTelemetry's metrics; see [`Telemetry`](super::Telemetry).
+    #[cfg(feature = "opentelemetry")]
+    #[must_use]
+    pub fn telemetry(mut self, telemetry: super::Telemetry) -> Self {
+        self.telemetry = Some(telemetry);
+        self
+    }
+
     /// Returns the stack.
     pub fn build(self) -> Arc<dyn TableStore> {
         let store = wrap(self.store, self.faults, Faulty::new);
+        #[cfg(feature = "opentelemetry")]
+        let store = wrap(store, self.telemetry.clone(), |store, telemetry| super::telemetry::Counted {
+            store,
+            telemetry,
+        });
         let store = wrap(store, self.meter, Metered::new);
-        let store = wrap(store, self.retry, Retrying::new);
+        let store = wrap(store, self.retry, |store, policy| {
+            let retrying = Retrying::new(store, policy);
+            #[cfg(feature = "opentelemetry")]
+            let retrying = retrying.with_telemetry(self.telemetry.clone());
+            retrying
+        });
         let store = wrap(store, self.limit, Limited::new);
         let store = wrap(store, self.guard, Guarded::new);
+        #[cfg(feature = "opentelemetry")]
+        let store =
+            wrap(store, self.telemetry, |store, telemetry| super::telemetry::Measured { store, telemetry });
         wrap(store, self.trace, Traced::new)
     }
 }

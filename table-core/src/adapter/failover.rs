@@ -163,10 +163,7 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
 }
 
 /// Reads from the secondary if the primary failed; otherwise the primary has refused the read, and the secondary would too.
-async fn or_secondary<T>(
-    error: Error,
-    secondary: impl Future<Output = Result<T>>,
-) -> Result<(T, ReadFrom)> {
+async fn or_secondary<T>(error: Error, secondary: impl Future<Output = Result<T>>) -> Result<(T, ReadFrom)> {
     let failed = error.is_transient() && !matches!(error.root().kind(), ErrorKind::TableBeingDeleted { .. });
     if !failed {
         return Err(error);

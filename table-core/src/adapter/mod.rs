@@ -8,6 +8,7 @@
 //! | [`Retrying`] | repeats requests that are safe to repeat, by a [`RetryPolicy`] |
 //! | [`Metered`] | counts the requests to the wrapped store, in a [`RequestMeter`] |
 //! | [`Faulty`] | injects faults, by a [`FaultInjector`] |
+//! | `Telemetry` (feature `opentelemetry`) | records OpenTelemetry's metrics: durations, requests, retries, throttles |
 //! | [`Failover`] | reads from a second copy of the data when the first fails or is slow; takes two stores |
 //!
 //! [`RetryingQueue`] and [`MeteredQueue`] do the same for a [`WorkQueue`](crate::queue::WorkQueue).
@@ -22,6 +23,8 @@ mod limit;
 mod meter;
 mod queue;
 mod retry;
+#[cfg(feature = "opentelemetry")]
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -34,4 +37,6 @@ pub use limit::Limited;
 pub use meter::{Count, Metered, Request, RequestCounts, RequestMeter};
 pub use queue::{MeteredQueue, QueueCall, QueueMeter, RetryingQueue};
 pub use retry::{AbsentInsert, RetryPolicy, Retrying, WRITE_ID_PROPERTY};
+#[cfg(feature = "opentelemetry")]
+pub use telemetry::Telemetry;
 pub use trace::{TraceKeys, Traced};

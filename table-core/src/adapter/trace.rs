@@ -19,11 +19,22 @@ pub enum TraceKeys {
 
 /// A store with a `tracing` span around every operation.
 ///
-/// The span `table_operation`, at level DEBUG, has the fields `operation`, `table`, `path` for reads, `key`
-/// if shown, `attempts` if there was more than one, and at the end `outcome` (`ok`, `not_applied`, `applied`,
-/// `ambiguous`), `items` returned or written, and the name of the `error`. A missing entity or a conflict is
-/// an expected result: it is in the fields and emits no event. Property values and filters never appear.
-/// Costs no request.
+/// The span `table_operation`, at level DEBUG, has OpenTelemetry's names for database clients
+/// (<https://opentelemetry.io/docs/specs/semconv/database/database-spans/>), so that `tracing-opentelemetry` exports it as such:
+///
+/// | field | value |
+/// |---|---|
+/// | `otel.name`, `otel.kind` | the operation and the table; `client` |
+/// | `db.system.name`, `db.operation.name`, `db.collection.name` | the kind of store, the operation, the table |
+/// | `db.response.returned_rows` | the number of entities that a read has returned |
+/// | `db.response.status_code`, `error.type` | the status of the service's answer; the name of the error |
+/// | `otel.status_code` | `ERROR` if the operation failed. A missing entity and a conflict are expected results |
+/// | `table.access_path` | of reads |
+/// | `table.key` | if shown |
+/// | `table.attempts` | if there was more than one |
+/// | `table.outcome` | `ok`, `not_applied`, `applied` or `ambiguous` |
+///
+/// Property values and filters never appear. Costs no request.
 ///
 /// ```
 /// use table_core::adapter::{TraceKeys, Traced};
@@ -49,12 +60,18 @@ impl<S: TableStore> Around for Traced<S> {
         call: Call<'_>,
         request: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        let span = span(&call);
+        let span = span(self.store.profile().system, &call);
+        let is_read = call.path.is_some();
         let result = request.instrument(span.clone()).await;
         match &result {
-            Ok(answer) => span.record("outcome", "ok").record("items", answer.items()),
-            Err(error) => span.record("outcome", outcome(error)).record("error", error_name(error)),
-        };
+            Ok(answer) => {
+                span.record("table.outcome", "ok");
+                if is_read {
+                    span.record("db.response.returned_rows", answer.items());
+                }
+            }
+            Err(error) => record(&span, error),
+        }
         result
     }
 
@@ -63,19 +80,38 @@ impl<S: TableStore> Around for Traced<S> {
     }
 }
 
-fn span(call: &Call<'_>) -> Span {
+fn span(system: &'static str, call: &Call<'_>) -> Span {
     let (table, path) = (call.table.map(display), call.path.map(display));
+    let name = || match call.table {
+        Some(table) => format!("{} {table}", call.kind.name()),
+        None => call.kind.name().to_owned(),
+    };
     tracing::debug_span!(
         "table_operation",
-        operation = call.kind.name(),
-        table,
-        path,
-        key = call.key,
-        attempts = Empty,
-        outcome = Empty,
-        items = Empty,
-        error = Empty,
+        otel.name = name(),
+        otel.kind = "client",
+        otel.status_code = Empty,
+        db.system.name = system,
+        db.operation.name = call.kind.name(),
+        db.collection.name = table,
+        db.response.returned_rows = Empty,
+        db.response.status_code = Empty,
+        error.type = Empty,
+        table.access_path = path,
+        table.key = call.key,
+        table.attempts = Empty,
+        table.outcome = Empty,
     )
+}
+
+fn record(span: &Span, error: &Error) {
+    span.record("table.outcome", outcome(error)).record("error.type", error_name(error));
+    if !error.is_conflict() {
+        span.record("otel.status_code", "ERROR");
+    }
+    if let Some(answer) = error.answer() {
+        span.record("db.response.status_code", display(answer.status));
+    }
 }
 
 fn outcome(error: &Error) -> &'static str {

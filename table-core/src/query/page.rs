@@ -123,7 +123,8 @@ impl Continuation {
 
     fn check(&self, query: u64) -> Result<&Position> {
         if self.of_secondary {
-            let reason = "it belongs to the secondary copy of the data; use it with the store that returned it";
+            let reason =
+                "it belongs to the secondary copy of the data; use it with the store that returned it";
             return Err(ErrorKind::InvalidContinuation(reason.to_owned()).into());
         }
         if self.query == query {

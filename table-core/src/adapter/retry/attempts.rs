@@ -14,6 +14,9 @@ pub(in crate::adapter) struct Attempts<'a> {
     deadline: Option<Instant>,
     made: u32,
     rng: fastrand::Rng,
+    /// Counts the repetitions, with the system that they are sent to.
+    #[cfg(feature = "opentelemetry")]
+    telemetry: Option<(&'a crate::adapter::Telemetry, &'static str)>,
 }
 
 impl<'a> Attempts<'a> {
@@ -23,7 +26,26 @@ impl<'a> Attempts<'a> {
         rng: fastrand::Rng,
     ) -> Self {
         let deadline = policy.deadline.and_then(|time| Instant::now().checked_add(time));
-        Self { policy, operation, deadline, made: 1, rng }
+        Self {
+            policy,
+            operation,
+            deadline,
+            made: 1,
+            rng,
+            #[cfg(feature = "opentelemetry")]
+            telemetry: None,
+        }
+    }
+
+    /// Counts the repetitions of requests to `system`.
+    #[cfg(feature = "opentelemetry")]
+    pub(in crate::adapter) fn counted(
+        mut self,
+        telemetry: &'a crate::adapter::Telemetry,
+        system: &'static str,
+    ) -> Self {
+        self.telemetry = Some((telemetry, system));
+        self
     }
 
     /// Runs a request within the remaining time.
@@ -59,7 +81,11 @@ impl<'a> Attempts<'a> {
             "trying again"
         );
         self.made += 1;
-        tracing::Span::current().record("attempts", self.made);
+        tracing::Span::current().record("table.attempts", self.made);
+        #[cfg(feature = "opentelemetry")]
+        if let Some((telemetry, system)) = self.telemetry {
+            telemetry.retried(system, self.operation);
+        }
         sleep(delay).await;
         true
     }

@@ -78,6 +78,8 @@ pub struct Retrying<S> {
     policy: RetryPolicy,
     rng: Mutex<Rng>,
     caller_profile: Option<ServiceProfile>,
+    #[cfg(feature = "opentelemetry")]
+    telemetry: Option<crate::adapter::Telemetry>,
 }
 
 impl<S: TableStore> Retrying<S> {
@@ -85,7 +87,21 @@ impl<S: TableStore> Retrying<S> {
     pub fn new(store: S, policy: RetryPolicy) -> Self {
         let rng = Mutex::new(policy.rng());
         let caller_profile = policy.write_ids.then(|| caller_profile(store.profile().clone()));
-        Self { store, policy, rng, caller_profile }
+        Self {
+            store,
+            policy,
+            rng,
+            caller_profile,
+            #[cfg(feature = "opentelemetry")]
+            telemetry: None,
+        }
+    }
+
+    /// Counts every repetition.
+    #[cfg(feature = "opentelemetry")]
+    pub(in crate::adapter) fn with_telemetry(mut self, telemetry: Option<crate::adapter::Telemetry>) -> Self {
+        self.telemetry = telemetry;
+        self
     }
 
     /// Returns the policy.
@@ -109,7 +125,13 @@ impl<S: TableStore> Retrying<S> {
 
     pub(super) fn attempts(&self, kind: OperationKind) -> Attempts<'_> {
         let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
-        Attempts::new(&self.policy, kind.name(), rng)
+        let attempts = Attempts::new(&self.policy, kind.name(), rng);
+        #[cfg(feature = "opentelemetry")]
+        let attempts = match &self.telemetry {
+            Some(telemetry) => attempts.counted(telemetry, self.store.profile().system),
+            None => attempts,
+        };
+        attempts
     }
 }
 

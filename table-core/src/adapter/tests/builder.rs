@@ -58,7 +58,7 @@ async fn attempts_are_counted_and_traced_in_either_order() {
         let counts = stack.meter.snapshot();
         assert_eq!((counts.of_kind(OperationKind::Insert), counts.of_kind(OperationKind::Get)), (2, 1));
         let span = traces.last_span();
-        assert_eq!((span["attempts"].as_str(), span["outcome"].as_str()), ("2", "ok"));
+        assert_eq!((span["table.attempts"].as_str(), span["table.outcome"].as_str()), ("2", "ok"));
     }
 }
 
@@ -68,7 +68,7 @@ async fn refused_queries_are_traced_and_cost_no_request() {
         let stack = stack(inside_out).await;
         let (traces, _on) = record();
         stack.store.query(&table(), &Query::new(), None).await.unwrap_err();
-        assert_eq!(traces.last_span()["error"], "scan_refused");
+        assert_eq!(traces.last_span()["error.type"], "scan_refused");
         assert_eq!(stack.meter.total(), 0);
     }
 }

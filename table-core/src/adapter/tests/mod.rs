@@ -5,6 +5,8 @@ mod failover;
 mod guard;
 mod limit;
 mod recorder;
+#[cfg(feature = "opentelemetry")]
+mod telemetry;
 mod trace;
 
 use crate::model::{Entity, Key, TableName};
