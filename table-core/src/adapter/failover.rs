@@ -7,12 +7,10 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use tokio::time::timeout;
 
+use crate::forward_to_store;
 use crate::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
-use crate::store::{
-    EncryptedNames, Error, ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result,
-    ServiceProfile, TableStore, Written,
-};
+use crate::store::{Error, ErrorKind, Result, ServiceProfile, TableStore};
 
 /// A store that reads from a second copy of the data when the first copy fails or is slow. Writes go to the first copy.
 ///
@@ -225,16 +223,11 @@ fn marked<T>((mut page, copy): (Page<T>, ReadFrom)) -> Page<T> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
+    forward_to_store!(self => self.primary;
+        create_table, delete_table, write, transact, encrypted_names, local_writers, manifests);
+
     fn profile(&self) -> &ServiceProfile {
         &self.profile
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.primary.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.primary.delete_table(table).await
     }
 
     async fn list_tables(
@@ -281,28 +274,8 @@ impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
         Ok(ReadablePage { page: marked((page, copy)), unreadable })
     }
 
-    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        self.primary.write(table, operation).await
-    }
-
-    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        self.primary.transact(table, group).await
-    }
-
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.primary.declare_encrypted(table, names);
         self.secondary.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.primary.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.primary.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        self.primary.manifests()
     }
 }
