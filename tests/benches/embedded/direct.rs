@@ -30,12 +30,16 @@ impl Direct {
     }
 
     pub(crate) fn insert(&self, flights: &[Flight]) {
+        self.commit(flights.iter().map(|flight| (key(flight), postcard::to_stdvec(flight).unwrap())));
+    }
+
+    /// Writes rows in one durable transaction.
+    pub(crate) fn commit<B: AsRef<[u8]>>(&self, rows: impl Iterator<Item = (B, B)>) {
         let transaction = self.database.begin_write().unwrap();
         {
             let mut table = transaction.open_table(FLIGHTS).unwrap();
-            for flight in flights {
-                let value = postcard::to_stdvec(flight).unwrap();
-                table.insert(key(flight).as_slice(), value.as_slice()).unwrap();
+            for (key, value) in rows {
+                table.insert(key.as_ref(), value.as_ref()).unwrap();
             }
         }
         transaction.commit().unwrap();

@@ -1,19 +1,21 @@
 //! Compares the embedded store with redb used directly, with postcard into the same struct and the same
 //! durability.
 //!
-//! `cargo bench -p conformance --bench embedded -- ratios` prints medians of alternating rounds and their
-//! ratios. `-- scans ours 20` and `-- scans direct 20` only scan a partition 20 times, for tools that count
-//! instructions. Without these arguments, criterion measures each side.
+//! `cargo bench -p bench-embedded --bench embedded -- ratios` prints medians of alternating rounds and their
+//! ratios. `-- count WORK SIDE TIMES` only repeats one work (`get`, `scan`, `pages`, `group`, `insert`, `plain`, `indexed`) of one side
+//! (`ours`, `direct`), for tools that count instructions. Without these arguments, criterion measures each side.
 
+mod committer;
+mod count;
 mod direct;
 mod flight;
+mod indexed;
 mod ours;
 mod ratios;
 #[path = "../shared/rounds.rs"]
 mod rounds;
 
 use std::hint::black_box;
-use std::path::Path;
 use std::sync::Arc;
 
 use criterion::Criterion;
@@ -30,8 +32,10 @@ fn main() {
     let runtime = Runtime::new().unwrap();
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    if let Some(["scans", side, times]) = arguments.first_chunk().map(|a| a.each_ref().map(String::as_str)) {
-        return scan(directory.path(), &runtime, side, times.parse().unwrap());
+    if let Some(["count", work, side, times]) =
+        arguments.first_chunk().map(|a| a.each_ref().map(String::as_str))
+    {
+        return count::run(directory.path(), &runtime, (work, side), times.parse().unwrap());
     }
     let direct = Arc::new(Direct::create(directory.path()));
     let ours = runtime.block_on(Ours::create(directory.path()));
@@ -41,20 +45,6 @@ fn main() {
         ratios::print(&runtime, &direct, &ours);
     } else {
         measure(&mut Criterion::default().configure_from_args(), &runtime, &direct, &ours);
-    }
-}
-
-/// Scans a partition `times` times with one side.
-fn scan(directory: &Path, runtime: &Runtime, side: &str, times: u32) {
-    let carrier = CARRIERS[3];
-    if side == "direct" {
-        let direct = Direct::create(directory);
-        direct.load(carrier, ROWS);
-        (0..times).for_each(|_| drop(black_box(direct.scan(carrier))));
-    } else {
-        let ours = runtime.block_on(Ours::create(directory));
-        runtime.block_on(ours.load(carrier, ROWS));
-        (0..times).for_each(|_| drop(black_box(runtime.block_on(ours.scan(carrier)))));
     }
 }
 

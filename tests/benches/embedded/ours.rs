@@ -25,10 +25,15 @@ impl Ours {
         Self { store, table }
     }
 
-    /// The same store, opened again with [`Reads::Blocking`].
+    pub(crate) const fn store(&self) -> &EmbeddedStore {
+        &self.store
+    }
+
+    /// A copy of the store, opened with [`Reads::Blocking`].
     pub(crate) async fn with_blocking_reads(&self) -> Self {
-        self.store.close().await.unwrap();
-        let builder = EmbeddedStore::builder(self.store.path()).cache_bytes(CACHE_BYTES);
+        let copy = self.store.path().with_extension("copy");
+        self.store.backup(&copy).await.unwrap();
+        let builder = EmbeddedStore::builder(copy).cache_bytes(CACHE_BYTES);
         let store = builder.reads(Reads::Blocking).open().await.unwrap();
         Self { store, table: self.table.clone() }
     }

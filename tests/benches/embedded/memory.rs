@@ -1,7 +1,7 @@
 //! The memory of a scan by number of rows. Each size is loaded and scanned in separate processes. The benchmark
 //! prints the peak memory of the scan (`VmHWM`, Linux).
 //!
-//! `cargo bench -p conformance --bench memory`; `-- 10000 100000` scans other sizes.
+//! `cargo bench -p bench-embedded --bench memory`; `-- 10000 100000` scans other sizes.
 
 use std::path::Path;
 use std::process::Command;
