@@ -27,7 +27,8 @@ pub struct AzureTableStoreOptions {
     /// Maximum duration of one request; default 60 seconds. A write that takes longer is ambiguous. The
     /// service itself gives up after 30 seconds.
     pub request_timeout: Duration,
-    /// Maximum number of requests in flight; further requests wait. Default: 256.
+    /// Maximum number of requests in flight; further requests wait. Default: 256. Each request in flight has an HTTP/1.1 connection
+    /// of its own, so this is also the maximum number of connections to one endpoint.
     ///
     /// The wait is inside the store, so a retrying adapter counts it as part of the attempt. To separate the
     /// two, limit operations above the retry with
