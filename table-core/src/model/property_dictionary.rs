@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::properties::{MARK, read};
-use super::{EdmType, PackedPart, Properties, ValueRef};
+use super::{EdmType, Properties, Raw, ValueRef};
 
 /// Bytes of a packed property before the name: tag and length of the name.
 const BEFORE_NAME: usize = 3;
@@ -56,12 +56,6 @@ impl PropertyDictionary {
         self.numbers.get(packed).copied()
     }
 
-    /// Whether the entry with this number has these bytes.
-    #[inline]
-    pub fn has_entry(&self, number: u16, packed: &[u8]) -> bool {
-        self.get(number).is_some_and(|entry| entry.packed() == packed)
-    }
-
     /// Whether the dictionary is full.
     pub fn is_full(&self) -> bool {
         self.entries.len() == Self::MAX_ENTRIES
@@ -101,28 +95,69 @@ impl PropertyDictionary {
         out: &mut Vec<u8>,
         mut number: impl FnMut(&[u8]) -> Result<Option<u16>, E>,
     ) -> Result<(), E> {
-        for PackedPart { prefix: entry, edm_type, value, .. } in properties.packed_parts() {
-            match number(entry)? {
-                // Numbers from 128 on take two bytes: the low seven bits with bit 7 set, then the rest. `MAX_ENTRIES` is below 2^15.
-                Some(number @ 0x80..) => {
-                    out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]);
-                }
-                Some(number) => out.push(number as u8),
-                None => {
-                    out.push(Self::INLINE as u8);
-                    out.extend_from_slice(entry);
-                }
-            }
-            if edm_type.packed_bytes().is_none() {
-                push_length(value.len() as u32, out);
-            }
-            out.extend_from_slice(value);
-        }
+        let mut rest = properties.as_packed();
+        while Self::pack_next(&mut rest, out, &mut number)? {}
         Ok(())
+    }
+
+    /// Like [`pack`](Self::pack), for the first of the packed properties, which is split off. Returns whether there was one.
+    ///
+    /// # Errors
+    /// Returns the errors of `number`.
+    pub fn pack_next<E>(
+        packed: &mut &[u8],
+        out: &mut Vec<u8>,
+        number: impl FnOnce(&[u8]) -> Result<Option<u16>, E>,
+    ) -> Result<bool, E> {
+        let Some(raw) = Raw::split(packed) else { return Ok(false) };
+        match number(raw.prefix())? {
+            Some(number) => push_number(number, out),
+            None => {
+                out.push(Self::INLINE as u8);
+                out.extend_from_slice(raw.prefix());
+            }
+        }
+        if raw.edm_type().packed_bytes().is_none() {
+            push_length(raw.bytes.len() as u32, out);
+        }
+        out.extend_from_slice(raw.bytes);
+        Ok(true)
     }
 }
 
 impl PropertyDictionary {
+    /// Appends the first of the packed properties in the form of a row and splits it off, if the entry with this number is its
+    /// entry. Returns whether that is so. Faster than [`pack`](Self::pack) if the number is known.
+    #[inline]
+    pub fn pack_as(&self, number: u16, packed: &mut &[u8], out: &mut Vec<u8>) -> bool {
+        self.pack_one(number, packed, out).is_some()
+    }
+
+    #[inline]
+    fn pack_one(&self, number: u16, packed: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let entry = self.get(number)?;
+        let value = entry.strip(packed)?;
+        let length = match entry.width() {
+            Some(width) => width,
+            None => u32::from_le_bytes(*value.first_chunk()?) as usize,
+        };
+        let value = if entry.width().is_none() { &value[size_of::<u32>()..] } else { value };
+        let (value, rest) = value.split_at_checked(length)?;
+        push_number(number, out);
+        // Copies of a length that the compiler knows need no call.
+        match (entry.width(), value.len()) {
+            (None, length) => {
+                push_length(length as u32, out);
+                out.extend_from_slice(value);
+            }
+            (_, 4) => out.extend_from_slice(value.first_chunk::<4>()?),
+            (_, 8) => out.extend_from_slice(value.first_chunk::<8>()?),
+            _ => out.extend_from_slice(value),
+        }
+        *packed = rest;
+        Some(())
+    }
+
     /// Converts a row to packed properties and appends them. Returns `None` if the row is damaged.
     #[inline]
     pub fn unpack(&self, mut row: &[u8], out: &mut PackBuffer) -> Option<()> {
@@ -311,6 +346,16 @@ fn take_long_length(row: &mut &[u8]) -> Option<u32> {
     None
 }
 
+/// Appends the number of an entry: one byte up to 127. Larger numbers take two bytes: the low seven bits with bit 7 set, then the
+/// rest. `MAX_ENTRIES` is below 2^15.
+#[inline]
+fn push_number(number: u16, out: &mut Vec<u8>) {
+    match number {
+        0x80.. => out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]),
+        _ => out.push(number as u8),
+    }
+}
+
 /// Appends a length: seven bits per byte, lowest first. All bytes but the last have the high bit set.
 fn push_length(mut length: u32, out: &mut Vec<u8>) {
     while length >= 0x80 {
@@ -324,7 +369,10 @@ fn push_length(mut length: u32, out: &mut Vec<u8>) {
 #[derive(Clone, Debug)]
 struct DictionaryEntry {
     packed: Arc<[u8]>,
+    /// The first bytes; zeros after a shorter entry.
     block: [u8; BLOCK],
+    /// Ones where `block` has bytes of the entry.
+    mask: [u8; BLOCK],
     /// Bytes of a value, if all values of the type have the same length.
     width: Option<usize>,
 }
@@ -345,9 +393,25 @@ impl DictionaryEntry {
     /// Returns `None` if the bytes are not exactly one dictionary entry.
     fn new(packed: &[u8]) -> Option<Self> {
         let (entry, rest) = Self::split(packed)?;
-        let mut block = [0; BLOCK];
+        let (mut block, mut mask) = ([0; BLOCK], [0; BLOCK]);
         block.iter_mut().zip(entry).for_each(|(to, from)| *to = *from);
-        rest.is_empty().then_some(Self { packed: entry.into(), block, width: width(entry)? })
+        mask.iter_mut().zip(entry).for_each(|(to, _)| *to = u8::MAX);
+        rest.is_empty().then_some(Self { packed: entry.into(), block, mask, width: width(entry)? })
+    }
+
+    /// Returns the bytes after the entry, if they start with it. Most entries are compared as one block.
+    #[inline]
+    fn strip<'p>(&self, bytes: &'p [u8]) -> Option<&'p [u8]> {
+        let length = self.packed.len();
+        match bytes.first_chunk::<BLOCK>() {
+            Some(found) if length <= BLOCK => {
+                let pairs = found.iter().zip(&self.mask).zip(&self.block);
+                let differ =
+                    pairs.fold(0, |differ, ((found, mask), known)| differ | ((found & mask) ^ known));
+                (differ == 0).then(|| &bytes[length..])
+            }
+            _ => bytes.strip_prefix(&*self.packed),
+        }
     }
 
     /// Splits a dictionary entry off the start of the bytes.

@@ -1,4 +1,4 @@
-use std::hash::{BuildHasher, RandomState};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::Operation;
 use super::size::{Tally, least_payload};
@@ -27,13 +27,15 @@ use crate::profile::ServiceProfile;
 pub struct GroupTransaction {
     partition: PartitionKey,
     operations: Vec<Operation>,
-    /// Hashes of the keys. A key with a new hash is not compared with the other keys.
+    /// Hashes of the RowKeys. A key with a new hash is not compared with the other keys. Equal hashes cost a comparison with the
+    /// few operations of a group, so the hash needs no secret seed.
     hashes: Vec<u64>,
-    tallies: Vec<Tally>,
-    hasher: RandomState,
-    /// Whether operations may have changed after `push`. The hashes and tallies are then outdated.
+    /// Whether operations may have changed after `push`. The hashes and sizes are then outdated.
     may_have_changed: bool,
-    bytes: usize,
+    /// An upper bound of the operations' [payload](least_payload), from their lengths. Only a group near the limit is counted.
+    at_most: usize,
+    /// The number of operations whose payload was counted, and their payload.
+    counted: (usize, usize),
     max_operations: usize,
     max_bytes: usize,
 }
@@ -45,10 +47,9 @@ impl GroupTransaction {
             partition,
             operations: Vec::new(),
             hashes: Vec::new(),
-            tallies: Vec::new(),
-            hasher: RandomState::new(),
             may_have_changed: false,
-            bytes: 0,
+            at_most: 0,
+            counted: (0, 0),
             max_operations: profile.group_operations,
             max_bytes: profile.group_bytes,
         }
@@ -67,7 +68,7 @@ impl GroupTransaction {
                 self.partition
             )));
         }
-        let hash = self.hasher.hash_one(key);
+        let hash = xxh3_64(key.row().as_bytes());
         if self.hashes.contains(&hash) && self.writes(key) {
             return Err(Error::invalid_group(format!(
                 "{key} occurs twice: a group transaction can write an entity once"
@@ -80,16 +81,33 @@ impl GroupTransaction {
                 self.max_operations + 1,
             ));
         }
-        let tally = Tally::of_operation(&operation);
-        let bytes = self.bytes + tally.payload;
-        if bytes > self.max_bytes {
-            return Err(Error::limit("bytes in a group transaction", self.max_bytes, bytes));
+        let at_most = self.at_most.saturating_add(Tally::at_most_of(&operation).payload);
+        if at_most > self.max_bytes {
+            self.counted = (self.operations.len(), self.payload());
+            let bytes = self.counted.1 + least_payload(&operation);
+            if bytes > self.max_bytes {
+                return Err(Error::limit("bytes in a group transaction", self.max_bytes, bytes));
+            }
         }
-        self.bytes = bytes;
+        self.at_most = at_most;
         self.hashes.push(hash);
-        self.tallies.push(tally);
         self.operations.push(operation);
         Ok(())
+    }
+
+    /// The payload of all operations.
+    fn payload(&self) -> usize {
+        let (counted, bytes) = self.counted;
+        bytes + self.operations[counted..].iter().map(least_payload).sum::<usize>()
+    }
+
+    /// Returns the payload as an error if it exceeds `most`.
+    pub(crate) fn payload_within(&self, most: usize) -> std::result::Result<(), usize> {
+        if self.at_most <= most {
+            return Ok(());
+        }
+        let bytes = self.payload();
+        if bytes <= most { Ok(()) } else { Err(bytes) }
     }
 
     fn writes(&self, key: &Key) -> bool {
@@ -98,7 +116,11 @@ impl GroupTransaction {
 
     /// Whether the group stays within the limits of operations and bytes if this operation is added.
     pub fn fits(&self, operation: &Operation) -> bool {
-        self.operations.len() < self.max_operations && self.bytes + least_payload(operation) <= self.max_bytes
+        let fits = || {
+            let at_most = self.at_most.saturating_add(Tally::at_most_of(operation).payload);
+            at_most <= self.max_bytes || self.payload() + least_payload(operation) <= self.max_bytes
+        };
+        self.operations.len() < self.max_operations && fits()
     }
 
     /// Returns the partition.
@@ -106,10 +128,9 @@ impl GroupTransaction {
         &self.partition
     }
 
-    /// Returns the sizes that `push` computed for an operation, unless the operation may have changed since. `push` has
-    /// also checked its key.
-    pub(crate) fn tally_as_pushed(&self, index: usize) -> Option<Tally> {
-        self.tallies.get(index).filter(|_| !self.may_have_changed).copied()
+    /// Whether the operations are those that `push` has checked.
+    pub(crate) const fn is_as_pushed(&self) -> bool {
+        !self.may_have_changed
     }
 
     /// Returns the operations in order.
@@ -121,6 +142,7 @@ impl GroupTransaction {
     /// change; backends check them.
     pub fn operations_mut(&mut self) -> &mut [Operation] {
         self.may_have_changed = true;
+        (self.at_most, self.counted) = (usize::MAX, (0, 0));
         &mut self.operations
     }
 

@@ -1,4 +1,4 @@
-use crate::model::{EdmType, Key, Properties, Raw, ValueRef};
+use crate::model::{EdmType, Entity, Key, Properties, Raw, ValueRef};
 use crate::operation::Operation;
 
 /// Returns the size of an entity by the service's formula: `4 + 2 * (PartitionKey + RowKey) + Σ (8 + 2 * name
@@ -25,7 +25,29 @@ pub(crate) struct Tally {
     pub(crate) payload: usize,
 }
 
+/// No property has more bytes in [`entity_size`] or [`least_payload`] than this many times its packed bytes: a Boolean without
+/// a name has 4 packed bytes and 9 by the service's formula, and a Guid 19 and 40 in a payload.
+const MOST_PER_BYTE: usize = 3;
+/// Packed bytes of the smallest property.
+const LEAST_PACKED: usize = 4;
+
 impl Tally {
+    /// Upper bounds of the sizes of an operation's entity or key, from lengths alone. Nearly all entities are far below the
+    /// limits, so they need not be counted.
+    #[inline]
+    pub(crate) fn at_most(key: &Key, properties: Option<&Properties>) -> Self {
+        let keys = key.partition().len() + key.row().len();
+        let packed = properties.map_or(0, |properties| properties.as_packed().len());
+        let (bytes, payload) = (4 + 2 * keys + MOST_PER_BYTE * packed, keys + MOST_PER_BYTE * packed);
+        Self { count: packed / LEAST_PACKED, bytes, payload }
+    }
+
+    /// Like [`at_most`](Self::at_most), for an operation.
+    #[inline]
+    pub(crate) fn at_most_of(operation: &Operation) -> Self {
+        Self::at_most(operation.key(), operation.entity().map(Entity::properties))
+    }
+
     /// The sizes of an entity without properties.
     pub(super) fn of(key: &Key) -> Self {
         let (partition, row) = (key.partition(), key.row());
@@ -85,4 +107,43 @@ fn units(text: &[u8]) -> usize {
 /// twice and encoded at most once, names and values in their shortest form.
 pub fn least_payload(operation: &Operation) -> usize {
     Tally::of_operation(operation).payload
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::Ticks;
+
+    #[test]
+    fn upper_bounds_hold_for_every_type() {
+        let (letters, umlauts, wide) = ("x".repeat(300), "\u{fc}".repeat(300), "\u{1F600}".repeat(300));
+        let texts = ["", "x", &letters, &umlauts, &wide];
+        let mut values = vec![
+            ValueRef::Boolean(true),
+            ValueRef::Int32(7),
+            ValueRef::Int64(7),
+            ValueRef::Double(0.5),
+            ValueRef::DateTime(Ticks::MIN),
+            ValueRef::Guid(Uuid::nil()),
+        ];
+        values.extend(texts.map(ValueRef::String));
+        values.extend(texts.map(|text| ValueRef::Binary(text.as_bytes())));
+        for key in texts.map(|text| Key::new(text, text).unwrap_or_else(|_| Key::new("p", "r").unwrap())) {
+            for value in &values {
+                for name in texts {
+                    let mut properties = Properties::new();
+                    properties.push(name, *value, false);
+                    let entity = Entity::from_parts(key.clone(), properties);
+                    let operation = Operation::Insert(entity);
+                    let (bound, exact) = (Tally::at_most_of(&operation), Tally::of_operation(&operation));
+                    let fits = exact.count <= bound.count
+                        && exact.bytes <= bound.bytes
+                        && exact.payload <= bound.payload;
+                    assert!(fits, "{exact:?} {bound:?} {operation:?}");
+                }
+            }
+        }
+    }
 }

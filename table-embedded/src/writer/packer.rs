@@ -40,11 +40,24 @@ impl<'t> Packer<'t> {
     ) -> Result<(), StorageError> {
         stamp.push_bytes(out);
         let mut last = 0;
-        PropertyDictionary::pack(properties, out, |entry| {
-            let number = self.number(last, entry)?;
-            last = number.unwrap_or(last);
-            Ok::<_, StorageError>(number)
-        })?;
+        let mut packed = properties.as_packed();
+        // Numbers make the row shorter, so one allocation is enough.
+        out.reserve(packed.len());
+        while !packed.is_empty() {
+            let likely = self.next.get(usize::from(last)).copied().unwrap_or_default();
+            if self.dictionary.pack_as(likely, &mut packed, out) {
+                last = likely;
+                continue;
+            }
+            let number = |entry: &[u8]| {
+                let number = self.number(last, entry)?;
+                last = number.unwrap_or(last);
+                Ok::<_, StorageError>(number)
+            };
+            if !PropertyDictionary::pack_next(&mut packed, out, number)? {
+                break;
+            }
+        }
         format::seal_row(out, key);
         Ok(())
     }
@@ -52,11 +65,6 @@ impl<'t> Packer<'t> {
     /// Returns the number of a dictionary entry that follows the entry `last`.
     fn number(&mut self, last: u16, entry: &[u8]) -> Result<Option<u16>, StorageError> {
         let last = usize::from(last);
-        if let Some(guess) =
-            self.next.get(last).copied().filter(|guess| self.dictionary.has_entry(*guess, entry))
-        {
-            return Ok(Some(guess));
-        }
         let number = match self.dictionary.number(entry) {
             None => self.add(entry)?,
             known => known,

@@ -43,17 +43,17 @@ impl KeyWriter {
         self.digits(value, digits, |d| 9 - d)
     }
 
+    #[inline]
     fn digits(&mut self, value: u64, digits: usize, turn: impl Fn(u8) -> u8) -> Result<(), ValueError> {
         let width = self.format.width.unwrap_or(digits).min(MAX_DIGITS);
         let (mut text, mut rest) = ([0; MAX_DIGITS], value);
         for place in text[..width].iter_mut().rev() {
-            *place = (rest % 10) as u8;
+            *place = b'0' + turn((rest % 10) as u8);
             rest /= 10;
         }
-        if rest > 0 {
-            return Err(ValueError::new(format!("at most {width} digits"), value));
-        }
-        self.out.extend(text[..width].iter().map(|d| char::from(b'0' + turn(*d))));
+        // Digits are UTF-8.
+        let digits = std::str::from_utf8(&text[..width]).ok().filter(|_| rest == 0);
+        self.out.push_str(digits.ok_or_else(|| ValueError::new(format!("at most {width} digits"), value))?);
         Ok(())
     }
 }
