@@ -48,6 +48,29 @@ pub(super) struct EntityReader<'a> {
     shape: Shape<'a>,
     values: Values<'a>,
     annotations: Annotations<'a>,
+    names: Names,
+}
+
+/// The names of an entity's properties, as a set that may contain more: one bit for each hash. A name that is not in it is new,
+/// without a comparison with the others.
+#[derive(Default)]
+struct Names(u128);
+
+impl Names {
+    /// All names.
+    const ALL: Self = Self(u128::MAX);
+
+    /// Adds a name. Returns whether the set may have contained it.
+    #[inline]
+    fn insert(&mut self, name: &str) -> bool {
+        let bytes = name.as_bytes();
+        let at = |place: usize| bytes.get(place).copied().map_or(0, usize::from);
+        let (first, middle, last) = (at(0), at(bytes.len() / 2), at(bytes.len().saturating_sub(1)));
+        let bit = 1 << ((bytes.len() + 5 * first + 11 * middle + 23 * last) % 128);
+        let known = self.0 & bit != 0;
+        self.0 |= bit;
+        known
+    }
 }
 
 /// The entity that was parsed last.
@@ -83,6 +106,7 @@ impl<'a> EntityReader<'a> {
         if !json.next_name_from(self.shape.is_followed())? {
             return Ok(());
         }
+        self.names = if self.shape.is_followed() { Names::ALL } else { Names::default() };
         self.shape.leave();
         loop {
             let name = json.name()?;
@@ -102,8 +126,12 @@ impl<'a> EntityReader<'a> {
     }
 
     /// A name may occur once in an entity: with two values it would be unclear which of them counts.
-    fn check_new(&self, json: &Json<'_>, member: &Member<'_>) -> json::Result<()> {
+    #[inline]
+    fn check_new(&mut self, json: &Json<'_>, member: &Member<'_>) -> json::Result<()> {
         let Member::Property(name, _) = member else { return Ok(()) };
+        if !self.names.insert(name) {
+            return Ok(());
+        }
         if self.values.properties.find(name).is_none() && !self.shape.has_followed(name) {
             return Ok(());
         }

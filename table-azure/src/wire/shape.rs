@@ -41,6 +41,9 @@ pub(super) struct Shape<'a> {
 /// that the entity does not have.
 const MAX_STEPS: usize = 2 * limits::CUSTOM_PROPERTIES;
 
+/// Most entities have fewer members: the steps then need one allocation.
+const FEW_STEPS: usize = 24;
+
 impl<'a> Shape<'a> {
     /// Starts an entity.
     pub(super) const fn start(&mut self) {
@@ -76,6 +79,9 @@ impl<'a> Shape<'a> {
     pub(super) fn keep(&mut self, before: &'a str, member: Member<'a>, alone: bool) {
         self.whole &= alone && self.steps.len() < MAX_STEPS;
         if self.whole {
+            if self.steps.is_empty() {
+                self.steps.reserve(FEW_STEPS);
+            }
             self.steps.push(Step { before, member });
         }
     }
