@@ -61,6 +61,7 @@ mod format;
 mod guard;
 mod options;
 mod read;
+mod read_ahead;
 mod readers;
 mod shared;
 mod store;

@@ -45,27 +45,37 @@ impl fmt::Debug for Pool {
     }
 }
 
+/// The answer of work that was started.
+#[derive(Debug)]
+pub(crate) struct Answered<T>(oneshot::Receiver<std::thread::Result<Result<T>>>);
+
+impl<T> Answered<T> {
+    pub(crate) async fn wait(self) -> Result<T> {
+        match self.0.await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => Err(failed("the operation panicked")),
+        }
+    }
+}
+
 impl Readers {
     /// Creates a pool with at most `most` threads, and at least one.
     pub(crate) fn new(most: usize) -> Self {
         Self { most: most.max(1), pool: Arc::default() }
     }
 
-    /// Runs blocking work on a thread of the pool.
-    pub(crate) async fn run<T: Send + 'static>(
+    /// Starts blocking work on a thread of the pool. Work whose answer was dropped before a thread was free is not done.
+    pub(crate) fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+    ) -> Result<Answered<T>> {
         let (answer, answered) = oneshot::channel();
         self.hand_over(Box::new(move || {
             // The caller may have dropped its future.
             let result = (!answer.is_closed()).then(|| catch_unwind(AssertUnwindSafe(work)));
             Box::new(move || drop(result.map(|result| answer.send(result))))
         }))?;
-        match answered.await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) | Err(_) => Err(failed("the operation panicked")),
-        }
+        Ok(Answered(answered))
     }
 
     fn hand_over(&self, work: Work) -> Result<()> {
@@ -132,6 +142,15 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    impl Readers {
+        async fn run<T: Send + 'static>(
+            &self,
+            work: impl FnOnce() -> Result<T> + Send + 'static,
+        ) -> Result<T> {
+            self.start(work)?.wait().await
+        }
+    }
 
     #[tokio::test]
     async fn sequential_reads_use_one_thread() {

@@ -12,7 +12,8 @@ use crate::guard::guarded;
 /// The state that the writer publishes to readers.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    generations: AtomicU64,
+    /// The last number of an opening or of a commit.
+    numbers: AtomicU64,
     state: RwLock<State>,
     resumed: Notify,
 }
@@ -31,6 +32,8 @@ enum State {
 #[derive(Debug)]
 struct View {
     generation: Generation,
+    /// The number of the commit. No other commit of this process has it, also after the file was opened again.
+    commit: u64,
     database: Arc<Database>,
     catalog: Arc<Catalog>,
     /// The first reader after a commit creates it; others share it until the next commit. A read then needs
@@ -40,6 +43,8 @@ struct View {
 
 /// The rows and tables at one commit. It prevents reuse of the file's pages, so hold it only briefly.
 pub(crate) struct Snapshot {
+    /// The number of the commit.
+    pub(crate) commit: u64,
     pub(crate) catalog: Arc<Catalog>,
     // Before the database, because fields drop in order and these must drop first.
     pub(crate) rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
@@ -59,8 +64,8 @@ pub(crate) struct Generation(u64);
 
 impl Shared {
     pub(crate) fn new(database: Arc<Database>, catalog: Arc<Catalog>) -> Self {
-        let view = View { generation: Generation(0), database, catalog, snapshot: None };
-        Self { generations: AtomicU64::new(0), state: RwLock::new(State::Open(view)), resumed: Notify::new() }
+        let view = View { generation: Generation(0), commit: 0, database, catalog, snapshot: None };
+        Self { numbers: AtomicU64::new(0), state: RwLock::new(State::Open(view)), resumed: Notify::new() }
     }
 
     /// Returns the state after the last commit. Waits while the writer pauses readers.
@@ -72,6 +77,11 @@ impl Shared {
             }
             resumed.await;
         }
+    }
+
+    /// Returns the state after the last commit if readers need not wait for it.
+    pub(crate) fn current(&self) -> Option<Arc<Snapshot>> {
+        self.try_snapshot().ok().flatten()
     }
 
     /// Returns the current opening.
@@ -109,6 +119,7 @@ impl Shared {
     pub(crate) fn publish(&self, catalog: &Arc<Catalog>) {
         if let State::Open(view) = &mut *self.write() {
             view.catalog = Arc::clone(catalog);
+            view.commit = self.number();
             view.snapshot = None;
         }
     }
@@ -120,8 +131,13 @@ impl Shared {
 
     /// Admits readers.
     pub(crate) fn resume(&self, database: Arc<Database>, catalog: Arc<Catalog>) {
-        let generation = Generation(self.generations.fetch_add(1, Ordering::Relaxed) + 1);
-        self.change(State::Open(View { generation, database, catalog, snapshot: None }));
+        let (generation, commit) = (Generation(self.number()), self.number());
+        self.change(State::Open(View { generation, commit, database, catalog, snapshot: None }));
+    }
+
+    /// Returns a number that was not returned before.
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Returns an error to readers, until [`resume`](Self::resume).
@@ -180,7 +196,8 @@ impl View {
         let rows =
             guarded(|| transaction.open_table(ROWS)).ok_or(Failure::DamagedPage)?.map_err(Failure::read)?;
         let (catalog, database) = (Arc::clone(&self.catalog), Arc::clone(&self.database));
-        let snapshot = Arc::new(Snapshot { catalog, rows, transaction, _database: database });
+        let snapshot =
+            Arc::new(Snapshot { commit: self.commit, catalog, rows, transaction, _database: database });
         self.snapshot = Some(Arc::clone(&snapshot));
         Ok(snapshot)
     }

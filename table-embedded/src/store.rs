@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use table_core::engine;
@@ -18,7 +19,8 @@ use crate::error::Failure;
 use crate::file::Directory;
 use crate::guard::guarded;
 use crate::options::{EmbeddedBuilder, FileConfig, PROFILE, Reads};
-use crate::readers::Readers;
+use crate::read_ahead::{Ahead, ReadAhead};
+use crate::readers::{Answered, Readers};
 use crate::shared::{Shared, Snapshot};
 use crate::verify::{Verification, Walk};
 use crate::writer::{Queue, Request, Work, Writer};
@@ -40,6 +42,7 @@ pub(crate) struct Inner {
     reads: Reads,
     access: Access,
     readers: Readers,
+    read_ahead: ReadAhead,
     /// Options for opening the file of a copy.
     pub(crate) file: FileConfig,
     /// Backup and compaction exclude each other, because compaction waits for all readers. The running one
@@ -118,7 +121,17 @@ impl EmbeddedStore {
         let writer = blocking(move || Ok(open()?)).await?;
         let shared = writer.shared();
         writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
-        let inner = Inner { path, shared, queue, reads, access, readers, file, maintenance: Arc::default() };
+        let inner = Inner {
+            path,
+            shared,
+            queue,
+            reads,
+            access,
+            readers,
+            read_ahead: ReadAhead::default(),
+            file,
+            maintenance: Arc::default(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -129,6 +142,31 @@ impl EmbeddedStore {
 
     async fn snapshot(&self) -> Result<Arc<Snapshot>> {
         Ok(self.inner.shared.snapshot().await?)
+    }
+
+    /// Starts to read a page from a snapshot.
+    fn start_page(
+        &self,
+        snapshot: Arc<Snapshot>,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Answered<Page<Entity>>> {
+        let (table, query, from) = (table.clone(), query.clone(), from.cloned());
+        let page = move || snapshot.query(&PROFILE, &table, &query, from.as_ref());
+        self.inner.readers.start(move || read(page))
+    }
+
+    /// Reads the next page of a query ahead, which the caller has continued before. A failure concerns the page only if the
+    /// caller asks for it.
+    fn read_ahead(&self, table: &TableName, query: &Query, from: &Continuation) {
+        let Some(snapshot) = self.inner.shared.current() else { return };
+        self.inner.read_ahead.start(|| {
+            let commit = snapshot.commit;
+            let page = self.start_page(snapshot, table, query, Some(from)).ok()?;
+            let (table, query, from) = (table.clone(), query.clone(), from.clone());
+            Some(Ahead { table, query, from, commit, since: Instant::now(), page })
+        });
     }
 
     async fn request(&self, request: Request) -> Result<Vec<Written>> {
@@ -242,9 +280,19 @@ impl TableStore for EmbeddedStore {
             return read(|| snapshot.query(&PROFILE, table, query, from));
         }
         let snapshot = self.snapshot().await?;
-        let (table, query, from) = (table.clone(), query.clone(), from.cloned());
-        let page = move || snapshot.query(&PROFILE, &table, &query, from.as_ref());
-        self.inner.readers.run(move || read(page)).await
+        let Some(from) = from else { return self.start_page(snapshot, table, query, None)?.wait().await };
+        let ahead = match self.inner.read_ahead.take(table, query, from, snapshot.commit) {
+            Some(ahead) => ahead.wait().await.ok(),
+            None => None,
+        };
+        let page = match ahead {
+            Some(page) => page,
+            None => self.start_page(snapshot, table, query, Some(from))?.wait().await?,
+        };
+        if let Some(next) = &page.continuation {
+            self.read_ahead(table, query, next);
+        }
+        Ok(page)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

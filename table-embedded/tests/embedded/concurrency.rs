@@ -1,9 +1,10 @@
 //! Concurrent tasks.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use table_core::model::{EdmValue, Entity, IfMatch, PartitionKey, ValueRef};
-use table_core::query::Query;
+use table_core::model::{EdmValue, Entity, IfMatch, PartitionKey, TableName, ValueRef};
+use table_core::query::{Continuation, Filter, Query};
 use table_core::store::{GroupTransaction, Operation, TableStore};
 use table_embedded::{Durability, EmbeddedStore};
 
@@ -203,4 +204,55 @@ async fn a_timer_fires_during_busy_reads_on_one_thread() {
 async fn a_timer_fires_with_more_busy_readers_than_threads() {
     let ticks = ticks_beside_readers(4, false).await;
     assert!(ticks > 10, "the timer fired {ticks} times");
+}
+
+/// The rows of a page, without the rest.
+async fn page(
+    store: &EmbeddedStore,
+    table: &TableName,
+    query: &Query,
+    from: &mut Option<Continuation>,
+) -> Vec<String> {
+    let page = store.query(table, query, from.as_ref()).await.unwrap();
+    *from = page.continuation;
+    page.items.iter().map(|entity| entity.key().row().to_owned()).collect()
+}
+
+/// The page after the second one is read ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_page_is_as_it_was_when_it_was_asked_for() {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    let all: Vec<_> = (0..60).map(|n| format!("{n:03}")).collect();
+    for row in &all {
+        insert(&store, &table, row).await;
+    }
+    let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, "p")).with_top(10);
+    for change in [false, true] {
+        let (mut from, mut other) = (None, None);
+        let mut rows = page(&store, &table, &query, &mut from).await;
+        let mut others = page(&store, &table, &query, &mut other).await;
+        rows.extend(page(&store, &table, &query, &mut from).await);
+        // Long enough that the page is read; the result is the same if it is not.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if change {
+            insert(&store, &table, "020a").await;
+            store.write(&table, Operation::Delete(key("p", "021"), IfMatch::Any)).await.unwrap();
+        }
+        while from.is_some() || other.is_some() {
+            if from.is_some() {
+                rows.extend(page(&store, &table, &query, &mut from).await);
+            }
+            if other.is_some() {
+                others.extend(page(&store, &table, &query, &mut other).await);
+            }
+        }
+        let mut expected = all.clone();
+        if change {
+            expected.splice(21..22, ["020a".to_owned()]);
+        }
+        assert_eq!(rows, expected);
+        assert_eq!(others, expected);
+    }
 }
