@@ -125,11 +125,7 @@ impl QueueApi {
         if !matches!(code(&error), Some("MessageNotFound" | "PopReceiptMismatch")) {
             return error;
         }
-        let kind = ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() };
-        match error.answer() {
-            Some(answer) => Error::new(kind).with_answer(answer.clone()),
-            None => Error::new(kind),
-        }
+        error.explained(ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() })
     }
 }
 

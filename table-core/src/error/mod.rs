@@ -74,6 +74,15 @@ impl Error {
         self
     }
 
+    /// Returns an error with this kind and the answer of this error, which becomes its cause.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn explained(self, kind: ErrorKind) -> Self {
+        let mut explained = Self::new(kind);
+        explained.0.answer.clone_from(&self.0.answer);
+        explained.with_source(self)
+    }
+
     /// Returns why the operation failed.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind

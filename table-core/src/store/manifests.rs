@@ -265,11 +265,7 @@ fn with_advice(error: Error, table: &TableName) -> Error {
          the partition '{MANIFEST_PARTITION}'. If the written entities have no index and no layout, use `unmanaged()` of the table \
          or of the store instead, or `write_indexed` of a bulk write"
     ));
-    let advised = match error.answer().cloned() {
-        Some(answer) => Error::new(kind).with_answer(answer),
-        None => Error::new(kind),
-    };
-    advised.with_source(error)
+    error.explained(kind)
 }
 
 impl fmt::Debug for ManifestCache {

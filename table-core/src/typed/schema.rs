@@ -146,6 +146,22 @@ impl Schema {
         )))
     }
 
+    /// Returns what an update of a stored entity writes: the new entity, and the properties that the type does not know.
+    ///
+    /// # Errors
+    /// Fails if the update changes the key; also returns the errors of [`keep_unknown`](Self::keep_unknown).
+    #[doc(hidden)]
+    pub fn updated(&self, old: &Entity, mut new: Entity) -> Result<Entity> {
+        let (name, key, other) = (self.rust_name, old.key(), new.key());
+        if key != other {
+            return Err(Error::invalid_request(format!(
+                "the update of the {name} {key} changes its key to {other}: use `move_to`"
+            )));
+        }
+        self.keep_unknown(old, &mut new)?;
+        Ok(new)
+    }
+
     /// Copies the properties that the type does not know from a stored entity to the entity that replaces it. Other
     /// programs, or a later definition of the same version, may have written them.
     ///

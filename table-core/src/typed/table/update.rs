@@ -74,15 +74,8 @@ impl<T: TableEntity> Table<T> {
     }
 
     async fn write_back(&self, read: &Entity, value: &T) -> Result<T> {
-        let (mut entity, key): (Entity, &Key) = (value.to_entity()?, read.key());
         let version = read.version()?;
-        if entity.key() != key {
-            let (name, other) = (T::SCHEMA.rust_name, entity.key());
-            return Err(Error::invalid_request(format!(
-                "the update of the {name} {key} changes its key to {other}: use `move_to`"
-            )));
-        }
-        T::SCHEMA.keep_unknown(read, &mut entity)?;
+        let entity = T::SCHEMA.updated(read, value.to_entity()?)?;
         let written = self.write(Operation::Replace(entity.clone(), version)).await?;
         let stored = T::from_entity(entity.with_system(written.etag, None));
         stored.map_err(|error| error.with_outcome(Outcome::Applied))

@@ -63,11 +63,7 @@ fn with_advice(error: Error, table: &TableName, schema: &Schema) -> Error {
          write an entity of the type once by a program that may write the partition '{MANIFEST_PARTITION}'",
         schema.rust_name
     ));
-    let advised = match error.answer().cloned() {
-        Some(answer) => Error::new(kind).with_answer(answer),
-        None => Error::new(kind),
-    };
-    advised.with_source(error)
+    error.explained(kind)
 }
 
 /// Returns the row of the manifest to write first, if there is one.

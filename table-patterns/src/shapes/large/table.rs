@@ -284,14 +284,7 @@ impl<T: TableEntity> LargeTable<T> {
             let old = self.existing(&key).await?;
             let Some(mut value) = self.load_if_unchanged(old.clone()).await? else { continue };
             change(&mut value)?;
-            let mut new = value.to_entity()?;
-            if *new.key() != key {
-                let name = T::SCHEMA.rust_name;
-                return Err(Error::invalid_request(format!(
-                    "the update of the {name} {key} changes its key: use `move_to`"
-                )));
-            }
-            T::SCHEMA.keep_unknown(&old, &mut new)?;
+            let new = T::SCHEMA.updated(&old, value.to_entity()?)?;
             match self.replace_read(&old, new.clone()).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(written) => {

@@ -177,14 +177,7 @@ impl<T: TableEntity> SpreadTable<T> {
             let old = row.entity.clone();
             let mut value = row.decode()?;
             change(&mut value)?;
-            let mut entity = value.to_logical()?;
-            if *entity.key() != key {
-                let name = T::SCHEMA.rust_name;
-                return Err(Error::invalid_request(format!(
-                    "the update of the {name} {key} changes its key: use `move_to`"
-                )));
-            }
-            T::SCHEMA.keep_unknown(&old, &mut entity)?;
+            let entity = T::SCHEMA.updated(&old, value.to_logical()?)?;
             match self.write(Operation::Replace(entity.clone().with_key(place), version)).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(written) => {

@@ -250,15 +250,7 @@ impl<T: TableEntity> WideTable<T> {
             let old = Entity::from_parts(key.clone(), properties.clone());
             let mut value = T::from_entity(old.clone())?;
             change(&mut value)?;
-            let mut new = value.to_logical()?;
-            T::SCHEMA.keep_unknown(&old, &mut new)?;
-            let (changed, new) = new.into_parts();
-            if changed != key {
-                return Err(Error::invalid_request(format!(
-                    "the update changes the key {key} to {changed}: use `move_to`, or insert the new entity and delete the old"
-                )));
-            }
-            *properties = new;
+            *properties = T::SCHEMA.updated(&old, value.to_logical()?)?.into_parts().1;
             Ok(())
         };
         self.entities.update(&key, change).await?.map(T::from_entity)

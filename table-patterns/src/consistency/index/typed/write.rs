@@ -172,15 +172,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 let old = old.ok_or_else(|| self.missing(&key))?;
                 let mut value = T::from_entity(old.clone())?;
                 change(&mut value)?;
-                let mut new = value.to_entity()?;
-                if *new.key() != key {
-                    let name = T::SCHEMA.rust_name;
-                    return Err(Error::invalid_request(format!(
-                        "an update of the {name} {key} changed its key to {}: insert an entity with the new key and delete the old entity",
-                        new.key()
-                    )));
-                }
-                T::SCHEMA.keep_unknown(old, &mut new)?;
+                let new = T::SCHEMA.updated(old, value.to_entity()?)?;
                 made = Some(new.clone());
                 Ok(Some(new))
             })
