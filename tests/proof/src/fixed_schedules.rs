@@ -10,9 +10,9 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::Query;
 use table_core::store::{
-    GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, TableStoreExt, Written,
+    GroupTransaction, Operation, OperationKind, Result, TableStore, TableStoreExt, Written,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -65,38 +65,8 @@ impl HoldingStore {
 
 #[async_trait]
 impl TableStore for HoldingStore {
-    fn profile(&self) -> &ServiceProfile {
-        self.inner.profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.inner.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.inner.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.inner.list_tables(prefix, from).await
-    }
-
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        self.inner.get(table, key, select).await
-    }
-
-    async fn query(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        self.inner.query(table, query, from).await
-    }
+    table_core::forward_to_store!(self => self.inner;
+        profile, create_table, delete_table, list_tables, get, query);
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         self.hold_or_pass(std::slice::from_ref(&operation)).await;

@@ -8,9 +8,7 @@ use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{
-    GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt, Written,
-};
+use table_core::store::{GroupTransaction, Operation, Result, TableStore, TableStoreExt, Written};
 
 use super::final_state::journal_key;
 use super::footprint::Footprint;
@@ -72,25 +70,8 @@ impl ScheduledStore {
 
 #[async_trait]
 impl TableStore for ScheduledStore {
-    fn profile(&self) -> &ServiceProfile {
-        self.store.profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.store.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.store.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.store.list_tables(prefix, from).await
-    }
+    table_core::forward_to_store!(self => self.store;
+        profile, create_table, delete_table, list_tables);
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
         let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], false);

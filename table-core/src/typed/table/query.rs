@@ -102,23 +102,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Restricts the query to a range of RowKeys: a [`RowPrefix`](crate::typed::RowPrefix), or a Rust range of prefixes.
     ///
     /// ```
-    /// # use table_core::memory::MemoryStore;
-    /// # use table_core::model::ETag;
-    /// # use table_core::typed::{Table, TableEntity};
-    /// # #[derive(Debug, TableEntity)]
-    /// # #[entity(rename_all = "PascalCase")]
-    /// # struct Employee {
-    /// #     #[partition_key] department: String,
-    /// #     #[row_key(format = "empid_{:06}")] id: u32,
-    /// #     name: String,
-    /// #     age: Option<i32>,
-    /// #     #[etag] etag: Option<ETag>,
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctests/employees.rs"));
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    /// # employees.create_if_missing().await?;
-    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # let (employees, ken) = (employees().await?, ken());
     /// # employees.insert(&ken).await?;
     /// use table_core::query::AccessPath;
     /// let sales = employees.query().partition(Employee::partition("Sales")?);
@@ -168,23 +155,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// and a `P`.
     ///
     /// ```
-    /// # use table_core::memory::MemoryStore;
-    /// # use table_core::model::ETag;
-    /// # use table_core::typed::{Table, TableEntity};
-    /// # #[derive(Debug, TableEntity)]
-    /// # #[entity(rename_all = "PascalCase")]
-    /// # struct Employee {
-    /// #     #[partition_key] department: String,
-    /// #     #[row_key(format = "empid_{:06}")] id: u32,
-    /// #     name: String,
-    /// #     age: Option<i32>,
-    /// #     #[etag] etag: Option<ETag>,
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctests/employees.rs"));
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    /// # employees.create_if_missing().await?;
-    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # let (employees, ken) = (employees().await?, ken());
     /// # employees.insert(&ken).await?;
     /// #[derive(TableEntity)]
     /// #[entity(projection_of = Employee, rename_all = "PascalCase")]

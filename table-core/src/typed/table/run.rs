@@ -26,23 +26,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// after an error.
     ///
     /// ```
-    /// # use table_core::memory::MemoryStore;
-    /// # use table_core::model::ETag;
-    /// # use table_core::typed::{Table, TableEntity};
-    /// # #[derive(Debug, TableEntity)]
-    /// # #[entity(rename_all = "PascalCase")]
-    /// # struct Employee {
-    /// #     #[partition_key] department: String,
-    /// #     #[row_key(format = "empid_{:06}")] id: u32,
-    /// #     name: String,
-    /// #     age: Option<i32>,
-    /// #     #[etag] etag: Option<ETag>,
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctests/employees.rs"));
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    /// # employees.create_if_missing().await?;
-    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # let (employees, ken) = (employees().await?, ken());
     /// # employees.insert(&ken).await?;
     /// use futures_util::TryStreamExt;
     /// let mut sales = employees.query().partition(Employee::partition("Sales")?).stream();
@@ -104,23 +91,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// conditions and projection; [`page_size`](Self::page_size) and [`limit`](Self::limit) may differ.
     ///
     /// ```
-    /// # use table_core::memory::MemoryStore;
-    /// # use table_core::model::ETag;
-    /// # use table_core::typed::{Table, TableEntity};
-    /// # #[derive(Debug, TableEntity)]
-    /// # #[entity(rename_all = "PascalCase")]
-    /// # struct Employee {
-    /// #     #[partition_key] department: String,
-    /// #     #[row_key(format = "empid_{:06}")] id: u32,
-    /// #     name: String,
-    /// #     age: Option<i32>,
-    /// #     #[etag] etag: Option<ETag>,
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctests/employees.rs"));
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    /// # employees.create_if_missing().await?;
-    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # let (employees, ken) = (employees().await?, ken());
     /// # employees.insert(&ken).await?;
     /// # employees.insert(&Employee { id: 224, ..ken }).await?;
     /// let query = employees.query().partition(Employee::partition("Sales")?).page_size(1);

@@ -72,23 +72,10 @@ impl<T: TableEntity> Table<T> {
     /// 1 request.
     ///
     /// ```
-    /// # use table_core::memory::MemoryStore;
-    /// # use table_core::model::ETag;
-    /// # use table_core::typed::{Table, TableEntity};
-    /// # #[derive(Debug, TableEntity)]
-    /// # #[entity(rename_all = "PascalCase")]
-    /// # struct Employee {
-    /// #     #[partition_key] department: String,
-    /// #     #[row_key(format = "empid_{:06}")] id: u32,
-    /// #     name: String,
-    /// #     age: Option<i32>,
-    /// #     #[etag] etag: Option<ETag>,
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctests/employees.rs"));
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    /// # employees.create_if_missing().await?;
-    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # let (employees, ken) = (employees().await?, ken());
     /// # employees.insert(&ken).await?;
     /// let ken = employees.get_existing(Employee::key("Sales", 223)?).await?;
     /// employees.replace(&Employee { age: Some(41), ..ken }).await?;
@@ -209,23 +196,10 @@ impl<T: TableEntity> Table<T> {
     /// the merge does not check the stored entity.
     ///
     /// ```
-    /// # use table_core::memory::MemoryStore;
-    /// # use table_core::model::ETag;
-    /// # use table_core::typed::{Table, TableEntity};
-    /// # #[derive(Debug, TableEntity)]
-    /// # #[entity(rename_all = "PascalCase")]
-    /// # struct Employee {
-    /// #     #[partition_key] department: String,
-    /// #     #[row_key(format = "empid_{:06}")] id: u32,
-    /// #     name: String,
-    /// #     age: Option<i32>,
-    /// #     #[etag] etag: Option<ETag>,
-    /// # }
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctests/employees.rs"));
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    /// # employees.create_if_missing().await?;
-    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # let (employees, ken) = (employees().await?, ken());
     /// # employees.insert(&ken).await?;
     /// use table_core::model::IfMatch;
     /// let patch = EmployeePatch { age: Some(41), ..EmployeePatch::default() };
