@@ -5,7 +5,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::write::insert_or_replace_at;
 use super::{KeyOf, Table};
-use crate::model::{Entity, IfMatch, Key};
+use crate::model::{Entity, IfMatch};
 use crate::store::{Conflicts, Error, Operation, Outcome, Result};
 use crate::typed::TableEntity;
 
