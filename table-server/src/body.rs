@@ -72,6 +72,7 @@ impl Bodies {
             } else if total > DRAINED * self.bytes {
                 break;
             } else {
+                // Releases the memory: the rest is read only so that the client reads the error.
                 received = Received::default();
             }
         }

@@ -28,6 +28,7 @@ pub(crate) fn read_answer(
             group.len()
         )));
     }
+    // A refused group has one part, whatever the number of its operations.
     if let Some(refused) = parts.iter().find(|part| !(200..300).contains(&part.status)) {
         return Err(refusal(refused, answer, table, group));
     }
@@ -131,6 +132,7 @@ fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
     let status = head.first.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
     let from = lines.at;
     let (to, _) = lines.seek_delimiter(boundary)?;
+    // The delimiter is the caller's: it tells whether another part follows.
     lines.at = to;
     let body = &lines.text[from..to];
     let Head { etag, code, wait, wait_millis, .. } = head;

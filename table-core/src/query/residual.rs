@@ -71,6 +71,8 @@ impl ResidualFilter {
         match self {
             Self::Always => Self::Never,
             Self::Never => Self::Always,
+            // Within `When` are comparisons of properties too. The negation of the filter as a whole keeps their rule for absent
+            // properties.
             Self::When(filter) => Self::When(!filter),
         }
     }
@@ -78,6 +80,7 @@ impl ResidualFilter {
 
 /// Whether a comparison holds for every key of the range or for none; `None` if it depends on the key.
 fn known(range: &Range, comparison: Comparison, value: &EdmValue) -> Option<bool> {
+    // Keys are text. A comparison with another type has one result for every key.
     let EdmValue::String(text) = value else { return Some(comparison.holds(None)) };
     if let Some(key) = range.as_single() {
         return Some(comparison.holds(Some(key_order::compare(key, text))));

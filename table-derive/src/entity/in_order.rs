@@ -30,6 +30,8 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
     });
     let key = if entity.key_fields().is_empty() { quote!(_) } else { quote!(__key) };
     let fields = entity.fields.iter().map(|field| decode(entity, field));
+    // The generated closure lets `?` end the fast decoder alone. The code after it decodes the entity by names, or says what is
+    // wrong with it.
     Some(quote! {
         let __decoded = (|| {
             let mut __in_order = #krate::__private::InOrder::new(&__entity);
@@ -80,6 +82,7 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
 
 /// Returns a name with its length in front, as stored.
 fn counted(name: &str) -> Literal {
+    // The first bytes of a packed property after its tag: `table_core::model::Properties`.
     let mut bytes = (name.len() as u16).to_le_bytes().to_vec();
     bytes.extend_from_slice(name.as_bytes());
     Literal::byte_string(&bytes)
