@@ -44,5 +44,6 @@ async fn main() -> table_core::Result<()> {
     // The stored table shows no address.
     let stored = raw.query_all(&people, &Query::new()).await?;
     assert!(stored.len() > 3 && !format!("{stored:?}").contains("contoso"));
+    indexed.flush().await;
     Ok(())
 }

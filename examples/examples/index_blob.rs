@@ -53,5 +53,6 @@ async fn main() -> Result<()> {
     // The collection deletes the blob that no row names.
     employees.collect_blobs("surname").await?;
     assert_eq!(count(&blobs).await, 1);
+    employees.flush().await;
     Ok(())
 }

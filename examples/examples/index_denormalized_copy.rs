@@ -49,5 +49,6 @@ async fn main() -> Result<()> {
     company.upsert(Department { floor: 2, ..sales }.to_entity()?).await?;
     let read = departments.get_existing(Department::key("Sales")?).await?;
     assert_eq!((read.manager_email.as_deref(), read.floor), (Some("kim@contoso.com"), 2));
+    company.flush().await;
     Ok(())
 }

@@ -40,5 +40,6 @@ async fn main() -> Result<()> {
     // The group contained the journal row. Another program finds it and completes the write.
     assert_eq!(employees.journal().sweep(&[], Default::default()).await?.applied, 1);
     assert_eq!(employees.list("surname", &jones).await?.len(), 3);
+    employees.flush().await;
     Ok(())
 }

@@ -37,5 +37,6 @@ async fn main() -> Result<()> {
     assert_eq!(jones.len(), 5);
     let scrub = employees.scrub("surname", ScrubMode::Report).await?;
     assert_eq!((scrub.entries, scrub.dangling, scrub.missing), (250, 0, 0));
+    employees.flush().await;
     Ok(())
 }

@@ -35,10 +35,12 @@ async fn main() -> table_core::Result<()> {
 
     let before = meter.total();
     let done = employees.insert(&jones("Sales", 152)).await?;
-    // The group with the journal row, the entry, the employee again, the journal row.
+    // The group with the journal row, the entry, the employee again; behind the answer, the journal row.
+    employees.flush().await;
     assert_eq!((done.entries, meter.total() - before), (Entries::Applied, 4));
     employees.insert(&jones("Marketing", 7)).await?;
 
+    employees.flush().await;
     let before = meter.total();
     let found = employees.by(Employee::by_surname("Jones")).all().await?;
     assert_eq!((found.len(), meter.total() - before), (2, 1 + 2), "the entries, and each employee, at once");
@@ -54,5 +56,6 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(in_sales.count().await?, 1, "not yet");
     employees.entities().journal().sweep(&[], Duration::from_secs(86_400)).await?;
     assert_eq!(in_sales.count().await?, 2);
+    employees.flush().await;
     Ok(())
 }

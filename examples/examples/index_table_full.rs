@@ -27,6 +27,7 @@ async fn main() -> table_core::Result<()> {
         customers.insert(&Customer { id, last_name, town, street }).await?;
     }
 
+    customers.flush().await; // what follows the answers of the writes is not counted below
     let before = meter.total();
     let redmond = customers.by(Customer::by_town("Redmond")).all().await?;
     let names: Vec<_> = redmond.iter().map(|c| c.last_name.as_str()).collect();

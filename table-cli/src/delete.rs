@@ -119,6 +119,7 @@ impl DeleteArgs {
                 }
                 progress.add(1);
             }
+            indexed.flush().await;
         } else {
             let name = table.clone();
             let deletes = entities.map(move |entity| {

@@ -154,7 +154,9 @@ impl ImportArgs {
                 IndexOptions::default(),
             )
             .await?;
-            self.write_indexed(&indexed, rows, report, &mut progress).await?;
+            let written = self.write_indexed(&indexed, rows, report, &mut progress).await;
+            indexed.flush().await;
+            written?;
         }
         progress.end();
         Ok(())

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use table_core::engine;
@@ -13,6 +13,7 @@ use table_core::store::{
 };
 use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::disk::Access;
 use crate::error::Failure;
@@ -24,6 +25,9 @@ use crate::readers::{Answered, Readers};
 use crate::shared::{Shared, Snapshot};
 use crate::verify::{Verification, Walk};
 use crate::writer::{Queue, Request, Work, Writer};
+
+/// How long [`close`](EmbeddedStore::close) waits for what follows the answers of writes.
+const FOLLOW_UP: Duration = Duration::from_secs(10);
 
 /// A durable [`TableStore`](table_core::store::TableStore) in a directory on this machine.
 ///
@@ -88,10 +92,18 @@ impl EmbeddedStore {
     /// Finishes queued operations, writes all data in memory and releases the directory. Later operations
     /// fail, except for `close`, which does nothing.
     ///
+    /// Work that follows the answers of earlier writes of this process (the journal rows of indexed writes) is finished first; `close`
+    /// waits for it for 10 seconds at most.
+    ///
     /// # Errors
     /// Fails if the disk failed. With [`Durability::Relaxed`](crate::Durability), the last writes may then be
     /// lost.
     pub async fn close(&self) -> Result<()> {
+        let writers = self.inner.queue.writers();
+        if !writers.is_followed_up() {
+            // The bound matters only if the runtime of the work does not run: what is not done is left to recovery.
+            drop(timeout(FOLLOW_UP, writers.until_followed_up()).await);
+        }
         self.inner.queue.close().await
     }
 

@@ -26,6 +26,9 @@ pub struct LocalWriters {
     served: AtomicBool,
 }
 
+/// The subject of work that follows the answers of writes.
+const FOLLOW_UP: &str = "~~follow-up";
+
 #[derive(Debug, Default)]
 struct Register {
     /// The number of the last change.
@@ -73,6 +76,23 @@ impl LocalWriters {
     pub fn work_on(self: &Arc<Self>, subject: String) -> LocalWork {
         *self.register().working.entry(subject.clone()).or_default() += 1;
         LocalWork { writers: Arc::clone(self), subject }
+    }
+
+    /// Registers work that follows the answer of a write, such as the removal of rows that recovery no longer needs, until the result is
+    /// dropped. A store that is closed [waits](Self::until_followed_up) for it.
+    #[must_use]
+    pub fn follow_up(self: &Arc<Self>) -> LocalWork {
+        self.work_on(FOLLOW_UP.to_owned())
+    }
+
+    /// Whether no work that follows an answer is under way in this process.
+    pub fn is_followed_up(&self) -> bool {
+        !self.register().working.contains_key(FOLLOW_UP)
+    }
+
+    /// Waits until [no work that follows an answer](Self::is_followed_up) is under way. Bound the wait: the runtime of the work may not run.
+    pub async fn until_followed_up(&self) {
+        self.until(|| self.is_followed_up()).await;
     }
 
     /// Whether no task works on the subject.
@@ -220,6 +240,18 @@ mod tests {
         assert!(!writers.is_idle("index"));
         let leave = async { drop(work) };
         tokio::join!(writers.until_idle("index"), writers.until_idle("index"), leave);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_follows_answers_ends_before_a_served_store_closes() {
+        let writers = Arc::new(LocalWriters::default());
+        writers.serve();
+        assert!(writers.is_followed_up());
+        let (first, second) = (writers.follow_up(), writers.follow_up());
+        drop(first);
+        assert!(writers.until_followed_up().now_or_never().is_none());
+        let end = async { drop(second) };
+        tokio::join!(writers.until_followed_up(), end);
     }
 
     /// The register does not know the writes of a server's clients.

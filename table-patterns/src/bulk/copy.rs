@@ -229,8 +229,8 @@ impl CopyJob {
         let Some(row) = rows.iter().find(is_unfinished) else { return Ok(()) };
         let (key, table) = (row.key(), &self.from.1);
         Err(Error::invalid_request(format!(
-            "{key} belongs to a write of '{table}' that is not finished: run `Upkeep` once (or a sweep of the journal) while no \
-             program writes, then copy again"
+            "{key} belongs to a write of '{table}' that is not finished: call `flush` if this program has written it; otherwise run \
+             `Upkeep` once (or a sweep of the journal) while no program writes; then copy again"
         )))
     }
 

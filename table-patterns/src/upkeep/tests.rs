@@ -15,7 +15,7 @@ use super::{Due, Upkeep, UpkeepReport};
 use crate::clock::TokioClock;
 use crate::eventual::{Coordinator, EventualTransaction, Place, Resources};
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape};
-use crate::journal::{Acknowledge, Entries, Timing};
+use crate::journal::{Acknowledge, Clearing, Entries, Timing};
 use crate::queue::{QueueOptions, TableQueue};
 
 mod large;
@@ -41,7 +41,7 @@ impl World {
     }
 
     async fn open(&self, indexes: &[Index]) -> Result<IndexedEntities> {
-        self.open_with(indexes, IndexOptions::local()).await
+        self.open_with(indexes, IndexOptions::local().with_clearing(Clearing::BeforeAnswer)).await
     }
 
     async fn open_with(&self, indexes: &[Index], options: IndexOptions) -> Result<IndexedEntities> {

@@ -99,8 +99,11 @@ impl TwoProcesses {
         let holding_store = HoldingStore::new(&store);
         let blobs: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         // The order of a process's requests is a part of the schedule: none of them overlap.
-        let options =
-            || IndexOptions { blobs: Some(blobs.clone()), concurrency: 1, ..IndexOptions::default() };
+        let options = || IndexOptions {
+            blobs: Some(blobs.clone()),
+            concurrency: 1,
+            ..IndexOptions::default().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer)
+        };
         let slow = IndexedEntities::open(holding_store.clone(), table(), indexes()?, options()).await?;
         let quick = IndexedEntities::open(Arc::new(store.clone()), table(), indexes()?, options()).await?;
         omit(omitted);

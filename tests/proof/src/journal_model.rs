@@ -162,7 +162,8 @@ impl JournalModel {
     ) -> Result<Self> {
         let model = Self::empty(scheduler, kinds).await?;
         let store = Arc::new(model.store.clone());
-        let before = Journal::new(store, super::journal_model::entities_table(), Arc::new(Otherwise(kinds)));
+        let before = Journal::new(store, super::journal_model::entities_table(), Arc::new(Otherwise(kinds)))
+            .with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         for (id, value) in start {
             let entity = Entity::from(key(id)?).with(VALUE, *value);
             before.write(&[Change::insert(entity)], Acknowledge::Committed).await?;
@@ -232,7 +233,9 @@ impl JournalModel {
 
     fn journal_over(&self, store: Arc<dyn TableStore>, queue: ScheduledQueue) -> Journal {
         let timing = Timing::new(LEASE, CLIENT, SERVER).unwrap();
-        let mut journal = Journal::new(store, entities_table(), Arc::new(self.kinds)).with_timing(timing);
+        let mut journal = Journal::new(store, entities_table(), Arc::new(self.kinds))
+            .with_clearing(crate::patterns::journal::Clearing::BeforeAnswer)
+            .with_timing(timing);
         if self.queued {
             journal = journal.with_queue(Arc::new(queue));
         }

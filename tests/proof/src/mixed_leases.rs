@@ -97,7 +97,9 @@ impl MixedLeases {
     fn journal(self, store: Arc<dyn TableStore>, durations: [u64; 3]) -> Journal {
         let [lease, client, server] = durations.map(Duration::from_millis);
         let timing = Timing::new(lease, client, server).unwrap();
-        Journal::new(store, table("People"), Arc::new(self.index)).with_timing(timing)
+        Journal::new(store, table("People"), Arc::new(self.index))
+            .with_clearing(crate::patterns::journal::Clearing::BeforeAnswer)
+            .with_timing(timing)
     }
 
     fn explore(self, chooser: impl Choose) -> Explored {

@@ -104,7 +104,7 @@ impl RegistrationModel {
         indexes: Vec<Index>,
         cache: Duration,
     ) -> Result<IndexedEntities> {
-        let mut options = IndexOptions::local();
+        let mut options = IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         (options.timing, options.cache) = (Timing::new(LEASE, CLIENT, SERVER)?, cache);
         let store = ScheduledStore {
             store: self.store.clone(),

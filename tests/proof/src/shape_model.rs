@@ -278,7 +278,7 @@ impl ShapeModel {
             timing,
             cache: self.scene.cache,
             acknowledge: self.scene.acknowledge,
-            ..IndexOptions::local()
+            ..IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer)
         })
     }
 

@@ -15,6 +15,7 @@ use table_patterns::bulk::{
     BulkOptions, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where, scan_partitions,
     split_partitions,
 };
+use table_patterns::journal::Clearing;
 
 use table_patterns::index::{IndexOptions, IndexedTable};
 
@@ -203,7 +204,13 @@ where
     F: Future<Output = ()>,
 {
     let table = harness.unused_name();
-    let open = |store| IndexedTable::<Employee>::open(store, table.clone(), IndexOptions::local());
+    let open = |store| {
+        IndexedTable::<Employee>::open(
+            store,
+            table.clone(),
+            IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+        )
+    };
     let employees = open(Arc::clone(harness.store())).await.expect("a new table");
     employees.insert(&with_badge(1, 7)).await.expect("a new employee");
     let faults = FaultInjector::new(0);

@@ -75,6 +75,8 @@ impl Company {
     pub(super) async fn cost<T>(&self, work: impl Future<Output = table_core::Result<T>>) -> (T, u64) {
         let before = self.meter.total();
         let done = work.await.expect("it succeeds");
+        // What follows the answer counts too.
+        self.employees.flush().await;
         (done, self.meter.total() - before)
     }
 

@@ -9,7 +9,7 @@ use table_core::prelude::*;
 use table_patterns::index::{
     BulkInsert, IndexOptions, IndexState, IndexedTable, InsertSummary, Inserted, ScrubMode,
 };
-use table_patterns::journal::{Entries, Timing};
+use table_patterns::journal::{Clearing, Entries, Timing};
 
 use crate::Harness;
 
@@ -37,7 +37,7 @@ fn flight(number: u32) -> Flight {
 async fn open(h: &Harness, table: TableName, built_later: &[&str]) -> (IndexedTable<Flight>, RequestMeter) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-    let mut options = IndexOptions::default();
+    let mut options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let request = Duration::from_millis(500);
     options.timing = Timing::new(Duration::from_secs(60), request, Duration::ZERO).expect("a long lease");
     options.cache = Duration::from_millis(if built_later.is_empty() { 10_000 } else { 200 });

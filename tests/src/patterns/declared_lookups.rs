@@ -6,6 +6,7 @@ use futures_util::TryStreamExt;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::journal::Clearing;
 
 use super::company::{Company, Employee, Id, Surname, employee, key, with_badge};
 use crate::Harness;
@@ -81,7 +82,12 @@ pub(crate) async fn a_limit_bounds_the_references_of_lists(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = h.unused_name();
-    let people = IndexedTable::<Person>::open(store.clone(), table.clone(), IndexOptions::default()).await;
+    let people = IndexedTable::<Person>::open(
+        store.clone(),
+        table.clone(),
+        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await;
     let people = people.expect("a new table");
     for id in 0..10 {
         let (town, street) = ("oslo".to_owned(), "main".to_owned());
@@ -158,7 +164,7 @@ pub(crate) async fn a_reader_writes_nothing(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = company.employees.table().name().clone();
-    let options = IndexOptions::default();
+    let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let reader = IndexedTable::<Employee>::open_to_read(store, table, Vec::new(), options).await;
     let reader = reader.expect("the table is there");
     assert_eq!(meter.total(), 1);
@@ -181,7 +187,7 @@ pub(crate) async fn a_reader_writes_nothing(h: &Harness) {
         h.store().clone(),
         h.unused_name(),
         Vec::new(),
-        IndexOptions::default(),
+        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
     );
     assert!(missing.await.unwrap_err().is_table_not_found());
 }

@@ -9,6 +9,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_patterns::index::{Entry, IndexOptions, IndexQuery, IndexedTable, ScrubMode, Trust};
+use table_patterns::journal::Clearing;
 
 use crate::Harness;
 
@@ -37,7 +38,7 @@ impl Town {
     async fn with(people: u32, h: &Harness) -> Self {
         let (meter, blobs) = (RequestMeter::new(), Arc::new(InMemory::new()));
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-        let mut options = IndexOptions::default();
+        let mut options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
         options.blobs = Some(blobs.clone());
         let table = IndexedTable::<Person>::open(store, h.unused_name(), options).await.expect("a new table");
         for id in 0..people {

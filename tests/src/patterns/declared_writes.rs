@@ -8,6 +8,7 @@ use table_core::prelude::*;
 use table_patterns::index::{
     Index, IndexOptions, IndexQuery, IndexedTable, Payload, Placement, ScrubMode, Shape, Trust,
 };
+use table_patterns::journal::Clearing;
 
 use super::company::{Company, Employee, employee, key, with_badge, with_email};
 use crate::Harness;
@@ -169,7 +170,12 @@ struct Sparse {
 pub(crate) async fn a_merge_without_indexed_values_reads_no_entries(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-    let flights = IndexedTable::<Sparse>::open(store, h.unused_name(), IndexOptions::default()).await;
+    let flights = IndexedTable::<Sparse>::open(
+        store,
+        h.unused_name(),
+        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await;
     let flights = flights.expect("a new table");
     let flight = Sparse { carrier: "UA".to_owned(), number: 1, plane: Some("N1".to_owned()), delay: 0 };
     flights.insert(&flight).await.expect("a new flight");

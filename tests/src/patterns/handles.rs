@@ -11,7 +11,7 @@ use table_core::query::{Continuation, Page};
 use table_core::store::{Operation, Result, TableStore, Written};
 use table_core::typed::{Table, TableEntity, TableGroup};
 use table_patterns::index::{IndexOptions, IndexedGroup, IndexedTable, Stored};
-use table_patterns::journal::Committed;
+use table_patterns::journal::{Clearing, Committed};
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -537,7 +537,7 @@ impl Verbs for IndexedTable<Indexed> {
         Cells { merge: n(1), replace_stored: n(1), delete_stored: n(1), move_to: n(3), ..READS };
 
     async fn open(world: &World) -> Self {
-        let options = IndexOptions::default();
+        let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
         Self::open(Arc::clone(&world.store), world.table.clone(), options).await.expect("a new table")
     }
 
@@ -652,7 +652,8 @@ impl Verbs for LargeTable<LargeIndexed> {
 
     async fn open(world: &World) -> Self {
         let (store, blobs) = (Arc::clone(&world.store), Arc::clone(&world.blobs));
-        let (large, indexes) = (LargeOptions::default(), IndexOptions::default());
+        let (large, indexes) =
+            (LargeOptions::default(), IndexOptions::default().with_clearing(Clearing::BeforeAnswer));
         Self::open(store, world.table.clone(), blobs, large, indexes).await.expect("a new table")
     }
 

@@ -13,7 +13,7 @@ use table_core::prelude::*;
 use table_core::queue::WorkQueue as _;
 use table_patterns::clock::TokioClock;
 use table_patterns::index::{Index, IndexOptions, IndexedTable, Placement, ScrubMode, Shape};
-use table_patterns::journal::{Change, Recovery};
+use table_patterns::journal::{Change, Clearing, Recovery};
 use table_patterns::queue::{QueueOptions, TableQueue};
 use tokio::time::sleep;
 
@@ -109,7 +109,7 @@ impl World {
         of_queue.clock = Arc::new(self.clock);
         let queue = TableQueue::open_with(store.clone(), self.tickets.as_str(), "journal", of_queue).await;
         let queue = Arc::new(queue.expect("a queue"));
-        let mut options = IndexOptions::local();
+        let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
         options.queue = Some(queue.clone());
         let more = if self.more { more() } else { Vec::new() };
         let employees =

@@ -11,7 +11,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Overflow, Placement, ScrubMode, Shape};
-use table_patterns::journal::{Change, Timing};
+use table_patterns::journal::{Change, Clearing, Timing};
 
 use crate::Harness;
 
@@ -19,7 +19,7 @@ const CITIES: [&str; 3] = ["bergen", "oslo", "rome"];
 
 /// Leases are longer than a slow answer and short enough for tests to wait for their end.
 pub(super) fn options() -> IndexOptions {
-    let mut options = IndexOptions::local();
+    let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
     options.timing =
         Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO).expect("consistent");
     options.cache = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{Entity, TableName};
 use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedEntities, IndexedTable, ScrubMode};
-use table_patterns::journal::Entries;
+use table_patterns::journal::{Clearing, Entries};
 
 use crate::Harness;
 
@@ -255,7 +255,7 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = h.unused_name();
-    let options = IndexOptions::default;
+    let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let orders = IndexedTable::<Order>::open(store.clone(), table.clone(), options()).await.expect("a table");
     let tickets = IndexedTable::<Ticket>::open(store, table.clone(), options()).await.expect("a table");
     let line = |line| Line { region: "no".to_owned(), order: 1, line, item: "bolt".to_owned() };

@@ -13,7 +13,7 @@ use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::queue::{Message, Receipt, WorkQueue};
 use table_core::store::{Error, Outcome, Result, TableStore};
 use table_patterns::index::IndexOptions;
-use table_patterns::journal::{Recovery, Timing};
+use table_patterns::journal::{Clearing, Recovery, Timing};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -68,7 +68,7 @@ impl WorkQueue for CrashingQueue {
 
 /// The service rounds to whole seconds.
 fn options() -> Result<IndexOptions> {
-    let mut options = IndexOptions::local();
+    let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
     // The write sends the only requests, and its first request follows the ticket.
     options.cache = Duration::from_secs(300);
     options.timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO)?;

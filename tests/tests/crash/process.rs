@@ -8,7 +8,7 @@ use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore, TableStoreExt};
 use table_patterns::clock::TokioClock;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Payload, Placement};
-use table_patterns::journal::{Acknowledge, SweepReport};
+use table_patterns::journal::{Acknowledge, Clearing, SweepReport};
 use table_patterns::queue::{QueueOptions, TableQueue};
 
 /// The indexes that a process knows.
@@ -71,7 +71,7 @@ impl Process {
         let work = names.table("Work");
         let queue =
             Arc::new(TableQueue::open_with(store.clone(), work.as_str(), "journal", queue_options).await?);
-        let mut options = IndexOptions::local();
+        let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
         options.acknowledge = acknowledge;
         Self::start_on(store, queue, names, knows, options).await
     }

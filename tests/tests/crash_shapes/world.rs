@@ -15,7 +15,7 @@ use table_patterns::index::{
     BulkInsert, Index, IndexOptions, IndexState, IndexedEntities, InsertSummary, Overflow, Placement,
     ScrubMode, Shape,
 };
-use table_patterns::journal::{Change, Timing};
+use table_patterns::journal::{Change, Clearing, Timing};
 
 use crate::crashing_blobs::CrashingBlobs;
 
@@ -89,7 +89,13 @@ fn key(id: usize) -> Result<Key> {
 impl<'a> World<'a> {
     /// Creates a table with the index, and inserts people.
     pub(crate) async fn new(store: Arc<dyn TableStore>, form: &'a Form, number: usize) -> Result<Self> {
-        let world = Self { form, number, store, blobs: Arc::default(), options: IndexOptions::local() };
+        let world = Self {
+            form,
+            number,
+            store,
+            blobs: Arc::default(),
+            options: IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+        };
         world.store.create_table(&world.table()).await?;
         Ok(world)
     }

@@ -21,7 +21,7 @@ use table_core::query::Query;
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 use table_embedded::EmbeddedStore;
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
-use table_patterns::journal::Timing;
+use table_patterns::journal::{Clearing, Timing};
 use tokio::time::{sleep, timeout};
 
 const TABLE: &str = "People";
@@ -233,7 +233,7 @@ impl Told {
 }
 
 fn options() -> IndexOptions {
-    let mut options = IndexOptions::local();
+    let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
     options.timing = Timing::new(LEASE, LEASE / 4, Duration::ZERO).unwrap();
     options.cache = LEASE / 8;
     options

@@ -12,6 +12,7 @@ use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -121,7 +122,13 @@ fn is_upgraded(rows: &[Entity], count: usize) {
 async fn indexed_tables() {
     use indexed::{V2, first, second};
     let (store, meter) = store();
-    let newer = IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    let newer = IndexedTable::<V2>::open(
+        store.clone(),
+        TABLE,
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await
+    .unwrap();
     for r in 0..5 {
         insert_raw(&*store, first(r).to_entity().unwrap()).await;
     }
@@ -173,7 +180,7 @@ async fn an_entry_that_stays_costs_nothing() {
         }
     }
     let (store, meter) = store();
-    let options = IndexOptions::default;
+    let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let older = IndexedTable::<V1>::open(store.clone(), TABLE, options()).await.unwrap();
     for r in 0..10 {
         older.insert(&V1 { p: "p".into(), r, code: 1 }).await.unwrap();

@@ -11,6 +11,7 @@ use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::Result;
 use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::journal::Clearing;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -240,9 +241,21 @@ async fn a_type_that_says_nothing() {
 async fn indexed_tables() {
     use indexed::{V1, V2, first, key, second};
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let newer = IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    let newer = IndexedTable::<V2>::open(
+        store.clone(),
+        TABLE,
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await
+    .unwrap();
     newer.insert(&second()).await.unwrap();
-    let older = IndexedTable::<V1>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    let older = IndexedTable::<V1>::open(
+        store.clone(),
+        TABLE,
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await
+    .unwrap();
     refused(
         &store,
         &older,

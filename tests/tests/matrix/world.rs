@@ -16,6 +16,7 @@ use table_core::typed::IndexedEntity;
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 use table_patterns::eventual::Moves;
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
@@ -391,7 +392,7 @@ where
     fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
         Box::pin(async move {
             let own = Table::<T>::open_in(world, table).await?;
-            let options = IndexOptions::default();
+            let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
             let declaring = IndexedTable::open(world.store.clone(), world.table(table), options).await?;
             Ok(Self { own, declaring })
         })
@@ -418,7 +419,7 @@ where
 
     fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
         Box::pin(async move {
-            let options = IndexOptions::default();
+            let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
             let declaring = IndexedTable::open(world.store.clone(), world.table(table), options).await?;
             let own = IndexedTable::<T>::open_in(world, table).await?;
             Ok(Self { own, declaring })
@@ -479,7 +480,7 @@ handle!(
     LargeTable [LargeIndexed SealedLargeIndexed],
     |w, name| {
         let (store, blobs, options) = (w.store.clone(), w.blobs.clone(), w.large());
-        LargeTable::open(store, name, blobs, options, IndexOptions::default()).await
+        LargeTable::open(store, name, blobs, options, IndexOptions::default().with_clearing(Clearing::BeforeAnswer)).await
     },
     |got| got
 );
@@ -495,6 +496,6 @@ handle!(
 );
 handle!(
     IndexedTable [Indexed SealedIndexed Older SealedOlder Unique SealedUnique],
-    |w, name| IndexedTable::open(w.store.clone(), name, IndexOptions::default()).await,
+    |w, name| IndexedTable::open(w.store.clone(), name, IndexOptions::default().with_clearing(Clearing::BeforeAnswer)).await,
     |got| got.into_inner()
 );

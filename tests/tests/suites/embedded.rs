@@ -120,4 +120,26 @@ mod indexes {
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
         Ok(())
     }
+
+    /// Journal rows are deleted behind the answers of writes; a store that is closed has none.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn leave_no_journal_rows_in_a_closed_store() -> table_core::Result<()> {
+        let (directory, table) = (tempfile::tempdir().expect("a directory"), TableName::new("People")?);
+        let store = EmbeddedStore::open(directory.path()).await?;
+        store.create_table(&table).await?;
+        let index = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
+        let shared: Arc<dyn TableStore> = Arc::new(store.clone());
+        let people =
+            IndexedEntities::open(shared, table.clone(), vec![index.clone()], IndexOptions::local()).await?;
+        for id in 0..100 {
+            people.insert(Entity::new("p", format!("{id:04}"))?.with("City", "oslo")).await?;
+        }
+        store.close().await?;
+        let store = EmbeddedStore::open(directory.path()).await?;
+        let rows = store.query_all(&table, &Query::new()).await?;
+        let rows: Vec<_> = rows.iter().filter(|row| row.key().partition() != "~~manifest").collect();
+        assert_eq!(rows.iter().filter(|row| Entry::index_of(row) == Some(index.id())).count(), 100);
+        assert_eq!(rows.len(), 200, "the people and their entries");
+        store.close().await
+    }
 }

@@ -51,16 +51,30 @@ impl Count {
 ///
 /// Prints as a table. Subtract an earlier snapshot to get the cost of a block of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestCounts(BTreeMap<Request, Count>);
+pub struct RequestCounts {
+    counts: BTreeMap<Request, Count>,
+    round_trips: u64,
+}
 
 impl RequestCounts {
     pub(super) fn add(&mut self, request: Request, count: Count) {
-        *self.0.entry(request).or_default() += count;
+        *self.counts.entry(request).or_default() += count;
+    }
+
+    pub(super) const fn set_round_trips(&mut self, round_trips: u64) {
+        self.round_trips = round_trips;
     }
 
     /// Iterates over every category with its counts, by table, operation and access path.
     pub fn iter(&self) -> impl Iterator<Item = (&Request, &Count)> {
-        self.0.iter()
+        self.counts.iter()
+    }
+
+    /// Returns the length of the longest chain of requests of which each began after the end of the one before. Requests that are under
+    /// way at the same time are one round trip. Of work that is measured alone, this is the number of answers that it waited for one
+    /// after the other if all requests take the same time, and at least that number otherwise.
+    pub const fn round_trips(&self) -> u64 {
+        self.round_trips
     }
 
     /// Returns the number of all requests.
@@ -87,13 +101,13 @@ impl RequestCounts {
     /// Returns the sum over the categories for which `keep` returns true.
     pub fn sum(&self, mut keep: impl FnMut(&Request) -> bool) -> Count {
         let mut sum = Count::default();
-        self.0.iter().filter(|(request, _)| keep(request)).for_each(|(_, count)| sum += *count);
+        self.counts.iter().filter(|(request, _)| keep(request)).for_each(|(_, count)| sum += *count);
         sum
     }
 
     /// Returns the most expensive access path of the reads; `None` if nothing was read.
     pub fn costliest_path(&self) -> Option<AccessPath> {
-        self.0.keys().filter_map(|request| request.path).max()
+        self.counts.keys().filter_map(|request| request.path).max()
     }
 }
 
@@ -102,12 +116,14 @@ impl Sub<&Self> for RequestCounts {
     type Output = Self;
 
     fn sub(self, earlier: &Self) -> Self {
-        let before = |request: &Request| earlier.0.get(request).copied().unwrap_or_default();
-        let difference = self.0.into_iter().map(|(request, count)| {
+        let before = |request: &Request| earlier.counts.get(request).copied().unwrap_or_default();
+        let difference = self.counts.into_iter().map(|(request, count)| {
             let count = count.since(before(&request));
             (request, count)
         });
-        Self(difference.filter(|(_, count)| *count != Count::default()).collect())
+        let counts = difference.filter(|(_, count)| *count != Count::default()).collect();
+        // Zero if the meter was reset in between.
+        Self { counts, round_trips: self.round_trips.saturating_sub(earlier.round_trips) }
     }
 }
 
@@ -117,7 +133,7 @@ const HEADER: [&str; 6] = ["table", "operation", "access path", "requests", "fai
 impl fmt::Display for RequestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows = vec![HEADER.map(str::to_owned)];
-        rows.extend(self.0.iter().map(|(request, count)| cells(request, *count)));
+        rows.extend(self.counts.iter().map(|(request, count)| cells(request, *count)));
         let widths: [usize; 6] =
             std::array::from_fn(|i| rows.iter().map(|row| row[i].len()).max().unwrap_or_default());
         for [table, kind, path, requests, failed, entities] in &rows {

@@ -14,6 +14,11 @@ use crate::store::{OperationKind, Result, TableStore};
 /// it begins, so failed and cancelled requests are included, as is every attempt of a retry above the meter.
 /// Counting costs no request.
 ///
+/// # Round trips
+/// The meter also counts [round trips](RequestCounts::round_trips): what a program waits for. It compares the order in which requests begin
+/// and end, not the time they take. A store in memory answers before another request can begin, so there each request is a round trip.
+/// Let requests take time to measure round trips, for example by [`Fault::Delay`](super::super::Fault::Delay) under paused Tokio time.
+///
 /// ```
 /// use table_core::adapter::{Metered, RequestMeter};
 /// use table_core::memory::MemoryStore;
@@ -49,6 +54,38 @@ pub struct RequestMeter {
 struct Tables {
     named: HashMap<TableName, Sorts>,
     listings: Sorts,
+    chain: Chain,
+}
+
+/// The longest chain of requests of which each began after the end of the one before. Of the requests that can follow the chain, the one
+/// that ends first keeps the chain longest, so it is enough to look at each request when it ends.
+#[derive(Debug, Default)]
+struct Chain {
+    /// Counts the begins and the ends of requests: their order, whatever the time on the clock.
+    events: u64,
+    /// The end of the last request of the chain.
+    end: u64,
+    length: u64,
+}
+
+impl Chain {
+    fn begin(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+
+    fn end(&mut self, begin: u64) {
+        self.events += 1;
+        if begin > self.end {
+            self.end = self.events;
+            self.length += 1;
+        }
+    }
+
+    /// Starts a new chain of requests that begin from now on.
+    fn reset(&mut self) {
+        (self.end, self.length) = (self.events, 0);
+    }
 }
 
 type Sorts = HashMap<(OperationKind, Option<AccessPath>), Count>;
@@ -84,7 +121,9 @@ impl RequestMeter {
     /// Returns the counts so far.
     pub fn snapshot(&self) -> RequestCounts {
         let mut counts = RequestCounts::default();
-        self.lock().iter().for_each(|(request, count)| counts.add(request, count));
+        let tables = self.lock();
+        tables.iter().for_each(|(request, count)| counts.add(request, count));
+        counts.set_round_trips(tables.chain.length);
         counts
     }
 
@@ -93,7 +132,8 @@ impl RequestMeter {
         self.snapshot() - earlier
     }
 
-    /// Runs the work and returns the counts during that time, including requests of other tasks.
+    /// Runs the work and returns the counts during that time, including requests of other tasks. A request that is under way at the end
+    /// counts as a request, but not as a round trip.
     pub async fn measure<T>(&self, work: impl Future<Output = T>) -> (T, RequestCounts) {
         let before = self.snapshot();
         let result = work.await;
@@ -102,7 +142,9 @@ impl RequestMeter {
 
     /// Resets all counts to zero.
     pub fn reset(&self) {
-        *self.lock() = Tables::default();
+        let mut tables = self.lock();
+        (tables.named, tables.listings) = Default::default();
+        tables.chain.reset();
     }
 
     fn add(&self, call: &Call<'_>, more: Count) {
@@ -134,6 +176,18 @@ impl<S: TableStore> Metered<S> {
     }
 }
 
+/// A request between its begin and its end. Dropping it registers the end, also if the request was cancelled.
+struct UnderWay<'a> {
+    begin: u64,
+    meter: &'a RequestMeter,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.meter.lock().chain.end(self.begin);
+    }
+}
+
 impl<S: TableStore> Around for Metered<S> {
     async fn around<T: Answer + Send>(
         &self,
@@ -141,7 +195,10 @@ impl<S: TableStore> Around for Metered<S> {
         request: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         self.meter.add(&call, Count { requests: 1, ..Count::default() });
-        let result = request.await;
+        let result = {
+            let _under_way = UnderWay { begin: self.meter.lock().chain.begin(), meter: &self.meter };
+            request.await
+        };
         self.meter.add(
             &call,
             match &result {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::adapter::{Fault, FaultInjector, Faulty};
+use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use crate::memory::MemoryStore;
 use crate::model::{Entity, Key, PartitionKey, TableName};
 use crate::query::{AccessPath, Query};
@@ -88,4 +88,47 @@ table      operation    access path  requests  failed  entities
 Employees  insert       -                   1       0         1
 ";
     assert_eq!(store.meter().snapshot().to_string(), expected);
+}
+
+/// Two requests, then three at the same time, then one.
+#[tokio::test(start_paused = true)]
+async fn requests_at_the_same_time_are_one_round_trip() {
+    let faults = FaultInjector::new(0);
+    let slow = Faulty::new(MemoryStore::new(), faults.clone());
+    let store = Metered::new(slow, RequestMeter::new());
+    store.create_table(&table()).await.unwrap();
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(10))));
+    let get = async |row: &str| store.get(&table(), &Key::new("Sales", row).unwrap(), None).await.unwrap();
+    let (_, cost) = store
+        .meter()
+        .measure(async {
+            get("a").await;
+            get("b").await;
+            tokio::join!(get("c"), get("d"), get("e"));
+            get("f").await;
+        })
+        .await;
+    assert_eq!((cost.total(), cost.round_trips()), (6, 4));
+    let chained = async {
+        get("a").await;
+        get("b").await;
+    };
+    let (_, cost) = store.meter().measure(async { tokio::join!(chained, get("c")) }).await;
+    assert_eq!((cost.total(), cost.round_trips()), (3, 2));
+    store.meter().reset();
+    assert_eq!(store.meter().snapshot().round_trips(), 0);
+    get("a").await;
+    assert_eq!(store.meter().snapshot().round_trips(), 1);
+}
+
+/// A request that was cancelled has ended: the next one follows it.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_request_is_a_round_trip() {
+    let faults = FaultInjector::new(0);
+    faults.script([Some(Fault::Delay(Duration::from_secs(60)))]);
+    let store = Metered::new(Faulty::new(MemoryStore::new(), faults), RequestMeter::new());
+    let cancelled = tokio::time::timeout(Duration::from_secs(1), store.create_table(&table())).await;
+    assert!(cancelled.is_err());
+    store.create_table(&table()).await.unwrap();
+    assert_eq!(store.meter().snapshot().round_trips(), 2);
 }

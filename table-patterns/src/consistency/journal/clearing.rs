@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use table_core::store::LocalWriters;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -9,14 +10,17 @@ use tokio::sync::Semaphore;
 /// handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clearing {
-    /// Before the answer: 1 round trip more, and with a queue 2 more.
-    #[default]
+    /// Before the answer: 1 round trip more, and with a queue 2 more. For programs that look at the rows of a table right after a write,
+    /// or that end without a [`flush`](super::Journal::flush).
     BeforeAnswer,
     /// After the answer, in background tasks of the runtime, at most 64 at a time for a handle and its clones. While that many are
     /// under way, writes clear before they answer. [`flush`](super::Journal::flush) waits for the tasks.
     ///
-    /// Flush before the program ends, and before the store is closed. What a program does not clear, because it crashed or did not
-    /// flush, a worker or a sweep clears: it applies the entries once more, which changes nothing.
+    /// Flush before the program ends. The `close` of an embedded store waits for the tasks too, for 10 seconds at most. What a program does
+    /// not clear, because it crashed or ended without either, it leaves to recovery: the entries are applied already, and a worker or a
+    /// sweep applies them once more, which changes nothing, and deletes the rows. Until then the rows stay in the table; no read of
+    /// entities returns them.
+    #[default]
     AfterAnswer,
 }
 
@@ -36,13 +40,21 @@ impl Default for BackgroundTasks {
 }
 
 impl BackgroundTasks {
-    /// Runs work in the background; at once, if too much work is under way.
-    pub(super) async fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs work in the background; at once, if too much work is under way. The register of a local store knows of the work, so that the
+    /// store does not close before its end.
+    pub(super) async fn run(
+        &self,
+        writers: Option<Arc<LocalWriters>>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
         match (Handle::try_current(), Arc::clone(&self.slots).try_acquire_owned()) {
-            (Ok(runtime), Ok(slot)) => drop(runtime.spawn(async move {
-                work.await;
-                drop(slot);
-            })),
+            (Ok(runtime), Ok(slot)) => {
+                let registered = writers.map(|writers| writers.follow_up());
+                drop(runtime.spawn(async move {
+                    work.await;
+                    drop((slot, registered));
+                }));
+            }
             _ => work.await,
         }
     }

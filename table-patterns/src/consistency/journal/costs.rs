@@ -8,7 +8,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
 use table_core::store::{Operation, OperationKind, Result, TableStore};
 
-use super::{Acknowledge, Entries, Recovery};
+use super::{Acknowledge, Clearing, Entries, Recovery};
 use crate::clock::TokioClock;
 use crate::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, ScrubMode, Trust};
 use crate::queue::{QueueOptions, TableQueue};
@@ -68,7 +68,8 @@ impl Office {
 
     async fn people(&self, queued: bool, acknowledge: Acknowledge) -> Result<IndexedEntities> {
         let queue = queued.then(|| self.queue.clone() as _);
-        let options = IndexOptions { queue, acknowledge, ..IndexOptions::default() };
+        let options =
+            IndexOptions { queue, acknowledge, clearing: Clearing::BeforeAnswer, ..IndexOptions::default() };
         let indexes = vec![city()?, name()?];
         IndexedEntities::open(self.store.clone(), TableName::new("People")?, indexes, options).await
     }

@@ -9,11 +9,12 @@ use table_core::query::Query;
 use table_core::queue::WorkQueue;
 use table_core::store::{Operation, OperationKind, Result, TableStore, TableStoreExt};
 
-use super::{Acknowledge, Change, Entries, Journal, Recovery, Timing};
+use super::{Acknowledge, Change, Clearing, Entries, Journal, Recovery, Timing};
 use crate::clock::TokioClock;
 use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::queue::{QueueOptions, TableQueue};
 
+mod cleared_later;
 mod handed_over;
 mod poison;
 mod redefined;
@@ -59,7 +60,8 @@ async fn world() -> Result<World> {
         store.create_table(&TableName::new(table)?).await?;
     }
     let queue = Arc::new(TableQueue::open(store.clone(), "Work", "journal").await?);
-    let journal = Journal::new(store.clone(), TableName::new("People")?, Arc::new(People));
+    let journal = Journal::new(store.clone(), TableName::new("People")?, Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     let journal = journal.with_queue(queue.clone());
     Ok(World { store, queue, journal })
 }
@@ -196,7 +198,8 @@ async fn no_request_of_a_write_is_sent_after_its_lease() -> Result<()> {
     let delay = Fault::Delay(Duration::from_secs(3600));
     faults.add(FaultRule::new(delay).on(OperationKind::Transact).nth(2));
     let slow = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
-    let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People));
+    let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     let person = person("1", "ken", "oslo")?;
     let committed = slow.write(&[Change::insert(person)], Acknowledge::Applied).await?;
     assert_eq!(committed.entries, Entries::Pending);
@@ -217,7 +220,8 @@ async fn a_journal_row_is_watched_for_the_lease_that_it_names() -> Result<()> {
     let delay = Fault::Delay(Duration::from_secs(100));
     faults.add(FaultRule::new(delay).on(OperationKind::Transact).nth(2));
     let slow = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
-    let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People));
+    let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO)?;
     let quick = world.journal.clone().with_timing(timing);
     let change = [Change::insert(person("1", "ken", "oslo")?)];
@@ -246,7 +250,8 @@ async fn an_outage_poisons_no_ticket() -> Result<()> {
     let world = world().await?;
     let (queue, faults) = (separate_queue().await?, FaultInjector::new(1));
     let store = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
-    let journal = Journal::new(store, world.journal.table().clone(), Arc::new(People));
+    let journal = Journal::new(store, world.journal.table().clone(), Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     let journal = journal.with_queue(queue.clone());
     journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
     let worker = Recovery::new(&*queue, vec![&journal]);
@@ -314,7 +319,8 @@ async fn a_ticket_without_keys_is_recovered() -> Result<()> {
     let world = world().await?;
     let (queue, faults) = (separate_queue().await?, FaultInjector::new(1));
     let dying = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
-    let dying = Journal::new(dying, world.journal.table().clone(), Arc::new(People));
+    let dying = Journal::new(dying, world.journal.table().clone(), Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     faults.crash_at(71, CrashPoint::Before);
     dying.with_queue(queue.clone()).write(&crowd()?, Acknowledge::Applied).await.unwrap_err();
     assert_eq!(rows(&world, "Names").await?.len(), 70);

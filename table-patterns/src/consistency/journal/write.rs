@@ -383,7 +383,7 @@ impl Journal {
             // Nobody waits for the outcome.
             let _outcome = journal.clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
         };
-        self.background.run(cleared).await;
+        self.background.run(self.store.local_writers(), cleared).await;
         Entries::Applied
     }
 
@@ -410,7 +410,8 @@ impl Journal {
             return self.hand_over(row, ticket.as_ref()).await;
         }
         let journal = self.clone();
-        self.background.run(async move { journal.hand_over(row, ticket.as_ref()).await }).await;
+        let handed_over = async move { journal.hand_over(row, ticket.as_ref()).await };
+        self.background.run(self.store.local_writers(), handed_over).await;
     }
 
     /// Hands the write over to workers, without the wait for this process's lease. The journal row first: a worker

@@ -1,10 +1,11 @@
 //! Inserts of many entities, with their entries.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures_util::future::ready;
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, PartitionKey};
 use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
 
@@ -126,14 +127,16 @@ impl IndexedEntities {
     /// Entities of one partition are written together: a group holds each entity with all its local entries, up
     /// to 100 operations. A partition's entities are ordered by their remote entries, so that a group changes
     /// few other partitions. Groups of several partitions take turns. A group writes each summary or list of
-    /// its partition once, for all its entities; parallel groups wait for each other at such a row.
+    /// its partition once, for all its entities; parallel groups wait for each other at such a row. The next window is read while
+    /// groups of the last one are under way, and a group reserves all its unique values together. The stream ends when the journal rows
+    /// of its writes are cleared.
     ///
     /// Requests: 1 for each group; with remote entries, the requests of one write (see the
     /// [`journal`](crate::journal#cost-in-requests)) and 1 read for each entity. A group that cannot be written
     /// is halved until the failing entity is alone: about 2 requests more for each halving.
     ///
     /// # Errors
-    /// As items: an error of the input, as the last item; an error of reading the states of indexes.
+    /// As the last item: an error of the input, or of reading the states of indexes. Nothing more of the input is read then.
     pub fn insert_all<'a, S>(
         &'a self,
         entities: S,
@@ -143,16 +146,32 @@ impl IndexedEntities {
         S: Stream<Item = Result<Entity>> + Send + 'a,
     {
         let numbers = Arc::new(AtomicU64::new(0));
-        windows(entities, options.window).flat_map(move |(entities, error)| {
-            let numbers = Arc::clone(&numbers);
-            let written = stream::once(self.grouped(entities)).map_ok(move |groups| {
-                let numbers = Arc::clone(&numbers);
-                let write_group = move |group| self.write_group(group, Arc::clone(&numbers));
-                let results = stream::iter(groups).map(write_group).buffer_unordered(options.parallelism);
-                results.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)))
-            });
-            written.try_flatten().chain(stream::iter(error.map(Err)))
-        })
+        // An error of the input, or of reading the states of indexes, ends the input. It is reported after the groups before it.
+        let failure = Arc::new(OnceLock::new());
+        let failed = Arc::clone(&failure);
+        let windows = windows(entities, options.window).take_while({
+            let failure = Arc::clone(&failure);
+            move |_| ready(failure.get().is_none())
+        });
+        let groups = windows.then(move |(entities, error)| {
+            let failed = Arc::clone(&failed);
+            async move {
+                let (groups, error) = match self.grouped(entities).await {
+                    Ok(groups) => (groups, error),
+                    Err(error) => (Vec::new(), Some(error)),
+                };
+                error.map(|error| failed.set(error));
+                stream::iter(groups)
+            }
+        });
+        let write_group = move |group| self.write_group(group, Arc::clone(&numbers));
+        let results = groups.flatten().map(write_group).buffer_unordered(options.parallelism.max(1));
+        let results = results.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)));
+        let end = async move {
+            self.flush().await;
+            stream::iter(failure.get().cloned().map(Err))
+        };
+        results.chain(end.flatten_stream())
     }
 
     /// The groups of a window.

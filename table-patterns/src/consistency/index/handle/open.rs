@@ -15,7 +15,7 @@ use crate::index::exposure::check_indexes;
 use crate::index::states::manifest::{Loaded, TableRow};
 use crate::index::states::names::{check_generations, check_names};
 use crate::index::states::set::{IndexSet, Writes};
-use crate::journal::Journal;
+use crate::journal::{Clearing, Journal};
 
 /// Attempts to register while other processes change the manifest.
 const ROUNDS: usize = 16;
@@ -85,7 +85,8 @@ impl IndexedEntities {
 
     /// Opens a table to maintain its indexes from the manifest alone: to build, scrub and drop them, and to
     /// recover and sweep writes, in a program without the Rust types. The handle writes no new entities; it
-    /// only rewrites existing entities with their entries. As many requests as [`open`](Self::open) of a table
+    /// only rewrites existing entities with their entries, and clears the journal rows of its writes before their answers, whatever
+    /// [`IndexOptions::clearing`] says. As many requests as [`open`](Self::open) of a table
     /// that was opened before.
     ///
     /// # Errors
@@ -95,6 +96,8 @@ impl IndexedEntities {
         table: TableName,
         options: IndexOptions,
     ) -> Result<Self> {
+        // Nobody waits for a single answer of upkeep, and a round ends when its rows are gone.
+        let options = IndexOptions { clearing: Clearing::BeforeAnswer, ..options };
         Self::open_for(store, table, Vec::new(), options, Writes::Nothing).await
     }
 

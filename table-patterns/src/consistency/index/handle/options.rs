@@ -29,7 +29,8 @@ pub struct IndexOptions {
     pub queue: Option<Arc<dyn WorkQueue>>,
     /// When a write returns: after the commit, or after its entries are applied.
     pub acknowledge: Acknowledge,
-    /// Whether a write clears its journal row and its ticket before it returns, or after that in the background.
+    /// Whether a write clears its journal row and its ticket before it returns, or after that in the background, unless set. Call
+    /// [`flush`](crate::index::IndexedTable::flush) before a program ends.
     pub clearing: Clearing,
     /// The blob store for long lists, below `{table}-{id}/{index}/`. The id is generated when the table is first opened with a blob store,
     /// and the manifest keeps it. So tables of one name in several stores can share a blob store. A copy of a table with its manifest
@@ -44,8 +45,8 @@ pub struct IndexOptions {
 }
 
 impl Default for IndexOptions {
-    /// States cached for 30 seconds, 10 attempts, no queue, writes return after their entries are applied, 16
-    /// parallel requests, every index from the start.
+    /// States cached for 30 seconds, 10 attempts, no queue, writes return after their entries are applied and clear their journal
+    /// rows after that, 16 parallel requests, every index from the start.
     fn default() -> Self {
         Self {
             timing: Timing::default(),
@@ -53,7 +54,7 @@ impl Default for IndexOptions {
             attempts: 10,
             queue: None,
             acknowledge: Acknowledge::Applied,
-            clearing: Clearing::BeforeAnswer,
+            clearing: Clearing::AfterAnswer,
             blobs: None,
             concurrency: 16,
             built_later: Vec::new(),
@@ -76,6 +77,13 @@ impl IndexOptions {
         let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO);
         let timing = timing.expect("a lease of four requests is long enough");
         Self { timing, cache: Duration::from_millis(100), ..Self::default() }
+    }
+
+    /// Sets whether a write clears its journal row and its ticket before it returns, or after that in the background.
+    #[must_use]
+    pub const fn with_clearing(mut self, clearing: Clearing) -> Self {
+        self.clearing = clearing;
+        self
     }
 
     /// The durations that the process registers in the manifest.

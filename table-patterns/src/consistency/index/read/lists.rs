@@ -113,11 +113,14 @@ impl IndexedEntities {
 
     /// Reads entities of a list, and keeps those that still belong to it.
     async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
-        let reads = stream::iter(keys).map(|key| async move {
-            let Some(entity) = self.read(&key).await? else { return Ok(None) };
-            Ok(self.is_at(index, &entity, at)?.then_some(entity))
-        });
+        let reads = stream::iter(keys).map(|key| async move { self.follow_one(index, at, &key).await });
         reads.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await
+    }
+
+    /// Reads an entity of a list, if it still belongs to it.
+    async fn follow_one(&self, index: &Index, at: &Location, key: &Key) -> Result<Option<Entity>> {
+        let Some(entity) = self.read(key).await? else { return Ok(None) };
+        Ok(self.is_at(index, &entity, at)?.then_some(entity))
     }
 
     /// Whether an entity's entry is at a location.
@@ -245,17 +248,20 @@ impl IndexedEntities {
             None => self.read_rows(index, query, from).await?,
             Some(place) => self.rows_from(index, query, place).await?,
         };
-        let mut items = Vec::new();
         let on = |place: Place| Some(self.continuation(index, query, &place));
         let last = page.items.last().map(|row| Place { list: row.key().row().to_owned(), after: None });
-        let mut done: Option<String> = None;
-        for row in page.items.into_iter().filter(|row| !row.key().is_system()) {
+        let rows = page.items.into_iter().filter(|row| !row.key().is_system());
+        let (mut items, mut done, mut rows) = (Vec::new(), None::<String>, rows.collect::<Vec<_>>());
+        if limit == usize::MAX {
+            items = self.follow_lists(index, std::mem::take(&mut rows), place.as_ref()).await?;
+        }
+        // With a limit one list after the other: nothing is read behind the limit.
+        for row in rows {
             if let Some(list) = done.filter(|_| items.len() >= limit) {
                 return Ok(Page { items, continuation: on(Place { list, after: None }) });
             }
             let (at, list) = (self.location(index, row.key()), row.key().row().to_owned());
-            let after = place.as_ref().filter(|place| place.list == list).and_then(|p| p.after.as_ref());
-            let keys = references_after(self.keys_of(index, &at, &row).await?, after);
+            let keys = self.keys_from(index, &at, &row, place.as_ref()).await?;
             let (found, last) = self.follow(index, &at, keys, limit - items.len()).await?;
             items.extend(found);
             if let Some(key) = last {
@@ -270,6 +276,40 @@ impl IndexedEntities {
             (Some(_), Some(_)) => last.and_then(on),
         };
         Ok(Page { items, continuation })
+    }
+
+    /// The entities of several lists, in the order of the lists. The references of all lists are followed together.
+    async fn follow_lists(
+        &self,
+        index: &Index,
+        lists: Vec<Entity>,
+        place: Option<&Place>,
+    ) -> Result<Vec<Entity>> {
+        let references = stream::iter(lists).map(|row| async move {
+            let at = self.location(index, row.key());
+            let keys = self.keys_from(index, &at, &row, place).await?;
+            Ok::<_, Error>(keys.into_iter().map(|key| (at.clone(), key)).collect::<Vec<_>>())
+        });
+        let references = references.buffered(self.at_once()).try_concat().await?;
+        let reads = stream::iter(references)
+            .map(|(at, key)| async move { self.follow_one(index, &at, &key).await })
+            .buffered(self.at_once());
+        reads.try_filter_map(|found| async move { Ok(found) }).try_collect().await
+    }
+
+    /// The references of a list whose row was read, from a place on.
+    async fn keys_from(
+        &self,
+        index: &Index,
+        at: &Location,
+        row: &Entity,
+        place: Option<&Place>,
+    ) -> Result<Vec<Key>> {
+        let place = place.filter(|place| place.list == at.key.row());
+        Ok(references_after(
+            self.keys_of(index, at, row).await?,
+            place.and_then(|place| place.after.as_ref()),
+        ))
     }
 
     /// The first page of the remaining lists that is not empty, or the last page.

@@ -1,4 +1,4 @@
-use futures_util::{Stream, TryStreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, Range};
 use table_core::store::{Error, Result};
@@ -41,7 +41,12 @@ impl IndexedEntities {
     /// A page of the entities whose entries are in a partition of the index and match a filter on the RowKey,
     /// in the order of the entries. A store that does not sort returns its own order, unless the query has
     /// [`sorted_on_client`](IndexQuery::sorted_on_client). 1 request, and 1 for each reference, with
-    /// [`IndexOptions::concurrency`](crate::index::IndexOptions) requests in parallel.
+    /// [`IndexOptions::concurrency`](crate::index::IndexOptions) requests in parallel: 2 round trips for up to that many
+    /// references.
+    ///
+    /// References are followed by point queries. One query for several RowKeys of a partition, joined by `or`, would be one request,
+    /// but the service scans the partition for it
+    /// ([source](https://learn.microsoft.com/azure/storage/tables/table-storage-design-for-query)).
     ///
     /// Stale references are omitted, so a page may be short. A page of lists has all entities of each list.
     ///
@@ -172,10 +177,8 @@ impl IndexedEntities {
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
         let page = self.read_rows(&index, query, from).await?;
-        let mut items = Vec::with_capacity(page.items.len());
-        for entry in page.items {
-            items.extend(self.held(&index, entry).await?);
-        }
+        let held = stream::iter(page.items).map(|entry| self.held(&index, entry)).buffered(self.at_once());
+        let items = held.try_filter_map(|held| async move { Ok(held) }).try_collect().await?;
         Ok(Page { items, continuation: page.continuation })
     }
 

@@ -10,7 +10,7 @@ use table_core::query::Query;
 use table_core::store::{Error, Outcome, Result, TableStore, TableStoreExt};
 
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Trust};
-use crate::journal::Change;
+use crate::journal::{Change, Clearing};
 
 /// By city alone: the entry's key lacks the entity's key.
 fn by_city(placement: Placement) -> Index {
@@ -28,7 +28,13 @@ fn person(id: &str, city: &str) -> Result<Entity> {
 
 async fn open(store: &Arc<dyn TableStore>, indexes: Vec<Index>) -> Result<IndexedEntities> {
     store.create_table_if_missing(&TableName::new("People")?).await?;
-    IndexedEntities::open(store.clone(), TableName::new("People")?, indexes, IndexOptions::local()).await
+    IndexedEntities::open(
+        store.clone(),
+        TableName::new("People")?,
+        indexes,
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await
 }
 
 fn metered() -> (Arc<dyn TableStore>, RequestMeter) {

@@ -13,6 +13,7 @@ mod owners;
 mod processes;
 mod refused;
 mod reserved;
+mod round_trips;
 mod slow;
 mod states;
 mod summaries;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::index::{
     Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Payload, Placement, ScrubMode, Trust,
 };
-use crate::journal::Change;
+use crate::journal::{Change, Clearing};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const EMAIL: &str = "ken@x";
@@ -55,9 +55,21 @@ impl Two {
         let (store, faults) = (MemoryStore::new(), FaultInjector::new(1));
         store.create_table(&table()).await?;
         let faulty = Arc::new(Faulty::new(store.clone(), faults.clone()));
-        let mover = IndexedEntities::open(faulty, table(), indexes()?, IndexOptions::default()).await?;
+        let mover = IndexedEntities::open(
+            faulty,
+            table(),
+            indexes()?,
+            IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+        )
+        .await?;
         let plain: Arc<dyn TableStore> = Arc::new(store.clone());
-        let other = IndexedEntities::open(plain, table(), indexes()?, IndexOptions::default()).await?;
+        let other = IndexedEntities::open(
+            plain,
+            table(),
+            indexes()?,
+            IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+        )
+        .await?;
         other.insert(user(source())).await?;
         Ok(Self { store, faults, mover, other })
     }

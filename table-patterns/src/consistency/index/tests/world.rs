@@ -12,6 +12,7 @@ use table_core::query::Query;
 use table_core::store::{Result, TableStore, TableStoreExt};
 
 use crate::index::{Index, IndexOptions, IndexedEntities, Overflow, Placement, Shape};
+use crate::journal::Clearing;
 
 pub(super) struct World {
     pub(super) store: Arc<dyn TableStore>,
@@ -32,6 +33,8 @@ impl World {
     pub(super) async fn open(&self, indexes: Vec<Index>) -> Result<IndexedEntities> {
         let mut options = IndexOptions::local();
         options.blobs = Some(self.blobs.clone());
+        // Tests count all requests of a write, and look at the rows after it.
+        options.clearing = Clearing::BeforeAnswer;
         IndexedEntities::open(self.store.clone(), TableName::new("People")?, indexes, options).await
     }
 

@@ -5,7 +5,8 @@ use super::*;
 /// A queue with the clock of the test, and a journal that uses it.
 async fn queued(world: &World) -> Result<(Arc<TableQueue>, Journal)> {
     let queue = separate_queue().await?;
-    let journal = Journal::new(world.store.clone(), world.journal.table().clone(), Arc::new(People));
+    let journal = Journal::new(world.store.clone(), world.journal.table().clone(), Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     Ok((queue.clone(), journal.with_queue(queue)))
 }
 
@@ -39,8 +40,9 @@ async fn a_waiting_ticket_uses_no_slot_of_a_worker() -> Result<()> {
     let faults = FaultInjector::new(1);
     for id in ["1", "2", "3", "4", "5"] {
         let dying = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
-        let dying =
-            Journal::new(dying, world.journal.table().clone(), Arc::new(People)).with_queue(queue.clone());
+        let dying = Journal::new(dying, world.journal.table().clone(), Arc::new(People))
+            .with_clearing(Clearing::BeforeAnswer)
+            .with_queue(queue.clone());
         faults.add(FaultRule::new(Fault::Crash(CrashPoint::Before)).on(OperationKind::Replace));
         let change = Change::insert(person(id, id, "oslo")?);
         dying.write(&[change], Acknowledge::Committed).await?;

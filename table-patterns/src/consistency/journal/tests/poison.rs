@@ -39,7 +39,8 @@ async fn workers_that_die_do_not_poison_a_ticket() -> Result<()> {
     let faults = FaultInjector::new(1);
     faults.add(FaultRule::new(Fault::Delay(HOUR)).on(OperationKind::Get));
     let stuck = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
-    let stuck = Journal::new(stuck, world.journal.table().clone(), Arc::new(People));
+    let stuck = Journal::new(stuck, world.journal.table().clone(), Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     let mut processes = 0;
     while faults.injected().len() < 10 {
         processes += 1;

@@ -20,14 +20,19 @@ fn user(id: &str) -> Result<Entity> {
 }
 
 async fn open(store: &Arc<MemoryStore>, index: &Index, acknowledge: Acknowledge) -> Result<IndexedEntities> {
-    let mut options = IndexOptions::local();
+    let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
     options.acknowledge = acknowledge;
     IndexedEntities::open(store.clone(), TableName::new("People")?, vec![index.clone()], options).await
 }
 
 async fn redefine(store: &Arc<MemoryStore>, index: &Index) -> Result<IndexedEntities> {
     let table = TableName::new("People")?;
-    let upkeep = IndexedEntities::open_for_upkeep(store.clone(), table, IndexOptions::local()).await?;
+    let upkeep = IndexedEntities::open_for_upkeep(
+        store.clone(),
+        table,
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await?;
     for declared in upkeep.declared().await?.iter().filter(|declared| declared.id() != index.id()) {
         upkeep.drop_index(&declared.id()).await?;
     }
@@ -105,7 +110,7 @@ async fn a_sweep_gives_a_write_up_before_it_removes_its_reservation() -> Result<
         faulty,
         people.table().clone(),
         vec![by_login("1").unique_within_table()],
-        IndexOptions::local(),
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
     );
     let slow = slow.await?;
     // The write is held after its read and its reservation.

@@ -6,10 +6,12 @@ use super::*;
 async fn a_ticket_of_another_table_is_left_to_other_workers() -> Result<()> {
     let world = world().await?;
     let queue = separate_queue().await?;
-    let journal = Journal::new(world.store.clone(), world.journal.table().clone(), Arc::new(People));
+    let journal = Journal::new(world.store.clone(), world.journal.table().clone(), Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     let journal = journal.with_queue(queue.clone());
     journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
-    let other = Journal::new(world.store.clone(), TableName::new("Names")?, Arc::new(People));
+    let other = Journal::new(world.store.clone(), TableName::new("Names")?, Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     let stranger = Recovery::new(&*queue, vec![&other]);
     let mut received = 0;
     for _ in 0..12 {

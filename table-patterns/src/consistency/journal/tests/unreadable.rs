@@ -73,7 +73,8 @@ async fn a_commit_with_an_unreadable_answer_is_a_commit() -> Result<()> {
         store.create_table(&TableName::new(table)?).await?;
     }
     let faulty = Arc::new(Faulty::new(store.clone(), faults.clone()));
-    let journal = Journal::new(faulty, TableName::new("People")?, Arc::new(People));
+    let journal = Journal::new(faulty, TableName::new("People")?, Arc::new(People))
+        .with_clearing(Clearing::BeforeAnswer);
     for fault in [OperationKind::Transact, OperationKind::Insert, OperationKind::Delete] {
         faults.add(FaultRule::new(Fault::BreakAnswer).on(fault));
         let id = fault.name();

@@ -19,7 +19,7 @@ use table_core::typed::{EntityKey, TableEntity};
 use super::LONG;
 use super::crashes::{FAILURES, Failure};
 use crate::index::{Entry, Index, IndexOptions, Payload, Placement, ScrubMode};
-use crate::journal::is_mark_property;
+use crate::journal::{Clearing, is_mark_property};
 use crate::large::{CollectMode, LargeOptions, LargeTable};
 use crate::tests::faulty_blobs::FaultyBlobs;
 
@@ -139,7 +139,14 @@ fn plain(paper: Paper) -> Paper {
 }
 
 async fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Papers> {
-    LargeTable::open(store, "Papers", blobs, LargeOptions::default(), IndexOptions::local()).await
+    LargeTable::open(
+        store,
+        "Papers",
+        blobs,
+        LargeOptions::default(),
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await
 }
 
 type Path = (&'static str, fn(&Rig) -> BoxFuture<'_, Result<()>>, fn() -> Vec<Paper>);
