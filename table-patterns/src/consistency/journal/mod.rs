@@ -89,11 +89,11 @@
 //! | after keys have [collided](crate::index::Maintainer::may_collide) | + 1 per removed entry, + 2 per changed entry |
 //! | while an index is [built or dropped](crate::index::Maintainer::is_complete) | + 1 per local entry of that index that the write adds again, changes or removes |
 //!
-//! Round trips, with any number of entries: 4, and 1 more each with unique values, with a ticket, to delete the ticket, and to read the
+//! Round trips until the answer, with any number of entries: 3, and 1 more each with unique values, with a ticket, and to read the
 //! old value first; 1 more for lists, summaries and copies, which are read before they are written. At most
-//! [`with_concurrency`](Journal::with_concurrency) requests are under way at the same time. With [`Clearing::AfterAnswer`] the journal
-//! row and the ticket are deleted after the answer: 1 round trip less, 2 less with a ticket. If a value is taken, the write has reserved and
-//! releases the others that it wanted too.
+//! [`with_concurrency`](Journal::with_concurrency) requests are under way at the same time. The journal row and the ticket are deleted
+//! after the answer, unless [`with_clearing`](Journal::with_clearing) says [`Clearing::BeforeAnswer`]: 1 round trip more, 2 more with a
+//! ticket. If a value is taken, the write has reserved and releases the others that it wanted too.
 
 mod affected_key;
 mod apply;
