@@ -185,7 +185,8 @@ impl<P: Program> DeploymentModel<P> {
 
     /// A process. With a task, all its requests wait for the scheduler, including the requests that open the table.
     async fn open<Q: Program>(&self, task: Option<usize>) -> Result<IndexedTable<Q>> {
-        let mut options = IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
+        let mut options =
+            IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
         let Some(task) = task else { return IndexedTable::open(self.store.clone(), TABLE, options).await };
         let store = ScheduledStore {

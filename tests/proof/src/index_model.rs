@@ -123,7 +123,8 @@ impl IndexModel {
 
     /// A process. With a task, its requests wait for the scheduler from now on.
     pub(super) async fn open(&self, task: Option<usize>, indexes: Vec<Index>) -> Result<IndexedEntities> {
-        let mut options = IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
+        let mut options =
+            IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
         if self.scene.queued {
             options.queue = Some(Arc::new(self.queue(task)));

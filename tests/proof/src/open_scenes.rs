@@ -87,7 +87,8 @@ impl OpenModel {
 
     /// A process. With a task, all its requests wait for the scheduler, including the requests that open the table.
     async fn open(&self, task: Option<usize>, indexes: &[&'static str]) -> Result<IndexedEntities> {
-        let mut options = IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
+        let mut options =
+            IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
         let store: Arc<dyn TableStore> = match task {
             None => Arc::new(self.store.clone()),

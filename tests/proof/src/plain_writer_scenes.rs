@@ -88,7 +88,8 @@ impl PlainWriterModel {
     }
 
     async fn open(&self, task: usize, live: bool) -> Result<IndexedEntities> {
-        let mut options = IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
+        let mut options =
+            IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
         let store = Arc::new(self.connect(task, live));
         IndexedEntities::open(store, people(), vec![more()], options).await

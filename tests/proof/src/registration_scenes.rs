@@ -104,7 +104,8 @@ impl RegistrationModel {
         indexes: Vec<Index>,
         cache: Duration,
     ) -> Result<IndexedEntities> {
-        let mut options = IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
+        let mut options =
+            IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         (options.timing, options.cache) = (Timing::new(LEASE, CLIENT, SERVER)?, cache);
         let store = ScheduledStore {
             store: self.store.clone(),

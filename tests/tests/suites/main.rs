@@ -11,6 +11,7 @@ mod eventual;
 mod memory;
 mod patterns;
 mod queues;
+mod round_trips;
 mod served;
 mod served_service;
 mod staging;
