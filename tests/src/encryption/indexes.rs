@@ -9,14 +9,20 @@ use table_encryption::BlindIndex;
 use table_patterns::index::{
     Entry, Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Trust,
 };
+use table_patterns::journal::Clearing;
 
 use super::{TableViews, key, text};
 use crate::Harness;
 
 async fn open(table: &TableViews, index: Index) -> IndexedEntities {
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
-    let opened =
-        IndexedEntities::open(store, table.raw.name().clone(), vec![index], IndexOptions::default()).await;
+    let opened = IndexedEntities::open(
+        store,
+        table.raw.name().clone(),
+        vec![index],
+        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await;
     opened.expect("an index")
 }
 

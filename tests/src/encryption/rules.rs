@@ -13,6 +13,7 @@ use table_patterns::index::{
     BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, InsertSummary,
     Payload, Placement, ScrubMode, Shape, Trust,
 };
+use table_patterns::journal::Clearing;
 
 use super::tampering_store::TamperingStore;
 use super::{Builder, TableViews, assert_hidden, key, keys, text};
@@ -53,7 +54,7 @@ impl RuledTables {
 
     async fn open(&self, index: Index) -> table_core::Result<IndexedEntities> {
         let store = Arc::clone(&self.people.store) as Arc<dyn TableStore>;
-        let options = IndexOptions::default();
+        let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
         IndexedEntities::open(store, self.people.raw.name().clone(), vec![index], options).await
     }
 
@@ -259,7 +260,15 @@ pub(crate) async fn types_without_the_mark_are_refused(harness: &Harness) {
     let RuledTables { people, .. } = RuledTables::by_name(harness).await;
     let (store, name) = (Arc::clone(&people.store) as Arc<dyn TableStore>, people.raw.name().clone());
     refused(Table::<Person>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
-    refused(IndexedTable::<Person>::open(store, name, IndexOptions::default()).await, "`#[encrypt]`");
+    refused(
+        IndexedTable::<Person>::open(
+            store,
+            name,
+            IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+        )
+        .await,
+        "`#[encrypt]`",
+    );
     assert_eq!(people.raw.all(&Query::new()).await, []);
 }
 
@@ -269,7 +278,12 @@ pub(crate) async fn plaintext_entries_are_migrated(harness: &Harness) {
     let (raw, entries) = (harness.table().await, harness.table().await);
     let index = || by_city(Placement::OtherTable(entries.name().clone()), Payload::Full);
     let open = async |store: Arc<dyn TableStore>| {
-        let opened = IndexedEntities::open(store, raw.name().clone(), vec![index()], IndexOptions::default());
+        let opened = IndexedEntities::open(
+            store,
+            raw.name().clone(),
+            vec![index()],
+            IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+        );
         opened.await.expect("an index")
     };
     let before = open(Arc::clone(raw.store())).await;
@@ -312,7 +326,12 @@ pub(crate) async fn plaintext_copies_are_scrubbed(harness: &Harness) {
         index.with_shape(Shape::copy("Ken", ["Secret"]))
     };
     let open = async |store: Arc<dyn TableStore>| {
-        let opened = IndexedEntities::open(store, raw.name().clone(), vec![index()], IndexOptions::default());
+        let opened = IndexedEntities::open(
+            store,
+            raw.name().clone(),
+            vec![index()],
+            IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+        );
         opened.await.expect("an index")
     };
     let before = open(Arc::clone(raw.store())).await;
@@ -335,14 +354,14 @@ pub(crate) async fn indexes_that_contain_plaintext_can_be_dropped(harness: &Harn
         Arc::clone(raw.store()),
         raw.name().clone(),
         indexes(),
-        IndexOptions::default(),
+        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
     );
     let before = before.await.expect("indexes");
     before.insert(person("1")).await.expect("an insert");
     let migrating =
         TableViews::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
     let (store, name) = (Arc::clone(&migrating.store) as Arc<dyn TableStore>, raw.name().clone());
-    let options = IndexOptions::default();
+    let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let opened = IndexedEntities::open(Arc::clone(&store), name.clone(), indexes(), options.clone()).await;
     refused(opened, "docs/encryption.md");
     let upkeep = IndexedEntities::open_for_upkeep(store, name, options).await.expect("a manifest");

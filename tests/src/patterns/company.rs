@@ -73,6 +73,7 @@ impl Company {
 
     /// Returns the result of the work and its number of requests.
     pub(super) async fn cost<T>(&self, work: impl Future<Output = table_core::Result<T>>) -> (T, u64) {
+        self.employees.flush().await;
         let before = self.meter.total();
         let done = work.await.expect("it succeeds");
         // What follows the answer counts too.

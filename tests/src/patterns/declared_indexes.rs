@@ -5,7 +5,7 @@ use std::sync::Arc;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexState, IndexedTable};
-use table_patterns::journal::Entries;
+use table_patterns::journal::{Clearing, Entries};
 
 use super::company::{Company, Employee, employee, key, with_badge, with_email};
 use crate::Harness;
@@ -25,7 +25,12 @@ struct Flight {
 pub(crate) async fn local_entries_cost_no_further_request(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-    let flights = IndexedTable::<Flight>::open(store, h.unused_name(), IndexOptions::default()).await;
+    let flights = IndexedTable::<Flight>::open(
+        store,
+        h.unused_name(),
+        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await;
     let company = (flights.expect("a new table"), meter);
     let (flights, meter) = &company;
     let of = |plane: &str, number| Flight {
@@ -217,7 +222,13 @@ pub(crate) async fn writers_keep_undeclared_indexes_in_step(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok"), with_badge(3, 7)]).await;
     let (store, table) = (h.store().clone(), company.employees.table().name().clone());
-    let others = IndexedTable::<Other>::open(store, table, IndexOptions::default()).await.expect("a table");
+    let others = IndexedTable::<Other>::open(
+        store,
+        table,
+        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await
+    .expect("a table");
     assert_eq!(others.entities().state("hired"), IndexState::Absent);
     let other = |id| Other::key("Sales", id).expect("a key");
     others

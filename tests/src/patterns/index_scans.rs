@@ -6,6 +6,7 @@ use table_core::query::Filter;
 use table_core::typed::EntityResolver;
 use table_patterns::heterogeneous::Resolver;
 use table_patterns::index::{Index, IndexOptions, IndexedTable, Placement, Shape};
+use table_patterns::journal::Clearing;
 
 use crate::Harness;
 
@@ -42,8 +43,13 @@ async fn people(h: &Harness) -> IndexedTable<Person> {
     let list = Index::keyed("list", Placement::SamePartition, "", "list_{City}").expect("a template");
     let ages = Index::keyed("sums", Placement::SamePartition, "", "b_{City}").expect("a template");
     let more = vec![list.with_shape(Shape::LIST), ages.with_shape(Shape::summary(["Badge"]))];
-    let people =
-        IndexedTable::open_with(h.store().clone(), h.unused_name(), more, IndexOptions::local()).await;
+    let people = IndexedTable::open_with(
+        h.store().clone(),
+        h.unused_name(),
+        more,
+        IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+    )
+    .await;
     let people: IndexedTable<Person> = people.expect("a new table");
     for id in 1..=PEOPLE {
         people.insert(&person(id)).await.expect("a new person");
