@@ -42,7 +42,7 @@ async fn main() -> table_core::Result<()> {
     let mut group = orders.group(Order::partition("alice")?);
     group.insert(&line(3))?.insert(&order)?;
     let error = group.commit().await.unwrap_err();
-    assert!(error.to_string().starts_with("operation 1 of the group transaction failed"), "{error}");
+    assert!(error.to_string().starts_with("operation 2 of the group transaction failed"), "{error}");
     assert!(lines.get(line(3).entity_key()?).await?.is_none());
 
     // An operation that the group cannot contain is refused when it is added.

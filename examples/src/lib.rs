@@ -13,6 +13,11 @@ pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+/// The code of the chapter on types.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/types.md")]
+struct Types;
+
 /// The code of the chapter on Azure and of the Azure crate's page.
 #[cfg(all(doctest, feature = "azure"))]
 #[doc = include_str!("../../docs/azure.md")]

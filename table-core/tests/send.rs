@@ -11,7 +11,7 @@ use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, IfMatch, TableName};
 use table_core::store::{Conflicts, LocalChange, LocalWriters, ManifestCache};
-use table_core::typed::{EntityKey, Table, TableEntity, TableGroup, TableQuery};
+use table_core::typed::{EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery};
 
 #[derive(TableEntity)]
 struct Row {
@@ -25,6 +25,7 @@ struct Row {
 }
 
 type Key = EntityKey<Row>;
+type Plain = std::collections::BTreeMap<String, String>;
 
 fn tables(table: &Table<Row>) {
     send(table.create_if_missing());
@@ -54,7 +55,25 @@ fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
     send(query.first());
     send(query.count());
     send(query.page(any()));
+    send(query.readable_page(any()));
+    send(SchemaDiff::of::<Row>(any()));
     send(group.commit());
+}
+
+fn serde_tables(table: &SerdeTable<Plain>) {
+    send(table.create_if_missing());
+    send(table.get(any::<table_core::model::Key>()));
+    send(table.get_existing(any::<table_core::model::Key>()));
+    send(table.insert(any()));
+    send(table.upsert(any()));
+    send(table.insert_or_merge(any()));
+    send(table.replace(any()));
+    send(table.replace_if(any(), any::<IfMatch>()));
+    send(table.merge(any::<table_core::model::Key>(), any::<&Plain>(), any::<IfMatch>()));
+    send(table.update(any::<table_core::model::Key>(), |_: &mut Plain| Ok(())));
+    send(table.delete(any::<table_core::model::Key>(), any::<IfMatch>()));
+    send(table.delete_if_exists(any::<table_core::model::Key>()));
+    send(table.move_to(any::<table_core::model::Key>(), table, any::<table_core::model::Key>()));
 }
 
 fn adapters(faulty: &Faulty<MemoryStore>, meter: &RequestMeter) {

@@ -12,6 +12,11 @@ impl Errors {
         Self(RefCell::new(Some(Vec::new())))
     }
 
+    /// Creates a collection whose errors another collection has reported already.
+    pub(crate) fn ignored() -> Self {
+        Self(RefCell::new(None))
+    }
+
     /// Reports an error at these tokens.
     pub(crate) fn push(&self, at: impl ToTokens, message: impl std::fmt::Display) {
         self.add(syn::Error::new_spanned(at, message));

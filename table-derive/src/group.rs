@@ -5,7 +5,7 @@ use quote::quote;
 use syn::DeriveInput;
 
 use crate::attr::{Container, SIMPLE};
-use crate::entity::{SYSTEM, constants, decode_fields, encode_fields, names, properties, sources};
+use crate::entity::{SYSTEM, constants, decode_fields, encode_fields, properties, read_names, sources};
 use crate::errors::Errors;
 use crate::fields::{self, Field, FieldRules, Owner};
 
@@ -28,7 +28,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
 fn expand(input: &DeriveInput, krate: &syn::Path, fields: &[Field]) -> TokenStream {
     let name = &input.ident;
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
-    let names = names(fields);
+    let names = read_names(fields);
     let count = names.len();
     let properties = properties(krate, fields);
     let constants = constants(krate, fields);
@@ -52,9 +52,13 @@ fn expand(input: &DeriveInput, krate: &syn::Path, fields: &[Field]) -> TokenStre
                     ::core::result::Result::Ok(())
                 }
 
-                fn read(__entity: &#krate::model::Entity, __owner: &'static str) -> #krate::Result<Self> {
+                fn read(
+                    __entity: &#krate::model::Entity,
+                    __owner: &'static str,
+                    __prefix: &str,
+                ) -> #krate::Result<Self> {
                     const __NAMES: &[&str; #count] = &[#(#names),*];
-                    let __slots = #krate::__private::Slots::scan(__owner, __NAMES, __entity);
+                    let __slots = #krate::__private::Slots::scan_prefixed(__owner, __NAMES, __entity, __prefix);
                     ::core::result::Result::Ok(Self { #(#decode),* })
                 }
             }
@@ -75,7 +79,7 @@ fn fallback(input: &DeriveInput, krate: &syn::Path, error: Option<syn::Error>) -
             fn write(&self, _: &mut #krate::__private::Encoder) -> #krate::Result<()> {
                 ::core::unreachable!()
             }
-            fn read(_: &#krate::model::Entity, _: &'static str) -> #krate::Result<Self> {
+            fn read(_: &#krate::model::Entity, _: &'static str, _: &str) -> #krate::Result<Self> {
                 ::core::unreachable!()
             }
         }

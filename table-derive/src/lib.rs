@@ -82,10 +82,12 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `#[encrypt]` | encrypted before it is sent; needs an encrypting store; cannot be compared |
 /// | `#[large]`, `#[large(over = 4096)]` | values with more bytes (default 32,768) are stored in a blob: `LargeTable` of `table_patterns` |
 /// | `#[entity(rename = "…")]` | name of the property |
+/// | `#[entity(alias = "…")]`, any number | a former name: a row without the property has it under this name. Filters and indexes know the name only |
 /// | `#[entity(default)]`, `default = path` | value for an absent property |
 /// | `#[entity(json)]` | stored as JSON text, by serde |
-/// | `#[entity(with = Codec)]` | stored by your own `Codec`, or by `Padded` |
-/// | `#[entity(flatten)]` | the properties of a `PropertyGroup` |
+/// | `#[entity(text)]` | stored as the text of `Display`, read by `FromStr`: decimal numbers, URLs, versions |
+/// | `#[entity(with = Codec)]` | stored by your own `Codec`, by `Padded`, or an `Option` by `Optional<Codec>` |
+/// | `#[entity(flatten)]`, `flatten(prefix = "Home")` | the properties of a `PropertyGroup`, with a prefix in their names |
 /// | `#[entity(rest)]` on `Properties` | all properties without a field; kept when written back |
 /// | `#[entity(skip)]` | not stored; `Default` when read |
 ///
@@ -258,9 +260,17 @@ pub fn property_group(input: TokenStream) -> TokenStream {
     group::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// Derives `Property` for a newtype, which is stored like its value, or for a unit enum, which is stored as
-/// text: the variant's name, subject to `#[entity(rename_all = "…")]` and `#[entity(rename = "…")]` on a
-/// variant.
+/// Derives `Property` for a newtype, which is stored like its value, or for an enum without fields, which is stored as
+/// text: the variant's name, subject to `#[entity(rename_all = "…")]`.
+///
+/// | attribute of a variant | meaning |
+/// |---|---|
+/// | `#[entity(rename = "…")]` | the text |
+/// | `#[entity(alias = "…")]`, any number | a former text, for reading |
+/// | `#[entity(other)]` | takes every value that no other variant has, which a later program may have written. `Other(String)` keeps the value and writes it back. A variant without a field loses the value, so a write of it is refused |
+///
+/// With `#[entity(integer)]` on the enum, each variant is stored as its number, an Int32: `Open = 1`. The variant for all other values is then
+/// `Other(i32)`, and the enum needs `#[repr(i32)]`.
 ///
 /// ```
 /// # use table_core::prelude::*;
@@ -271,8 +281,17 @@ pub fn property_group(input: TokenStream) -> TokenStream {
 /// #[entity(rename_all = "lowercase")]
 /// enum State {
 ///     Open,
-///     #[entity(rename = "done")]
+///     #[entity(rename = "done", alias = "closed")]
 ///     Closed,
+///     #[entity(other)]
+///     Other(String),
+/// }
+///
+/// #[derive(Property)]
+/// #[entity(integer)]
+/// enum Priority {
+///     Low = 1,
+///     High = 10,
 /// }
 /// ```
 #[proc_macro_derive(Property, attributes(entity))]

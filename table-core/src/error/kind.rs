@@ -145,9 +145,9 @@ pub enum ErrorKind {
         owner: String,
     },
     /// An operation of a group transaction failed. No operation was applied.
-    #[error("operation {index} of the group transaction failed, nothing was applied: {error}")]
+    #[error("operation {} of the group transaction failed, nothing was applied: {error}", index + 1)]
     TransactionFailed {
-        /// The index of the operation, from 0.
+        /// The index of the operation, from 0. The message counts from 1.
         index: usize,
         /// The error of the operation.
         error: Box<Error>,
@@ -210,7 +210,7 @@ pub enum ErrorKind {
 }
 
 /// Two entities with the same value of a unique index.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Duplicate {
     /// The key of the index entry that both entities need.
     pub entry: String,

@@ -12,7 +12,8 @@ pub use kind::{DecodeError, Duplicate, ErrorKind};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Whether an operation that failed took effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Nothing was changed: the request was refused, not sent, or rolled back.
     NotApplied,
@@ -23,7 +24,7 @@ pub enum Outcome {
 }
 
 /// The status, error code and request id in the answer of a remote service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ServiceAnswer {
     /// The HTTP status.
     pub status: u16,
@@ -322,6 +323,18 @@ impl fmt::Display for Error {
             write!(f, ", request {id}")?;
         }
         f.write_str("]")
+    }
+}
+
+/// As `{"message", "outcome", "answer"}`, with the message of [`Display`](fmt::Display). An error cannot be deserialized.
+impl serde::Serialize for Error {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut fields = serializer.serialize_struct("Error", 3)?;
+        fields.serialize_field("message", &self.to_string())?;
+        fields.serialize_field("outcome", &self.outcome())?;
+        fields.serialize_field("answer", &self.answer())?;
+        fields.end()
     }
 }
 

@@ -4,7 +4,8 @@ use crate::error::{Error, Result};
 
 /// The state of an index. The states follow each other as in an online schema change: the states that two writers use at
 /// the same time differ by at most one step (Rae et al., *Online, Asynchronous Schema Change in F1*, VLDB 2013).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum IndexState {
     /// The index is not in the manifest. Writers do not maintain it.
     Absent,

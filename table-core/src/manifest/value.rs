@@ -74,7 +74,8 @@ impl<'e> PartValue<'e> {
             KeyPartType::F64 => Self::F64(f64::read(value)?),
             KeyPartType::Time => Self::Time(Ticks::read(value)?),
             KeyPartType::Uuid => Self::Uuid(Uuid::read(value)?),
-            KeyPartType::Day | KeyPartType::Hour | KeyPartType::Custom => {
+            KeyPartType::Day => Self::Day(NaiveDate::read(value)?),
+            KeyPartType::Hour | KeyPartType::Custom => {
                 return Err(ValueError::new(
                     format!("a {part_type}, which only keys contain"),
                     value.edm_type(),

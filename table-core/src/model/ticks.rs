@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(i64);
 
-pub(super) const PER_SECOND: i64 = 10_000_000;
+pub(in crate::model) const PER_SECOND: i64 = 10_000_000;
 const UNIX_EPOCH: i64 = 621_355_968_000_000_000;
 
 impl Ticks {

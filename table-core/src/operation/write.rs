@@ -78,7 +78,8 @@ impl Operation {
 }
 
 /// The kind of a request, for meters, guards and traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names are those of the operations")]
 pub enum OperationKind {
@@ -128,7 +129,7 @@ impl fmt::Display for OperationKind {
 }
 
 /// The answer of a store to an operation that it applied.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Written {
     /// The entity's new version. `None` after a delete. Also `None` if the answer of a group transaction was lost

@@ -14,6 +14,7 @@ mod print;
 mod range;
 mod residual;
 mod select;
+mod serialize;
 
 pub use crate::access_path::AccessPath;
 pub use bounds::KeyBounds;

@@ -10,7 +10,7 @@ use crate::model::{Entity, Key, TableName};
 use crate::profile::ServiceProfile;
 
 /// A part of a result, and the continuation token for the rest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Page<T> {
     /// The items. A page may be empty although more items follow.
     pub items: Vec<T>,
@@ -35,11 +35,12 @@ impl<T> Page<T> {
 }
 
 /// A page with the readable entities and a list of the unreadable ones: see
-/// [`TableStore::query_readable`](crate::store::TableStore::query_readable).
-#[derive(Debug)]
-pub struct ReadablePage {
+/// [`TableStore::query_readable`](crate::store::TableStore::query_readable) and
+/// [`TableQuery::readable_page`](crate::typed::TableQuery::readable_page).
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ReadablePage<T = Entity> {
     /// The readable entities in order, and the continuation token.
-    pub page: Page<Entity>,
+    pub page: Page<T>,
     /// The unreadable entities.
     pub unreadable: Vec<UnreadableEntity>,
 }
@@ -51,7 +52,7 @@ impl From<Page<Entity>> for ReadablePage {
 }
 
 /// An entity that cannot be read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct UnreadableEntity {
     /// The entity's key.
     pub key: Key,

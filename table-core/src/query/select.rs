@@ -41,7 +41,7 @@ impl Select {
 /// let query = Query::new().with_filter(Filter::eq("PartitionKey", "UA")).with_top(10);
 /// assert_eq!(query.access_path().to_string(), "partition scan");
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Query {
     /// The condition on entities. `None` selects all entities.
     pub filter: Option<Filter>,

@@ -1,3 +1,7 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -5,7 +9,7 @@ use super::{Property, PropertySink};
 use crate::model::property::text;
 use crate::model::{EdmType, KeyPart, KeyText, KeyWriter, PartFormat, ValueError, ValueRef};
 
-/// Stores a `T` as one property: [`Plain`], [`Json`], [`Padded`], or your own codec with
+/// Stores a `T` as one property: [`Plain`], [`Json`], [`AsText`], [`Padded`], or your own codec with
 /// `#[entity(with = MyCodec)]`.
 ///
 /// ```
@@ -134,6 +138,104 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec<T> for Json 
 
     fn missing() -> Option<T> {
         serde_json::from_str("null").ok()
+    }
+}
+
+/// Stores a value as the text of its `Display`, and reads it by its `FromStr`: `#[entity(text)]`. For decimal numbers, URLs, versions and
+/// addresses.
+///
+/// A write fails if the text cannot be read back, or is then printed as another text. Filters cannot compare such a property, because the
+/// order of the texts need not be the order of the values.
+///
+/// ```
+/// use std::net::IpAddr;
+/// use table_core::prelude::*;
+///
+/// #[derive(TableEntity)]
+/// struct Host {
+///     #[partition_key]
+///     site: String,
+///     #[row_key]
+///     name: String,
+///     #[entity(text)]
+///     address: IpAddr,
+///     #[entity(text)]
+///     gateway: Option<IpAddr>,
+/// }
+///
+/// let (site, name) = ("London".to_owned(), "web1".to_owned());
+/// let host = Host { site, name, address: [10, 0, 0, 7].into(), gateway: None };
+/// assert_eq!(host.to_entity()?.get("address"), Some(ValueRef::String("10.0.0.7")));
+/// # Ok::<(), table_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct AsText;
+
+impl<T> Codec<T> for AsText
+where
+    T: fmt::Display + FromStr<Err: fmt::Display> + Send + Sync + 'static,
+{
+    const TYPE: EdmType = EdmType::String;
+
+    fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
+        let written = value.to_string();
+        let read: T = parsed(&written)?;
+        if read.to_string() != written {
+            let expected = "a value whose text can be read back as the same value";
+            return Err(ValueError::new(
+                expected,
+                format_args!("{written:?}, which is read back as another value"),
+            ));
+        }
+        sink.put(ValueRef::String(&written));
+        Ok(())
+    }
+
+    fn read(value: ValueRef<'_>) -> Result<T, ValueError> {
+        parsed(text(value)?)
+    }
+}
+
+fn parsed<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, ValueError> {
+    let describe = || format!("the text of a {}", std::any::type_name::<T>());
+    text.parse().map_err(|error| ValueError::new(describe(), format_args!("{text:?}: {error}")))
+}
+
+/// Stores an `Option<T>` by a codec of `T`: `None` is an absent property.
+///
+/// ```
+/// use std::net::IpAddr;
+/// use table_core::typed::{AsText, Codec, Optional};
+/// assert_eq!(<Optional<AsText> as Codec<Option<IpAddr>>>::missing(), Some(None));
+/// ```
+pub struct Optional<C>(PhantomData<fn() -> C>);
+
+impl<T, C: Codec<T>> Codec<Option<T>> for Optional<C> {
+    const TYPE: EdmType = C::TYPE;
+    const OPTIONAL: bool = true;
+
+    fn write(value: &Option<T>, sink: PropertySink<'_>) -> Result<(), ValueError> {
+        value.as_ref().map_or(Ok(()), |value| C::write(value, sink))
+    }
+
+    fn read(value: ValueRef<'_>) -> Result<Option<T>, ValueError> {
+        C::read(value).map(Some)
+    }
+
+    fn missing() -> Option<Option<T>> {
+        Some(None)
+    }
+}
+
+impl<C> Default for Optional<C> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<C> fmt::Debug for Optional<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Optional")
     }
 }
 

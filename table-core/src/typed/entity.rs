@@ -85,6 +85,11 @@ pub trait TableEntity: FromEntity + Sync {
     /// Returns the ETag of the `#[etag]` field, if the type has one and the value was read.
     fn etag(&self) -> Option<&ETag>;
 
+    /// Sets the `#[etag]` field. Returns whether the type has one.
+    fn set_etag(&mut self, _etag: ETag) -> bool {
+        false
+    }
+
     /// Returns the ETag of the `#[etag]` field, for conditional writes.
     ///
     /// # Errors
@@ -223,3 +228,27 @@ macro_rules! wrapper {
 
 wrapper!(EntityKey, key);
 wrapper!(PartitionOf, partition);
+
+macro_rules! serialized {
+    ($(#[$doc:meta] $name:ident, $field:ident;)*) => {$(
+        #[$doc]
+        impl<T> serde::Serialize for $name<T> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.$field.serialize(serializer)
+            }
+        }
+
+        impl<'de, T> serde::Deserialize<'de> for $name<T> {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                serde::Deserialize::deserialize(deserializer).map(Self::new)
+            }
+        }
+    )*};
+}
+
+serialized! {
+    /// As a [`Key`]. Deserializing does not check that the key fits the templates of `T`; a read does.
+    EntityKey, key;
+    /// As a [`PartitionKey`].
+    PartitionOf, partition;
+}

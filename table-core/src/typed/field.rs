@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::width::widened;
-use super::{Comparable, ExactWidth, Plain, PrefixComparable, Text};
+use super::{Codec, Comparable, ExactWidth, Plain, PrefixComparable, PropertySchema, Text};
 use crate::model::property::written;
+use crate::model::{EdmType, EdmValue};
 use crate::query::{Comparison, Filter};
 use crate::store::{Error, Result};
 
@@ -66,7 +67,12 @@ pub struct EncryptedField<E> {
 /// const CITY: Field<Address, String> = Field::new("City");
 /// assert!(ADDRESS.field(CITY).eq("Redmond").into_filter().is_ok());
 /// ```
+///
+/// With a prefix, `#[entity(flatten(prefix = "Home"))]`, `Employee::HOME.field(Address::CITY)` is the property `HomeCity`.
 pub struct FieldGroup<E, G> {
+    prefix: &'static str,
+    /// The properties of the group with the prefix.
+    properties: &'static [PropertySchema],
     of: PhantomData<fn() -> (E, G)>,
 }
 
@@ -211,6 +217,32 @@ impl<E, V, C> Field<E, V, C> {
         Condition { filter, of: PhantomData }
     }
 
+    /// Matches if the entity does not have the property: the field is `None`. Counts as 2 comparisons.
+    ///
+    /// ```
+    /// use table_core::model::Entity;
+    /// use table_core::typed::Field;
+    /// struct Employee;
+    /// const NICKNAME: Field<Employee, String> = Field::new("Nickname");
+    /// let absent = NICKNAME.is_absent().into_filter()?;
+    /// assert_eq!(absent.to_string(), "not (Nickname eq '' or Nickname ne '')");
+    /// let ken = Entity::new("Sales", "223")?;
+    /// assert!(absent.matches(&ken));
+    /// assert!(!absent.matches(&ken.with("Nickname", "")));
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_absent(self) -> Condition<E>
+    where
+        C: Codec<V>,
+    {
+        // No comparison matches an absent property, and each value either equals the literal or differs from it.
+        let any = some_value(C::TYPE);
+        let equal = Filter::compare(self.name, Comparison::Equal, any.clone());
+        let other = Filter::compare(self.name, Comparison::NotEqual, any);
+        Condition::new(!(equal.or(other)))
+    }
+
     /// Matches if the text starts with `prefix`. Counts as 2 comparisons.
     #[must_use]
     pub fn starts_with(self, prefix: &str) -> Condition<E>
@@ -222,16 +254,38 @@ impl<E, V, C> Field<E, V, C> {
     }
 }
 
+/// Returns any value of a type.
+fn some_value(edm_type: EdmType) -> EdmValue {
+    match edm_type {
+        EdmType::Binary => EdmValue::Binary(Vec::new()),
+        EdmType::Boolean => EdmValue::Boolean(false),
+        EdmType::DateTime => EdmValue::DateTime(chrono::DateTime::UNIX_EPOCH.into()),
+        EdmType::Double => EdmValue::Double(0.0),
+        EdmType::Guid => EdmValue::Guid(uuid::Uuid::nil()),
+        EdmType::Int32 => EdmValue::Int32(0),
+        EdmType::Int64 => EdmValue::Int64(0),
+        EdmType::String => EdmValue::String(String::new()),
+    }
+}
+
 impl<E, G> FieldGroup<E, G> {
     /// Creates the flattened field.
     #[expect(clippy::new_without_default, reason = "a constant of the derive macro")]
     pub const fn new() -> Self {
-        Self { of: PhantomData }
+        Self::with_prefix("", &[])
+    }
+
+    /// Creates the flattened field of a group whose names have a prefix. `properties` are the properties of the group, with the
+    /// prefix in their names.
+    pub const fn with_prefix(prefix: &'static str, properties: &'static [PropertySchema]) -> Self {
+        Self { prefix, properties, of: PhantomData }
     }
 
     /// Returns a field of the group as a field of the entity.
     pub fn field<V, C>(self, field: Field<G, V, C>) -> Field<E, V, C> {
-        Field::new(field.name)
+        let mut names = self.properties.iter().map(|property| property.name);
+        let prefixed = names.find(|name| name.strip_prefix(self.prefix) == Some(field.name));
+        Field::new(prefixed.unwrap_or(field.name))
     }
 }
 

@@ -11,12 +11,13 @@ mod record;
 mod requirements;
 mod row_prefix;
 mod schema;
+mod serde_form;
 mod table;
 mod width;
 
 pub use crate::manifest::Discriminator;
 pub use crate::model::{Property, PropertySink, Text};
-pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain, PrefixComparable};
+pub use codec::{AsText, Codec, Comparable, Json, Optional, Padded, PaddedInteger, Plain, PrefixComparable};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
 #[doc(hidden)]
@@ -28,7 +29,11 @@ pub use record::Record;
 pub use requirements::Requirements;
 pub use row_prefix::RowPrefix;
 pub use schema::{PropertySchema, Schema, Spread};
-pub use table::{KeyOf, PartitionIn, RowBounds, Table, TableGroup, TableQuery, Versioned};
+pub use serde_form::Serde;
+pub use table::{
+    KeyOf, PartitionIn, PropertyDiff, RowBounds, SchemaDiff, SerdeTable, Table, TableGroup, TableQuery,
+    Versioned,
+};
 #[cfg(feature = "derive")]
 pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};
 pub use width::ExactWidth;

@@ -48,7 +48,7 @@ pub trait Record: Sized + Send + Sync + 'static {
 impl<G: PropertyGroup> Record for G {
     fn to_properties(&self) -> Result<Properties> {
         let mut encoder = Encoder::new(std::any::type_name::<G>(), 0);
-        encoder.group(self)?;
+        encoder.group("", self)?;
         Ok(encoder.finish())
     }
 
@@ -57,7 +57,7 @@ impl<G: PropertyGroup> Record for G {
     }
 
     fn read_from(entity: &Entity) -> Result<Self> {
-        G::read(entity, std::any::type_name::<G>())
+        G::read(entity, std::any::type_name::<G>(), "")
     }
 }
 

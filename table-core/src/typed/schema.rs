@@ -76,6 +76,10 @@ impl From<u32> for Spread {
 pub struct PropertySchema {
     /// The name in the store.
     pub name: &'static str,
+    /// The names under which older rows have the property, without [`alias_prefix`](Self::alias_prefix): `#[entity(alias = "…")]`.
+    pub aliases: &'static [&'static str],
+    /// The text in front of each alias: the prefix of a flattened group.
+    pub alias_prefix: &'static str,
     /// The EDM type in the store.
     pub edm_type: EdmType,
     /// Whether the property may be absent.
@@ -85,6 +89,14 @@ pub struct PropertySchema {
     /// For a large property, the maximum number of bytes of a value in the row: `#[large(over = …)]`. A longer value is
     /// in a blob.
     pub large: Option<usize>,
+}
+
+impl PropertySchema {
+    /// Whether rows have the property under this name: its name or an alias.
+    pub fn has_name(&self, name: &str) -> bool {
+        let is_alias = |former: &str| self.aliases.contains(&former);
+        self.name == name || name.strip_prefix(self.alias_prefix).is_some_and(is_alias)
+    }
 }
 
 impl Schema {
@@ -223,7 +235,7 @@ impl Schema {
     fn knows(&self, name: &str) -> bool {
         [Self::VERSION_PROPERTY, Self::READER_PROPERTY].contains(&name)
             || self.discriminator.property() == Some(name)
-            || self.properties.iter().any(|property| property.name == name)
+            || self.properties.iter().any(|property| property.has_name(name))
             || self.previous.is_some_and(|previous| previous.knows(name))
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Container {
     pub(crate) discriminator: Option<DiscriminatorAttr>,
     pub(crate) projection_of: Option<Type>,
     pub(crate) wide: Option<Ident>,
+    pub(crate) integer: Option<Ident>,
 }
 
 /// How rows of the type are distinguished from others, as written.
@@ -46,8 +47,10 @@ pub(crate) const ENTITY: &[&str] = &[
     "wide",
     "crate",
 ];
-/// The settings of a group of properties, an enum or a newtype.
+/// The settings of a group of properties.
 pub(crate) const SIMPLE: &[&str] = &["rename_all", "crate"];
+/// The settings of an enum or a newtype.
+pub(crate) const VALUE: &[&str] = &["rename_all", "integer", "crate"];
 
 /// The settings of a resolver.
 pub(crate) const RESOLVER: &[&str] = &["crate"];
@@ -85,6 +88,7 @@ impl Container {
             "row_key" => set(&mut self.row_key, item.string(errors), item, errors),
             "discriminator" => set(&mut self.discriminator, discriminator(item, errors), item, errors),
             "projection_of" => set(&mut self.projection_of, item.ty(errors), item, errors),
+            "integer" => set(&mut self.integer, item.flag(errors), item, errors),
             "wide" => set(&mut self.wide, item.flag(errors), item, errors),
             _ => set(&mut self.krate, item.path(errors), item, errors),
         }

@@ -15,8 +15,10 @@ pub(crate) struct FieldAttrs {
     pub(crate) rename: Option<LitStr>,
     pub(crate) default: Option<DefaultAttr>,
     pub(crate) skip: Option<Ident>,
-    pub(crate) flatten: Option<Ident>,
+    pub(crate) flatten: Option<FlattenAttr>,
     pub(crate) json: Option<Ident>,
+    pub(crate) text: Option<Ident>,
+    pub(crate) aliases: Vec<LitStr>,
     pub(crate) rest: Option<Ident>,
     pub(crate) with: Option<Type>,
 }
@@ -38,13 +40,20 @@ pub(crate) struct LargeAttr {
     pub(crate) over: usize,
 }
 
+/// `flatten` or `flatten(prefix = "Home")`.
+pub(crate) struct FlattenAttr {
+    pub(crate) at: Ident,
+    /// The text in front of the names of the properties.
+    pub(crate) prefix: Option<LitStr>,
+}
+
 /// `default` or `default = path`.
 pub(crate) struct DefaultAttr {
     pub(crate) at: Ident,
     pub(crate) path: Option<Path>,
 }
 
-const KNOWN: &[&str] = &["rename", "default", "skip", "flatten", "json", "rest", "with"];
+const KNOWN: &[&str] = &["rename", "alias", "default", "skip", "flatten", "json", "text", "rest", "with"];
 
 impl FieldAttrs {
     pub(crate) fn parse(attrs: &[Attribute], errors: &Errors) -> Self {
@@ -70,7 +79,9 @@ impl FieldAttrs {
             "rename" => set(&mut self.rename, item.string(errors), item, errors),
             "default" => set(&mut self.default, default(item, errors), item, errors),
             "skip" => set(&mut self.skip, item.flag(errors), item, errors),
-            "flatten" => set(&mut self.flatten, item.flag(errors), item, errors),
+            "alias" => self.aliases.extend(item.string(errors)),
+            "flatten" => set(&mut self.flatten, flatten(item, errors), item, errors),
+            "text" => set(&mut self.text, item.flag(errors), item, errors),
             "json" => set(&mut self.json, item.flag(errors), item, errors),
             "rest" => set(&mut self.rest, item.flag(errors), item, errors),
             "with" => set(&mut self.with, item.ty(errors), item, errors),
@@ -85,6 +96,25 @@ fn default(item: &Item, errors: &Errors) -> Option<DefaultAttr> {
         _ => Some(item.path(errors)?),
     };
     Some(DefaultAttr { at: item.key.clone(), path })
+}
+
+fn flatten(item: &Item, errors: &Errors) -> Option<FlattenAttr> {
+    let settings = match &item.value {
+        Value::None => &[][..],
+        Value::List(settings) => settings,
+        _ => {
+            errors.push(item, "write `flatten` or `flatten(prefix = \"Home\")`");
+            return None;
+        }
+    };
+    let mut prefix = None;
+    for setting in settings {
+        match setting.name().as_str() {
+            "prefix" => set(&mut prefix, setting.string(errors), setting, errors),
+            _ => setting.unknown(&["prefix"], errors),
+        }
+    }
+    Some(FlattenAttr { at: item.key.clone(), prefix })
 }
 
 fn bare(attr: &Attribute, errors: &Errors) -> Option<Path> {

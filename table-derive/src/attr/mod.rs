@@ -5,8 +5,10 @@ mod field;
 mod index;
 mod item;
 mod shape;
+mod variant;
 
-pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE};
+pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE, VALUE};
 pub(crate) use field::{FieldAttrs, KeyAttr};
 pub(crate) use index::{IndexAttr, ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
 pub(crate) use item::items;
+pub(crate) use variant::VariantAttrs;

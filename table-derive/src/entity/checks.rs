@@ -6,6 +6,7 @@ use quote::{quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
+use super::codec::{aliases, group};
 use super::generics::mentions;
 use super::keys::written_type;
 use super::model::Entity;
@@ -118,7 +119,7 @@ fn ended(
 fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     let krate = &entity.krate;
     let groups: Vec<_> =
-        entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
+        entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten(_))).map(|f| &f.ty).collect();
     let first = groups.first()?;
     let name = entity.rust_name();
     // The first schema version is not stored, nor an earliest reader that is the version itself.
@@ -129,13 +130,15 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
         "{name}: an entity has at most 252 properties, flattened ones included: store a group together with \
          `#[entity(json)]`, or make it a wide entity, `#[entity(wide)]`"
     );
+    let unread = unwritten + aliases(&entity.fields).len();
+    let pieces = entity.fields.iter().filter_map(|field| group(krate, field));
     let most = if entity.wide { usize::MAX } else { 252 };
     Some(quote_spanned! {first.span()=>
         const _: () = {
             const __GROUPS: &[&[#krate::typed::PropertySchema]] =
-                &[#(<#groups as #krate::typed::PropertyGroup>::PROPERTIES),*];
+                &[#(#pieces),*];
             ::core::assert!(#krate::__private::distinct(__NAMES, __GROUPS), "{}", #twice);
-            ::core::assert!(__NAMES.len() - #unwritten #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* <= #most, "{}", #many);
+            ::core::assert!(__NAMES.len() - #unread #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* <= #most, "{}", #many);
         };
     })
 }

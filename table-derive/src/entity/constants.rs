@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::Path;
 use syn::spanned::Spanned;
 
+use super::codec::group;
 use super::model::Entity;
 use crate::fields::{Field, Role, at};
 use crate::template::plain;
@@ -48,7 +49,7 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
             }
         }
         Role::Property(property) => {
-            let (name, codec) = (&property.name, &property.codec);
+            let (name, codec) = (&property.name, &property.value_codec);
             let doc = format!("The property `{name}`.");
             let value = field.value_type();
             let typed = at(field.ty.span(), &typed);
@@ -57,7 +58,16 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
                 #vis const #ident: #typed::Field<Self, #value, #codec> = #typed::Field::new(#name);
             }
         }
-        Role::Flatten => {
+        Role::Flatten(prefix) if !prefix.is_empty() => {
+            let doc = format!("The properties of `{}`, whose names start with `{prefix}`.", field.ident);
+            let properties = group(krate, field);
+            quote! {
+                #[doc = #doc]
+                #vis const #ident: #typed::FieldGroup<Self, #ty> =
+                    #typed::FieldGroup::with_prefix(#prefix, #properties);
+            }
+        }
+        Role::Flatten(_) => {
             let doc = format!("The properties of `{}`.", field.ident);
             quote! {
                 #[doc = #doc]

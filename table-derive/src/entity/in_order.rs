@@ -11,7 +11,7 @@ use crate::fields::{Field, Role, codec_for, var};
 /// Returns statements that return the value if the properties are in order; `None` for types with properties
 /// that the macro does not know.
 pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
-    if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten | Role::Rest)) {
+    if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest)) {
         return None;
     }
     let krate = &entity.krate;
@@ -71,7 +71,7 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
             }
         }
         // `expand` does nothing for types with such fields.
-        Role::Flatten | Role::Rest => TokenStream::new(),
+        Role::Flatten(_) | Role::Rest => TokenStream::new(),
     };
     match field.role {
         Role::ETag | Role::Timestamp => quote!(#ident: { let #stored = &__entity; #value }),

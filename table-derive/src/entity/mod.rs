@@ -24,7 +24,7 @@ use syn::DeriveInput;
 use crate::errors::Errors;
 
 pub(crate) use checks::template as check_template;
-pub(crate) use codec::{decode_fields, encode_fields, names, properties};
+pub(crate) use codec::{decode_fields, encode_fields, properties, read_names};
 pub(crate) use constants::constants;
 pub(crate) use discriminator::Discriminator;
 pub(crate) use generics::{generics, mentions};

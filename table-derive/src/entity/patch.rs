@@ -101,7 +101,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
     let stored = entity.fields.iter().filter(|f| match &f.role {
         Role::Property(property) => property.large.is_none(),
-        role => matches!(role, Role::Flatten),
+        role => matches!(role, Role::Flatten(_)),
     });
     stored.filter(|field| !entity.indexes.iter().any(|index| index.holds(field)))
 }
@@ -122,11 +122,14 @@ fn step(krate: &Path, field: &Field) -> TokenStream {
     let (ident, ty, span) = (&field.ident, field.value_type(), field.ty.span());
     let (encoder, value) = (var("__encoder", ty), var("__value", ty));
     let write = match &field.role {
-        Role::Property(Property { name, codec, encrypt, .. }) => {
+        Role::Property(Property { name, value_codec: codec, encrypt, .. }) => {
             let codec = codec_for(krate, codec, ty);
             quote_spanned!(span=> #encoder.patch(#name, #value, #encrypt, #codec::write)?;)
         }
-        _ => quote_spanned!(span=> #encoder.patch_group::<#ty>(#value)?;),
+        role => {
+            let prefix = if let Role::Flatten(prefix) = role { prefix.as_str() } else { "" };
+            quote_spanned!(span=> #encoder.patch_group::<#ty>(#prefix, #value)?;)
+        }
     };
     quote!({
         let (#encoder, #value) = (&mut __encoder, ::core::option::Option::as_ref(&self.#ident));

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
-use super::codec::{decode_fields, names, properties};
+use super::codec::{decode_fields, names, properties, read_names};
 use super::model::Projection;
 use crate::fields::Field;
 use crate::template::plain;
@@ -25,7 +25,7 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
     let Projection { krate, of, fields, input, .. } = projection;
     let (name, rust_name) = (&input.ident, plain(&input.ident));
     let (impl_generics, ty_generics, where_clause) = projection.generics.split_for_impl();
-    let names = names(fields);
+    let names = read_names(fields);
     let count = names.len();
     let properties = properties(krate, fields);
     let schema = quote!(<#of as #krate::typed::TableEntity>::SCHEMA);

@@ -26,7 +26,8 @@ pub(crate) struct Field {
 pub(crate) enum Role {
     Key,
     Property(Property),
-    Flatten,
+    /// The text in front of the names of the properties; empty for none.
+    Flatten(String),
     Rest,
     /// Not stored. Contains the function that creates the value.
     Skip(TokenStream),
@@ -38,8 +39,12 @@ pub(crate) enum Role {
 pub(crate) struct Property {
     /// The stored name.
     pub(crate) name: String,
+    /// The names under which older rows have the property.
+    pub(crate) aliases: Vec<String>,
     /// The type that implements `Codec`.
     pub(crate) codec: TokenStream,
+    /// The type that implements `Codec` for the value without its `Option`, for filters and patches.
+    pub(crate) value_codec: TokenStream,
     /// Which of the library's codecs the type is.
     pub(crate) form: Form,
     pub(crate) encrypt: bool,
@@ -56,6 +61,8 @@ pub(crate) enum Form {
     Plain,
     /// As JSON.
     Json,
+    /// As the text of `Display`.
+    Text,
     /// The program's own codec.
     Own,
 }
@@ -92,7 +99,7 @@ impl Field {
     /// Returns the type that a filter or a patch takes: `T` for an `Option<T>`.
     pub(crate) fn value_type(&self) -> &Type {
         match self.role {
-            Role::Flatten => &self.ty,
+            Role::Flatten(_) => &self.ty,
             _ => inside_option(&self.ty).unwrap_or(&self.ty),
         }
     }
@@ -162,8 +169,8 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
     if attrs.timestamp.is_some() {
         return Role::Timestamp;
     }
-    if attrs.flatten.is_some() {
-        return Role::Flatten;
+    if let Some(flatten) = &attrs.flatten {
+        return Role::Flatten(flatten.prefix.as_ref().map(LitStr::value).unwrap_or_default());
     }
     if attrs.rest.is_some() {
         return Role::Rest;
@@ -180,11 +187,14 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
     }
     Role::Property(Property {
         name: name(ident, attrs.rename.as_ref(), rules.rename_all),
+        aliases: attrs.aliases.iter().map(LitStr::value).collect(),
         codec: codec(field, attrs, rules.krate),
-        form: match (&attrs.with, &attrs.json) {
-            (Some(_), _) => Form::Own,
-            (None, Some(_)) => Form::Json,
-            (None, None) => Form::Plain,
+        value_codec: value_codec(field, attrs, rules.krate),
+        form: match attrs {
+            FieldAttrs { with: Some(_), .. } => Form::Own,
+            FieldAttrs { json: Some(_), .. } => Form::Json,
+            FieldAttrs { text: Some(_), .. } => Form::Text,
+            _ => Form::Plain,
         },
         encrypt: attrs.encrypt.is_some(),
         large: attrs.large.as_ref().map(|large| large.over),
@@ -208,7 +218,23 @@ fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
     match &attrs.with {
         Some(with) => with.to_token_stream(),
         None if attrs.json.is_some() => quote_spanned!(span=> #root::typed::Json),
+        None if attrs.text.is_some() && is_option(&field.ty) => {
+            quote_spanned!(span=> #root::typed::Optional<#root::typed::AsText>)
+        }
+        None if attrs.text.is_some() => quote_spanned!(span=> #root::typed::AsText),
         None => quote_spanned!(span=> #root::typed::Plain),
+    }
+}
+
+/// Returns the codec of the value without its `Option`.
+fn value_codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
+    let root = at(field.ty.span(), krate);
+    match &attrs.with {
+        Some(with) if is_option(&field.ty) => {
+            inside(with, &["Optional"]).map_or_else(|| with.to_token_stream(), ToTokens::to_token_stream)
+        }
+        None if attrs.text.is_some() => quote_spanned!(field.ty.span()=> #root::typed::AsText),
+        _ => codec(field, attrs, krate),
     }
 }
 
@@ -244,28 +270,24 @@ pub(crate) fn is_option(ty: &Type) -> bool {
 
 /// Returns the `T` of a type that is written as `Option<T>`.
 fn inside_option(ty: &Type) -> Option<&Type> {
-    let path = match ty {
-        Type::Path(path) => path,
-        // The form in which a macro passes on a type that it received.
-        Type::Group(group) => return inside_option(&group.elem),
-        Type::Paren(paren) => return inside_option(&paren.elem),
-        _ => return None,
-    };
-    let last = path.path.segments.last().filter(|s| s.ident == "Option")?;
-    let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
-    match args.args.first()? {
-        GenericArgument::Type(inner) => Some(inner),
-        _ => None,
-    }
+    inside(ty, &["Option"])
 }
 
 /// Returns the element type of a type that is written as a list or a set.
 fn element(ty: &Type) -> Option<&Type> {
-    let Type::Path(path) = ty else { return None };
-    let last = path.path.segments.last()?;
-    if !["Vec", "BTreeSet", "HashSet"].iter().any(|list| last.ident == list) {
-        return None;
-    }
+    inside(ty, &["Vec", "BTreeSet", "HashSet"])
+}
+
+/// Returns the `T` of a type that is written as `Name<T>`, with one of these names.
+fn inside<'t>(ty: &'t Type, names: &[&str]) -> Option<&'t Type> {
+    let path = match ty {
+        Type::Path(path) => path,
+        // The form in which a macro passes on a type that it received.
+        Type::Group(group) => return inside(&group.elem, names),
+        Type::Paren(paren) => return inside(&paren.elem, names),
+        _ => return None,
+    };
+    let last = path.path.segments.last().filter(|s| names.iter().any(|name| s.ident == name))?;
     let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
     match args.args.first()? {
         GenericArgument::Type(inner) => Some(inner),

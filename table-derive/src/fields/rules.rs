@@ -12,15 +12,16 @@ use crate::errors::Errors;
 type Present = (&'static str, TokenStream);
 
 /// The attributes that determine a field's role, the attributes allowed with each, and the reason.
-const ROLES: [(&str, &[&str], &str); 9] = [
+const ROLES: [(&str, &[&str], &str); 10] = [
     ("key", &["partition_key", "row_key"], "a key field is stored in the key, as plain text"),
     ("etag", &[], "the store sets the ETag"),
     ("timestamp", &[], "the store sets the timestamp"),
     ("skip", &["default"], "the field is not stored"),
     ("flatten", &[], "its fields have their own attributes, in the struct with `PropertyGroup`"),
     ("rest", &[], "the properties are kept as they are"),
-    ("json", &["rename", "default", "encrypt"], "the field is stored as JSON"),
-    ("with", &["rename", "default", "encrypt"], "the named codec stores the field"),
+    ("json", &["rename", "alias", "default", "encrypt"], "the field is stored as JSON"),
+    ("text", &["rename", "alias", "default", "encrypt"], "the field is stored as its text"),
+    ("with", &["rename", "alias", "default", "encrypt"], "the named codec stores the field"),
     ("large", &["rename", "default", "encrypt"], "its value may be in a blob"),
 ];
 
@@ -45,8 +46,10 @@ fn present(attrs: &FieldAttrs) -> Vec<Present> {
         at("rename", attrs.rename.as_ref()),
         at("default", attrs.default.as_ref().map(|d| &d.at)),
         at("skip", attrs.skip.as_ref()),
-        at("flatten", attrs.flatten.as_ref()),
+        at("alias", attrs.aliases.first()),
+        at("flatten", attrs.flatten.as_ref().map(|f| &f.at)),
         at("json", attrs.json.as_ref()),
+        at("text", attrs.text.as_ref()),
         at("rest", attrs.rest.as_ref()),
         at("with", attrs.with.as_ref()),
     ];
@@ -107,7 +110,24 @@ pub(crate) fn check_fields(
                 }
                 names.push((property.name.clone(), &field.ident));
             }
-            Role::Flatten | Role::Rest | Role::Skip(_) => {}
+            Role::Flatten(prefix) if !prefix.is_empty() => {
+                let at = attrs.flatten.as_ref().and_then(|flatten| flatten.prefix.as_ref());
+                check_name(&at.to_token_stream(), prefix, rules, errors);
+            }
+            Role::Flatten(_) | Role::Rest | Role::Skip(_) => {}
+        }
+    }
+    for (field, (_, _, attrs)) in built.iter().zip(sources).filter(|(f, _)| f.property().is_some()) {
+        for alias in &attrs.aliases {
+            let name = alias.value();
+            check_name(&alias.to_token_stream(), &name, rules, errors);
+            if let Some((_, other)) = names.iter().find(|(known, _)| *known == name) {
+                errors.push(
+                    alias,
+                    format!("`{other}` uses the name `{name}` already; an alias is a former name"),
+                );
+            }
+            names.push((name, &field.ident));
         }
     }
     check_single(built, |r| matches!(r, Role::ETag), "etag", errors);

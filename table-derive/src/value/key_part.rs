@@ -1,9 +1,9 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{DeriveInput, Ident, Member, Type};
+use syn::{DeriveInput, Member, Type};
 
-use super::{Shape, Value};
+use super::{Shape, Value, Variant, numbers, text_arms};
 use crate::errors::Errors;
 use crate::fields::is_text;
 
@@ -21,7 +21,8 @@ fn expand(value: &Value<'_>) -> TokenStream {
     let name = &value.input.ident;
     let (impl_generics, ty_generics, where_clause) = value.input.generics.split_for_impl();
     let items = match &value.shape {
-        Shape::Enum(variants) => enumeration(value, variants),
+        Shape::Text(variants) => text(value, variants),
+        Shape::Integer(variants) => integer(value, variants),
         Shape::Newtype(member, ty) => newtype(value, member, ty),
     };
     // The macro recognizes text by its usual type names only. Other types have no prefixes, which are
@@ -42,10 +43,12 @@ fn expand(value: &Value<'_>) -> TokenStream {
     }
 }
 
-fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream {
+fn text(value: &Value<'_>, variants: &[Variant<'_>]) -> TokenStream {
     let krate = &value.krate;
-    let idents: Vec<_> = variants.iter().map(|(ident, _)| ident).collect();
-    let texts: Vec<_> = variants.iter().map(|(_, text)| text).collect();
+    let texts = variants.iter().filter(|v| v.other.is_none()).map(|v| &v.text);
+    let refused =
+        quote!(#krate::__private::no_text(&[#(#texts),*], #krate::model::ValueRef::String(__other)));
+    let (written, read) = text_arms(value, variants, &refused);
     quote! {
         const WIDTH: ::core::option::Option<usize> = ::core::option::Option::None;
         const PART_TYPE: #krate::model::KeyPartType = #krate::model::KeyPartType::Text;
@@ -54,7 +57,7 @@ fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream 
             &self,
             __out: &mut #krate::model::KeyWriter,
         ) -> ::core::result::Result<(), #krate::model::ValueError> {
-            __out.text(match *self { #(Self::#idents => #texts),* });
+            __out.text(match self { #written });
             ::core::result::Result::Ok(())
         }
 
@@ -62,13 +65,32 @@ fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream 
             __text: &#krate::model::KeyText<'_>,
         ) -> ::core::result::Result<Self, #krate::model::ValueError> {
             let __text = __text.text()?;
-            match ::core::convert::AsRef::<str>::as_ref(&__text) {
-                #(#texts => ::core::result::Result::Ok(Self::#idents),)*
-                __other => ::core::result::Result::Err(#krate::__private::no_text(
-                    &[#(#texts),*],
-                    #krate::model::ValueRef::String(__other),
-                )),
-            }
+            match ::core::convert::AsRef::<str>::as_ref(&__text) { #read }
+        }
+    }
+}
+
+fn integer(value: &Value<'_>, variants: &[Variant<'_>]) -> TokenStream {
+    let krate = &value.krate;
+    let (write, read) = numbers(value, variants);
+    let part = quote!(<i32 as #krate::model::KeyPart>);
+    quote! {
+        const WIDTH: ::core::option::Option<usize> = #part::WIDTH;
+        const PART_TYPE: #krate::model::KeyPartType = #part::PART_TYPE;
+
+        fn encode(
+            &self,
+            __out: &mut #krate::model::KeyWriter,
+        ) -> ::core::result::Result<(), #krate::model::ValueError> {
+            let __number: i32 = #write;
+            #part::encode(&__number, __out)
+        }
+
+        fn decode(
+            __text: &#krate::model::KeyText<'_>,
+        ) -> ::core::result::Result<Self, #krate::model::ValueError> {
+            let __number = #part::decode(__text)?;
+            #read
         }
     }
 }

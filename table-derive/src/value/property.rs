@@ -1,9 +1,9 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{DeriveInput, Ident, Member, Type};
+use syn::{DeriveInput, Member, Type};
 
-use super::{Shape, Value};
+use super::{Shape, Value, Variant, numbers, text_arms};
 use crate::errors::Errors;
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
@@ -20,7 +20,8 @@ fn expand(value: &Value<'_>) -> TokenStream {
     let name = &value.input.ident;
     let (impl_generics, ty_generics, where_clause) = value.input.generics.split_for_impl();
     let items = match &value.shape {
-        Shape::Enum(variants) => enumeration(value, variants),
+        Shape::Text(variants) => text(value, variants),
+        Shape::Integer(variants) => integer(value, variants),
         Shape::Newtype(member, ty) => newtype(value, member, ty),
     };
     quote! {
@@ -32,10 +33,12 @@ fn expand(value: &Value<'_>) -> TokenStream {
     }
 }
 
-fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream {
+fn text(value: &Value<'_>, variants: &[Variant<'_>]) -> TokenStream {
     let krate = &value.krate;
-    let idents: Vec<_> = variants.iter().map(|(ident, _)| ident).collect();
-    let texts: Vec<_> = variants.iter().map(|(_, text)| text).collect();
+    let texts = variants.iter().filter(|v| v.other.is_none()).map(|v| &v.text);
+    let refused =
+        quote!(#krate::__private::no_text(&[#(#texts),*], #krate::model::ValueRef::String(__other)));
+    let (written, read) = text_arms(value, variants, &refused);
     quote! {
         const TYPE: #krate::model::EdmType = #krate::model::EdmType::String;
         const KEY_TYPE: #krate::model::KeyPartType = #krate::model::KeyPartType::Text;
@@ -44,17 +47,39 @@ fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream 
             &self,
             __sink: #krate::typed::PropertySink<'_>,
         ) -> ::core::result::Result<(), #krate::model::ValueError> {
-            __sink.put(#krate::model::ValueRef::String(match *self { #(Self::#idents => #texts),* }));
+            __sink.put(#krate::model::ValueRef::String(match self { #written }));
             ::core::result::Result::Ok(())
         }
 
         fn read(
             __value: #krate::model::ValueRef<'_>,
         ) -> ::core::result::Result<Self, #krate::model::ValueError> {
-            match __value {
-                #(#krate::model::ValueRef::String(#texts) => ::core::result::Result::Ok(Self::#idents),)*
-                __other => ::core::result::Result::Err(#krate::__private::no_text(&[#(#texts),*], __other)),
-            }
+            match #krate::__private::text_of(__value)? { #read }
+        }
+    }
+}
+
+fn integer(value: &Value<'_>, variants: &[Variant<'_>]) -> TokenStream {
+    let krate = &value.krate;
+    let (write, read) = numbers(value, variants);
+    quote! {
+        const TYPE: #krate::model::EdmType = #krate::model::EdmType::Int32;
+        const KEY_TYPE: #krate::model::KeyPartType = #krate::model::KeyPartType::I32;
+
+        fn write(
+            &self,
+            __sink: #krate::typed::PropertySink<'_>,
+        ) -> ::core::result::Result<(), #krate::model::ValueError> {
+            let __number: i32 = #write;
+            __sink.put(#krate::model::ValueRef::Int32(__number));
+            ::core::result::Result::Ok(())
+        }
+
+        fn read(
+            __value: #krate::model::ValueRef<'_>,
+        ) -> ::core::result::Result<Self, #krate::model::ValueError> {
+            let __number = #krate::__private::number_of(__value)?;
+            #read
         }
     }
 }

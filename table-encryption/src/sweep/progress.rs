@@ -10,7 +10,7 @@ use super::SweptEntity;
 const LISTED: usize = 100;
 
 /// The counts of a sweep.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct SweepProgress {
     /// Number of entities read.

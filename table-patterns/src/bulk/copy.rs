@@ -74,7 +74,7 @@ pub struct CopyJob {
 }
 
 /// The result of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct CopyReport {
     /// The number of rows copied, including earlier runs of the job.

@@ -130,7 +130,7 @@ pub fn operations<T: TableEntity, S: Stream<Item = T>>(
 }
 
 /// The outcome of one operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct BulkOutcome {
     /// The operation's table.
@@ -153,7 +153,7 @@ impl BulkOutcome {
 }
 
 /// The number of operations by outcome, and the first failures.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct BulkSummary {
     /// The number of operations that were applied.

@@ -11,7 +11,7 @@ use crate::journal::SweepReport;
 use crate::large::Collected;
 
 /// The work that an [`Upkeep`](super::Upkeep) has done since its start, and the work that is due.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct UpkeepReport {
     /// The tables with entities.
@@ -28,7 +28,7 @@ pub struct UpkeepReport {
 }
 
 /// The work for a table of entities.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct TableUpkeep {
     /// Whether a program has opened the table with indexes. Other tables need no upkeep.
@@ -48,7 +48,7 @@ pub struct TableUpkeep {
 }
 
 /// The work for an index.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct IndexUpkeep {
     /// The last known state.
@@ -68,7 +68,7 @@ pub struct IndexUpkeep {
 }
 
 /// The work for the blobs of large values of a table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct LargeUpkeep {
     /// The types that have large values, as the manifest names them.
@@ -82,7 +82,7 @@ pub struct LargeUpkeep {
 }
 
 /// The work for a table of transactions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct TransactionsUpkeep {
     /// Finished sweeps.
@@ -120,7 +120,8 @@ impl fmt::Display for Part<'_> {
 }
 
 /// The reason why upkeep cannot maintain an index or the blobs of a table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Due {
     /// Rust code of a program makes the keys of the index.

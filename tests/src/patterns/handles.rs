@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStore;
+use serde::{Deserialize, Serialize, Serializer};
 use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName, Ticks, ValueRef};
 use table_core::query::{Continuation, Page};
 use table_core::store::{Operation, Result, TableStore, Written};
-use table_core::typed::{Table, TableEntity, TableGroup};
+use table_core::typed::{EntityPatch as _, Serde, SerdeTable, Table, TableEntity, TableGroup};
 use table_patterns::index::{IndexOptions, IndexedGroup, IndexedTable, Stored};
 use table_patterns::journal::{Clearing, Committed};
 use table_patterns::large::{LargeOptions, LargeTable};
@@ -118,6 +119,71 @@ note!(
     LargeIndexed, [entity(type = "Note"), index(rank, row_key = "rank_{rank:04}_{number:06}")], [partition_key], [large(over = 3)]
 );
 note!(Spread, [], [partition_key(spread = 4)], []);
+
+/// A type of serde. The suite needs the derived traits too; its handle uses serde alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TableEntity)]
+#[entity(partition_key = "{book}", row_key = "{row}")]
+pub(super) struct Plain {
+    #[serde(rename = "PartitionKey")]
+    book: String,
+    #[serde(rename = "RowKey")]
+    row: String,
+    title: String,
+    text: Option<String>,
+    rank: u32,
+    #[etag]
+    #[serde(rename = "odata.etag")]
+    etag: Option<ETag>,
+}
+
+fn row_of(number: u32) -> String {
+    format!("{number:06}")
+}
+
+impl Note for Plain {
+    fn new(number: u32, title: &str, text: Option<&str>) -> Self {
+        let (title, text) = (title.to_owned(), text.map(str::to_owned));
+        Self { book: BOOK.to_owned(), row: row_of(number), title, text, rank: 1, etag: None }
+    }
+
+    fn with_etag(self, etag: Option<ETag>) -> Self {
+        Self { etag, ..self }
+    }
+
+    fn key_of(number: u32) -> Key {
+        Key::new(BOOK, row_of(number)).expect("a legal key")
+    }
+
+    fn patch_of(title: Option<&str>) -> Self::Patch {
+        title.map_or_else(Self::patch, |title| Self::patch().title(title.to_owned()))
+    }
+
+    fn number(&self) -> u32 {
+        self.row.parse().expect("digits")
+    }
+
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    fn set_title(&mut self, title: &str) {
+        self.title = title.to_owned();
+    }
+
+    fn set_number(&mut self, number: u32) {
+        self.row = row_of(number);
+    }
+}
+
+impl Serialize for PlainPatch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.to_properties().map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
 
 /// The cost of a verb of a handle: requests to tables for an existing entity without concurrent writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +312,12 @@ impl<N: Note> Value<N> for N {
 }
 
 impl<N: Note> Value<N> for Stored<N> {
+    fn value(self) -> N {
+        self.into_inner()
+    }
+}
+
+impl<N: Note> Value<N> for Serde<N> {
     fn value(self) -> N {
         self.into_inner()
     }
@@ -506,6 +578,20 @@ impl Verbs for Table<Untyped> {
     }
 
     common!(|number| Untyped::key_of(number); |table| table.query().partition(book()));
+    common!(@rows);
+}
+
+impl Verbs for SerdeTable<Plain> {
+    type Of = Plain;
+    const NAME: &'static str = "`SerdeTable`";
+    const CELLS: Cells = PLAIN;
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Plain::key_of(number); |table| table.query().partition(book()));
     common!(@rows);
 }
 

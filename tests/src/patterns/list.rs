@@ -33,6 +33,12 @@ macro_rules! pattern_behaviours {
                 retried_writes_take_effect_once
                 crashed_copies_continue_at_their_progress
             }
+            forms {
+                every_form_is_stored_and_found
+                a_row_of_an_earlier_program_is_read_and_rewritten
+                indexes_of_days_and_enums_are_in_step
+                the_wire_and_serde_agree
+            }
             log_blobs {
                 records_are_read_by_time
                 json_with_line_breaks_is_one_record

@@ -9,7 +9,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Position, Query};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
-use table_core::typed::{Table, TableEntity as _};
+use table_core::typed::{SerdeTable, Table, TableEntity as _};
 use table_patterns::index::IndexedTable;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
@@ -17,8 +17,8 @@ use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::handles::{
-    BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Spread, Typed, Untyped, Verbs, Wider, WithEntries,
-    World,
+    BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Verbs, Wider,
+    WithEntries, World,
 };
 use crate::Harness;
 use crate::wrappers::HookedStore;
@@ -36,6 +36,7 @@ macro_rules! every_handle {
         $check::<LargeTable<LargeIndexed>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Untyped>>($harness).await;
+        $check::<SerdeTable<Plain>>($harness).await;
     };
 }
 
@@ -524,6 +525,7 @@ mod tests {
             (<LargeTable<LargeIndexed> as Verbs>::NAME, <LargeTable<LargeIndexed> as Verbs>::CELLS),
             (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
             (<TimeSlices<Untyped> as Verbs>::NAME, <TimeSlices<Untyped> as Verbs>::CELLS),
+            (<SerdeTable<Plain> as Verbs>::NAME, <SerdeTable<Plain> as Verbs>::CELLS),
         ];
         let names = handles.map(|(name, _)| name);
         text.push_str(&format!("| verb | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len())));

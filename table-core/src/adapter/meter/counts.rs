@@ -7,7 +7,7 @@ use crate::query::AccessPath;
 use crate::store::OperationKind;
 
 /// The category by which a request is counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Request {
     /// The table; `None` for a listing of tables.
     pub table: Option<TableName>,
@@ -18,7 +18,7 @@ pub struct Request {
 }
 
 /// The counts of one category of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Count {
     /// Number of requests begun, including failed and cancelled ones.
     pub requests: u64,
@@ -108,6 +108,20 @@ impl RequestCounts {
     /// Returns the most expensive access path of the reads; `None` if nothing was read.
     pub fn costliest_path(&self) -> Option<AccessPath> {
         self.counts.keys().filter_map(|request| request.path).max()
+    }
+}
+
+/// As a list of categories with their counts.
+impl serde::Serialize for RequestCounts {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Row<'a> {
+            #[serde(flatten)]
+            request: &'a Request,
+            #[serde(flatten)]
+            count: &'a Count,
+        }
+        serializer.collect_seq(self.0.iter().map(|(request, count)| Row { request, count }))
     }
 }
 

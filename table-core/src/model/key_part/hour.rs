@@ -1,3 +1,6 @@
+use std::fmt;
+use std::str::FromStr;
+
 use chrono::{DateTime, Duration, DurationRound as _, NaiveDate, NaiveDateTime, Timelike as _, Utc};
 
 use super::{KeyPart, KeyPartType, KeyText, KeyWriter};
@@ -38,14 +41,35 @@ impl KeyPart for Hour {
     const PART_TYPE: KeyPartType = KeyPartType::Hour;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
-        out.text(&format!("{}T{:02}", self.day(), self.0.hour()));
+        out.text(&self.to_string());
         Ok(())
     }
 
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
-        let time = NaiveDateTime::parse_from_str(&format!("{}:00", text.as_str()), "%Y-%m-%dT%H:%M").ok();
-        let hour = time.and_then(|time| Ticks::checked(time.and_utc()).ok()).map(Self::of);
-        let same = |hour: &Self| format!("{}T{:02}", hour.day(), hour.0.hour()) == text.as_str();
-        hour.filter(same).ok_or_else(|| text.expected("an hour as YYYY-MM-DDTHH"))
+        parse(text.as_str()).ok_or_else(|| text.expected(FORM))
+    }
+}
+
+const FORM: &str = "an hour as YYYY-MM-DDTHH";
+
+/// Parses the only text of an hour.
+fn parse(text: &str) -> Option<Hour> {
+    let time = NaiveDateTime::parse_from_str(&format!("{text}:00"), "%Y-%m-%dT%H:%M").ok()?;
+    let hour = Hour::of(Ticks::checked(time.and_utc()).ok()?);
+    (hour.to_string() == text).then_some(hour)
+}
+
+/// `YYYY-MM-DDTHH`.
+impl fmt::Display for Hour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}T{:02}", self.day(), self.0.hour())
+    }
+}
+
+impl FromStr for Hour {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        parse(text).ok_or_else(|| ValueError::new(FORM, format_args!("{text:?}")))
     }
 }

@@ -1,10 +1,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::{Property, PropertySink};
+use crate::model::ticks::PER_SECOND;
 use crate::model::{EdmType, KeyPartType, Ticks, ValueError, ValueRef};
 
 /// Implements [`Property`] for a type from how it is written and read.
@@ -56,6 +58,9 @@ property! {
     Ticks => DateTime as Time, v: *v, value: ticks(value);
     DateTime<Utc> => DateTime as Time, v: Ticks::checked(*v)?, value: ticks(value).map(Ticks::to_datetime);
     NaiveDateTime => DateTime as Time, v: Ticks::checked(v.and_utc())?, value: ticks(value).map(Ticks::to_naive);
+    NaiveDate => DateTime as Day, v: midnight(*v)?, value: day(ticks(value)?);
+    Duration => Int64 as Custom, v: intervals(*v)?, value: duration(int64(value)?);
+    TimeDelta => Int64 as Custom, v: signed_intervals(*v)?, value: Ok(delta(int64(value)?));
     String => String as Text, v: v, value: text(value).map(str::to_owned);
     Box<str> => String as Text, v: v, value: text(value).map(Into::into);
     Arc<str> => String as Text, v: v, value: text(value).map(Into::into);
@@ -108,6 +113,42 @@ fn ticks(value: ValueRef<'_>) -> Result<Ticks, ValueError> {
         ValueRef::DateTime(v) => Ok(v),
         other => Err(wrong(EdmType::DateTime, other)),
     }
+}
+
+fn midnight(day: NaiveDate) -> Result<Ticks, ValueError> {
+    Ticks::checked(day.and_time(NaiveTime::MIN).and_utc())
+}
+
+fn day(time: Ticks) -> Result<NaiveDate, ValueError> {
+    let naive = time.to_naive();
+    let is_day = naive.time() == NaiveTime::MIN;
+    is_day.then(|| naive.date()).ok_or_else(|| ValueError::new("a day, as its midnight in UTC", time))
+}
+
+/// The number of 100 ns intervals, without a remainder.
+fn intervals(duration: Duration) -> Result<i64, ValueError> {
+    let intervals = i64::try_from(duration.as_nanos() / 100);
+    intervals.map_err(|_| ValueError::new(MOST_INTERVALS, format_args!("{duration:?}")))
+}
+
+const MOST_INTERVALS: &str = "a duration of at most 2^63 intervals of 100 ns, which are 29,227 years";
+
+fn duration(intervals: i64) -> Result<Duration, ValueError> {
+    let intervals = u64::try_from(intervals)
+        .map_err(|_| ValueError::new("a duration that is not negative", intervals))?;
+    let nanos = intervals % PER_SECOND.unsigned_abs() * 100;
+    Ok(Duration::new(intervals / PER_SECOND.unsigned_abs(), nanos as u32))
+}
+
+fn signed_intervals(delta: TimeDelta) -> Result<i64, ValueError> {
+    let seconds = delta.num_seconds().checked_mul(PER_SECOND);
+    let intervals = seconds.and_then(|seconds| seconds.checked_add(i64::from(delta.subsec_nanos() / 100)));
+    intervals.ok_or_else(|| ValueError::new(MOST_INTERVALS, delta))
+}
+
+fn delta(intervals: i64) -> TimeDelta {
+    let nanos = intervals.rem_euclid(PER_SECOND) * 100;
+    TimeDelta::new(intervals.div_euclid(PER_SECOND), nanos as u32).unwrap_or_default()
 }
 
 /// The text of a String, for properties that are stored as one.

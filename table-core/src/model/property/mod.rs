@@ -6,9 +6,8 @@ use super::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
 
 /// A Rust type that is stored as one property.
 ///
-/// Derive it for unit enums (a String) and for newtypes over a property. What is stored has one
-/// type: reading accepts only that, except that an Int32 is accepted where an Int64 is expected,
-/// which loses nothing.
+/// Derive it for enums (a String, or an Int32 with `#[entity(integer)]`) and for newtypes over a property. A value is stored as one
+/// type. Reads widen: they accept an Int32 for an Int64, and an integer for a Double if it is the same number.
 ///
 /// | Rust | stored as |
 /// |---|---|
@@ -20,6 +19,8 @@ use super::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
 /// | `Vec<u8>` | Binary |
 /// | `Uuid` | Guid |
 /// | `Ticks`, `DateTime<Utc>`, `NaiveDateTime` | DateTime, truncated to 100 ns |
+/// | `NaiveDate` | DateTime, its midnight in UTC; another time of day is an error when read |
+/// | `std::time::Duration`, `chrono::TimeDelta` | Int64, the number of 100 ns intervals as in a `TimeSpan` of .NET; a remainder is dropped |
 /// | `Option<T>` | as `T`; `None` is an absent property |
 ///
 /// ```

@@ -5,8 +5,15 @@ use crate::manifest::str_of;
 use crate::model::EdmType;
 use crate::typed::{Discriminator, PropertySchema, Schema};
 
-const EMPTY: PropertySchema =
-    PropertySchema { name: "", edm_type: EdmType::String, optional: false, encrypted: false, large: None };
+const EMPTY: PropertySchema = PropertySchema {
+    name: "",
+    aliases: &[],
+    alias_prefix: "",
+    edm_type: EdmType::String,
+    optional: false,
+    encrypted: false,
+    large: None,
+};
 
 /// Joins the properties of several groups to one array. `N` must be their total number.
 // Constant functions have neither iterators nor `for`: <https://doc.rust-lang.org/reference/const_eval.html>. Hence the
@@ -25,11 +32,58 @@ pub const fn joined<const N: usize>(groups: &[&[PropertySchema]]) -> [PropertySc
     all
 }
 
+/// Returns the bytes of [`prefixed_names`].
+pub const fn prefixed_bytes(prefix: &str, group: &[PropertySchema]) -> usize {
+    let (mut i, mut bytes) = (0, 0);
+    while i < group.len() {
+        bytes += 2 * prefix.len() + group[i].name.len() + group[i].alias_prefix.len();
+        i += 1;
+    }
+    bytes
+}
+
+/// Returns the texts of [`prefixed`] one after another: name and alias prefix of each property, each behind the prefix.
+pub const fn prefixed_names<const B: usize>(prefix: &str, group: &[PropertySchema]) -> [u8; B] {
+    let (mut out, mut at, mut i) = ([0; B], 0, 0);
+    while i < group.len() {
+        let texts = [prefix, group[i].name, prefix, group[i].alias_prefix];
+        let mut text = 0;
+        while text < texts.len() {
+            let bytes = texts[text].as_bytes();
+            let mut n = 0;
+            while n < bytes.len() {
+                out[at] = bytes[n];
+                (at, n) = (at + 1, n + 1);
+            }
+            text += 1;
+        }
+        i += 1;
+    }
+    out
+}
+
+/// Returns the properties of a group with a prefix in front of their names. `texts` are the [`prefixed_names`].
+pub const fn prefixed<const N: usize>(
+    prefix: &str,
+    texts: &'static [u8],
+    group: &[PropertySchema],
+) -> [PropertySchema; N] {
+    let Ok(mut rest) = std::str::from_utf8(texts) else { panic!("names are text") };
+    let (mut all, mut i) = ([EMPTY; N], 0);
+    while i < N {
+        let (name, behind) = rest.split_at(prefix.len() + group[i].name.len());
+        let (alias_prefix, behind) = behind.split_at(prefix.len() + group[i].alias_prefix.len());
+        all[i] = PropertySchema { name, alias_prefix, ..group[i] };
+        (rest, i) = (behind, i + 1);
+    }
+    all
+}
+
 /// Whether no name occurs twice among `names` and the groups.
 pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
     let mut i = 0;
     while i < names.len() {
-        if occurrences(names, groups, names[i]) > 1 {
+        if occurrences(names, groups, "", names[i]) > 1 {
             return false;
         }
         i += 1;
@@ -38,8 +92,16 @@ pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
     while group < groups.len() {
         let mut i = 0;
         while i < groups[group].len() {
-            if occurrences(names, groups, groups[group][i].name) > 1 {
+            let property = groups[group][i];
+            if occurrences(names, groups, "", property.name) > 1 {
                 return false;
+            }
+            let mut alias = 0;
+            while alias < property.aliases.len() {
+                if occurrences(names, groups, property.alias_prefix, property.aliases[alias]) > 1 {
+                    return false;
+                }
+                alias += 1;
             }
             i += 1;
         }
@@ -48,22 +110,50 @@ pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
     true
 }
 
-const fn occurrences(names: &[&str], groups: &[&[PropertySchema]], name: &str) -> usize {
+/// Returns how many names and aliases are `prefix` followed by `name`.
+const fn occurrences(names: &[&str], groups: &[&[PropertySchema]], prefix: &str, name: &str) -> usize {
     let (mut i, mut count) = (0, 0);
     while i < names.len() {
-        count += equal(names[i], name) as usize;
+        count += same(["", names[i]], [prefix, name]) as usize;
         i += 1;
     }
     let mut group = 0;
     while group < groups.len() {
         let mut i = 0;
         while i < groups[group].len() {
-            count += equal(groups[group][i].name, name) as usize;
+            let property = groups[group][i];
+            count += same(["", property.name], [prefix, name]) as usize;
+            let mut alias = 0;
+            while alias < property.aliases.len() {
+                let former = [property.alias_prefix, property.aliases[alias]];
+                count += same(former, [prefix, name]) as usize;
+                alias += 1;
+            }
             i += 1;
         }
         group += 1;
     }
     count
+}
+
+/// Whether two texts, each in two pieces, are equal.
+const fn same(a: [&str; 2], b: [&str; 2]) -> bool {
+    if a[0].len() + a[1].len() != b[0].len() + b[1].len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a[0].len() + a[1].len() {
+        if byte(a, i) != byte(b, i) {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+const fn byte(pieces: [&str; 2], at: usize) -> u8 {
+    let first = pieces[0].as_bytes();
+    if at < first.len() { first[at] } else { pieces[1].as_bytes()[at - first.len()] }
 }
 
 /// Whether a field of a projection fits the entity type.

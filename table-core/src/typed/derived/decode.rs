@@ -1,7 +1,7 @@
 use crate::model::property::text;
 use crate::model::{EdmType, Entity, Properties, Raw, ValueError, ValueRef};
 use crate::store::{Error, Result};
-use crate::typed::{Property, PropertySchema};
+use crate::typed::{Property, PropertyGroup, PropertySchema};
 
 /// The properties of one entity by their position in a type. One pass over the packed bytes finds them.
 ///
@@ -10,6 +10,8 @@ use crate::typed::{Property, PropertySchema};
 pub struct Slots<'a, const N: usize> {
     owner: &'static str,
     names: &'static [&'static str; N],
+    /// The text in front of all names: the prefix of a flattened group.
+    prefix: &'a str,
     entity: &'a Entity,
     found: [Option<Raw<'a>>; N],
 }
@@ -30,22 +32,39 @@ impl<const N: usize> std::fmt::Debug for Slots<'_, N> {
 impl<'a, const N: usize> Slots<'a, N> {
     /// Finds the properties. If a name occurs twice, the first property is used.
     pub fn scan(owner: &'static str, names: &'static [&'static str; N], entity: &'a Entity) -> Self {
+        Self::scan_prefixed(owner, names, entity, "")
+    }
+
+    /// Finds the properties whose names start with a prefix.
+    pub fn scan_prefixed(
+        owner: &'static str,
+        names: &'static [&'static str; N],
+        entity: &'a Entity,
+        prefix: &'a str,
+    ) -> Self {
         let mut found = [None; N];
         let mut rest = entity.properties().as_packed();
         let mut next = 0;
         while let Some(raw) = Raw::split(&mut rest) {
-            let Some(place) = place(names, next, raw.name) else { continue };
+            let Some(name) = raw.name.strip_prefix(prefix.as_bytes()) else { continue };
+            let Some(place) = place(names, next, name) else { continue };
             if found[place].is_none() {
                 found[place] = Some(raw);
             }
             next = place + 1;
         }
-        Self { owner, names, entity, found }
+        Self { owner, names, prefix, entity, found }
     }
 
-    /// Returns the name of the type that is read, for errors.
-    pub const fn owner(&self) -> &'static str {
-        self.owner
+    /// Reads the fields of a flattened group. `prefix` is the text in front of the names within this type.
+    ///
+    /// # Errors
+    /// Fails if a property is missing or does not fit.
+    pub fn group<G: PropertyGroup>(&self, prefix: &str) -> Result<G> {
+        match (self.prefix, prefix) {
+            (prefix, "") | ("", prefix) => G::read(self.entity, self.owner, prefix),
+            (outer, inner) => G::read(self.entity, self.owner, &format!("{outer}{inner}")),
+        }
     }
 
     /// Reads a property with the functions of its codec. For an absent property it calls `missing`; `expected` is for the
@@ -66,6 +85,22 @@ impl<'a, const N: usize> Slots<'a, N> {
             Some(value) => Ok(value),
             None => missing().ok_or_else(|| self.absent(place, expected)),
         }
+    }
+
+    /// Reads a property that older rows have under another name. `places` are the positions of the name and of the aliases: the first
+    /// property that exists counts.
+    ///
+    /// # Errors
+    /// Returns the errors of [`get`](Self::get).
+    pub fn get_renamed<T, const ENCRYPT: bool>(
+        &self,
+        places: &[usize],
+        expected: EdmType,
+        read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
+        missing: impl FnOnce() -> Option<T>,
+    ) -> Result<T> {
+        let place = places.iter().copied().find(|place| self.found[*place].is_some()).unwrap_or(places[0]);
+        self.get::<T, ENCRYPT>(place, expected, read, missing)
     }
 
     /// Reads a property, or returns the default if it is absent.
@@ -146,7 +181,7 @@ impl<'a, const N: usize> Slots<'a, N> {
     /// Returns the properties that belong neither to this type nor to its flattened groups.
     pub fn rest(&self, groups: &[&[PropertySchema]]) -> Properties {
         let known = |name: &str| {
-            self.names.contains(&name) || groups.iter().any(|group| group.iter().any(|p| p.name == name))
+            self.names.contains(&name) || groups.iter().any(|group| group.iter().any(|p| p.has_name(name)))
         };
         let mut rest = self.entity.properties().clone();
         rest.retain(|p| !known(p.name()));
@@ -155,7 +190,9 @@ impl<'a, const N: usize> Slots<'a, N> {
 
     #[cold]
     fn absent(&self, place: usize, expected: EdmType) -> Error {
-        self.mismatch(place, expected.name(), "no such property")
+        let found = "no such property; if older rows do not have it, make the field an `Option`, give it a `default`, or declare a \
+                     new schema `version`";
+        self.mismatch(place, expected.name(), found)
     }
 
     #[cold]
@@ -182,6 +219,6 @@ impl<'a, const N: usize> Slots<'a, N> {
     #[cold]
     fn mismatch(&self, place: usize, expected: impl Into<String>, found: impl std::fmt::Display) -> Error {
         let (name, key) = (self.names[place], self.entity.key());
-        Error::decode(self.owner, key, name, expected, found.to_string())
+        Error::decode(self.owner, key, format!("{}{name}", self.prefix), expected, found.to_string())
     }
 }

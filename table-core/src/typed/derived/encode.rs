@@ -12,13 +12,15 @@ type Write<T> = fn(&T, PropertySink<'_>) -> Result<(), ValueError>;
 #[derive(Debug)]
 pub struct Encoder {
     owner: &'static str,
+    /// The text in front of the names of the group that is being written.
+    prefix: String,
     properties: Properties,
 }
 
 impl Encoder {
     /// Creates an encoder without properties, with a buffer of `bytes`.
     pub fn new(owner: &'static str, bytes: usize) -> Self {
-        Self { owner, properties: Properties::with_capacity(bytes) }
+        Self { owner, prefix: String::new(), properties: Properties::with_capacity(bytes) }
     }
 
     /// Appends the discriminator.
@@ -43,16 +45,29 @@ impl Encoder {
     /// Fails if the value cannot be stored.
     #[inline]
     pub fn field<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
+        if !self.prefix.is_empty() {
+            return self.prefixed_field(name, value, encrypt, write);
+        }
         let sink = PropertySink::new(&mut self.properties, name, encrypt);
         write(value, sink).map_err(|e| invalid(self.owner, name, &e, encrypt))
     }
 
-    /// Appends the fields of a group.
+    fn prefixed_field<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
+        let name = format!("{}{name}", self.prefix);
+        let sink = PropertySink::new(&mut self.properties, &name, encrypt);
+        write(value, sink).map_err(|e| invalid(self.owner, &name, &e, encrypt))
+    }
+
+    /// Appends the fields of a group, with a prefix in front of their names.
     ///
     /// # Errors
     /// Fails if a value cannot be stored.
-    pub fn group<G: PropertyGroup>(&mut self, group: &G) -> Result<()> {
-        group.write(self)
+    pub fn group<G: PropertyGroup>(&mut self, prefix: &str, group: &G) -> Result<()> {
+        let outer = self.prefix.len();
+        self.prefix.push_str(prefix);
+        let written = group.write(self);
+        self.prefix.truncate(outer);
+        written
     }
 
     /// Appends the other properties of an entity, which the type has in a `rest` field.
@@ -62,7 +77,7 @@ impl Encoder {
     pub fn rest(&mut self, rest: &Properties, declared: &[PropertySchema]) -> Result<()> {
         for p in rest {
             let name = p.name();
-            if declared.iter().any(|d| d.name == name) || self.properties.get(name).is_some() {
+            if declared.iter().any(|d| d.has_name(name)) || self.properties.get(name).is_some() {
                 let reason = format!("{} declares it; set the field instead", self.owner);
                 return Err(Error::invalid_value(name, reason));
             }
@@ -86,11 +101,12 @@ impl Encoder {
     ///
     /// # Errors
     /// Fails if a value cannot be stored or is absent; a merge cannot remove properties.
-    pub fn patch_group<G: PropertyGroup>(&mut self, group: Option<&G>) -> Result<()> {
+    pub fn patch_group<G: PropertyGroup>(&mut self, prefix: &str, group: Option<&G>) -> Result<()> {
         let Some(group) = group else { return Ok(()) };
-        group.write(self)?;
-        let absent = G::PROPERTIES.iter().find(|p| self.properties.get(p.name).is_none());
-        absent.map_or(Ok(()), |p| Err(self.cannot_clear(p.name)))
+        self.group(prefix, group)?;
+        let mut names = G::PROPERTIES.iter().map(|p| format!("{prefix}{}", p.name));
+        let absent = names.find(|name| self.properties.get(name).is_none());
+        absent.map_or(Ok(()), |name| Err(self.cannot_clear(&name)))
     }
 
     /// Returns the properties.

@@ -8,13 +8,17 @@ mod in_order;
 mod resolve;
 mod transform;
 
-pub use check::{Projected, can_be_large, distinct, is_distinct_from, joined, projected, same_type};
+pub use check::{
+    Projected, can_be_large, distinct, is_distinct_from, joined, prefixed, prefixed_bytes, prefixed_names,
+    projected, same_type,
+};
 pub use decode::Slots;
 pub use definition::{encoding, key_encoding, literal, part, push_entry_key, reversed, text};
 pub use encode::{Encoder, debug_patch};
 pub use in_order::InOrder;
 pub use resolve::{
-    check_projected, filter_all, has_discriminator, is_a, no_text, no_variant, select, select_all, upgrade,
+    check_projected, filter_all, has_discriminator, is_a, lost_value, no_number, no_text, no_variant,
+    number_of, select, select_all, text_of, upgrade,
 };
 pub use transform::{Day, ListElement, TextPart, TimePart, date, descending, hour, lower, prefix};
 
@@ -52,10 +56,10 @@ pub trait PropertyGroup: Sized + Send + Sync + 'static {
     #[doc(hidden)]
     fn write(&self, encoder: &mut Encoder) -> Result<()>;
 
-    /// Reads the properties from an entity. `owner` is the name of the type for errors.
+    /// Reads the properties from an entity. `owner` is the name of the type for errors, `prefix` the text in front of the names.
     ///
     /// # Errors
     /// Fails if a property is missing or does not fit.
     #[doc(hidden)]
-    fn read(entity: &Entity, owner: &'static str) -> Result<Self>;
+    fn read(entity: &Entity, owner: &'static str, prefix: &str) -> Result<Self>;
 }

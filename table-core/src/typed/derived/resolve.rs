@@ -1,8 +1,9 @@
 use super::Slots;
+use crate::model::property::text;
 use crate::model::{ETag, EdmType, Entity, Ticks, ValueError, ValueRef};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
-use crate::typed::{Discriminator, FromEntity, Schema, TableEntity};
+use crate::typed::{Discriminator, FromEntity, Property as _, Schema, TableEntity};
 
 /// Whether the discriminator says that the entity has this type.
 pub fn is_a(schema: &Schema, entity: &Entity) -> bool {
@@ -65,10 +66,49 @@ pub const fn has_discriminator(schema: &Schema) -> bool {
 /// Returns the error of an enum for a value that is none of its texts.
 pub fn no_text(texts: &[&str], found: ValueRef<'_>) -> ValueError {
     match found {
-        ValueRef::String(text) => {
-            ValueError::new(format!("one of {}", texts.join(", ")), format_args!("{text:?}"))
-        }
+        ValueRef::String(text) => unknown_value(&texts.join(", "), &format!("{text:?}")),
         other => ValueError::new(EdmType::String.name(), other.edm_type()),
+    }
+}
+
+/// Returns the error of an enum for a value that is none of its numbers.
+pub fn no_number(numbers: &[i32], found: i32) -> ValueError {
+    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    unknown_value(&numbers.join(", "), &found.to_string())
+}
+
+fn unknown_value(known: &str, found: &str) -> ValueError {
+    let remedy = "a later program may have written it; a variant with `#[entity(other)]` accepts such values";
+    ValueError::new(format!("one of {known}"), format_args!("{found} ({remedy})"))
+}
+
+/// Returns the error for a variant that stands for all other values and does not keep the value.
+pub fn lost_value(variant: &str) -> ValueError {
+    let expected = "a value that can be stored; a variant that keeps the value, such as `Other(String)`, can be written back";
+    ValueError::new(
+        expected,
+        format_args!("{variant}, which stands for a value that this program does not know"),
+    )
+}
+
+/// Returns the text of an enum.
+///
+/// # Errors
+/// Fails if the value is not a String.
+pub fn text_of(value: ValueRef<'_>) -> Result<&str, ValueError> {
+    text(value)
+}
+
+/// Returns the number of an enum: an Int32, or an Int64 in that range, which other clients write.
+///
+/// # Errors
+/// Fails if the value is not such a number.
+pub fn number_of(value: ValueRef<'_>) -> Result<i32, ValueError> {
+    match value {
+        ValueRef::Int64(wide) => {
+            wide.try_into().map_err(|_| ValueError::new("a number in the range of an Int32", wide))
+        }
+        other => i32::read(other),
     }
 }
 

@@ -5,7 +5,10 @@ mod handle;
 mod keys;
 mod query;
 mod read;
+mod readable;
 mod run;
+mod schema_diff;
+mod serde_table;
 mod update;
 mod write;
 
@@ -14,6 +17,8 @@ pub use handle::Table;
 pub use keys::{KeyOf, PartitionIn, RowBounds};
 pub use query::TableQuery;
 pub use read::Versioned;
+pub use schema_diff::{PropertyDiff, SchemaDiff};
+pub use serde_table::SerdeTable;
 
 #[cfg(test)]
 mod tests;

@@ -114,7 +114,7 @@ fn spread(found: Vec<Option<Entity>>, places: &[usize]) -> Vec<Option<Entity>> {
 /// A value with its ETag and timestamp, for types without fields for them.
 ///
 /// Use it wherever `T` can be read: `table.view::<Versioned<T>>()`, `query.project::<Versioned<T>>()`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Versioned<T> {
     /// The value.
     pub value: T,

@@ -116,6 +116,17 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Fails if the continuation belongs to another query, or if the query is sorted on the client or uses a cheaper
     /// plan; also returns the errors of [`all`](Self::all).
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
+        let Some(query) = self.page_query()? else {
+            return Ok(Page { items: Vec::new(), continuation: None });
+        };
+        let table = &self.table;
+        let mut page = table.store().query(table.name(), &query, from).await?;
+        self.row_filter().filter_page(&mut page);
+        page.try_map(R::from_entity)
+    }
+
+    /// Returns the query of a single page; `None` if no request is necessary.
+    pub(super) fn page_query(&self) -> Result<Option<Query>> {
         let mut query = self.to_query()?;
         self.check(&query)?;
         if self.sorts() || self.options.cheaper_plan {
@@ -123,14 +134,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
                 "a query that is sorted on the client or uses a cheaper plan has no single pages: use `stream`",
             ));
         }
-        if self.options.limit == Some(0) {
-            return Ok(Page { items: Vec::new(), continuation: None });
-        }
         query.top = self.options.limit.into_iter().chain(self.options.page_size).min();
-        let table = &self.table;
-        let mut page = table.store().query(table.name(), &query, from).await?;
-        self.row_filter().filter_page(&mut page);
-        page.try_map(R::from_entity)
+        Ok(Some(query).filter(|_| self.options.limit != Some(0)))
     }
 
     fn entity_pages(&self, query: Result<Query>) -> SharedPages {

@@ -343,3 +343,33 @@ fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {
         }
     }
 }
+
+impl Written {
+    /// Sets the new version in the `#[etag]` field of the entity that was written, so that the program can change and replace it again without
+    /// reading it. Every write of every handle returns a version.
+    ///
+    /// ```
+    /// # use table_core::prelude::*;
+    /// # #[derive(Debug, TableEntity)]
+    /// # struct Employee { #[partition_key] department: String, #[row_key] id: u32, age: i32, #[etag] etag: Option<ETag> }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// let mut ken = Employee { department: "Sales".into(), id: 223, age: 41, etag: None };
+    /// employees.insert(&ken).await?.renew(&mut ken);
+    /// ken.age = 42;
+    /// employees.replace(&ken).await?.renew(&mut ken);
+    /// ken.age = 43;
+    /// employees.replace(&ken).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Does nothing if the type has no `#[etag]` field, and after a write without a version.
+    pub fn renew<T: TableEntity>(self, entity: &mut T) {
+        if let Some(etag) = self.etag {
+            entity.set_etag(etag);
+        }
+    }
+}

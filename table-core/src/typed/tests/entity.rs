@@ -123,7 +123,8 @@ fn error_after(change: impl FnOnce(&mut crate::model::Properties)) -> String {
 fn errors_name_entity_property_expected_and_found() {
     let at = "cannot read Employee ('Sales', 'empid_000223'): property";
     let missing = error_after(|p| assert!(p.remove("Age")));
-    assert_eq!(missing, format!("{at} 'Age': expected Edm.Int64, found no such property"));
+    let remedy = "if older rows do not have it, make the field an `Option`, give it a `default`, or declare a new schema `version`";
+    assert_eq!(missing, format!("{at} 'Age': expected Edm.Int64, found no such property; {remedy}"));
     let wrong = error_after(|p| p.set("Age", "41"));
     assert_eq!(wrong, format!("{at} 'Age': expected Edm.Int64, found Edm.String"));
     let range = error_after(|p| p.set("Age", -1));

@@ -1,4 +1,5 @@
 mod entity;
+mod enums;
 mod field;
 mod flatten;
 mod generic;
@@ -6,6 +7,7 @@ mod index;
 mod numbered;
 mod projection;
 mod property;
+mod renamed;
 mod resolver;
 mod shards;
 mod transforms;

@@ -1,13 +1,15 @@
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::model::property::written;
 use crate::model::{EdmType, EdmValue, Ticks, ValueRef};
-use crate::typed::{Codec, Json, Padded, Plain, Property};
+use crate::typed::{AsText, Codec, Json, Optional, Padded, Plain, Property};
 
 fn store<T, C: Codec<T>>(_: C, value: &T) -> Option<EdmValue> {
     written(|sink| C::write(value, sink)).unwrap()
@@ -42,6 +44,10 @@ fn every_type_reads_back() {
     check(&Ticks::MAX, EdmType::DateTime);
     check(&DateTime::UNIX_EPOCH, EdmType::DateTime);
     check::<NaiveDateTime>(&DateTime::UNIX_EPOCH.naive_utc(), EdmType::DateTime);
+    check(&NaiveDate::from_ymd_opt(2013, 1, 31).unwrap(), EdmType::DateTime);
+    check(&Duration::new(7, 100), EdmType::Int64);
+    check(&Duration::new(922_337_203_685, 477_580_700), EdmType::Int64);
+    check(&TimeDelta::nanoseconds(-100), EdmType::Int64);
     check(&Some(7i32), EdmType::Int32);
 }
 
@@ -92,11 +98,62 @@ fn times_are_stored_at_100_ns() {
 }
 
 #[test]
+fn days_and_durations_have_bounds() {
+    let noon = ValueRef::DateTime("2013-01-31T12:00:00Z".parse().unwrap());
+    let error = NaiveDate::read(noon).unwrap_err().to_string();
+    assert!(error.starts_with("expected a day, as its midnight in UTC, found 2013-01-31T12:00"), "{error}");
+    assert!(written(|sink| NaiveDate::MIN.write(sink)).is_err());
+    assert_eq!(store(Plain, &Duration::from_nanos(250)), Some(EdmValue::Int64(2)), "a remainder is dropped");
+    assert_eq!(store(Plain, &TimeDelta::nanoseconds(-250)), Some(EdmValue::Int64(-2)));
+    assert!(written(|sink| Duration::MAX.write(sink)).unwrap_err().to_string().contains("29,227 years"));
+    assert!(written(|sink| TimeDelta::MAX.write(sink)).is_err());
+    assert!(Duration::read(ValueRef::Int64(-1)).unwrap_err().to_string().contains("not negative"));
+    assert_eq!(Duration::read(ValueRef::Int32(1)).unwrap(), Duration::from_nanos(100));
+}
+
+/// Prints fewer digits than it has.
+#[derive(Debug)]
+struct Rounded(f64);
+
+impl std::fmt::Display for Rounded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1}", self.0 * 2.0)
+    }
+}
+
+impl std::str::FromStr for Rounded {
+    type Err = std::num::ParseFloatError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+#[test]
+fn text_is_what_display_prints() {
+    let address = IpAddr::from([10, 0, 0, 7]);
+    assert_eq!(store(AsText, &address), Some("10.0.0.7".into()));
+    assert_eq!(
+        <AsText as Codec<IpAddr>>::read(ValueRef::String("::1")).unwrap(),
+        "::1".parse::<IpAddr>().unwrap()
+    );
+    let error = <AsText as Codec<IpAddr>>::read(ValueRef::String("x")).unwrap_err().to_string();
+    assert!(error.starts_with("expected the text of a core::net::ip_addr::IpAddr, found \"x\": "), "{error}");
+    assert_eq!(store(Optional::<AsText>::default(), &None::<IpAddr>), None);
+    assert_eq!(store(Optional::<AsText>::default(), &Some(address)), Some("10.0.0.7".into()));
+    assert_eq!(<Optional<AsText> as Codec<Option<IpAddr>>>::missing(), Some(None));
+    let error = written(|sink| AsText::write(&Rounded(1.5), sink)).unwrap_err().to_string();
+    assert!(error.contains("read back as another value"), "{error}");
+}
+
+#[test]
 fn json_null_is_absent() {
     assert_eq!(store(Json, &vec![1, 2]), Some("[1,2]".into()));
     assert_eq!(store(Json, &None::<i32>), None);
     assert_eq!(<Json as Codec<Option<i32>>>::missing(), Some(None));
     assert_eq!(<Json as Codec<Vec<i32>>>::missing(), None);
+    assert_eq!(<Json as Codec<Option<Vec<i32>>>>::missing(), Some(None));
+    assert_eq!(store(Json, &Some(vec![1])), Some("[1]".into()));
     let error = <Json as Codec<Vec<i32>>>::read(ValueRef::String("[1,")).unwrap_err().to_string();
     assert!(error.starts_with("expected JSON for alloc::vec::Vec<i32>, found EOF"), "{error}");
     assert_eq!(store(Json, &vec![1.5, 2.0]), Some("[1.5,2.0]".into()));

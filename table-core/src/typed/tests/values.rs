@@ -56,7 +56,10 @@ fn enums_and_newtypes_are_properties_and_key_parts() {
 #[test]
 fn an_unknown_text_is_an_error_that_lists_the_known() {
     let error = Kind::read(ValueRef::String("intern")).unwrap_err().to_string();
-    assert_eq!(error, r#"expected one of full-time, part-time, a/b, found "intern""#);
+    let known = r#"expected one of full-time, part-time, a/b, found "intern""#;
+    let remedy =
+        "(a later program may have written it; a variant with `#[entity(other)]` accepts such values)";
+    assert_eq!(error, format!("{known} {remedy}"));
     let key = Entity::new("intern", "000007_x").unwrap();
     let error = Account::from_entity(key).unwrap_err().to_string();
     assert!(error.contains("one of full-time, part-time, a/b for kind as in \"{kind}\""), "{error}");

@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::Path;
 use syn::spanned::Spanned;
 
-use super::{in_order, property};
+use super::{group, in_order, property};
 use crate::entity::model::Entity;
 use crate::fields::{Field, Role, codec_for, var};
 
@@ -90,8 +90,9 @@ fn check_version(entity: &Entity<'_>, place: usize) -> TokenStream {
 /// `first`), `__entity` and `__key`.
 pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec<TokenStream> {
     let mut place = first;
-    let groups: Vec<_> = fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
-    let groups = quote!(&[#(<#groups as #krate::typed::PropertyGroup>::PROPERTIES),*]);
+    let mut alias_place = first + super::names(fields).len();
+    let groups = fields.iter().filter_map(|field| group(krate, field));
+    let groups = quote!(&[#(#groups),*]);
     let decode = |field: &Field| {
         let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
         let (entity, slots) = (var("__entity", ty), var("__slots", ty));
@@ -102,14 +103,27 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
                 ::core::option::Option::map(#entity.timestamp(), ::core::convert::From::from)),
             Role::Skip(default) => quote!(#default()),
             Role::Rest => quote_spanned!(span=> #slots.rest(#groups)),
-            Role::Flatten => quote_spanned!(span=>
-                <#ty as #krate::typed::PropertyGroup>::read(#entity, #slots.owner())?),
+            Role::Flatten(prefix) => quote_spanned!(span=> #slots.group::<#ty>(#prefix)?),
             Role::Property(property) => {
                 let (codec, encrypt, i) =
                     (&property.codec, property.encrypt, Literal::usize_unsuffixed(place));
                 place += 1;
                 let codec = codec_for(krate, codec, ty);
+                let aliases = property.aliases.iter().map(|_| {
+                    alias_place += 1;
+                    Literal::usize_unsuffixed(alias_place - 1)
+                });
+                let aliases: Vec<_> = aliases.collect();
                 match &property.default {
+                    None if !aliases.is_empty() => quote_spanned! {span=>
+                        #slots.get_renamed::<#ty, #encrypt>(
+                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read, #codec::missing)?
+                    },
+                    Some(default) if !aliases.is_empty() => quote_spanned! {span=>
+                        #slots.get_renamed::<#ty, #encrypt>(
+                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read,
+                            || ::core::option::Option::Some(#default()))?
+                    },
                     None => quote_spanned! {span=>
                         #slots.get::<#ty, #encrypt>(#i, #codec::TYPE, #codec::read, #codec::missing)?
                     },

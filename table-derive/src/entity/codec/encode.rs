@@ -29,6 +29,17 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
             quote!({ let #this = self; #etag })
         },
     );
+    let set_etag = entity.fields.iter().find(|f| matches!(f.role, Role::ETag)).map(|f| {
+        let (ident, this, given) = (&f.ident, var("__this", &f.ty), var("__given", &f.ty));
+        let set = quote_spanned!(f.ty.span()=> #this.#ident = ::core::option::Option::Some(#given););
+        quote! {
+            fn set_etag(&mut self, __etag: #krate::model::ETag) -> bool {
+                let (#this, #given) = (self, __etag);
+                #set
+                true
+            }
+        }
+    });
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::typed::TableEntity for #name #ty_generics #where_clause {
@@ -55,6 +66,8 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
             fn etag(&self) -> ::core::option::Option<&#krate::model::ETag> {
                 #etag
             }
+
+            #set_etag
         }
     }
 }
@@ -93,7 +106,7 @@ pub(crate) fn encode_fields(krate: &Path, fields: &[Field]) -> Vec<TokenStream> 
                 let codec = codec_for(krate, codec, ty);
                 quote_spanned!(span=> #encoder.field(#name, #value, #encrypt, #codec::write)?;)
             }
-            Role::Flatten => quote_spanned!(span=> #encoder.group(#value)?;),
+            Role::Flatten(prefix) => quote_spanned!(span=> #encoder.group(#prefix, #value)?;),
             _ => return None,
         };
         Some(quote!({ let (#encoder, #value) = (&mut *__encoder, &self.#ident); #write }))

@@ -14,7 +14,7 @@ use crate::fields::Field;
 
 pub(crate) use decode::decode_fields;
 pub(crate) use encode::encode_fields;
-pub(crate) use schema::properties;
+pub(crate) use schema::{group, properties};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let names = all_names(entity);
@@ -33,13 +33,23 @@ pub(crate) fn names(fields: &[Field]) -> Vec<&str> {
     fields.iter().filter_map(Field::property).map(|p| p.name.as_str()).collect()
 }
 
-/// Returns the names in the order in which they are written: discriminator, version, earliest reader, fields.
+/// Returns the former names of the stored fields.
+pub(crate) fn aliases(fields: &[Field]) -> Vec<&str> {
+    fields.iter().filter_map(Field::property).flat_map(|p| p.aliases.iter().map(String::as_str)).collect()
+}
+
+/// Returns the names that decoding looks for: names, then aliases.
+pub(crate) fn read_names(fields: &[Field]) -> Vec<&str> {
+    names(fields).into_iter().chain(aliases(fields)).collect()
+}
+
+/// Returns the names in the order in which they are written (discriminator, version, earliest reader, fields), then the aliases.
 fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let discriminator = property(entity).map(|name| quote!(#name));
     let version = quote!(#krate::typed::Schema::VERSION_PROPERTY);
     let reader = quote!(#krate::typed::Schema::READER_PROPERTY);
-    let own = names(&entity.fields).into_iter().map(|name| quote!(#name));
+    let own = read_names(&entity.fields).into_iter().map(|name| quote!(#name));
     discriminator.into_iter().chain([version, reader]).chain(own).collect()
 }
 

@@ -81,7 +81,7 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     let schema = |field: &Field| {
         let property = field.property()?;
         let (ty, codec, name, encrypted) = (&field.ty, &property.codec, &property.name, property.encrypt);
-        let span = field.ty.span();
+        let (span, aliases) = (field.ty.span(), &property.aliases);
         let codec = codec_for(krate, codec, ty);
         let optional =
             if property.default.is_some() { quote!(true) } else { quote_spanned!(span=> #codec::OPTIONAL) };
@@ -92,29 +92,49 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
         };
         Some(quote_spanned! {span=>
             #root::typed::PropertySchema {
-                name: #name, edm_type: #codec::TYPE, optional: #optional, encrypted: #encrypted, large: #large
+                name: #name,
+                aliases: &[#(#aliases),*],
+                alias_prefix: "",
+                edm_type: #codec::TYPE,
+                optional: #optional,
+                encrypted: #encrypted,
+                large: #large,
             }
         })
     };
     fields.iter().filter_map(schema).collect()
 }
 
+/// Returns the properties of a flattened field as a slice, with the prefix in their names; `None` for other fields.
+pub(crate) fn group(krate: &Path, field: &Field) -> Option<TokenStream> {
+    let Role::Flatten(prefix) = &field.role else { return None };
+    let ty = &field.ty;
+    let own = quote!(<#ty as #krate::typed::PropertyGroup>::PROPERTIES);
+    if prefix.is_empty() {
+        return Some(own);
+    }
+    Some(quote!({
+        const __TEXT: &[u8] =
+            &#krate::__private::prefixed_names::<{ #krate::__private::prefixed_bytes(#prefix, #own) }>(#prefix, #own);
+        const __PREFIXED: &[#krate::typed::PropertySchema] =
+            &#krate::__private::prefixed::<{ #own.len() }>(#prefix, __TEXT, #own);
+        __PREFIXED
+    }))
+}
+
 /// Returns the properties of all fields as a slice, in the order in which they are written.
 pub(crate) fn properties(krate: &Path, fields: &[Field]) -> TokenStream {
-    let groups: Vec<_> = fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
+    let groups: Vec<_> =
+        fields.iter().filter(|f| matches!(f.role, Role::Flatten(_))).map(|f| &f.ty).collect();
     if groups.is_empty() {
         let own = property_schemas(krate, fields);
         return quote!(&[#(#own),*]);
     }
     let pieces = fields.iter().filter_map(|field| {
-        let ty = &field.ty;
-        match field.role {
-            Role::Flatten => Some(quote!(<#ty as #krate::typed::PropertyGroup>::PROPERTIES)),
-            _ => {
-                let own = property_schemas(krate, std::slice::from_ref(field));
-                (!own.is_empty()).then(|| quote!(&[#(#own),*]))
-            }
-        }
+        group(krate, field).or_else(|| {
+            let own = property_schemas(krate, std::slice::from_ref(field));
+            (!own.is_empty()).then(|| quote!(&[#(#own),*]))
+        })
     });
     let own = names(fields).len();
     quote! {

@@ -46,6 +46,7 @@ pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     index.templates().for_each(|template| check_fields(template, cx, errors));
     check_shards(index, cx, errors);
     check_lists(index, cx, errors);
+    check_aliases(index, cx, errors);
     check_condition(index, cx, errors);
     check_payload(index, cx, errors);
     check_unique(index, errors);
@@ -77,7 +78,7 @@ fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
                 "is large, and its value may be in a blob: index another field, or remove `#[large]`"
             }
             Role::Key | Role::Property(_) => "",
-            Role::Flatten => "is several properties: index a field of the entity itself",
+            Role::Flatten(_) => "is several properties: index a field of the entity itself",
             Role::Skip(_) => "is not stored, so no entry could follow it: index a stored field",
             Role::Rest => "is several properties: add a field for the property to index",
             Role::ETag | Role::Timestamp => {
@@ -150,6 +151,19 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
     }
 }
 
+/// Programs without the Rust type compute entries from the stored properties, and do not know former names.
+fn check_aliases(index: &Index, cx: &Context<'_>, errors: &Errors) {
+    let renamed = |field: &&Field| field.property().is_some_and(|property| !property.aliases.is_empty());
+    for field in cx.fields.iter().filter(renamed).filter(|field| index.holds(field)) {
+        let (name, index) = (plain(&field.ident), plain(&index.name));
+        let problem = format!(
+            "`{name}` has an alias, and the index `{index}` depends on it: the entries of rows with the former name would be wrong; \
+             rename the property by a schema `version` and `upgrade_all` instead"
+        );
+        errors.push(&field.ident, problem);
+    }
+}
+
 /// A condition is a filter over stored properties.
 fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let Some(text) = &index.condition else { return };
@@ -161,7 +175,7 @@ fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
         }
     };
     // The properties of a flattened struct and of the rest are not known here.
-    let is_open = cx.fields.iter().any(|f| matches!(f.role, Role::Flatten | Role::Rest));
+    let is_open = cx.fields.iter().any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest));
     for name in names {
         let property = cx.fields.iter().filter_map(Field::property).find(|property| property.name == name);
         let problem = match property {

@@ -20,7 +20,8 @@ use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
 /// Whether the remote entries of a write are applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Entries {
     /// The remote entries agree with the entities.
     Applied,

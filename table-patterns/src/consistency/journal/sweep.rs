@@ -20,7 +20,7 @@ use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
 /// The result of a sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SweepReport {
     /// Writes whose entries the sweep has applied.
     pub applied: usize,

@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use table_core::model::{ETag, Entity, Key};
 use table_core::queue::Receipt;
 use table_core::store::{Error, Outcome, Result, Written};
+use table_core::typed::TableEntity;
 use tokio::time::sleep;
 
 use super::Journal;
@@ -116,6 +117,14 @@ impl Committed {
     /// The new ETag of the first changed entity. `None` after a delete, or if the answer was lost.
     pub fn etag(&self) -> Option<&ETag> {
         self.written.first()?.etag.as_ref()
+    }
+
+    /// Sets the new version in the `#[etag]` field of the entity that was written: see
+    /// [`Written::renew`](table_core::store::Written::renew).
+    pub fn renew<T: TableEntity>(self, entity: &mut T) {
+        if let Some(etag) = self.written.into_iter().next().and_then(|written| written.etag) {
+            entity.set_etag(etag);
+        }
     }
 
     /// The answer for an empty write.

@@ -38,7 +38,7 @@ pub enum CollectMode {
 }
 
 /// The result of a collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Collected {
     /// The number of blobs that a row refers to.

@@ -45,7 +45,7 @@ pub(super) struct Named {
 }
 
 const fn property(name: &'static str, edm_type: EdmType, optional: bool) -> PropertySchema {
-    PropertySchema { name, edm_type, optional, encrypted: false, large: None }
+    PropertySchema { name, aliases: &[], alias_prefix: "", edm_type, optional, encrypted: false, large: None }
 }
 
 const EMPLOYEE: Schema = Schema {

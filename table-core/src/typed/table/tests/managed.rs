@@ -1,5 +1,6 @@
 //! Plain tables and the manifest: a plain table refuses to write entities that have an index of any program.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,10 +13,10 @@ use crate::adapter::{Metered, RequestMeter};
 use crate::forward_to_store;
 use crate::manifest::{EntityType, IndexDefinition, IndexState, Manifest, Placement, StoredIndex};
 use crate::memory::MemoryStore;
-use crate::model::{Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, TableName};
+use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use crate::query::{Continuation, Page, Query};
 use crate::store::{Error, ErrorKind, ManifestCache, Operation, OperationKind, Result, TableStore};
-use crate::typed::{Discriminator, Table, TableEntity};
+use crate::typed::{Discriminator, SerdeTable, Table, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Order")]
@@ -413,5 +414,21 @@ async fn a_reading_of_before_a_change_is_not_kept() -> Result<()> {
     drop(cache.change(&table));
     new.created();
     assert!(cache.known(&*process, &table).is_none());
+    Ok(())
+}
+
+/// A table of serde types is a plain table too.
+#[tokio::test]
+async fn a_serde_table_refuses_rows_with_an_index() -> Result<()> {
+    let (store, meter) = metered().await?;
+    declare(&*store, Note::SCHEMA.entity_type()).await?;
+    meter.reset();
+    let key = |_: &BTreeMap<String, u32>| Key::new("s", "note_0001");
+    let table = SerdeTable::with_keys(store, "Shop", key)?;
+    let row: BTreeMap<String, u32> = [("Total".to_owned(), 7)].into();
+    let error = table.insert(&row).await.expect_err("an index").to_string();
+    assert!(error.contains("has the index 'total.") && error.contains("unmanaged"), "{error}");
+    assert_eq!(meter.snapshot().of_kind(OperationKind::Insert), 0);
+    table.unmanaged().insert(&row).await?;
     Ok(())
 }

@@ -7,6 +7,8 @@ mod managed;
 mod open;
 mod points;
 mod queries;
+mod readable;
+mod serde_tables;
 mod streams;
 mod updates;
 mod writes;

@@ -49,7 +49,7 @@ impl BulkInsert {
 }
 
 /// The result for one entity of a bulk insert.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Inserted {
     /// The key of the entity.
@@ -62,7 +62,7 @@ pub struct Inserted {
 }
 
 /// The result of a bulk insert.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct InsertSummary {
     /// Entities written.

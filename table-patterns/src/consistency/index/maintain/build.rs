@@ -35,7 +35,7 @@ struct Window {
 }
 
 /// The progress of a build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct BuildProgress {
     /// The state of the index.
     pub state: IndexState,

@@ -23,7 +23,7 @@ pub enum ScrubMode {
 }
 
 /// The result of a scrub.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ScrubReport {
     /// Entries that were checked.
     pub entries: usize,

@@ -22,6 +22,13 @@ pub struct Waiting {
     pub until: Instant,
 }
 
+/// As the text of [`Display`](fmt::Display).
+impl serde::Serialize for Waiting {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// The reason of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

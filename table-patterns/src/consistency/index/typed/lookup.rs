@@ -38,6 +38,12 @@ pub struct Lookup<'a, T, R = T, K = ManyEntries> {
     of: PhantomData<fn() -> (R, K)>,
 }
 
+impl<T, R, K> Clone for Lookup<'_, T, R, K> {
+    fn clone(&self) -> Self {
+        Self { entities: self.entities.clone(), entries: self.entries.clone(), ..*self }
+    }
+}
+
 impl<T: IndexedEntity> IndexedTable<T> {
     /// Looks up entities by an index: `T::by_…(…)` names the entries, with as many leading parts of their keys
     /// as are known. The whole key of a unique index finds at most one entity.
@@ -154,18 +160,18 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         self.stream().try_collect().await
     }
 
-    /// All entities, one page at a time.
+    /// All entities, one page at a time. The stream does not borrow the lookup.
     ///
     /// # Errors
     /// As for [`page`](Self::page), as an item.
-    pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<'_, T, R, K> {
+    pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<'a, T, R, K> {
         let start = Some((None, self.limit)).filter(|_| self.limit != Some(0));
-        let pages = stream::try_unfold(start, move |at| async move {
+        let pages = stream::try_unfold((self.clone(), start), move |(lookup, at)| async move {
             let Some((from, left)) = at else { return Ok::<_, Error>(None) };
-            let page = self.page_of(from.as_ref(), left).await?;
+            let page = lookup.page_of(from.as_ref(), left).await?;
             let left = left.map(|left| left - page.items.len());
             let next = page.continuation.filter(|_| left != Some(0)).map(|from| (Some(from), left));
-            Ok(Some((stream::iter(page.items.into_iter().map(Ok)), next)))
+            Ok(Some((stream::iter(page.items.into_iter().map(Ok)), (lookup, next))))
         });
         pages.try_flatten()
     }

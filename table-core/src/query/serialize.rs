@@ -1,0 +1,45 @@
+//! `Serialize` and `Deserialize` of queries: a filter and a continuation as their text.
+
+use std::borrow::Cow;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Continuation, Filter, Select};
+
+macro_rules! as_text {
+    ($($(#[$doc:meta])* $name:ty;)*) => {$(
+        $(#[$doc])*
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+as_text! {
+    /// As text. The text contains a key of an entity.
+    Continuation;
+    /// As `$filter` text.
+    Filter;
+}
+
+/// As a list of names.
+impl Serialize for Select {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
+    }
+}
+
+impl<'de> Deserialize<'de> for Select {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<String>::deserialize(deserializer).map(Self::new)
+    }
+}
