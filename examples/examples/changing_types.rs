@@ -74,7 +74,11 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(diff.properties["Total"].under_alias, 1);
 
     // An update writes the present names, and keeps the state that this program does not know.
-    orders.update(Order::key("London", 1)?, |order| Ok(order.total += 1.0)).await?;
+    let dearer = |order: &mut Order| {
+        order.total += 1.0;
+        Ok(())
+    };
+    orders.update(Order::key("London", 1)?, dearer).await?;
     let stored = orders.view::<Entity>()?.get_existing(Order::key("London", 1)?.into_key()).await?;
     assert_eq!((stored.get("Total"), stored.get("Price")), (Some(ValueRef::Double(121.0)), None));
     Ok(())

@@ -39,8 +39,8 @@ async fn main() -> table_core::Result<()> {
 
     // Any entity is a serde value, in the JSON form of the service.
     let row = readings.as_table().view::<Entity>()?.get_existing(&key).await?;
-    let json = serde_json::to_value(&row).expect("an entity has a JSON form");
-    assert_eq!(json["at@odata.type"], "Edm.DateTime");
-    assert_eq!(serde_json::from_value::<Entity>(json).expect("the same entity"), row);
+    let json = serde_json::to_string(&row).expect("an entity has a JSON form");
+    assert!(json.contains(r#""at@odata.type":"Edm.DateTime""#), "{json}");
+    assert_eq!(serde_json::from_str::<Entity>(&json).expect("the same entity"), row);
     Ok(())
 }

@@ -193,6 +193,21 @@ impl Error {
         self.outcome() == Outcome::Ambiguous
     }
 
+    /// Whether the error concerns one entity alone, and nothing was written: its stored values do not fit the type, or the converted entity cannot be
+    /// stored. Work on other entities can go on.
+    pub fn is_of_one_entity(&self) -> bool {
+        let of_entity = matches!(
+            self.root().kind(),
+            ErrorKind::Decode(_)
+                | ErrorKind::InvalidValue { .. }
+                | ErrorKind::InvalidKey { .. }
+                | ErrorKind::LimitExceeded { .. }
+                | ErrorKind::UniqueViolation { .. }
+                | ErrorKind::KeyCollision { .. }
+        );
+        of_entity && self.outcome() == Outcome::NotApplied
+    }
+
     /// Whether the same request may succeed later. The [outcome](Self::outcome) says whether it is safe to repeat.
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -30,6 +30,8 @@ pub use requirements::Requirements;
 pub use row_prefix::RowPrefix;
 pub use schema::{PropertySchema, Schema, Spread};
 pub use serde_form::Serde;
+#[doc(hidden)]
+pub use table::Upgraded;
 pub use table::{
     KeyOf, PartitionIn, PropertyDiff, RowBounds, SchemaDiff, SerdeTable, Table, TableGroup, TableQuery,
     Versioned,

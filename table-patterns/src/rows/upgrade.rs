@@ -5,7 +5,7 @@ use std::future::ready;
 use futures_util::{Stream, TryStreamExt as _};
 use table_core::model::Entity;
 use table_core::store::{Error, Result};
-use table_core::typed::TableEntity;
+use table_core::typed::{TableEntity, Upgraded};
 
 /// Whether a row is stored in an older schema version than that of the type.
 pub(crate) fn is_older<T: TableEntity>(row: &Entity) -> Result<bool> {
@@ -19,7 +19,8 @@ pub(crate) fn upgraded<T: TableEntity>(old: &Entity, value: &T) -> Result<Entity
     Ok(new)
 }
 
-/// Upgrades up to `parallelism` rows at once. Returns the number of rows upgraded.
+/// Upgrades up to `parallelism` rows at once. Returns the number of rows upgraded. An error that concerns one entity does not stop the upgrade of the
+/// others; the first such error is returned at the end.
 pub(crate) async fn upgrade_each<R, F>(
     rows: impl Stream<Item = Result<R>> + Send,
     parallelism: usize,
@@ -29,8 +30,18 @@ where
     R: Send,
     F: Future<Output = Result<bool>> + Send,
 {
+    let upgrade = |row| {
+        let upgraded = upgrade(row);
+        async move {
+            match upgraded.await {
+                Err(error) if error.is_of_one_entity() => Ok(Err(error)),
+                done => done.map(Ok),
+            }
+        }
+    };
     let upgrades = rows.map_ok(upgrade).try_buffer_unordered(parallelism.max(1));
-    upgrades.try_fold(0, |count, one| ready(Ok(count + u64::from(one)))).await
+    let add = |upgraded: Upgraded, one| ready(Ok(upgraded.with(one)));
+    upgrades.try_fold(Upgraded::default(), add).await?.into_result()
 }
 
 /// Upgrades one row that was read: `first` in the version that was read, and after a conflict `again` in the stored version.

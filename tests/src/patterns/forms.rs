@@ -192,7 +192,7 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
 /// Programs with and without the Rust types compute the same entries of days, numbers and unknown texts.
 pub(crate) async fn indexes_of_days_and_enums_are_in_step(h: &Harness) {
     let store = h.store().clone();
-    let visits = IndexedTable::<Visit>::open(store.clone(), h.unused_name(), IndexOptions::local()).await;
+    let visits = IndexedTable::<Visit>::open(store.clone(), h.unused_name(), IndexOptions::default()).await;
     let visits = visits.expect("an indexed table");
     let visit = |id, level, state| Visit { site: "london".to_owned(), id, day: day(id), level, state };
     visits.insert(&visit(1, Level::Low, Kind::Open)).await.expect("a new visit");

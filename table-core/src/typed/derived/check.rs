@@ -79,11 +79,13 @@ pub const fn prefixed<const N: usize>(
     all
 }
 
-/// Whether no name occurs twice among `names` and the groups.
+/// Whether no name and no alias occurs twice among `names` and the groups.
 pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
+    // A type has up to 252 properties, and the compiler bounds the steps of a constant: most types have no aliases in groups.
+    let has_aliases = has_aliases(groups);
     let mut i = 0;
     while i < names.len() {
-        if occurrences(names, groups, "", names[i]) > 1 {
+        if occurrences(names, groups, names[i]) > 1 || (has_aliases && former(groups, ["", names[i]]) > 0) {
             return false;
         }
         i += 1;
@@ -92,13 +94,41 @@ pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
     while group < groups.len() {
         let mut i = 0;
         while i < groups[group].len() {
-            let property = groups[group][i];
-            if occurrences(names, groups, "", property.name) > 1 {
+            let name = groups[group][i].name;
+            if occurrences(names, groups, name) > 1 || (has_aliases && former(groups, ["", name]) > 0) {
                 return false;
             }
+            i += 1;
+        }
+        group += 1;
+    }
+    !has_aliases || are_aliases_distinct(groups)
+}
+
+const fn has_aliases(groups: &[&[PropertySchema]]) -> bool {
+    let mut group = 0;
+    while group < groups.len() {
+        let mut i = 0;
+        while i < groups[group].len() {
+            if !groups[group][i].aliases.is_empty() {
+                return true;
+            }
+            i += 1;
+        }
+        group += 1;
+    }
+    false
+}
+
+const fn are_aliases_distinct(groups: &[&[PropertySchema]]) -> bool {
+    let mut group = 0;
+    while group < groups.len() {
+        let mut i = 0;
+        while i < groups[group].len() {
+            let PropertySchema { aliases, alias_prefix, .. } = groups[group][i];
             let mut alias = 0;
-            while alias < property.aliases.len() {
-                if occurrences(names, groups, property.alias_prefix, property.aliases[alias]) > 1 {
+            while alias < aliases.len() {
+                if former(groups, [alias_prefix, aliases[alias]]) > 1 {
                     return false;
                 }
                 alias += 1;
@@ -110,23 +140,34 @@ pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
     true
 }
 
-/// Returns how many names and aliases are `prefix` followed by `name`.
-const fn occurrences(names: &[&str], groups: &[&[PropertySchema]], prefix: &str, name: &str) -> usize {
+const fn occurrences(names: &[&str], groups: &[&[PropertySchema]], name: &str) -> usize {
     let (mut i, mut count) = (0, 0);
     while i < names.len() {
-        count += same(["", names[i]], [prefix, name]) as usize;
+        count += equal(names[i], name) as usize;
         i += 1;
     }
     let mut group = 0;
     while group < groups.len() {
         let mut i = 0;
         while i < groups[group].len() {
-            let property = groups[group][i];
-            count += same(["", property.name], [prefix, name]) as usize;
+            count += equal(groups[group][i].name, name) as usize;
+            i += 1;
+        }
+        group += 1;
+    }
+    count
+}
+
+/// Returns the number of aliases that are this text, in two pieces.
+const fn former(groups: &[&[PropertySchema]], text: [&str; 2]) -> usize {
+    let (mut group, mut count) = (0, 0);
+    while group < groups.len() {
+        let mut i = 0;
+        while i < groups[group].len() {
+            let PropertySchema { aliases, alias_prefix, .. } = groups[group][i];
             let mut alias = 0;
-            while alias < property.aliases.len() {
-                let former = [property.alias_prefix, property.aliases[alias]];
-                count += same(former, [prefix, name]) as usize;
+            while alias < aliases.len() {
+                count += same([alias_prefix, aliases[alias]], text) as usize;
                 alias += 1;
             }
             i += 1;

@@ -19,6 +19,8 @@ pub use query::TableQuery;
 pub use read::Versioned;
 pub use schema_diff::{PropertyDiff, SchemaDiff};
 pub use serde_table::SerdeTable;
+#[doc(hidden)]
+pub use update::Upgraded;
 
 #[cfg(test)]
 mod tests;

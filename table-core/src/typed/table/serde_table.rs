@@ -31,7 +31,8 @@ type Keys<T> = Arc<dyn Fn(&T) -> Result<Key> + Send + Sync>;
 /// # Limits
 /// A serde type has no typed filters (use [`TableQuery::raw_filter`] with stored names), key templates, discriminator, schema versions, patches,
 /// encryption marks, indexes or other layouts. The table must hold no other type. Types such as `Uuid` and `DateTime` are stored as the text that serde
-/// gives. Values in a `#[serde(flatten)]` struct must not have parts. A derived type has none of these limits.
+/// gives. Values in a `#[serde(flatten)]` struct must not have parts. A map
+/// or a `#[serde(flatten)]` map also gets the system members `PartitionKey`, `RowKey`, `odata.etag` and `Timestamp` as text. A derived type has none of these limits.
 ///
 /// ```
 /// use table_core::prelude::*;

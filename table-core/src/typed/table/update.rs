@@ -1,7 +1,7 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::TryStreamExt as _;
 
 use super::write::insert_or_replace_at;
 use super::{KeyOf, Table};
@@ -128,7 +128,8 @@ impl<T: TableEntity> Table<T> {
     /// the remaining rows. If another writer changes an entity at the same time, the entity is read again.
     ///
     /// 1 request per page of the type's rows and 1 request per older entity, at most
-    /// [`with_concurrency`](Self::with_concurrency) at once; 2 more requests per conflict with another writer. The
+    /// [`with_concurrency`](Self::with_concurrency) at once; 2 more requests per conflict with another writer. An entity that cannot be
+    /// converted does not stop the upgrade of the others; [`SchemaDiff`](crate::typed::SchemaDiff) lists such entities before. The
     /// handles of `table-patterns`, such as `IndexedTable`, have their own `upgrade_all`.
     ///
     /// ```
@@ -169,13 +170,20 @@ impl<T: TableEntity> Table<T> {
     /// ```
     ///
     /// # Errors
-    /// Fails if a conversion fails or changes a key; also returns the errors of the store.
+    /// Fails if a conversion fails or changes a key, after all other entities were converted: returns the first such error. Also returns the
+    /// errors of the store.
     pub async fn upgrade_all(&self) -> Result<u64> {
         self.shared().check_no_index(T::SCHEMA.indexes.first(), "an upgrade")?;
         let rows = self.query().project::<Entity>().stream();
-        let upgrades = rows.map(async |row| self.upgrade(row?).await);
-        let upgrades = upgrades.buffer_unordered(self.shared().concurrency);
-        upgrades.try_fold(0, |count, one| ready(Ok(count + u64::from(one)))).await
+        let upgrades = rows.map_ok(|row| async move {
+            match self.upgrade(row).await {
+                Err(error) if error.is_of_one_entity() => Ok(Err(error)),
+                done => done.map(Ok),
+            }
+        });
+        let upgrades = upgrades.try_buffer_unordered(self.shared().concurrency);
+        let add = |upgraded: Upgraded, one| ready(Ok(upgraded.with(one)));
+        upgrades.try_fold(Upgraded::default(), add).await?.into_result()
     }
 
     /// Converts one entity. Returns whether it was converted.
@@ -195,5 +203,33 @@ impl<T: TableEntity> Table<T> {
             row = now;
         }
         Ok(false)
+    }
+}
+
+/// The result of an upgrade of many entities: the number of converted entities, and the first error that concerns one entity.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Upgraded {
+    count: u64,
+    error: Option<Error>,
+}
+
+impl Upgraded {
+    /// Adds the result for one entity.
+    #[must_use]
+    pub fn with(mut self, one: Result<bool>) -> Self {
+        match one {
+            Ok(upgraded) => self.count += u64::from(upgraded),
+            Err(error) => self.error = self.error.or(Some(error)),
+        }
+        self
+    }
+
+    /// Returns the number of converted entities.
+    ///
+    /// # Errors
+    /// Returns the first error.
+    pub fn into_result(self) -> Result<u64> {
+        self.error.map_or(Ok(self.count), Err)
     }
 }

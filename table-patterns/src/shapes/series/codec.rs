@@ -125,7 +125,7 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
         if fields.is_empty() {
             return Ok(None);
         }
-        V::read(&Entity::from_parts(row.key().clone(), fields), std::any::type_name::<V>()).map(Some)
+        V::read(&Entity::from_parts(row.key().clone(), fields), std::any::type_name::<V>(), "").map(Some)
     }
 }
 

@@ -423,9 +423,9 @@ async fn a_serde_table_refuses_rows_with_an_index() -> Result<()> {
     let (store, meter) = metered().await?;
     declare(&*store, Note::SCHEMA.entity_type()).await?;
     meter.reset();
-    let key = |_: &BTreeMap<String, u32>| Key::new("s", "note_0001");
+    let key = |_: &BTreeMap<String, String>| Key::new("s", "note_0001");
     let table = SerdeTable::with_keys(store, "Shop", key)?;
-    let row: BTreeMap<String, u32> = [("Total".to_owned(), 7)].into();
+    let row: BTreeMap<String, String> = [("Total".to_owned(), "7".to_owned())].into();
     let error = table.insert(&row).await.expect_err("an index").to_string();
     assert!(error.contains("has the index 'total.") && error.contains("unmanaged"), "{error}");
     assert_eq!(meter.snapshot().of_kind(OperationKind::Insert), 0);

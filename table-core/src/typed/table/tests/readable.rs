@@ -130,6 +130,22 @@ async fn a_schema_diff_compares_the_type_with_stored_rows() {
 }
 
 #[tokio::test]
+async fn an_upgrade_goes_on_after_an_entity_that_cannot_be_converted() {
+    let (table, _) = readings().await;
+    let old =
+        |number| Entity::from(Reading::key("s1", number).unwrap().into_key()).with("EntityType", "Reading");
+    for row in [old(7).with("value", "many"), old(8).with("value", 8)] {
+        table.store().write(table.name(), Operation::Insert(row)).await.unwrap();
+    }
+    let error = table.upgrade_all().await.unwrap_err();
+    assert!(error.is_of_one_entity() && error.to_string().contains("'07'"), "{error}");
+    let rows = table.view::<Entity>().unwrap();
+    assert_eq!(SchemaDiff::of::<Reading>(&rows).await.unwrap().older(), 1, "6 and 8 are converted");
+    table.delete_if_exists(Reading::key("s1", 7).unwrap()).await.unwrap();
+    assert_eq!(table.upgrade_all().await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_write_renews_the_version_of_its_entity() {
     let (table, _) = readings().await;
     let mut last = table.get_existing(Reading::key("s1", 1).unwrap()).await.unwrap();
