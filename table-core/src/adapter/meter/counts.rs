@@ -111,7 +111,7 @@ impl RequestCounts {
     }
 }
 
-/// As a list of categories with their counts.
+/// As `{"round_trips", "requests"}`, with a list of categories and their counts.
 impl serde::Serialize for RequestCounts {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(serde::Serialize)]
@@ -121,7 +121,13 @@ impl serde::Serialize for RequestCounts {
             #[serde(flatten)]
             count: &'a Count,
         }
-        serializer.collect_seq(self.0.iter().map(|(request, count)| Row { request, count }))
+        #[derive(serde::Serialize)]
+        struct Form<'a> {
+            round_trips: u64,
+            requests: Vec<Row<'a>>,
+        }
+        let requests = self.counts.iter().map(|(request, count)| Row { request, count }).collect();
+        serde::Serialize::serialize(&Form { round_trips: self.round_trips, requests }, serializer)
     }
 }
 
