@@ -9,7 +9,7 @@ use crate::readers::Answered;
 /// The page that a caller probably asks for next. It is read while the caller uses the page before.
 ///
 /// - A page is read ahead only after the caller has continued the query once, and for one query at a time. So a caller that reads
-///   one page causes no further read, and of queries in parallel at most one causes a read that nobody uses.
+///   one page causes no further read, and of queries in parallel at most one causes a read without use.
 /// - A page is used only if no commit was published since it was read. So every page is as it was when the caller asked for
 ///   it.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(crate) struct Ahead {
     pub(crate) page: Answered<Page<Entity>>,
 }
 
-/// After this time, a page that nobody asked for makes room for another.
+/// After this time, a page that was not asked for makes room for another.
 const UNUSED: Duration = Duration::from_millis(250);
 /// How long nothing is read ahead after a commit made a page useless: with frequent commits most would be.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@
 //! and reading its answer wakes no other task, which is the main cost of a general client. An idle connection
 //! is not polled; the next request checks whether it is still open.
 //!
-//! Beside `hyper-util`'s pooled client, a get takes 109,800 instructions instead of 125,300, and 8 % less processor time
+//! Compared with `hyper-util`'s pooled client, a get takes 109,800 instructions instead of 125,300, and 8 % less processor time
 //! (`tests/benches/transport`, `docs/performance.md`). The library has no way to avoid a connection that the server is about to
 //! close by its `Keep-Alive` header; a write on it would be ambiguous.
 

@@ -1,4 +1,4 @@
-//! The embedded store beside engines that a program could use instead, on the same work with the same durability: SQLite
+//! The embedded store compared with engines that a program could use instead, on the same work with the same durability: SQLite
 //! (WAL, synchronous=FULL, a typed mapping by serde), fjall and redb, both with postcard.
 //!
 //! `cargo run --release` in this folder prints medians of alternating rounds; `-- 9` sets the number of rounds.

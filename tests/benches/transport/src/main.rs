@@ -1,4 +1,4 @@
-//! The Azure store's own connections beside the same store with `hyper-util`'s pooled client, and beside a client written by
+//! The Azure store's own connections compared with the same store with `hyper-util`'s pooled client, and with a client written by
 //! hand on `reqwest`. The server is a process of its own on this machine; it answers every get after a delay.
 //!
 //! `cargo run --release` in this folder prints the client's processor time for a get, with 32 gets in flight and no delay, and
