@@ -8,11 +8,13 @@ use crate::count::CountArgs;
 use crate::delete::DeleteArgs;
 use crate::export::ExportArgs;
 use crate::failure::{Failure, Result};
+use crate::faults;
 use crate::import::ImportArgs;
 use crate::index::IndexArgs;
 use crate::list::ListArgs;
 use crate::output::remark;
 use crate::query::{GetArgs, QueryArgs};
+use crate::serve::ServeArgs;
 use crate::shell::{CompletionsArgs, print_manual};
 use crate::store::{FORMS, has_secret};
 use crate::upkeep::UpkeepArgs;
@@ -56,6 +58,9 @@ enum Command {
     /// Finish interrupted writes and builds, and repair index entries, once or all the time
     #[command(after_help = FORMS)]
     Upkeep(UpkeepArgs),
+    /// Serve a store to clients of every language, as Azure Table Storage
+    #[command(after_help = format!("{}\n\n{FORMS}", faults::NAMES))]
+    Serve(ServeArgs),
     /// Print the script that completes arguments in a shell
     Completions(CompletionsArgs),
     /// Print the manual, for `man -l -`
@@ -74,6 +79,7 @@ impl Command {
             Self::Delete(delete) => delete.run().await,
             Self::Index(index) => index.run().await,
             Self::Upkeep(upkeep) => upkeep.run().await,
+            Self::Serve(serve) => serve.run().await,
             Self::Completions(completions) => completions.run(Arguments::command()),
             Self::Man => print_manual(Arguments::command()),
         }

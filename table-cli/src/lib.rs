@@ -11,6 +11,7 @@ mod delete;
 mod entity_text;
 mod export;
 mod failure;
+mod faults;
 mod import;
 mod index;
 mod layouts;
@@ -21,7 +22,9 @@ mod progress;
 mod query;
 mod read_rows;
 mod rows;
+mod serve;
 mod shell;
+mod signals;
 mod store;
 mod upkeep;
 

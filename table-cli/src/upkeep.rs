@@ -15,6 +15,7 @@ use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
 use crate::query::table;
+use crate::signals::stopped;
 use crate::store::{Access, StoreName};
 
 /// The arguments of `tables upkeep`.
@@ -188,17 +189,4 @@ fn health(report: &UpkeepReport) -> Result<()> {
             Err(Failure::failed(format!("the last round failed for {failed} tables: run upkeep again")))
         }
     }
-}
-
-/// Waits for Ctrl-C, and for SIGTERM of a service manager.
-async fn stopped() {
-    #[cfg(unix)]
-    if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = terminated.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        return;
-    }
-    let _ = tokio::signal::ctrl_c().await;
 }

@@ -100,9 +100,7 @@ async fn change(
     asked: &Asked<'_>,
     parts: Vec<Part<'_>>,
 ) -> Result<Vec<Answer>> {
-    if asked.address.secondary {
-        return Err(Failure::unauthorized("InsufficientAccountPermissions", "the secondary is read-only"));
-    }
+    request::check_writable(tenant, asked.address)?;
     if parts.len() > limits::GROUP_OPERATIONS {
         let message = "The batch request operation exceeds the maximum 100 changes per change set.";
         return Err(Failure::invalid_input(message).of_operation(limits::GROUP_OPERATIONS));

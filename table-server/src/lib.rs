@@ -38,7 +38,9 @@ mod cors;
 mod entities;
 mod errors;
 mod limits;
+mod metrics;
 mod multipart;
+mod probe;
 mod properties;
 mod queries;
 mod request;
@@ -60,5 +62,7 @@ pub use limits::Limits;
 pub use server::Server;
 pub use start::{ServerBuilder, StartError};
 pub use test_server::TestServer;
+#[cfg(feature = "self-signed")]
+pub use tls::SelfSigned;
 #[cfg(feature = "tls")]
 pub use tls::{Certificate, InvalidCertificate};

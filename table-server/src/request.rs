@@ -6,6 +6,7 @@ use table_core::model::{ETag, IfMatch, Key, TableName};
 use crate::address::{Address, Resource};
 use crate::errors::{Failure, Result};
 use crate::settings::is_hidden;
+use crate::tenant::Tenant;
 use crate::wire::{Links, Metadata};
 
 /// The operation of a request, whatever HTTP verb carries it.
@@ -74,6 +75,16 @@ impl<'a> Asked<'a> {
         !header(self.headers, "prefer")
             .is_some_and(|prefer| prefer.to_ascii_lowercase().contains("return-no-content"))
     }
+}
+
+/// Refuses writes to the secondary endpoint, and to accounts that are served for reading only.
+pub(crate) fn check_writable(tenant: &Tenant, address: &Address) -> Result<()> {
+    let reason = match (address.secondary, tenant.is_read_only) {
+        (true, _) => "the secondary is read-only",
+        (false, true) => "the server serves this account for reading only",
+        (false, false) => return Ok(()),
+    };
+    Err(Failure::unauthorized("InsufficientAccountPermissions", reason))
 }
 
 /// Returns a header that is text.

@@ -32,6 +32,8 @@ pub struct Server {
 pub(crate) struct Setup {
     pub(crate) service: Arc<Service>,
     pub(crate) limits: Limits,
+    /// The host name that clients use.
+    pub(crate) host: Option<String>,
     #[cfg(feature = "tls")]
     pub(crate) certificate: Option<crate::tls::Certificate>,
 }
@@ -56,7 +58,11 @@ impl Server {
 
     /// Returns the URL of an account. The URLs of its tables are below it.
     pub fn endpoint(&self, account: &str) -> String {
-        format!("{}://{}/{account}", self.scheme(), self.address)
+        let host = match &self.setup.host {
+            Some(host) => format!("{host}:{}", self.address.port()),
+            None => self.address.to_string(),
+        };
+        format!("{}://{host}/{account}", self.scheme())
     }
 
     /// Returns the connection string of an account, for clients of every language; `None` if the account is
@@ -134,6 +140,7 @@ async fn serve(
     // Responses are written in one piece, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let (service, limits) = (Arc::clone(&setup.service), setup.limits);
+    let _counted = setup.service.metrics.connection();
     let peer = Peer { ip: address.ip(), secure: false };
     #[cfg(feature = "tls")]
     if let Some(certificate) = &setup.certificate {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use chrono::Utc;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use uuid::Uuid;
@@ -17,13 +17,13 @@ use crate::authorize::{Action, Credentials, Permit};
 use crate::body::Bodies;
 use crate::errors::{ErrorFormat, Failure, Result};
 use crate::limits::Limits;
+use crate::metrics::{Finished, Metrics};
+use crate::probe::Probe;
 use crate::request::{self, Asked, Verb, header};
 use crate::tenant::{Tenant, Tenants};
 use crate::wire::Metadata;
 use crate::{acl, batch, cors, entities, properties, queries, tables};
 
-/// The path of the health check. No account can have this name.
-const HEALTH: &str = "/_health";
 /// The version in responses to requests without a version.
 const VERSION: &str = "2020-12-06";
 
@@ -32,6 +32,9 @@ const VERSION: &str = "2020-12-06";
 pub(crate) struct Service {
     pub(crate) tenants: Tenants,
     pub(crate) bodies: Bodies,
+    pub(crate) metrics: Metrics,
+    /// Whether clients can read the metrics.
+    shows_metrics: bool,
 }
 
 /// The origin of a connection.
@@ -42,8 +45,8 @@ pub(crate) struct Peer {
 }
 
 impl Service {
-    pub(crate) fn new(tenants: Tenants, limits: &Limits) -> Self {
-        Self { tenants, bodies: Bodies::new(limits) }
+    pub(crate) fn new(tenants: Tenants, limits: &Limits, shows_metrics: bool) -> Self {
+        Self { tenants, bodies: Bodies::new(limits), metrics: Metrics::default(), shows_metrics }
     }
 
     /// Answers a request and logs it.
@@ -51,18 +54,30 @@ impl Service {
         let started = Instant::now();
         let id = Uuid::new_v4().to_string();
         let (head, body) = request.into_parts();
+        if let Some(probe) = Probe::of(head.uri.path()) {
+            let mut answer = probe.answer(&self.tenants, self.shows_metrics.then_some(&self.metrics)).await;
+            finish(&mut answer, &head.headers, &id);
+            return answer.into_response();
+        }
+        let counted = self.metrics.request();
         let received = body.size_hint().lower();
-        let mut answer = match head.uri.path() {
-            HEALTH => Answer::new(StatusCode::OK).with_body("text/plain", "ok\n"),
-            _ => self.answer(&head, body, peer, &id).await,
-        };
+        let (mut answer, operation) = self.answer(&head, body, peer, &id).await;
         finish(&mut answer, &head.headers, &id);
+        drop(counted);
+        self.metrics.add(Finished {
+            operation,
+            status: answer.status.as_u16(),
+            time: started.elapsed(),
+            received,
+            sent: answer.body.len() as u64,
+        });
         // The path identifies entities; the query may contain a signature, so it is never logged.
         tracing::info!(
             target: "table_server::access",
             peer = %peer.ip,
             method = %head.method,
             path = head.uri.path(),
+            operation,
             status = answer.status.as_u16(),
             code = answer.headers.get("x-ms-error-code").and_then(|code| code.to_str().ok()),
             received,
@@ -73,18 +88,19 @@ impl Service {
         answer.into_response()
     }
 
-    async fn answer<B>(&self, head: &Parts, body: B, peer: Peer, id: &str) -> Answer
+    /// Returns the answer and the name of the operation.
+    async fn answer<B>(&self, head: &Parts, body: B, peer: Peer, id: &str) -> (Answer, &'static str)
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         let address = match self.address(head, peer) {
             Ok(address) => address,
-            Err(failure) => return failure.into_answer(ErrorFormat::Json, id),
+            Err(failure) => return (failure.into_answer(ErrorFormat::Json, id), UNKNOWN),
         };
         let format = format(&head.headers, &address);
         let Some(tenant) = self.tenants.of(&address.account) else {
-            return Failure::resource_not_found().into_answer(format, id);
+            return (Failure::resource_not_found().into_answer(format, id), UNKNOWN);
         };
         let call = Call { service: self, tenant, address: &address, head, peer, id };
         let mut answer = call.run(body).await.unwrap_or_else(|failure| failure.into_answer(format, id));
@@ -95,7 +111,7 @@ impl Service {
             answer.set("x-ms-request-id", id);
             cors::expose(&rules, origin, head.method.as_str(), &mut answer);
         }
-        answer
+        (answer, operation_name(head, &address))
     }
 
     fn address(&self, head: &Parts, peer: Peer) -> Result<Address> {
@@ -164,7 +180,9 @@ impl Call<'_> {
         body: &[u8],
     ) -> Result<Answer> {
         let allow = |action: Action, table| {
-            self.check_endpoint(action.is_read())?;
+            if !action.is_read() {
+                request::check_writable(self.tenant, self.address)?;
+            }
             permit.check(action, table)
         };
         match (resource, comp, verb) {
@@ -220,7 +238,10 @@ impl Call<'_> {
         };
         let asked = Asked { verb, address: self.address, headers, level };
         let tenant = self.tenant;
-        self.check_endpoint(verb == Verb::Get || *resource == Resource::Batch)?;
+        // A group may have a query; its changes are checked where they are read.
+        if verb != Verb::Get && *resource != Resource::Batch {
+            request::check_writable(tenant, self.address)?;
+        }
         match (resource, verb) {
             (Resource::Tables, Verb::Get) => queries::tables(tenant, permit, &asked).await,
             (Resource::Tables, Verb::Post) => tables::create(tenant, permit, &asked, body).await,
@@ -242,13 +263,41 @@ impl Call<'_> {
             _ => Err(Failure::method_not_allowed()),
         }
     }
+}
 
-    /// Refuses writes to the secondary endpoint.
-    fn check_endpoint(&self, reads: bool) -> Result<()> {
-        if reads || !self.address.secondary {
-            return Ok(());
-        }
-        Err(Failure::unauthorized("InsufficientAccountPermissions", "the secondary is read-only"))
+/// The operation of a request that names none.
+const UNKNOWN: &str = "Unknown";
+
+/// Returns the name of a request's operation, like the service's logs.
+/// <https://learn.microsoft.com/rest/api/storageservices/storage-analytics-logged-operations-and-status-messages>
+fn operation_name(head: &Parts, address: &Address) -> &'static str {
+    let (Ok(verb), Ok(resource)) = (Verb::of(&head.method, &head.headers), address.resource()) else {
+        return UNKNOWN;
+    };
+    let has_condition = head.headers.contains_key("if-match");
+    let component = address.parameters.get("comp").unwrap_or_default();
+    match (resource, component, verb) {
+        (_, _, Verb::Options) => "PreflightRequest",
+        (Resource::Service, Some("properties"), Verb::Get) => "GetTableServiceProperties",
+        (Resource::Service, Some("properties"), _) => "SetTableServiceProperties",
+        (Resource::Service, Some("stats"), _) => "GetTableServiceStats",
+        (Resource::Entities(_), Some("acl"), Verb::Get) => "GetTableAcl",
+        (Resource::Entities(_), Some("acl"), _) => "SetTableAcl",
+        (_, Some(_), _) => UNKNOWN,
+        (Resource::Tables, _, Verb::Get) => "QueryTables",
+        (Resource::Tables, _, Verb::Post) => "CreateTable",
+        (Resource::Table(_), _, Verb::Get) => "QueryTable",
+        (Resource::Table(_), _, Verb::Delete) => "DeleteTable",
+        (Resource::Entities(_), _, Verb::Get) => "QueryEntities",
+        (Resource::Entity(..), _, Verb::Get) => "QueryEntity",
+        (Resource::Entities(_), _, Verb::Post) => "InsertEntity",
+        (Resource::Entity(..), _, Verb::Put) if has_condition => "UpdateEntity",
+        (Resource::Entity(..), _, Verb::Put) => "InsertOrReplaceEntity",
+        (Resource::Entity(..), _, Verb::Merge) if has_condition => "MergeEntity",
+        (Resource::Entity(..), _, Verb::Merge) => "InsertOrMergeEntity",
+        (Resource::Entity(..), _, Verb::Delete) => "DeleteEntity",
+        (Resource::Batch, _, Verb::Post) => "EntityGroupTransaction",
+        _ => UNKNOWN,
     }
 }
 

@@ -55,6 +55,11 @@ impl Settings {
         serde_json::from_str(text).map_err(|_| damaged(setting))
     }
 
+    /// Asks the store for the table of the settings, which it need not have.
+    pub(crate) async fn check(&self) -> Result<()> {
+        self.store.list_tables(Some(TABLE), None).await.map(drop)
+    }
+
     pub(crate) async fn set<T: Serialize>(&self, setting: Setting<'_>, value: &T) -> Result<()> {
         let text = serde_json::to_string(value).map_err(|e| Error::corrupt(e.to_string()))?;
         let entity = Entity::from(setting.key()?).with(VALUE, text);

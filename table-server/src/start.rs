@@ -46,6 +46,9 @@ pub struct ServerBuilder {
     tenants: Tenants,
     address: SocketAddr,
     limits: Limits,
+    host: Option<String>,
+    is_read_only: bool,
+    shows_metrics: bool,
     #[cfg(feature = "tls")]
     certificate: Option<crate::tls::Certificate>,
 }
@@ -63,6 +66,9 @@ impl Default for ServerBuilder {
             tenants: Tenants::default(),
             address: (Ipv4Addr::LOCALHOST, 10002).into(),
             limits: Limits::default(),
+            host: None,
+            is_read_only: false,
+            shows_metrics: false,
             #[cfg(feature = "tls")]
             certificate: None,
         }
@@ -93,6 +99,29 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the host name or address by which clients reach the server, for [`Server::endpoint`] and
+    /// [`Server::connection_string`]. The default is the address to listen on.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    /// Refuses writes to all accounts with status 403.
+    #[must_use]
+    pub const fn read_only(mut self) -> Self {
+        self.is_read_only = true;
+        self
+    }
+
+    /// Serves the counts of requests and connections at `/_metrics`, in the text format of Prometheus. They
+    /// need no credential, and contain no names of accounts and tables, and no keys.
+    #[must_use]
+    pub const fn metrics(mut self) -> Self {
+        self.shows_metrics = true;
+        self
+    }
+
     /// Accepts TLS connections only.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -106,7 +135,7 @@ impl ServerBuilder {
     /// # Errors
     /// Fails if there is no account, if the emulator's key is used on an address that others can reach, or if
     /// the server cannot listen on the address.
-    pub async fn start(self) -> Result<Server, StartError> {
+    pub async fn start(mut self) -> Result<Server, StartError> {
         if self.tenants.is_empty() {
             return Err(StartError::NoAccount);
         }
@@ -116,8 +145,12 @@ impl ServerBuilder {
         if let Some(account) = self.tenants.public_key().filter(|_| !address.ip().is_loopback()) {
             return Err(StartError::PublicKey { account: account.to_owned(), address });
         }
+        if self.is_read_only {
+            self.tenants.set_read_only();
+        }
         let setup = Setup {
-            service: Arc::new(Service::new(self.tenants, &self.limits)),
+            service: Arc::new(Service::new(self.tenants, &self.limits, self.shows_metrics)),
+            host: self.host,
             limits: self.limits,
             #[cfg(feature = "tls")]
             certificate: self.certificate,

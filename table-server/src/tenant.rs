@@ -16,6 +16,8 @@ pub(crate) struct Tenant {
     pub(crate) account: Account,
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) settings: Settings,
+    /// Whether writes are refused.
+    pub(crate) is_read_only: bool,
     /// Serializes changes of tables with changes of their policies, so that a new table never has the
     /// policies of a deleted one.
     pub(crate) tables: Mutex<()>,
@@ -27,7 +29,8 @@ impl Tenant {
         if let Some(writers) = store.local_writers() {
             writers.serve();
         }
-        Self { account, settings: Settings::new(Arc::clone(&store)), store, tables: Mutex::new(()) }
+        let settings = Settings::new(Arc::clone(&store));
+        Self { account, settings, store, is_read_only: false, tables: Mutex::new(()) }
     }
 
     /// Refuses a table that does not exist.
@@ -69,6 +72,19 @@ impl Tenants {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Refuses writes to all accounts.
+    pub(crate) fn set_read_only(&mut self) {
+        self.0.iter_mut().for_each(|tenant| tenant.is_read_only = true);
+    }
+
+    /// Sends a request to the store of each account.
+    pub(crate) async fn check(&self) -> table_core::Result<()> {
+        for tenant in &self.0 {
+            tenant.settings.check().await?;
+        }
+        Ok(())
     }
 
     /// Returns the name of an account that has the emulator's key.

@@ -45,6 +45,53 @@ impl Certificate {
     }
 }
 
+/// A certificate that is not signed by an authority, and its key, both in PEM. Clients must be configured to
+/// trust the certificate. `Debug` does not print the key.
+#[cfg(feature = "self-signed")]
+pub struct SelfSigned {
+    /// The certificate.
+    pub certificate: String,
+    /// The key. Keep it secret.
+    pub key: String,
+    /// The last day on which the certificate is valid.
+    pub valid_until: chrono::NaiveDate,
+}
+
+#[cfg(feature = "self-signed")]
+impl SelfSigned {
+    /// The number of days that a certificate is valid: the most that clients of Apple accept.
+    /// <https://support.apple.com/103769>
+    pub const DAYS: u64 = 825;
+
+    /// Makes a certificate for host names and addresses, with a new key. It is valid from yesterday.
+    ///
+    /// # Errors
+    /// Fails if a name is not a host name.
+    pub fn new(names: impl IntoIterator<Item = String>) -> Result<Self, InvalidCertificate> {
+        use chrono::Datelike as _;
+        let invalid = |error: rcgen::Error| InvalidCertificate(error.to_string());
+        let mut parameters =
+            rcgen::CertificateParams::new(names.into_iter().collect::<Vec<_>>()).map_err(invalid)?;
+        let first = chrono::Utc::now().date_naive() - chrono::Days::new(1);
+        // A day less, because the last day ends when it begins.
+        let last = first + chrono::Days::new(Self::DAYS - 1);
+        let day =
+            |date: chrono::NaiveDate| rcgen::date_time_ymd(date.year(), date.month() as u8, date.day() as u8);
+        (parameters.not_before, parameters.not_after) = (day(first), day(last));
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, "table-server");
+        let key = rcgen::KeyPair::generate().map_err(invalid)?;
+        let certificate = parameters.self_signed(&key).map_err(invalid)?.pem();
+        Ok(Self { certificate, key: key.serialize_pem(), valid_until: last })
+    }
+}
+
+#[cfg(feature = "self-signed")]
+impl fmt::Debug for SelfSigned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SelfSigned").field("valid_until", &self.valid_until).finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Certificate")

@@ -4,6 +4,7 @@ mod delete;
 mod files;
 mod index;
 mod read;
+mod serve;
 mod shell;
 mod stores;
 mod support;

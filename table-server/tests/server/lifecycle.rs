@@ -124,6 +124,66 @@ async fn store_faults_are_reported_as_in_the_service() {
     assert_eq!(client.owner(create("abc")).await.refusal(), (409, "TableAlreadyExists"));
 }
 
+#[tokio::test]
+async fn operators_see_health_readiness_and_metrics() {
+    let faults = FaultInjector::new(1);
+    let store = StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).build();
+    let start = |builder: table_server::ServerBuilder| {
+        builder.account(Account::emulator(), Arc::clone(&store)).listen(free()).start()
+    };
+    let server = start(Server::builder().metrics().host("tables.example")).await.unwrap();
+    let port = server.address().port();
+    assert_eq!(server.endpoint("a"), format!("http://tables.example:{port}/a"));
+    let get = async |server: &Server, path: &str| {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        read(&answer).unwrap()
+    };
+    assert_eq!(get(&server, "/_ready").await.status, 200);
+    faults.script([Some(Fault::FailBefore)]);
+    assert_eq!(get(&server, "/_ready").await.status, 503);
+    assert_eq!(get(&server, "/_health").await.status, 200);
+    assert_eq!(get(&server, "/devstoreaccount1/abc").await.status, 401);
+    let metrics = get(&server, "/_metrics").await;
+    assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
+    let line = "table_server_requests_total{operation=\"QueryEntities\",status=\"401\"} 1\n";
+    assert!(metrics.body.contains(line), "{}", metrics.body);
+    assert!(metrics.body.contains("table_server_connections_total 5\n"), "{}", metrics.body);
+    let other = start(Server::builder()).await.unwrap();
+    assert_eq!(get(&other, "/_metrics").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_read_only_server_refuses_every_write() {
+    let store = MemoryStore::new();
+    let builder = Server::builder().account(Account::emulator(), store.clone()).listen(free());
+    let server = builder.read_only().start().await.unwrap();
+    let address = server.address().to_string();
+    let client = crate::client::Client { server: TestServer::serve(store).await, address };
+    assert_eq!(client.owner(Ask::new("GET", "Tables")).await.status, 200);
+    let batch = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/http\r\n\
+        Content-Transfer-Encoding: binary\r\n\r\nDELETE /devstoreaccount1/abc(PartitionKey='a',RowKey='b') HTTP/1.1\r\n\
+        If-Match: *\r\n\r\n\r\n--c--\r\n--b--\r\n";
+    let group = Ask::new("POST", "$batch").with("Content-Type", "multipart/mixed; boundary=b");
+    let group = client.owner(Ask { body: batch.to_owned(), ..group }).await;
+    assert!(group.body.contains("HTTP/1.1 403 Forbidden"), "{group:?}");
+    for ask in [
+        Ask::new("POST", "Tables").json("{\"TableName\":\"abc\"}"),
+        Ask::new("DELETE", "Tables('abc')"),
+        Ask::new("POST", "abc").json("{\"PartitionKey\":\"a\",\"RowKey\":\"b\"}"),
+        Ask::new("DELETE", "abc(PartitionKey='a',RowKey='b')").with("If-Match", "*"),
+        Ask::new("PUT", "abc?comp=acl"),
+        Ask::new("PUT", "?restype=service&comp=properties"),
+    ] {
+        let (method, path) = (ask.method, ask.path.clone());
+        let reply = client.owner(ask).await;
+        assert_eq!(reply.refusal(), (403, "InsufficientAccountPermissions"), "{method} {path}");
+    }
+}
+
 #[test]
 fn a_test_server_runs_without_a_runtime() {
     let server = TestServer::start_on_thread();

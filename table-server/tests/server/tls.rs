@@ -19,8 +19,12 @@ fn pem(name: &str) -> Vec<u8> {
 }
 
 fn connector() -> TlsConnector {
+    connector_for(&pem("localhost.pem"))
+}
+
+fn connector_for(certificate: &[u8]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&pem("localhost.pem")).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(certificate).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -49,6 +53,27 @@ async fn only_tls_connections_are_accepted() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
+}
+
+#[cfg(feature = "self-signed")]
+#[tokio::test]
+async fn clients_that_trust_a_self_signed_certificate_connect() {
+    let made = table_server::SelfSigned::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    assert!(!format!("{made:?}").contains("PRIVATE"));
+    let certificate = Certificate::from_pem(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
+    let builder = Server::builder().account(Account::emulator(), MemoryStore::new()).certificate(certificate);
+    let server = builder.listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap();
+    for (trusted, name, connects) in [
+        (made.certificate.as_bytes(), "localhost", true),
+        (made.certificate.as_bytes(), "127.0.0.1", true),
+        (made.certificate.as_bytes(), "other", false),
+        (&pem("localhost.pem")[..], "localhost", false),
+    ] {
+        let stream = TcpStream::connect(server.address()).await.unwrap();
+        let connected = connector_for(trusted).connect(name.try_into().unwrap(), stream).await;
+        assert_eq!(connected.is_ok(), connects, "{name}");
+    }
+    assert!(table_server::SelfSigned::new(["no name\u{e9}".to_owned()]).is_err());
 }
 
 #[test]

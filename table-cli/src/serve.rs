@@ -1,0 +1,229 @@
+//! `tables serve`.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use table_core::adapter::StoreBuilder;
+use table_server::{Account, Certificate, EMULATOR_ACCOUNT, EMULATOR_KEY, SelfSigned, Server, ServerBuilder};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::failure::{Failure, Result};
+use crate::faults::Faults;
+use crate::output::{print, remark};
+use crate::signals::stopped;
+use crate::store::{Access, OpenStore, StoreName};
+
+/// The names of the files of a self-signed certificate.
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+
+/// The arguments of `tables serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The store
+    store: StoreName,
+    /// The address and the port; port 0 chooses a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10002")]
+    listen: SocketAddr,
+    /// The host name by which clients reach the server, for connection strings and for the self-signed certificate
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// An account and the place of its key in base64; twice with one name for two valid keys. Without accounts, the emulator's
+    /// account is served, on loopback addresses only
+    #[arg(long = "account", value_name = "NAME:env:VARIABLE|NAME:file:PATH")]
+    accounts: Vec<String>,
+    /// Print the connection strings with the keys, not only the key of the emulator's account
+    #[arg(long)]
+    show_keys: bool,
+    /// Serve HTTPS only, with a certificate chain and its key, both files in PEM
+    #[arg(long, num_args = 2, value_names = ["CERTIFICATE", "KEY"], conflicts_with = "self_signed")]
+    https: Option<Vec<PathBuf>>,
+    /// Serve HTTPS only, with the certificate in this directory, which is made if it is missing; clients must be configured to
+    /// trust certificate.pem
+    #[arg(long, value_name = "DIR")]
+    self_signed: Option<PathBuf>,
+    /// Refuse writes
+    #[arg(long)]
+    read_only: bool,
+    /// Serve counts of requests at /_metrics for Prometheus, to every client
+    #[arg(long)]
+    metrics: bool,
+    /// Write a log to standard error; info has a line for each request
+    #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = ["off", "error", "warn", "info", "debug"])]
+    log: String,
+    /// Inject faults, for tests of clients: NAME=PROBABILITY,…
+    #[arg(long = "fault", value_name = "FAULTS")]
+    faults: Option<Faults>,
+    /// The seed of the faults: the same requests in the same order get the same faults
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "faults")]
+    fault_seed: u64,
+    /// Also stop at the end of standard input, for a server that a test starts
+    #[arg(long)]
+    until_eof: bool,
+}
+
+impl ServeArgs {
+    /// Serves until a signal, then answers the requests in progress and closes the store. Prints a connection string for each
+    /// account, a line each.
+    pub(crate) async fn run(&self) -> Result<()> {
+        start_log(&self.log);
+        let accounts = accounts(&self.accounts)?;
+        let mut builder = Server::builder().listen(self.listen);
+        if let Some(host) = &self.host {
+            builder = builder.host(host);
+        }
+        if self.read_only {
+            builder = builder.read_only();
+        }
+        if self.metrics {
+            builder = builder.metrics();
+        }
+        builder = self.with_certificate(builder)?;
+        let open = self.store.open(if self.read_only { Access::Read } else { Access::Write }).await?;
+        let served = self.serve(&open, builder, &accounts).await;
+        open.close().await?;
+        served
+    }
+
+    async fn serve(&self, open: &OpenStore, builder: ServerBuilder, accounts: &[Account]) -> Result<()> {
+        let store = StoreBuilder::new(open.store.clone());
+        let store = match &self.faults {
+            Some(faults) => store.fault(faults.injector(self.fault_seed)),
+            None => store,
+        }
+        .build();
+        let add = |builder: ServerBuilder, account: &Account| builder.account(account.clone(), store.clone());
+        let server = accounts.iter().fold(builder, add).start().await.map_err(Failure::failed)?;
+        self.warn(&server);
+        for account in accounts {
+            print(&format!("{}\n", self.connection_string(&server, account)))?;
+        }
+        tokio::select! {
+            () = stopped() => {}
+            () = end_of_input(), if self.until_eof => {}
+        }
+        if server.stop().await {
+            return Ok(());
+        }
+        Err(Failure::failed(
+            "requests were cut off after the stop time: their clients do not know the outcome",
+        ))
+    }
+
+    fn connection_string(&self, server: &Server, account: &Account) -> String {
+        let text = server.connection_string(account.name()).unwrap_or_default();
+        if self.show_keys || account.name() == EMULATOR_ACCOUNT && text.contains(EMULATOR_KEY) {
+            return text;
+        }
+        let settings = text.split(';').map(|setting| match setting.split_once('=') {
+            Some(("AccountKey", _)) => "AccountKey=<the key>",
+            _ => setting,
+        });
+        settings.collect::<Vec<_>>().join(";")
+    }
+
+    fn warn(&self, server: &Server) {
+        let is_encrypted = self.https.is_some() || self.self_signed.is_some();
+        if !is_encrypted && !server.address().ip().is_loopback() {
+            remark(
+                "warning: other machines reach this server over http, which anyone on the way can read: use --https or --self-signed",
+            );
+        }
+        if self.faults.is_some() {
+            remark("warning: the server injects faults");
+        }
+    }
+
+    fn with_certificate(&self, builder: ServerBuilder) -> Result<ServerBuilder> {
+        let files = match (&self.https, &self.self_signed) {
+            (Some(files), _) => match files.as_slice() {
+                [chain, key] => (chain.clone(), key.clone()),
+                _ => return Err(Failure::misuse("--https needs a certificate and a key")),
+            },
+            (None, Some(directory)) => self.self_signed(directory)?,
+            (None, None) => return Ok(builder),
+        };
+        let (chain, key) = (read_file(&files.0)?, read_file(&files.1)?);
+        let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes());
+        let named = |error| Failure::misuse(format!("{}: {error}", files.0.display()));
+        Ok(builder.certificate(certificate.map_err(named)?))
+    }
+
+    /// Returns the files of the certificate of a directory, which are made if both are missing.
+    fn self_signed(&self, directory: &Path) -> Result<(PathBuf, PathBuf)> {
+        let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
+        if certificate.exists() || key.exists() {
+            remark(&format!("uses {}", certificate.display()));
+            return Ok((certificate, key));
+        }
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        let address = Some(self.listen.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
+        names.extend(address.map(|ip| ip.to_string()));
+        names.extend(self.host.clone());
+        let made = SelfSigned::new(names).map_err(Failure::misuse)?;
+        let failed = |error| Failure::failed(format!("{} cannot be written: {error}", directory.display()));
+        fs::create_dir_all(directory).map_err(failed)?;
+        write_secret(&key, &made.key).map_err(failed)?;
+        fs::write(&certificate, &made.certificate).map_err(failed)?;
+        remark(&format!("made {}, valid until {}", certificate.display(), made.valid_until));
+        Ok((certificate, key))
+    }
+}
+
+/// Writes a file that other users cannot read.
+fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
+}
+
+fn read_file(path: &Path) -> Result<String> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::misuse(format!("{} cannot be read: {error}", path.display())))
+}
+
+/// Reads the accounts with their keys. No error repeats an argument, which may be a key that was written into the wrong place.
+fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
+    let mut accounts: Vec<Account> = Vec::new();
+    for argument in arguments {
+        let form = || {
+            Failure::misuse(
+                "--account is NAME:env:VARIABLE or NAME:file:PATH: the variable or the file has the key, which other users of the \
+                 machine could read in the command line",
+            )
+        };
+        let (name, place) = argument.split_once(':').ok_or_else(form)?;
+        let key = match place.split_once(':').ok_or_else(form)? {
+            ("env", variable) => std::env::var(variable).map_err(|_| {
+                Failure::misuse(format!("set the environment variable {variable} to the key of {name}"))
+            })?,
+            ("file", path) => read_file(Path::new(path))?,
+            _ => return Err(form()),
+        };
+        let known = accounts.iter().position(|account| account.name() == name);
+        let account = match known {
+            Some(index) => accounts.remove(index).with_second_key(key.trim()),
+            None => Account::new(name, key.trim()),
+        };
+        accounts.insert(known.unwrap_or(accounts.len()), account.map_err(Failure::misuse)?);
+    }
+    if accounts.is_empty() {
+        accounts.push(Account::emulator());
+    }
+    Ok(accounts)
+}
+
+fn start_log(level: &str) {
+    let level: LevelFilter = level.parse().unwrap_or(LevelFilter::WARN);
+    // Fails if the process has a subscriber already, which then has the log.
+    let _ = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).try_init();
+}
+
+async fn end_of_input() {
+    let _ = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink())).await;
+}

@@ -1,0 +1,14 @@
+//! Signals that end a command.
+
+/// Waits for Ctrl-C, and for SIGTERM of a service manager.
+pub(crate) async fn stopped() {
+    #[cfg(unix)]
+    if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        return;
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,219 @@
+//! `tables serve` as a process, with clients.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use predicates::prelude::*;
+use predicates::str::contains;
+use table_azure::AzureTableStore;
+use table_core::model::{Key, TableName};
+use table_core::query::Query;
+use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt as _};
+
+use crate::support::{KEY, embedded, employees, keys, tables};
+
+/// A server process that is killed when it is dropped.
+struct Serving {
+    process: Child,
+    /// The connection strings that it printed.
+    printed: Vec<String>,
+}
+
+impl Serving {
+    /// Starts `tables serve` on a free port, and waits for a connection string per account.
+    fn start(arguments: &[&str], environment: &[(&str, &str)], accounts: usize) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tables"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--until-eof"]).args(arguments);
+        command.envs(environment.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("the program starts");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let printed = lines.take(accounts).collect::<Result<_, _>>().expect("text");
+        Self { process, printed }
+    }
+
+    fn client(&self) -> AzureTableStore {
+        AzureTableStore::from_connection_string(&self.printed[0], None).expect("a connection string")
+    }
+
+    /// Sends a request without a credential, and returns the answer.
+    fn get(&self, path: &str) -> String {
+        let endpoint = self.printed[0].split("TableEndpoint=http://").nth(1).expect("an endpoint");
+        let address = endpoint.split('/').next().expect("an address");
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+            .expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    /// Waits for the end. Returns whether it was a success, and standard error.
+    fn ended(mut self) -> (bool, String) {
+        let mut text = String::new();
+        self.process.stderr.take().expect("a pipe").read_to_string(&mut text).expect("text");
+        (self.process.wait().expect("an end").success(), text)
+    }
+
+    /// Ends standard input and waits.
+    fn end(mut self) -> (bool, String) {
+        drop(self.process.stdin.take());
+        self.ended()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn table() -> TableName {
+    TableName::new("Employees").expect("a legal name")
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(work)
+}
+
+#[test]
+fn a_directory_is_served_until_a_signal() {
+    let (directory, name) = embedded(employees());
+    let serving = Serving::start(&[&name, "--metrics", "--log", "info"], &[], 1);
+    let client = serving.client();
+    run(async {
+        assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), 3);
+        let ken = employees()[0].clone().with("Age", 42);
+        client.write(&table(), Operation::InsertOrReplace(ken)).await.unwrap();
+        let jo = employees()[0].clone().with_key(Key::new("Sales", "3").unwrap());
+        client.write(&table(), Operation::Insert(jo)).await.unwrap();
+    });
+    assert!(serving.get("/_health").starts_with("HTTP/1.1 200"));
+    assert!(serving.get("/_ready").ends_with("ready\n"));
+    let metrics = serving.get("/_metrics");
+    assert!(
+        metrics.contains("table_server_requests_total{operation=\"InsertEntity\",status=\"204\"} 1\n"),
+        "{metrics}"
+    );
+    // The store is open in the other process.
+    tables().args(["list", &name]).assert().code(1);
+    let id = serving.process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let (success, log) = serving.ended();
+    assert!(success, "{log}");
+    assert!(log.contains("operation=\"InsertEntity\"") && log.contains("status=204"), "{log}");
+    assert_eq!(keys(directory.path()), ["Legal/1", "Sales/1", "Sales/2", "Sales/3"]);
+}
+
+#[test]
+fn a_server_for_reading_refuses_writes() {
+    let (directory, name) = embedded(employees());
+    let serving = Serving::start(&[&name, "--read-only"], &[], 1);
+    let client = serving.client();
+    run(async {
+        assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), 3);
+        let ken = employees()[0].clone();
+        let error = client.write(&table(), Operation::InsertOrReplace(ken)).await.unwrap_err();
+        assert!(error.to_string().contains("for reading only"), "{error}");
+        assert!(client.create_table(&TableName::new("Other").unwrap()).await.is_err());
+    });
+    assert!(serving.get("/_metrics").starts_with("HTTP/1.1 404"));
+    assert!(serving.end().0);
+    assert_eq!(keys(directory.path()).len(), 3);
+    let absent = directory.path().join("absent");
+    let absent = format!("embedded:{}", absent.display());
+    tables().args(["serve", &absent, "--read-only", "--listen", "127.0.0.1:0"]).assert().code(1);
+}
+
+#[test]
+fn keys_of_accounts_are_read_from_the_environment_and_from_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    fs::write(&file, "b2xkLWtleQ==\n").unwrap();
+    let place = format!("orders:file:{}", file.display());
+    let arguments = [
+        "memory",
+        "--account",
+        "orders:env:ORDERS_KEY",
+        "--account",
+        &place,
+        "--account",
+        "stock:env:ORDERS_KEY",
+    ];
+    let serving = Serving::start(&arguments, &[("ORDERS_KEY", KEY)], 2);
+    assert!(
+        serving.printed.iter().all(|line| line.contains("AccountKey=<the key>")),
+        "{:?}",
+        serving.printed
+    );
+    for key in [KEY, "b2xkLWtleQ=="] {
+        let text = serving.printed[0].replace("<the key>", key);
+        let client = AzureTableStore::from_connection_string(&text, None).unwrap();
+        run(client.list_tables(None, None)).unwrap();
+    }
+    let other = AzureTableStore::from_connection_string(
+        &serving.printed[1].replace("<the key>", "b2xkLWtleQ=="),
+        None,
+    );
+    assert!(run(other.unwrap().list_tables(None, None)).is_err());
+    let (success, log) = serving.end();
+    assert!(success && !log.contains(KEY), "{log}");
+    let shown = Serving::start(
+        &["memory", "--account", "orders:env:ORDERS_KEY", "--show-keys", "--host", "tables.example"],
+        &[("ORDERS_KEY", KEY)],
+        1,
+    );
+    assert!(shown.printed[0].contains(KEY) && shown.printed[0].contains("=http://tables.example:"));
+}
+
+#[test]
+fn mistakes_are_explained_without_keys() {
+    let refused = |arguments: &[&str], reason: &str| {
+        let text = contains(reason).and(contains(KEY).not());
+        tables().arg("serve").args(arguments).assert().code(2).stderr(text).stdout("");
+    };
+    refused(&["memory", "--account", &format!("orders:{KEY}")], "NAME:env:VARIABLE");
+    refused(&["memory", "--account", &format!("orders:key:{KEY}")], "NAME:env:VARIABLE");
+    refused(&["memory", "--account", "orders:env:ABSENT"], "ABSENT");
+    refused(&["memory", "--account", "orders:file:absent"], "absent");
+    refused(&["memory", "--fault", "explode=1"], "not a fault");
+    refused(&["memory", "--https", "absent", "absent"], "absent");
+    let public = ["serve", "memory", "--listen", "0.0.0.0:0"];
+    tables().args(public).assert().code(1).stderr(contains("loopback"));
+}
+
+#[test]
+fn a_certificate_is_made_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("tls");
+    let arguments = ["memory", "--self-signed", name.to_str().unwrap()];
+    let serving = Serving::start(&arguments, &[], 1);
+    assert!(serving.printed[0].contains("TableEndpoint=https://127.0.0.1:"), "{:?}", serving.printed);
+    let (success, log) = serving.end();
+    assert!(success && log.contains("valid until"), "{log}");
+    let made = fs::read_to_string(name.join("certificate.pem")).unwrap();
+    assert!(made.starts_with("-----BEGIN CERTIFICATE-----"));
+    #[cfg(unix)]
+    assert_eq!(mode(&name.join("key.pem")), 0o600);
+    assert!(Serving::start(&arguments, &[], 1).end().0);
+    assert_eq!(fs::read_to_string(name.join("certificate.pem")).unwrap(), made);
+}
+
+#[cfg(unix)]
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn faults_are_injected() {
+    let serving = Serving::start(&["memory", "--fault", "throttle=1"], &[], 1);
+    let error = run(serving.client().list_tables(None, None)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Throttled { .. }), "{error}");
+    let (success, log) = serving.end();
+    assert!(success && log.contains("injects faults"), "{log}");
+}
