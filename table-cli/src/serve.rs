@@ -51,6 +51,9 @@ pub(crate) struct ServeArgs {
     /// Serve counts of requests at /_metrics for Prometheus, to every client
     #[arg(long)]
     metrics: bool,
+    /// Serve a page at /_explorer that shows all tables to browsers of this machine, without a key
+    #[arg(long)]
+    explorer: bool,
     /// Write a log to standard error; info has a line for each request
     #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = ["off", "error", "warn", "info", "debug"])]
     log: String,
@@ -81,8 +84,12 @@ impl ServeArgs {
         if self.metrics {
             builder = builder.metrics();
         }
+        if self.explorer {
+            builder = builder.explorer();
+        }
         builder = self.with_certificate(builder)?;
-        let open = self.store.open(if self.read_only { Access::Read } else { Access::Write }).await?;
+        let open =
+            self.store.open_to_serve(if self.read_only { Access::Read } else { Access::Write }).await?;
         let served = self.serve(&open, builder, &accounts).await;
         open.close().await?;
         served

@@ -12,7 +12,7 @@ use azure_identity::{DeveloperToolsCredential, ManagedIdentityCredential, Worklo
 use table_azure::AzureTableStore;
 use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
 use table_core::memory::MemoryStore;
-use table_core::store::TableStore;
+use table_core::store::{ServiceProfile, TableStore};
 use table_embedded::EmbeddedStore;
 
 use crate::failure::{Failure, Result};
@@ -148,6 +148,20 @@ impl StoreName {
                     text.map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))?;
                 self.remote(text.trim())
             }
+        }
+    }
+
+    /// Opens the store for `tables serve`: groups of a local store have room for index entries.
+    pub(crate) async fn open_to_serve(&self, access: Access) -> Result<OpenStore> {
+        match (self, access) {
+            (Self::Memory, _) => {
+                Ok(OpenStore::around(MemoryStore::with_profile(ServiceProfile::SERVED), None))
+            }
+            (Self::Embedded(directory), Access::Write) => {
+                let store = EmbeddedStore::builder(directory).served().open().await?;
+                Ok(OpenStore::around(store.clone(), Some(store)))
+            }
+            _ => self.open(access).await,
         }
     }
 

@@ -88,6 +88,10 @@ impl ServiceProfile {
     /// works with the service.
     pub const LOCAL: Self = Self { name: "local store", system: "table_store", ..Self::AZURE_TABLES };
 
+    /// A local store behind a server that maintains indexes for its clients: a group of 100 entities has room for their
+    /// index entries. The server enforces the limits of Azure Table Storage.
+    pub const SERVED: Self = Self { group_operations: 10_000, group_bytes: 64 << 20, ..Self::LOCAL };
+
     /// Returns the text that identifies a table: its name, in lower case if the service ignores case.
     ///
     /// ```

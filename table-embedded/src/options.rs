@@ -64,6 +64,7 @@ pub struct EmbeddedBuilder {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    pub(crate) profile: ServiceProfile,
     pub(crate) durability: Durability,
     pub(crate) group_commit: GroupCommit,
     pub(crate) reads: Reads,
@@ -93,6 +94,7 @@ impl EmbeddedBuilder {
             free: Free::default(),
         };
         let config = Config {
+            profile: PROFILE,
             durability: Durability::default(),
             group_commit: GroupCommit::default(),
             reads: Reads::default(),
@@ -106,6 +108,13 @@ impl EmbeddedBuilder {
     /// Sets when a write is acknowledged. Default: when it is on disk.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.config.durability = durability;
+        self
+    }
+
+    /// Allows group transactions of 10,000 operations ([`ServiceProfile::SERVED`]), for a server that maintains indexes
+    /// for its clients. Default: 100, as in the service.
+    pub const fn served(mut self) -> Self {
+        self.config.profile = ServiceProfile::SERVED;
         self
     }
 

@@ -43,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) path: PathBuf,
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: Queue,
+    profile: ServiceProfile,
     reads: Reads,
     access: Access,
     readers: Readers,
@@ -127,6 +128,7 @@ impl EmbeddedStore {
     pub(crate) async fn start(EmbeddedBuilder { directory: path, config }: EmbeddedBuilder) -> Result<Self> {
         let (queue, requests) = Queue::new();
         let (reads, access) = (config.reads, config.access);
+        let profile = config.profile.clone();
         let (readers, file) = (Readers::new(config.max_scans), config.file.clone());
         let directory = path.clone();
         let open = move || Writer::open(Directory::lock(&directory, access)?, config, requests);
@@ -137,6 +139,7 @@ impl EmbeddedStore {
             path,
             shared,
             queue,
+            profile,
             reads,
             access,
             readers,
@@ -242,7 +245,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 #[async_trait]
 impl TableStore for EmbeddedStore {
     fn profile(&self) -> &ServiceProfile {
-        &PROFILE
+        &self.inner.profile
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
@@ -313,7 +316,7 @@ impl TableStore for EmbeddedStore {
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        engine::check_group(&PROFILE, &group)?;
+        engine::check_group(&self.inner.profile, &group)?;
         self.request(Request::Write(table.clone(), Work::Group(group.into_operations()))).await
     }
 

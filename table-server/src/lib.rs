@@ -33,10 +33,14 @@ mod answer;
 mod authorize;
 mod batch;
 mod body;
+mod clients;
 mod connection;
 mod cors;
 mod entities;
 mod errors;
+mod explorer;
+#[cfg(feature = "indexes")]
+mod indexes;
 mod limits;
 mod metrics;
 mod multipart;

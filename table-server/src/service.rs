@@ -16,6 +16,7 @@ use crate::answer::Answer;
 use crate::authorize::{Action, Credentials, Permit};
 use crate::body::Bodies;
 use crate::errors::{ErrorFormat, Failure, Result};
+use crate::explorer::{self, Visit};
 use crate::limits::Limits;
 use crate::metrics::{Finished, Metrics};
 use crate::probe::Probe;
@@ -27,14 +28,24 @@ use crate::{acl, batch, cors, entities, properties, queries, tables};
 /// The version in responses to requests without a version.
 const VERSION: &str = "2020-12-06";
 
+/// The header of the programs of this library, which maintain indexes and layouts themselves: such a request sees and
+/// writes all rows. Its value has no meaning.
+const PROGRAM: &str = "x-table-manifest-aware";
+
 /// The state that requests need.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) tenants: Tenants,
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Metrics,
-    /// Whether clients can read the metrics.
-    shows_metrics: bool,
+    pages: Pages,
+}
+
+/// The addresses besides accounts and health.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pages {
+    pub(crate) metrics: bool,
+    pub(crate) explorer: bool,
 }
 
 /// The origin of a connection.
@@ -45,8 +56,8 @@ pub(crate) struct Peer {
 }
 
 impl Service {
-    pub(crate) fn new(tenants: Tenants, limits: &Limits, shows_metrics: bool) -> Self {
-        Self { tenants, bodies: Bodies::new(limits), metrics: Metrics::default(), shows_metrics }
+    pub(crate) fn new(tenants: Tenants, limits: &Limits, pages: Pages) -> Self {
+        Self { tenants, bodies: Bodies::new(limits), metrics: Metrics::default(), pages }
     }
 
     /// Answers a request and logs it.
@@ -55,7 +66,14 @@ impl Service {
         let id = Uuid::new_v4().to_string();
         let (head, body) = request.into_parts();
         if let Some(probe) = Probe::of(head.uri.path()) {
-            let mut answer = probe.answer(&self.tenants, self.shows_metrics.then_some(&self.metrics)).await;
+            let mut answer = probe.answer(&self.tenants, self.pages.metrics.then_some(&self.metrics)).await;
+            finish(&mut answer, &head.headers, &id);
+            return answer.into_response();
+        }
+        if let Some(path) = explorer::path(head.uri.path()).filter(|_| self.pages.explorer) {
+            let query = head.uri.query().unwrap_or_default();
+            let visit = Visit { method: &head.method, path, query, headers: &head.headers, peer: peer.ip };
+            let mut answer = visit.answer(&self.tenants).await;
             finish(&mut answer, &head.headers, &id);
             return answer.into_response();
         }
@@ -99,7 +117,11 @@ impl Service {
             Err(failure) => return (failure.into_answer(ErrorFormat::Json, id), UNKNOWN),
         };
         let format = format(&head.headers, &address);
-        let Some(tenant) = self.tenants.of(&address.account) else {
+        let tenant = match head.headers.contains_key(PROGRAM) {
+            true => self.tenants.raw(&address.account),
+            false => self.tenants.of(&address.account),
+        };
+        let Some(tenant) = tenant else {
             return (Failure::resource_not_found().into_answer(format, id), UNKNOWN);
         };
         let call = Call { service: self, tenant, address: &address, head, peer, id };

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::account::Account;
 use crate::limits::Limits;
 use crate::server::{Server, Setup};
-use crate::service::Service;
+use crate::service::{Pages, Service};
 use crate::tenant::Tenants;
 
 /// Why a server does not start.
@@ -48,7 +48,7 @@ pub struct ServerBuilder {
     limits: Limits,
     host: Option<String>,
     is_read_only: bool,
-    shows_metrics: bool,
+    pages: Pages,
     #[cfg(feature = "tls")]
     certificate: Option<crate::tls::Certificate>,
 }
@@ -68,7 +68,7 @@ impl Default for ServerBuilder {
             limits: Limits::default(),
             host: None,
             is_read_only: false,
-            shows_metrics: false,
+            pages: Pages::default(),
             #[cfg(feature = "tls")]
             certificate: None,
         }
@@ -118,7 +118,15 @@ impl ServerBuilder {
     /// need no credential, and contain no names of accounts and tables, and no keys.
     #[must_use]
     pub const fn metrics(mut self) -> Self {
-        self.shows_metrics = true;
+        self.pages.metrics = true;
+        self
+    }
+
+    /// Serves a page at `/_explorer` that shows the tables of every account to browsers of this machine. It needs
+    /// no credential, so every user of the machine can read all tables with it. It changes nothing.
+    #[must_use]
+    pub const fn explorer(mut self) -> Self {
+        self.pages.explorer = true;
         self
     }
 
@@ -149,7 +157,7 @@ impl ServerBuilder {
             self.tenants.set_read_only();
         }
         let setup = Setup {
-            service: Arc::new(Service::new(self.tenants, &self.limits, self.shows_metrics)),
+            service: Arc::new(Service::new(self.tenants, &self.limits, self.pages)),
             host: self.host,
             limits: self.limits,
             #[cfg(feature = "tls")]

@@ -7,6 +7,7 @@ use table_core::store::TableStore;
 use tokio::sync::Mutex;
 
 use crate::account::Account;
+use crate::clients::{ClientStore, Maintainer};
 use crate::errors::{Failure, Result};
 use crate::settings::Settings;
 
@@ -14,13 +15,14 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) account: Account,
+    /// The store as the clients of the tenant see it.
     pub(crate) store: Arc<dyn TableStore>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     /// Whether writes are refused.
     pub(crate) is_read_only: bool,
     /// Serializes changes of tables with changes of their policies, so that a new table never has the
     /// policies of a deleted one.
-    pub(crate) tables: Mutex<()>,
+    pub(crate) tables: Arc<Mutex<()>>,
 }
 
 impl Tenant {
@@ -29,8 +31,8 @@ impl Tenant {
         if let Some(writers) = store.local_writers() {
             writers.serve();
         }
-        let settings = Settings::new(Arc::clone(&store));
-        Self { account, settings, store, is_read_only: false, tables: Mutex::new(()) }
+        let settings = Arc::new(Settings::new(Arc::clone(&store)));
+        Self { account, settings, store, is_read_only: false, tables: Arc::default() }
     }
 
     /// Refuses a table that does not exist.
@@ -56,18 +58,51 @@ impl Tenant {
     }
 }
 
+impl Tenant {
+    /// Returns the same account with another view of its store.
+    fn with_store(&self, store: Arc<dyn TableStore>) -> Self {
+        let (account, settings, tables) = (self.account.clone(), self.settings.clone(), self.tables.clone());
+        Self { account, store, settings, is_read_only: self.is_read_only, tables }
+    }
+}
+
 /// The accounts of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Tenants(Vec<Tenant>);
+pub(crate) struct Tenants(Vec<Views>);
+
+/// The two views of an account.
+#[derive(Debug)]
+struct Views {
+    /// For programs of this library, which maintain indexes and layouts themselves: all rows.
+    programs: Tenant,
+    /// For other clients.
+    others: Tenant,
+}
 
 impl Tenants {
     pub(crate) fn add(&mut self, account: Account, store: Arc<dyn TableStore>) {
-        self.0.retain(|tenant| tenant.account.name() != account.name());
-        self.0.push(Tenant::new(account, store));
+        self.0.retain(|views| views.programs.account.name() != account.name());
+        let programs = Tenant::new(account, Arc::clone(&store));
+        let maintainer = maintainer(&store);
+        let others = programs.with_store(Arc::new(ClientStore::new(store, maintainer)));
+        self.0.push(Views { programs, others });
     }
 
     pub(crate) fn of(&self, account: &str) -> Option<&Tenant> {
-        self.0.iter().find(|tenant| tenant.account.name() == account)
+        self.views(account).map(|views| &views.others)
+    }
+
+    /// Returns an account with all rows of its store, for programs of this library.
+    pub(crate) fn raw(&self, account: &str) -> Option<&Tenant> {
+        self.views(account).map(|views| &views.programs)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|views| views.programs.account.name())
+    }
+
+    fn views(&self, account: &str) -> Option<&Views> {
+        self.0.iter().find(|views| views.programs.account.name() == account)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,21 +111,40 @@ impl Tenants {
 
     /// Refuses writes to all accounts.
     pub(crate) fn set_read_only(&mut self) {
-        self.0.iter_mut().for_each(|tenant| tenant.is_read_only = true);
+        for views in &mut self.0 {
+            (views.programs.is_read_only, views.others.is_read_only) = (true, true);
+        }
     }
 
     /// Sends a request to the store of each account.
     pub(crate) async fn check(&self) -> table_core::Result<()> {
-        for tenant in &self.0 {
-            tenant.settings.check().await?;
+        for views in &self.0 {
+            views.programs.settings.check().await?;
         }
         Ok(())
     }
 
     /// Returns the name of an account that has the emulator's key.
     pub(crate) fn public_key(&self) -> Option<&str> {
-        self.0.iter().map(|tenant| &tenant.account).find(|a| a.has_public_key()).map(Account::name)
+        self.0.iter().map(|views| &views.programs.account).find(|a| a.has_public_key()).map(Account::name)
     }
+}
+
+#[cfg(feature = "indexes")]
+fn maintainer(store: &Arc<dyn TableStore>) -> Option<Arc<dyn Maintainer>> {
+    match crate::indexes::Indexes::new(Arc::clone(store)) {
+        Ok(indexes) => Some(Arc::new(indexes)),
+        Err(error) => {
+            // The durations are constants, so this cannot happen.
+            tracing::error!(target: "table_server", %error, "indexes are not maintained");
+            None
+        }
+    }
+}
+
+#[cfg(not(feature = "indexes"))]
+fn maintainer(_store: &Arc<dyn TableStore>) -> Option<Arc<dyn Maintainer>> {
+    None
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use table_core::memory::MemoryStore;
-use table_core::store::TableStore;
+use table_core::store::{ServiceProfile, TableStore};
 use tokio::sync::oneshot;
 
 use crate::account::{Account, EMULATOR_ACCOUNT};
@@ -51,7 +51,7 @@ impl TestServer {
     /// # Panics
     /// Panics if this machine has no free port.
     pub async fn start() -> Self {
-        Self::serve(MemoryStore::new()).await
+        Self::serve(MemoryStore::with_profile(ServiceProfile::SERVED)).await
     }
 
     /// Starts with a store, for example one with faults, on the caller's runtime.
@@ -74,7 +74,7 @@ impl TestServer {
     /// # Panics
     /// Panics if this machine has no free port or thread.
     pub fn start_on_thread() -> Self {
-        let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+        let store: Arc<dyn TableStore> = Arc::new(MemoryStore::with_profile(ServiceProfile::SERVED));
         let (served, (started, starts)) = (Arc::clone(&store), mpsc::channel());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {

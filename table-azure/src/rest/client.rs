@@ -24,8 +24,13 @@ const VERSION: (HeaderName, HeaderValue) =
 const DATA_SERVICE: (HeaderName, HeaderValue) =
     (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0"));
 
+/// Tells a `table-server` that this program maintains indexes and layouts itself: it then sees and writes all rows. The services ignore
+/// the header.
+const PROGRAM: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-table-manifest-aware"), HeaderValue::from_static("1"));
+
 /// Capacity for the headers of a request, including headers that policies add.
-const HEADERS: usize = 14;
+const HEADERS: usize = 15;
 
 /// The pipeline, endpoints and limits of a store.
 #[derive(Debug)]
@@ -80,6 +85,7 @@ impl<'a> Call<'a> {
         *request.headers_mut() = HashMap::with_capacity(HEADERS).into();
         request.insert_header(VERSION.0, VERSION.1);
         request.insert_header(DATA_SERVICE.0, DATA_SERVICE.1);
+        request.insert_header(PROGRAM.0, PROGRAM.1);
         request.insert_header(ACCEPT, ACCEPT_JSON);
         request.insert_header(CLIENT_REQUEST_ID, request_id());
         Self { name, subject, writes: method != Method::Get, done, request }

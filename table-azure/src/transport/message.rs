@@ -43,7 +43,7 @@ fn headers(request: &Request) -> Result<HeaderMap> {
 }
 
 /// The headers of most requests. They need no parsing.
-static SENT: [http::HeaderName; 11] = [
+static SENT: [http::HeaderName; 12] = [
     http::header::ACCEPT,
     http::header::AUTHORIZATION,
     http::header::CONTENT_TYPE,
@@ -55,6 +55,7 @@ static SENT: [http::HeaderName; 11] = [
     http::HeaderName::from_static("x-ms-client-request-id"),
     http::HeaderName::from_static("x-ms-date"),
     http::HeaderName::from_static("x-ms-version"),
+    http::HeaderName::from_static("x-table-manifest-aware"),
 ];
 
 fn sent(name: &str) -> Result<http::HeaderName> {

@@ -1,19 +1,23 @@
 //! `tables serve` as a process, with clients.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
-use table_core::model::{Key, TableName};
+use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt as _};
 
-use crate::support::{KEY, embedded, employees, keys, tables};
+use crate::support::{KEY, embedded, employees, keys, on_disk, tables};
 
 /// A server process that is killed when it is dropped.
 struct Serving {
@@ -69,6 +73,89 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// How often the server is killed. The nightly command sets it: `TABLES_KILLS=200 cargo test -p table-cli --test cli -- kills`.
+fn kills() -> usize {
+    std::env::var("TABLES_KILLS").map_or(3, |text| text.parse().expect("TABLES_KILLS is a number"))
+}
+
+/// Clients insert, change and delete, each in a partition of its own, until the server is killed.
+#[test]
+fn acknowledged_writes_survive_kills() {
+    let (directory, name) = embedded([]);
+    // The last acknowledged Age of each row; `None` after a deletion.
+    let known: Arc<Mutex<BTreeMap<String, Option<i32>>>> = Arc::default();
+    let mut acknowledged = 0;
+    for round in 0..kills() {
+        let mut serving = Serving::start(&[&name], &[], 1);
+        let connection = serving.printed[0].clone();
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let writers: Vec<_> = (0..8)
+            .map(|writer| {
+                let (connection, stop, done, known) =
+                    (connection.clone(), stop.clone(), done.clone(), known.clone());
+                std::thread::spawn(move || {
+                    run(write_until_killed(writer, round, &connection, &stop, &done, &known))
+                })
+            })
+            .collect();
+        while done.load(Ordering::Relaxed) < 40 + 17 * (round % 7) {
+            assert!(serving.process.try_wait().unwrap().is_none(), "the server ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        serving.process.kill().unwrap();
+        serving.process.wait().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        acknowledged += done.load(Ordering::Relaxed);
+        on_disk(directory.path(), async |store| {
+            let rows = store.query_all(&table(), &Query::new()).await.unwrap();
+            let age = |key: &str| {
+                let row = rows.iter().find(|row| row.key().row() == key)?;
+                match row.get("Age") {
+                    Some(ValueRef::Int32(age)) => Some(age),
+                    _ => None,
+                }
+            };
+            for (key, last) in &*known.lock().unwrap() {
+                assert_eq!(age(key), *last, "round {round}: {key}");
+            }
+        });
+    }
+    assert!(acknowledged >= 40 * kills());
+}
+
+/// Writes rows until an error. A row whose write has no answer is forgotten: both states are right.
+async fn write_until_killed(
+    writer: usize,
+    round: usize,
+    connection: &str,
+    stop: &AtomicBool,
+    done: &AtomicUsize,
+    known: &Mutex<BTreeMap<String, Option<i32>>>,
+) {
+    let client = AzureTableStore::from_connection_string(connection, None).unwrap();
+    for n in 0_i32.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let row = format!("{writer}_{round}_{}", n % 50);
+        let entity = Entity::new(format!("p{writer}"), row.clone()).unwrap().with("Age", n);
+        let (operation, after) = match n % 7 {
+            6 => (Operation::Delete(entity.key().clone(), IfMatch::Any), None),
+            _ => (Operation::InsertOrReplace(entity), Some(n)),
+        };
+        known.lock().unwrap().remove(&row);
+        match client.write(&table(), operation).await {
+            Ok(_) => {
+                known.lock().unwrap().insert(row, after);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(_) => return,
+        }
     }
 }
 

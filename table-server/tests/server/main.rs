@@ -2,8 +2,11 @@
 
 mod authorization;
 mod client;
+mod explorer;
 mod groups;
 mod hostile;
+#[cfg(feature = "indexes")]
+mod indexes;
 mod lifecycle;
 mod policies;
 mod protocol;

@@ -1,0 +1,276 @@
+//! The store as clients see it that know nothing of indexes and layouts.
+//!
+//! A table describes its indexes and layouts in its manifest. The programs of this library maintain them and say
+//! so in a header. Other clients see no index entries and no system rows of such tables, and their writes pass an
+//! [`Maintainer`], which writes the index entries too, or are refused before anything is written.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use table_core::Result;
+use table_core::manifest::{Layout, Manifest, StoredType};
+use table_core::model::{Entity, INDEX_NAME, Key, MANIFEST_PARTITION, TableName};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::{
+    EncryptedNames, Error, ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Outcome,
+    ServiceProfile, TableStore, Written,
+};
+
+/// The row in the manifest's partition of a table that has the index entries of another table.
+const OWNER_ROW: &str = "owner";
+/// How many pages without a visible row a query reads before it answers with an empty page.
+const HIDDEN_PAGES: usize = 16;
+
+/// Writes entities together with the entries of the indexes in the manifest.
+#[async_trait]
+pub(crate) trait Maintainer: std::fmt::Debug + Send + Sync + 'static {
+    /// Executes the operations of one partition as one group. `check` refuses an entity, before or after an
+    /// operation, before anything is written. Returns a result for each operation.
+    async fn write(
+        &self,
+        table: &TableName,
+        operations: Vec<Operation>,
+        check: Check,
+    ) -> Result<Vec<Written>>;
+
+    /// Forgets a table that was deleted.
+    fn forget(&self, table: &TableName);
+}
+
+/// A check of an entity, before and after a write.
+pub(crate) type Check = Arc<dyn Fn(&Entity) -> Result<()> + Send + Sync>;
+
+/// A store for clients that do not know manifests.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientStore {
+    store: Arc<dyn TableStore>,
+    manifests: Arc<ManifestCache>,
+    /// `None`: writes that indexes or layouts need are refused.
+    maintainer: Option<Arc<dyn Maintainer>>,
+}
+
+impl ClientStore {
+    pub(crate) fn new(store: Arc<dyn TableStore>, maintainer: Option<Arc<dyn Maintainer>>) -> Self {
+        let manifests = ManifestCache::for_store(&*store);
+        Self { store, manifests, maintainer }
+    }
+
+    /// Executes operations of one partition. `plain` executes them unchanged.
+    async fn change<T>(
+        &self,
+        table: &TableName,
+        operations: Vec<Operation>,
+        plain: impl Future<Output = Result<T>> + Send,
+        of_all: impl FnOnce(Vec<Written>) -> Result<T> + Send,
+    ) -> Result<T> {
+        // Kept until the write is done: a change of the manifest waits for it.
+        let permit = self.manifests.plain_write(&*self.store, table).await?;
+        let manifest = permit.manifest();
+        for (index, operation) in operations.iter().enumerate() {
+            check_key(table, manifest, operation.key()).map_err(|e| member(&operations, index, e))?;
+        }
+        if !needs_care(manifest) {
+            return plain.await;
+        }
+        let Some(maintainer) = self.maintainer.clone() else {
+            return Err(Error::invalid_request(format!(
+                "the table '{table}' has indexes or layouts, and this server does not maintain them: write it with a program of the library \
+                 that has made them, or with a server that maintains indexes"
+            )));
+        };
+        let types = manifest.types.clone();
+        let named = table.clone();
+        let check: Check = Arc::new(move |entity| check_types(&named, &types, entity));
+        drop(permit);
+        let table = table.clone();
+        // A client that disconnects must not stop the write between two of its requests.
+        let written = tokio::spawn(async move { maintainer.write(&table, operations, check).await }).await;
+        let written = written.map_err(|_| {
+            let kind = ErrorKind::Storage("the write ended early".to_owned());
+            Error::new(kind).with_outcome(Outcome::Ambiguous)
+        })?;
+        of_all(written?)
+    }
+}
+
+/// The error of an operation, with its index if it is in a group.
+pub(crate) fn member(operations: &[Operation], index: usize, error: Error) -> Error {
+    if operations.len() == 1 { error } else { Error::in_transaction(index, error) }
+}
+
+/// Whether a table has rows that clients must not see.
+fn hides_rows(manifest: &Manifest) -> bool {
+    !(manifest.indexes.is_empty() && manifest.types.is_empty() && manifest.others.is_empty())
+}
+
+/// Whether writes need more than their own row.
+fn needs_care(manifest: &Manifest) -> bool {
+    !manifest.indexes.is_empty() || manifest.types.iter().any(|stored| refusal(stored).is_some())
+}
+
+/// Why only a program with the type can write its entities.
+fn refusal(stored: &StoredType) -> Option<String> {
+    if stored.layout != Layout::Plain {
+        return Some(format!("is stored as {}", stored.layout));
+    }
+    (!stored.encrypted.is_empty()).then(|| "has encrypted properties".to_owned())
+}
+
+fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Result<()> {
+    for stored in types {
+        let Some(reason) = refusal(stored) else { continue };
+        if stored.entity.as_ref().is_none_or(|of| of.admits(entity)) {
+            let (name, key) = (stored.name(), entity.key());
+            return Err(Error::invalid_request(format!(
+                "the manifest of the table '{table}' says that {name} {reason}, so a write of {key} alone would damage the entity: write it with a \
+                 program that has the type"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses writes of rows that the library keeps in the table.
+fn check_key(table: &TableName, manifest: &Manifest, key: &Key) -> Result<()> {
+    if key.partition() == MANIFEST_PARTITION || (key.is_system() && hides_rows(manifest)) {
+        return Err(Error::invalid_request(format!(
+            "the row {key} of the table '{table}' is a system row: only programs of the library write it"
+        )));
+    }
+    if manifest.other(OWNER_ROW).is_some() {
+        return Err(Error::invalid_request(format!(
+            "the table '{table}' has the index entries of another table: write the entities, and the entries follow"
+        )));
+    }
+    Ok(())
+}
+
+fn is_hidden(entity: &Entity) -> bool {
+    entity.key().is_system() || entity.is_index_entry()
+}
+
+/// The properties to read, so that index entries are recognized.
+fn with_index_name(select: Option<&Select>) -> Option<Select> {
+    select.map(|select| select.union([INDEX_NAME]))
+}
+
+/// Removes the property that was read only to recognize index entries.
+fn without_index_name(select: Option<&Select>, entity: &mut Entity) {
+    if select.is_some_and(|select| !select.contains(INDEX_NAME)) {
+        entity.properties_mut().remove(INDEX_NAME);
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl TableStore for ClientStore {
+    fn profile(&self) -> &ServiceProfile {
+        self.store.profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.store.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let deleted = self.store.delete_table(table).await;
+        if let Some(maintainer) = &self.maintainer {
+            maintainer.forget(table);
+        }
+        deleted
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.store.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let manifest = self.manifests.get(&*self.store, table).await?;
+        if !hides_rows(&manifest) && key.partition() != MANIFEST_PARTITION {
+            return self.store.get(table, key, select).await;
+        }
+        let found = self.store.get(table, key, with_index_name(select).as_ref()).await?;
+        Ok(found.filter(|entity| !is_hidden(entity)).map(|mut entity| {
+            without_index_name(select, &mut entity);
+            entity
+        }))
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let manifest = self.manifests.get(&*self.store, table).await?;
+        if !hides_rows(&manifest) {
+            return self.store.query(table, query, from).await;
+        }
+        let inner = Query { select: with_index_name(query.select.as_ref()), ..query.clone() };
+        let profile = self.profile();
+        let translated = |from: &Continuation, read: &Query, written: &Query| {
+            let position = from.position(profile, table, read)?.clone();
+            Ok::<_, Error>(Continuation::new(profile, table, written, position))
+        };
+        let mut from = from.map(|from| translated(from, query, &inner)).transpose()?;
+        let mut pages = 0;
+        loop {
+            let mut page = self.store.query(table, &inner, from.as_ref()).await?;
+            page.items.retain(|entity| !is_hidden(entity));
+            pages += 1;
+            if page.items.is_empty() && page.continuation.is_some() && pages < HIDDEN_PAGES {
+                from = page.continuation;
+                continue;
+            }
+            page.items.iter_mut().for_each(|entity| without_index_name(query.select.as_ref(), entity));
+            let continuation = page.continuation.map(|next| translated(&next, &inner, query)).transpose()?;
+            return Ok(Page { items: page.items, continuation });
+        }
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<table_core::query::ReadablePage> {
+        self.query(table, query, from).await.map(Into::into)
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        let plain = self.store.write(table, operation.clone());
+        self.change(table, vec![operation], plain, |written| {
+            written.into_iter().next().ok_or_else(|| {
+                let kind = ErrorKind::Storage("a write has no result".to_owned());
+                Error::new(kind).with_outcome(Outcome::Ambiguous)
+            })
+        })
+        .await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        let operations = group.operations().to_vec();
+        let plain = self.store.transact(table, group);
+        self.change(table, operations, plain, Ok).await
+    }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.store.local_writers()
+    }
+
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
+        Some(Arc::clone(&self.manifests))
+    }
+}

@@ -1,0 +1,210 @@
+//! Clients that do not know manifests, and tables with indexes and layouts.
+
+use std::sync::Arc;
+
+use table_azure::AzureTableStore;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName};
+use table_core::prelude::TableEntity;
+use table_core::query::Query;
+use table_core::store::{ServiceProfile, TableStore, TableStoreExt as _};
+use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Trust};
+use table_server::TestServer;
+
+use crate::client::{Ask, Client, Reply};
+
+fn table() -> TableName {
+    TableName::new("Staff").unwrap()
+}
+
+fn indexes() -> Vec<Index> {
+    let email = Index::keyed("email", Placement::SamePartition, "", "email_{Email}").unwrap();
+    vec![
+        Index::keyed("age", Placement::OtherPartition, "age_{Age}", "{PartitionKey}_{RowKey}").unwrap(),
+        email.unique_within_partition(),
+    ]
+}
+
+/// A server over a store with a table of two indexes, and the handle of a program in this process.
+async fn indexed() -> (Client, IndexedEntities) {
+    let store = MemoryStore::with_profile(ServiceProfile::SERVED);
+    store.create_table(&table()).await.unwrap();
+    let client = serve(store.clone()).await;
+    let handle = IndexedEntities::open(Arc::new(store.clone()), table(), indexes(), IndexOptions::local())
+        .await
+        .unwrap();
+    (client, handle)
+}
+
+async fn serve(store: MemoryStore) -> Client {
+    let server = TestServer::serve(store).await;
+    let address = server.endpoint().split('/').nth(2).unwrap().to_owned();
+    Client { server, address }
+}
+
+fn person(row: &str, age: i32, email: &str) -> String {
+    format!("{{\"PartitionKey\":\"Sales\",\"RowKey\":\"{row}\",\"Age\":{age},\"Email\":\"{email}\"}}")
+}
+
+fn address(row: &str) -> String {
+    format!("Staff(PartitionKey='Sales',RowKey='{row}')")
+}
+
+async fn rows_of_age(handle: &IndexedEntities, age: i32) -> Vec<String> {
+    let query = IndexQuery::partition(format!("age_{age}"));
+    let found = handle.all("age", &query, Trust::Entity).await.unwrap();
+    found.iter().map(|entity| entity.key().row().to_owned()).collect()
+}
+
+async fn is_clean(handle: &IndexedEntities) -> bool {
+    let mut clean = true;
+    for index in ["age", "email"] {
+        let report = handle.scrub(index, ScrubMode::Report).await.unwrap();
+        clean &= report.dangling == 0 && report.missing == 0;
+    }
+    clean
+}
+
+#[tokio::test]
+async fn every_write_of_another_client_changes_the_entries() {
+    let (client, handle) = indexed().await;
+    let insert = client.owner(Ask::new("POST", "Staff").json(person("1", 41, "ken@x"))).await;
+    assert_eq!(insert.status, 201, "{insert:?}");
+    assert_eq!(rows_of_age(&handle, 41).await, ["1"]);
+    let again = client.owner(Ask::new("POST", "Staff").json(person("1", 41, "ken@x"))).await;
+    assert_eq!(again.refusal(), (409, "EntityAlreadyExists"));
+    let upsert = client.owner(Ask::new("PUT", address("2")).json(person("2", 41, "jo@x"))).await;
+    assert_eq!(upsert.status, 204, "{upsert:?}");
+    assert_eq!(rows_of_age(&handle, 41).await, ["1", "2"]);
+    let merged = client.owner(Ask::new("MERGE", address("2")).json("{\"Age\":42}")).await;
+    assert_eq!(merged.status, 204, "{merged:?}");
+    assert_eq!(
+        (rows_of_age(&handle, 41).await, rows_of_age(&handle, 42).await),
+        (vec!["1".to_owned()], vec!["2".to_owned()])
+    );
+    // Conditions have the meaning that the service documents.
+    let etag = merged.header("etag").to_owned();
+    let replace =
+        |etag: &str, age| Ask::new("PUT", address("2")).json(person("2", age, "jo@x")).with("If-Match", etag);
+    assert_eq!(client.owner(replace(&etag, 43)).await.status, 204);
+    assert_eq!(client.owner(replace(&etag, 44)).await.refusal(), (412, "UpdateConditionNotSatisfied"));
+    assert_eq!(rows_of_age(&handle, 43).await, ["2"]);
+    let absent = Ask::new("PUT", address("9")).json(person("9", 1, "no@x")).with("If-Match", "*");
+    assert_eq!(client.owner(absent).await.refusal(), (404, "ResourceNotFound"));
+    // A unique value that is taken.
+    let taken = client.owner(Ask::new("PUT", address("3")).json(person("3", 50, "ken@x"))).await;
+    assert_eq!(taken.refusal(), (409, "EntityAlreadyExists"), "{taken:?}");
+    assert!(rows_of_age(&handle, 50).await.is_empty());
+    let delete = client.owner(Ask::new("DELETE", address("1")).with("If-Match", "*")).await;
+    assert_eq!(delete.status, 204, "{delete:?}");
+    assert!(rows_of_age(&handle, 41).await.is_empty());
+    assert!(is_clean(&handle).await);
+}
+
+fn batch(operations: &[(&str, String, String)]) -> Ask {
+    let mut body = String::from("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n");
+    for (method, path, json) in operations {
+        body.push_str(&format!(
+            "--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n{method} \
+             http://h/devstoreaccount1/{path} HTTP/1.1\r\nContent-Type: application/json\r\nAccept: application/json\r\nPrefer: \
+             return-no-content\r\nContent-Length: {}\r\n\r\n{json}\r\n",
+            json.len()
+        ));
+    }
+    body.push_str("--c--\r\n--b--\r\n");
+    Ask { body, ..Ask::new("POST", "$batch").with("Content-Type", "multipart/mixed; boundary=b") }
+}
+
+fn statuses(reply: &Reply) -> Vec<&str> {
+    reply.body.lines().filter_map(|line| line.strip_prefix("HTTP/1.1 ")).map(|line| &line[..3]).collect()
+}
+
+#[tokio::test]
+async fn a_group_of_100_is_one_group_with_its_entries() {
+    let (client, handle) = indexed().await;
+    let insert = |n: usize| ("POST", "Staff".to_owned(), person(&format!("{n:03}"), 20, &format!("{n}@x")));
+    let full: Vec<_> = (0..100).map(insert).collect();
+    let reply = client.owner(batch(&full)).await;
+    assert_eq!(statuses(&reply), vec!["204"; 100], "{reply:?}");
+    assert_eq!(rows_of_age(&handle, 20).await.len(), 100);
+    // A group that fails is not applied, and the answer names the operation.
+    let mixed = [insert(200), insert(201), insert(50)];
+    let reply = client.owner(batch(&mixed)).await;
+    assert_eq!(statuses(&reply), ["409"], "{reply:?}");
+    assert!(reply.body.contains("\"2:"), "{reply:?}");
+    assert_eq!(rows_of_age(&handle, 20).await.len(), 100);
+    assert!(is_clean(&handle).await);
+}
+
+#[tokio::test]
+async fn other_clients_see_entities_only() {
+    let (client, handle) = indexed().await;
+    for row in ["1", "2"] {
+        let insert = client.owner(Ask::new("POST", "Staff").json(person(row, 41, row))).await;
+        assert_eq!(insert.status, 201, "{insert:?}");
+    }
+    let list = async |options: &str| {
+        let accept =
+            Ask::new("GET", format!("Staff(){options}")).with("Accept", "application/json;odata=nometadata");
+        let reply = client.owner(accept).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()["value"].as_array().unwrap().clone()
+    };
+    let all = list("").await;
+    assert_eq!(all.len(), 2);
+    let selected = list("?$select=Age").await;
+    assert_eq!(selected, [serde_json::json!({"Age": 41}), serde_json::json!({"Age": 41})]);
+    // The rows in front of the first entity are hidden, and no page is needed for them.
+    assert_eq!(list("?$top=1").await.len(), 1);
+    let manifest = Ask::new("GET", "Staff(PartitionKey='~~manifest',RowKey='table')");
+    assert_eq!(client.owner(manifest.clone()).await.status, 404);
+    assert_eq!(client.owner(manifest.with("x-table-manifest-aware", "1")).await.status, 200);
+    let put = Ask::new("PUT", "Staff(PartitionKey='~~manifest',RowKey='table')").json("{}");
+    assert_eq!(client.owner(put).await.refusal(), (400, "InvalidInput"));
+    // A program of the library sees every row.
+    let program = AzureTableStore::from_connection_string(&client.server.connection_string(), None).unwrap();
+    assert!(program.query_all(&table(), &Query::new()).await.unwrap().len() > 6);
+    let opened =
+        IndexedEntities::open(Arc::new(program), table(), indexes(), IndexOptions::default()).await.unwrap();
+    let entity = Entity::new("Sales", "3").unwrap().with("Age", 7).with("Email", "3");
+    opened.insert(entity).await.unwrap();
+    assert_eq!(rows_of_age(&handle, 7).await, ["3"]);
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Report")]
+struct Report {
+    #[partition_key]
+    unit: String,
+    #[row_key]
+    name: String,
+    text: String,
+}
+
+#[tokio::test]
+async fn entities_of_other_layouts_are_not_damaged() {
+    let store = MemoryStore::with_profile(ServiceProfile::SERVED);
+    let reports = table_patterns::wide::WideTable::<Report>::new(store.clone(), "Staff").unwrap();
+    reports.create_if_missing().await.unwrap();
+    let report = Report { unit: "Sales".to_owned(), name: "1".to_owned(), text: "long".to_owned() };
+    reports.insert(&report).await.unwrap();
+    let before = store.query_all(&table(), &Query::new()).await.unwrap();
+    let client = serve(store.clone()).await;
+    let key = before.iter().map(Entity::key).find(|key| !key.is_system()).cloned().unwrap();
+    let path = format!("Staff(PartitionKey='{}',RowKey='{}')", key.partition(), key.row());
+    for ask in [
+        Ask::new("DELETE", &path).with("If-Match", "*"),
+        Ask::new("MERGE", &path).json("{\"text\":\"other\"}"),
+        Ask::new("PUT", &path).json("{\"text\":\"other\"}"),
+        Ask::new("POST", "Staff").json("{\"PartitionKey\":\"a\",\"RowKey\":\"b\",\"EntityType\":\"Report\"}"),
+    ] {
+        let reply = client.owner(ask).await;
+        assert_eq!(reply.refusal(), (400, "InvalidInput"), "{reply:?}");
+        assert!(reply.body.contains("Report"), "{reply:?}");
+    }
+    assert_eq!(store.query_all(&table(), &Query::new()).await.unwrap(), before);
+    // Entities of other types are written.
+    let other = client.owner(Ask::new("POST", "Staff").json(person("9", 1, "e"))).await;
+    assert_eq!(other.status, 201, "{other:?}");
+    assert!(store.get(&table(), &Key::new("Sales", "9").unwrap(), None).await.unwrap().is_some());
+}

@@ -1,0 +1,304 @@
+//! Sends requests to a server of the Table protocol and prints its throughput, for each kind of request with 1 and 32 connections.
+//!
+//! `bench-server NAME ENDPOINT PROCESS SECONDS`: the endpoint of the emulator's account, and the process id of the server, for its CPU time.
+
+use std::error::Error;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+const ACCOUNT: &str = "devstoreaccount1";
+/// The emulator's public key.
+const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const TABLE: &str = "Speed";
+/// The entities at the start: 100 partitions of 100.
+const ENTITIES: usize = 10_000;
+
+#[derive(Clone, Copy)]
+enum Work {
+    Get,
+    Insert,
+    Group,
+    Scan,
+}
+
+/// A request without its signature.
+struct Ask {
+    method: &'static str,
+    /// Below the account.
+    path: String,
+    query: &'static str,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Work {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Get, "get"),
+        (Self::Insert, "insert"),
+        (Self::Group, "group of 100"),
+        (Self::Scan, "page of 1,000"),
+    ];
+
+    /// The `n`th request. The numbers of inserts are never used twice.
+    fn ask(self, n: usize) -> Ask {
+        match self {
+            Self::Get => {
+                let n = (n * 7919) % ENTITIES;
+                let path = format!("{TABLE}(PartitionKey='p{:03}',RowKey='{n:08}')", n / 100);
+                Ask { method: "GET", path, query: "", content_type: "", body: String::new() }
+            }
+            Self::Insert => Ask {
+                method: "POST",
+                path: TABLE.to_owned(),
+                query: "",
+                content_type: "application/json",
+                body: entity(&format!("i{:03}", n % 100), n),
+            },
+            Self::Group => group(&format!("g{n:08}"), n * 100),
+            Self::Scan => Ask {
+                method: "GET",
+                path: format!("{TABLE}()"),
+                query: "?$top=1000",
+                content_type: "",
+                body: String::new(),
+            },
+        }
+    }
+
+    /// The smallest entity number that only this work uses.
+    const fn first(self) -> usize {
+        match self {
+            Self::Insert => 1_000_000,
+            Self::Group => 2_000_000,
+            Self::Get | Self::Scan => 0,
+        }
+    }
+}
+
+/// An entity of about 250 bytes.
+fn entity(partition: &str, n: usize) -> String {
+    format!(
+        "{{\"PartitionKey\":\"{partition}\",\"RowKey\":\"{n:08}\",\"Name\":\"Employee number {n}\",\"Age\":{},\"Salary\":{}.5,\
+         \"Active\":true,\"Email\":\"employee{n}@contoso.example\",\"Note\":\"Has worked in this department since the first day.\"}}",
+        n % 60,
+        n % 9000
+    )
+}
+
+fn group(partition: &str, first: usize) -> Ask {
+    let mut body = String::from("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n");
+    for n in first..first + 100 {
+        let json = entity(partition, n);
+        body.push_str(&format!(
+            "--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nPOST http://127.0.0.1/{ACCOUNT}/{TABLE} HTTP/1.1\r\n\
+             Accept: application/json;odata=nometadata\r\nPrefer: return-no-content\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{json}\r\n",
+            json.len()
+        ));
+    }
+    body.push_str("--c--\r\n--b--\r\n");
+    Ask {
+        method: "POST",
+        path: "$batch".to_owned(),
+        query: "",
+        content_type: "multipart/mixed; boundary=b",
+        body,
+    }
+}
+
+/// A connection that sends one request at a time.
+struct Client {
+    stream: TcpStream,
+    host: String,
+    mac: Hmac<Sha256>,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    async fn connect(host: &str) -> Result<Self, Failure> {
+        let stream = TcpStream::connect(host).await?;
+        stream.set_nodelay(true)?;
+        let mac = Hmac::new_from_slice(&STANDARD.decode(KEY)?)?;
+        Ok(Self { stream, host: host.to_owned(), mac, buffer: Vec::with_capacity(1 << 20) })
+    }
+
+    fn text(&self, ask: &Ask) -> String {
+        let Ask { method, path, query, content_type, body } = ask;
+        let date = chrono::Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
+        let mut mac = self.mac.clone();
+        let path = path.replace('\'', "%27");
+        mac.update(format!("{method}\n\n{content_type}\n{date}\n/{ACCOUNT}/{ACCOUNT}/{path}").as_bytes());
+        let signature = STANDARD.encode(mac.finalize().into_bytes());
+        let typed =
+            if content_type.is_empty() { String::new() } else { format!("Content-Type: {content_type}\r\n") };
+        format!(
+            "{method} /{ACCOUNT}/{path}{query} HTTP/1.1\r\nHost: {}\r\nx-ms-version: 2019-02-02\r\nx-ms-date: {date}\r\nAuthorization: SharedKey \
+             {ACCOUNT}:{signature}\r\nAccept: application/json;odata=nometadata\r\nDataServiceVersion: 3.0\r\nPrefer: return-no-content\r\n\
+             {typed}Content-Length: {}\r\n\r\n{body}",
+            self.host,
+            body.len()
+        )
+    }
+
+    /// Sends a request and returns the body of its answer.
+    async fn send(&mut self, ask: &Ask) -> Result<(u16, Vec<u8>), Failure> {
+        let text = self.text(ask);
+        self.stream.write_all(text.as_bytes()).await?;
+        self.buffer.clear();
+        let head = loop {
+            if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
+                break end;
+            }
+            self.more().await?;
+        };
+        let lines = String::from_utf8_lossy(&self.buffer[..head]).to_ascii_lowercase();
+        let status = lines.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
+        let header = |name: &str| {
+            lines.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+        };
+        let start = head + 4;
+        if let Some(length) = header("content-length:") {
+            let length: usize = length.parse()?;
+            while self.buffer.len() < start + length {
+                self.more().await?;
+            }
+            return Ok((status, self.buffer[start..start + length].to_vec()));
+        }
+        if header("transfer-encoding:").is_none() {
+            return Ok((status, Vec::new()));
+        }
+        // Chunks; the last one is empty.
+        while !self.buffer.ends_with(b"\r\n0\r\n\r\n") && &self.buffer[start..] != b"0\r\n\r\n" {
+            self.more().await?;
+        }
+        Ok((status, self.buffer[start..].to_vec()))
+    }
+
+    async fn more(&mut self) -> Result<(), Failure> {
+        if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            return Err("the server closed the connection".into());
+        }
+        Ok(())
+    }
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+/// Fails unless the answer is a success that says what the request asked for.
+fn check(work: Work, status: u16, body: &[u8]) -> Result<(), Failure> {
+    let parts = || body.windows(12).filter(|window| *window == b"HTTP/1.1 204").count();
+    let is_done = match work {
+        Work::Get => status == 200 && find(body, b"\"RowKey\"").is_some(),
+        Work::Insert => status == 204,
+        Work::Group => status == 202 && parts() == 100,
+        Work::Scan => {
+            status == 200 && body.windows(8).filter(|window| *window == b"\"RowKey\"").count() == 1000
+        }
+    };
+    if is_done {
+        Ok(())
+    } else {
+        Err(format!("status {status}: {}", String::from_utf8_lossy(&body[..body.len().min(400)])).into())
+    }
+}
+
+/// CPU seconds of a process, and of its finished threads.
+fn cpu(process: &str) -> Result<f64, Failure> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let (_, fields) = text.rsplit_once(") ").ok_or("/proc/PID/stat")?;
+    let fields: Vec<&str> = fields.split(' ').collect();
+    // Fields 14 and 15 of proc(5), in hundredths of a second.
+    Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
+}
+
+async fn measure(
+    work: Work,
+    host: &str,
+    connections: usize,
+    time: Duration,
+    first: usize,
+) -> Result<(usize, f64), Failure> {
+    let (next, done) = (Arc::new(AtomicUsize::new(first)), Arc::new(AtomicUsize::new(0)));
+    let started = Instant::now();
+    let mut clients = JoinSet::new();
+    for _ in 0..connections {
+        let (next, done, host) = (next.clone(), done.clone(), host.to_owned());
+        clients.spawn(async move {
+            let mut client = Client::connect(&host).await?;
+            while started.elapsed() < time {
+                let (status, body) = client.send(&work.ask(next.fetch_add(1, Ordering::Relaxed))).await?;
+                check(work, status, &body)?;
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok::<_, Failure>(())
+        });
+    }
+    while let Some(client) = clients.join_next().await {
+        client??;
+    }
+    Ok((done.load(Ordering::Relaxed), started.elapsed().as_secs_f64()))
+}
+
+async fn fill(host: &str) -> Result<(), Failure> {
+    let mut client = Client::connect(host).await?;
+    let create = Ask {
+        method: "POST",
+        path: "Tables".to_owned(),
+        query: "",
+        content_type: "application/json",
+        body: format!("{{\"TableName\":\"{TABLE}\"}}"),
+    };
+    let (status, body) = client.send(&create).await?;
+    if status != 201 && status != 204 {
+        return Err(format!("the table is not created: {status} {}", String::from_utf8_lossy(&body)).into());
+    }
+    for partition in 0..ENTITIES / 100 {
+        let (status, body) = client.send(&group(&format!("p{partition:03}"), partition * 100)).await?;
+        check(Work::Group, status, &body)?;
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, endpoint, process, seconds] = arguments.as_slice() else {
+        return Err("usage: bench-server NAME ENDPOINT PROCESS SECONDS".into());
+    };
+    let host = endpoint.trim_start_matches("http://").split('/').next().unwrap_or_default().to_owned();
+    let time = Duration::from_secs_f64(seconds.parse()?);
+    fill(&host).await?;
+    // Reads first, so that they see 10,000 entities.
+    let order = [Work::ALL[0], Work::ALL[3], Work::ALL[1], Work::ALL[2]];
+    for (work, label) in order {
+        let mut first = work.first();
+        for connections in [1, 32] {
+            let (before, mine) = (cpu(process)?, cpu("self")?);
+            let (requests, elapsed) = measure(work, &host, connections, time, first).await?;
+            let (server, client) = (cpu(process)? - before, cpu("self")? - mine);
+            first += requests + connections;
+            let each = |cpu: f64| 1e6 * cpu / requests as f64;
+            println!(
+                "| {name} | {label} | {connections} | {:.0} | {:.0} | {:.0} |",
+                requests as f64 / elapsed,
+                each(server),
+                each(client)
+            );
+        }
+    }
+    Ok(())
+}
