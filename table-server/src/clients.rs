@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use table_core::Result;
+use table_core::forward_to_store;
 use table_core::manifest::{Layout, Manifest, StoredType};
 use table_core::model::{Entity, INDEX_NAME, Key, MANIFEST_PARTITION, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
-    EncryptedNames, Error, ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Outcome,
-    ServiceProfile, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, TableStore, Written,
 };
 
 /// The row in the manifest's partition of a table that has the index entries of another table.
@@ -164,13 +164,8 @@ fn without_index_name(select: Option<&Select>, entity: &mut Entity) {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for ClientStore {
-    fn profile(&self) -> &ServiceProfile {
-        self.store.profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.store.create_table(table).await
-    }
+    forward_to_store!(self => self.store;
+        profile, create_table, list_tables, declare_encrypted, encrypted_names, local_writers);
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         let deleted = self.store.delete_table(table).await;
@@ -178,14 +173,6 @@ impl TableStore for ClientStore {
             maintainer.forget(table);
         }
         deleted
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.store.list_tables(prefix, from).await
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
@@ -256,18 +243,6 @@ impl TableStore for ClientStore {
         let operations = group.operations().to_vec();
         let plain = self.store.transact(table, group);
         self.change(table, operations, plain, Ok).await
-    }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        self.store.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.store.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.store.local_writers()
     }
 
     fn manifests(&self) -> Option<Arc<ManifestCache>> {

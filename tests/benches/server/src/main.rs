@@ -98,22 +98,24 @@ fn entity(partition: &str, n: usize) -> String {
 }
 
 fn group(partition: &str, first: usize) -> Ask {
-    let mut body = String::from("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n");
+    let mut body = String::from(
+        "--batch_a1e9d677-b28b-435e-a89e-87e6a768a431\r\nContent-Type: multipart/mixed; boundary=changeset_8a28b620-b4bb-458c-a177-0959fb14c977\r\n\r\n",
+    );
     for n in first..first + 100 {
         let json = entity(partition, n);
         body.push_str(&format!(
-            "--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nPOST http://127.0.0.1/{ACCOUNT}/{TABLE} HTTP/1.1\r\n\
+            "--changeset_8a28b620-b4bb-458c-a177-0959fb14c977\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nPOST http://127.0.0.1:10002/{ACCOUNT}/{TABLE} HTTP/1.1\r\n\
              Accept: application/json;odata=nometadata\r\nPrefer: return-no-content\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{json}\r\n",
             json.len()
         ));
     }
-    body.push_str("--c--\r\n--b--\r\n");
+    body.push_str("--changeset_8a28b620-b4bb-458c-a177-0959fb14c977--\r\n--batch_a1e9d677-b28b-435e-a89e-87e6a768a431--\r\n");
     Ask {
         method: "POST",
         path: "$batch".to_owned(),
         query: "",
-        content_type: "multipart/mixed; boundary=b",
+        content_type: "multipart/mixed; boundary=batch_a1e9d677-b28b-435e-a89e-87e6a768a431",
         body,
     }
 }
