@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::{
-    FaultInjector, Faulty, Guarded, Limited, Metered, RequestMeter, RetryPolicy, Retrying, ScanGuard,
-    TraceKeys, Traced,
+    FaultInjector, Faulty, Guarded, Limited, Metered, RateLimit, RateLimited, RequestMeter, RetryPolicy,
+    Retrying, ScanGuard, TraceKeys, Traced,
 };
 use crate::store::TableStore;
 
@@ -16,7 +16,9 @@ use crate::store::TableStore;
 /// | `telemetry` (feature `opentelemetry`) | durations are measured as the caller sees them; requests are counted beside the meter |
 /// | [`scan_guard`](Self::scan_guard) | a refused query uses no permit and is not retried |
 /// | [`limit`](Self::limit) | an operation keeps its permit while it backs off; see [`Limited`] |
+/// | [`rate`](Self::rate) | an operation waits for its turn before its first attempt begins; see [`RateLimited`] |
 /// | [`retry`](Self::retry) | every attempt passes the adapters below |
+/// | the observer of [`rate`](Self::rate) | sees the throttled answers that retries hide, and counts each retry |
 /// | [`meter`](Self::meter) | counts the requests that the service bills: each attempt, and each read that resolves one |
 /// | [`fault`](Self::fault) | injected faults are retried and counted like real faults |
 /// | the store | |
@@ -52,6 +54,7 @@ pub struct StoreBuilder {
     faults: Option<FaultInjector>,
     meter: Option<RequestMeter>,
     retry: Option<RetryPolicy>,
+    rate: Option<RateLimit>,
     limit: Option<usize>,
     guard: Option<ScanGuard>,
     trace: Option<TraceKeys>,
@@ -68,6 +71,7 @@ impl StoreBuilder {
             faults: None,
             meter: None,
             retry: None,
+            rate: None,
             limit: None,
             guard: None,
             trace: None,
@@ -94,6 +98,13 @@ impl StoreBuilder {
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
+        self
+    }
+
+    /// Limits the requests per second; see [`RateLimited`].
+    #[must_use]
+    pub fn rate(mut self, limit: RateLimit) -> Self {
+        self.rate = Some(limit);
         self
     }
 
@@ -135,12 +146,14 @@ impl StoreBuilder {
             telemetry,
         });
         let store = wrap(store, self.meter, Metered::new);
+        let store = wrap(store, self.rate.clone(), RateLimited::observing);
         let store = wrap(store, self.retry, |store, policy| {
             let retrying = Retrying::new(store, policy);
             #[cfg(feature = "opentelemetry")]
             let retrying = retrying.with_telemetry(self.telemetry.clone());
             retrying
         });
+        let store = wrap(store, self.rate, RateLimited::waiting);
         let store = wrap(store, self.limit, Limited::new);
         let store = wrap(store, self.guard, Guarded::new);
         #[cfg(feature = "opentelemetry")]

@@ -5,6 +5,7 @@
 //! | [`Traced`] | a `tracing` span around every operation |
 //! | [`Guarded`] | refuses expensive queries, by a [`ScanGuard`] |
 //! | [`Limited`] | limits the operations in flight |
+//! | [`RateLimited`] | limits the requests per second, by a [`RateLimit`] that adapts to throttled answers |
 //! | [`Retrying`] | repeats requests that are safe to repeat, by a [`RetryPolicy`] |
 //! | [`Metered`] | counts the requests to the wrapped store, in a [`RequestMeter`] |
 //! | [`Faulty`] | injects faults, by a [`FaultInjector`] |
@@ -22,6 +23,7 @@ mod guard;
 mod limit;
 mod meter;
 mod queue;
+mod rate;
 mod retry;
 #[cfg(feature = "opentelemetry")]
 mod telemetry;
@@ -36,6 +38,7 @@ pub use guard::{GuardMode, Guarded, ScanGuard};
 pub use limit::Limited;
 pub use meter::{Count, Metered, Request, RequestCounts, RequestMeter};
 pub use queue::{MeteredQueue, QueueCall, QueueMeter, RetryingQueue};
+pub use rate::{RateLimit, RateLimited};
 pub use retry::{AbsentInsert, RetryPolicy, Retrying, WRITE_ID_PROPERTY};
 #[cfg(feature = "opentelemetry")]
 pub use telemetry::Telemetry;

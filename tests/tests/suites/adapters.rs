@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use conformance::{Backend, Scale, async_trait, conformance_tests};
 use table_core::adapter::{
-    Fault, FaultInjector, FaultRule, GuardMode, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
+    Fault, FaultInjector, FaultRule, GuardMode, RateLimit, RequestMeter, RetryPolicy, ScanGuard,
+    StoreBuilder, TraceKeys,
 };
 use table_core::memory::MemoryStore;
 use table_core::model::TableName;
@@ -76,6 +77,10 @@ fn limited(builder: StoreBuilder) -> StoreBuilder {
     builder.limit(2)
 }
 
+fn rate_limited(builder: StoreBuilder) -> StoreBuilder {
+    builder.rate(RateLimit::per_second(1_000_000))
+}
+
 fn traced(builder: StoreBuilder) -> StoreBuilder {
     builder.trace(TraceKeys::Shown)
 }
@@ -101,7 +106,7 @@ macro_rules! stacks {
 }
 
 stacks! {
-    metered without_faults short_pages retrying retrying_refusals with_write_ids guarded limited traced everything
+    metered without_faults short_pages retrying retrying_refusals with_write_ids guarded limited rate_limited traced everything
 }
 
 /// The injectors of the stacks above do inject faults.

@@ -4,6 +4,7 @@ mod builder;
 mod failover;
 mod guard;
 mod limit;
+mod rate;
 mod recorder;
 #[cfg(feature = "opentelemetry")]
 mod telemetry;

@@ -1,0 +1,65 @@
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::{insert, key, table};
+use crate::adapter::{Fault, FaultInjector, RateLimit, RateLimited, RequestMeter, RetryPolicy, StoreBuilder};
+use crate::memory::MemoryStore;
+use crate::store::TableStore;
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_their_turn_in_every_store_of_a_limit() {
+    let limit = RateLimit::per_second(10);
+    let stores = [(); 2].map(|()| RateLimited::new(MemoryStore::new(), limit.clone()));
+    let start = Instant::now();
+    for store in &stores {
+        store.create_table(&table()).await.unwrap();
+    }
+    let (name, key) = (table(), key("a"));
+    let reads = (0..39).map(|n| stores[n % 2].get(&name, &key, None));
+    join_all(reads).await.into_iter().for_each(|read| assert_eq!(read.unwrap(), None));
+    // 41 requests, the first at once.
+    assert_eq!(start.elapsed().as_millis() / 100, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_time_gives_no_burst() {
+    let store = RateLimited::new(MemoryStore::new(), RateLimit::per_second(10));
+    store.create_table(&table()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let start = Instant::now();
+    for _ in 0..11 {
+        store.get(&table(), &key("a"), None).await.unwrap();
+    }
+    assert_eq!(start.elapsed().as_millis() / 100, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttled_answers_halve_the_rate_and_time_restores_it() {
+    let (faults, meter, limit) = (FaultInjector::new(0), RequestMeter::new(), RateLimit::per_second(100));
+    let retries = RetryPolicy::default().with_jitter(0.0);
+    let builder = StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).meter(meter.clone());
+    let store = builder.retry(retries).rate(limit.clone()).build();
+    store.create_table(&table()).await.unwrap();
+    faults.script([Some(Fault::Throttle { retry_after: None }), Some(Fault::Throttle { retry_after: None })]);
+    store.write(&table(), insert("a")).await.unwrap();
+    assert_eq!(meter.total(), 4, "the table, two throttled attempts and the third");
+    assert!((50.0..55.0).contains(&limit.current()), "one reduction in a second: {}", limit.current());
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    store.get(&table(), &key("a"), None).await.unwrap();
+    assert_eq!(limit.current(), 100.0);
+}
+
+/// 130 reads at 1 per second wait longer than an attempt may take, and none is cut off.
+#[tokio::test(start_paused = true)]
+async fn waiting_is_no_attempt() {
+    let meter = RequestMeter::new();
+    let store = StoreBuilder::new(MemoryStore::new()).meter(meter.clone()).retry(RetryPolicy::default());
+    let store = store.rate(RateLimit::per_second(0)).build();
+    store.create_table(&table()).await.unwrap();
+    let (name, key) = (table(), key("a"));
+    let reads = join_all((0..130).map(|_| store.get(&name, &key, None))).await;
+    assert!(reads.iter().all(Result::is_ok));
+    assert_eq!(meter.total(), 131);
+}
