@@ -14,7 +14,7 @@ use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
 use table_core::typed::{LargeField, OneEntry};
-use table_patterns::bulk::{self, BulkWriter, CopyJob};
+use table_patterns::bulk::{self, Backup, BackupJob, BulkWriter, CopyJob, RestoreJob};
 use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
 use table_patterns::heterogeneous::{self, Resolver};
@@ -56,7 +56,17 @@ struct Plain {
 type RowKey = EntityKey<Row>;
 type PlainKey = EntityKey<Plain>;
 
+fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
+    send(Backup::open(any()));
+    send(backup.first_fault(any(), any()));
+    send(create.run());
+    send(RestoreJob::open(any(), any()));
+    send(restore.first_fault());
+    send(restore.run());
+}
+
 fn bulk_work(writer: &BulkWriter, job: &CopyJob) {
+    send(job.is_begun());
     send(writer.write(any::<BoxStream<'static, Result<(TableName, Operation)>>>()));
     send(job.run());
     send(job.verify());

@@ -9,7 +9,7 @@ use table_core::model::{Entity, Key, Properties, PropertyRef, TableName};
 use table_core::query::Query;
 use table_core::store::{KeyOrder, Result, TableStore};
 
-use super::copy::is_checkpoint;
+use super::copy::is_of_one_store;
 use super::scan::scan;
 
 /// The number of differences that a [`Comparison`] lists.
@@ -47,7 +47,8 @@ pub enum Difference {
 /// Compares two tables of any stores. 1 request per page of each table; one page of each is in memory.
 ///
 /// If both stores sort, the tables are compared row by row. Otherwise the sums of the rows' hashes are compared: they
-/// tell whether the tables are equal, not which rows differ. Checkpoint rows of copy jobs are ignored.
+/// tell whether the tables are equal, not which rows differ. Checkpoint rows of copy jobs and the rows of the
+/// manifest that say which programs write a store are ignored.
 ///
 /// # Errors
 /// Errors of the stores.
@@ -79,7 +80,7 @@ pub async fn compare_tables(
 
 fn rows((store, table): (Arc<dyn TableStore>, TableName)) -> impl Stream<Item = Result<Entity>> + Unpin {
     let rows = scan(store, table, Query::new());
-    rows.try_filter(|row| std::future::ready(!is_checkpoint(row.key())))
+    rows.try_filter(|row| std::future::ready(!is_of_one_store(row.key())))
 }
 
 /// Walks both tables in the order of keys.

@@ -6,7 +6,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use sha2::{Digest, Sha256};
-use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::model::{
+    ENCRYPTION_HEADERS, Entity, IfMatch, Key, MANIFEST_PARTITION, SYSTEM_PREFIX, TableName, ValueRef,
+};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
@@ -40,6 +42,9 @@ const WINDOW_ROWS: usize = 10_000;
 ///   the source's tables. A window with a row of the [journal](crate::journal), a pending reservation or an entity
 ///   that is being moved is refused. Run [`Upkeep`](crate::upkeep::Upkeep) or a
 ///   [sweep](crate::journal::Journal::sweep), then the copy again.
+/// - **Ciphertext** that the source does not decrypt is copied as it is, with [`rows_only`](Self::rows_only), to a table of the same name
+///   only: it is bound to the name.
+/// - **Processes:** the rows of the [manifest](table_core::manifest) that say which programs write the source are not copied.
 /// - **Indexes:** index entries in other tables and indexes in blobs are not copied. Copy the other tables too, and
 ///   rebuild such indexes.
 ///
@@ -142,7 +147,21 @@ impl CopyJob {
         self
     }
 
-    /// Copies the table. 1 request per page of 1000 rows and 1 per group of up to 100; with a name 1 more at the start,
+    /// Whether an interrupted run of a named job has left its checkpoint in the target. 1 request.
+    ///
+    /// # Errors
+    /// Errors of the target, except that the table does not exist.
+    pub async fn is_begun(&self) -> Result<bool> {
+        let (to, table) = &self.to;
+        let Some(name) = &self.name else { return Ok(false) };
+        match Checkpoint::new(&**to, table, name, &self.from.1)?.load().await {
+            Ok(saved) => Ok(saved.is_some()),
+            Err(error) if error.is_table_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies the table. 1 request per page of 1000 rows and 1 per group of up to 100; with a name 2 more at the start,
     /// 1 at the end and 1 per window of 10,000 rows ([`with_window`](Self::with_window)).
     ///
     /// The next window is read while one is written: at most two windows are in memory, each of at most 16 MiB and a
@@ -156,10 +175,13 @@ impl CopyJob {
         to.create_table_if_missing(table).await?;
         let checkpoint = self.name.as_ref().map(|name| Checkpoint::new(&**to, table, name, &self.from.1));
         let checkpoint = checkpoint.transpose()?;
-        let start = match &checkpoint {
-            Some(checkpoint) => checkpoint.load().await?,
-            None => Progress::default(),
-        };
+        let mut start = Progress::default();
+        if let Some(checkpoint) = &checkpoint {
+            match checkpoint.load().await? {
+                Some(saved) => start = saved,
+                None => checkpoint.save(None, 0).await?,
+            }
+        }
         let rows = self.copy(checkpoint.as_ref(), &start).await?;
         if let Some(checkpoint) = checkpoint {
             checkpoint.clear().await?;
@@ -225,8 +247,7 @@ impl CopyJob {
     /// Refuses rows of unfinished writes: the journal row names index entries in the source's tables, and a worker in the
     /// copy would change those.
     fn check_finished(&self, rows: &[Entity]) -> Result<()> {
-        let is_unfinished = |row: &&Entity| is_journal_row(row) || is_pending(row) || has_mark(row);
-        let Some(row) = rows.iter().find(is_unfinished) else { return Ok(()) };
+        let Some(row) = rows.iter().find(|row| is_unfinished(row)) else { return Ok(()) };
         let (key, table) = (row.key(), &self.from.1);
         Err(Error::invalid_request(format!(
             "{key} belongs to a write of '{table}' that is not finished: call `flush` if this program has written it; otherwise run \
@@ -236,7 +257,18 @@ impl CopyJob {
 
     /// Refuses rows with encrypted properties if the target does not encrypt. The target would refuse the rows too, but
     /// only after it has written other rows of the window.
+    ///
+    /// Ciphertext under another table name could never be decrypted.
     fn check_encryption(&self, rows: &[Entity]) -> Result<()> {
+        let (from, to) = (&self.from.1, &self.to.1);
+        let is_bound = |row: &&Entity| row.get(ENCRYPTION_HEADERS[0]).is_some();
+        if let Some(row) = rows.iter().find(is_bound).filter(|_| from.to_lowercase() != to.to_lowercase()) {
+            return Err(Error::invalid_request(format!(
+                "{} of '{from}' is encrypted, and ciphertext is bound to the name of its table: copy to a table of the same name, or between \
+                 stores that have the keys",
+                row.key()
+            )));
+        }
         if self.to.0.profile().encrypts {
             return Ok(());
         }
@@ -271,7 +303,7 @@ impl CopyJob {
                 report(rows);
             }
             if let (Some(checkpoint), Some(next)) = (checkpoint, &next) {
-                checkpoint.save(next, rows).await?;
+                checkpoint.save(Some(next), rows).await?;
             }
             match next_window {
                 Some(next_window) => window = next_window,
@@ -287,7 +319,7 @@ impl CopyJob {
         loop {
             let page = store.query(table, &query, next.as_ref()).await?;
             bytes += page.items.iter().map(|row| row.properties().as_packed().len()).sum::<usize>();
-            rows.extend(page.items.into_iter().filter(|row| !is_checkpoint(row.key())));
+            rows.extend(page.items.into_iter().filter(|row| !is_of_one_store(row.key())));
             next = page.continuation;
             if next.is_none() || rows.len() >= self.window || bytes >= WINDOW_BYTES {
                 return Ok(Window { rows, next });
@@ -319,7 +351,9 @@ impl fmt::Debug for CopyJob {
     }
 }
 
-/// The property of a checkpoint row with the continuation token of the next window.
+/// The start of the RowKeys of the manifest's rows of processes.
+const PROCESS: &str = "process~";
+/// The property of a checkpoint row with the continuation token of the next window; empty at the start of the table.
 const NEXT: &str = "Next";
 /// The property of a checkpoint row with the number of rows copied.
 const ROWS: &str = "Rows";
@@ -339,9 +373,16 @@ struct Progress {
     rows: u64,
 }
 
-/// Whether the key is of a checkpoint row. Checkpoint rows are never copied or compared.
-pub(super) fn is_checkpoint(key: &Key) -> bool {
-    key.partition().strip_prefix(SYSTEM_PREFIX) == Some("copy")
+/// Whether a row is of its store and not of the table's data: the checkpoint of a copy or restore, or the registration of a process
+/// that writes the store. Such rows are never copied or compared.
+pub(super) fn is_of_one_store(key: &Key) -> bool {
+    let is_checkpoint = key.partition().strip_prefix(SYSTEM_PREFIX) == Some("copy");
+    is_checkpoint || key.partition() == MANIFEST_PARTITION && key.row().starts_with(PROCESS)
+}
+
+/// Whether a row belongs to a write that is not finished: a journal row, a pending reservation, or an entity that is being moved.
+pub(super) fn is_unfinished(row: &Entity) -> bool {
+    is_journal_row(row) || is_pending(row) || has_mark(row)
 }
 
 impl<'a> Checkpoint<'a> {
@@ -352,23 +393,23 @@ impl<'a> Checkpoint<'a> {
         Ok(Self { store, table, key: Key::new(format!("{SYSTEM_PREFIX}copy"), row)? })
     }
 
-    /// Where the job continues; the start of the table for a new job. 1 request.
-    async fn load(&self) -> Result<Progress> {
-        let Some(row) = self.store.get(self.table, &self.key, None).await? else {
-            return Ok(Progress::default());
-        };
+    /// Where the job continues; `None` for a new job. 1 request.
+    async fn load(&self) -> Result<Option<Progress>> {
+        let Some(row) = self.store.get(self.table, &self.key, None).await? else { return Ok(None) };
         match (row.get(NEXT), row.get(ROWS)) {
+            (Some(ValueRef::String("")), Some(ValueRef::Int64(0))) => Ok(Some(Progress::default())),
             (Some(ValueRef::String(next)), Some(ValueRef::Int64(rows))) => {
-                Ok(Progress { next: Some(next.parse()?), rows: rows.cast_unsigned() })
+                Ok(Some(Progress { next: Some(next.parse()?), rows: rows.cast_unsigned() }))
             }
             _ => Err(Error::decode("copy job", &self.key, NEXT, "a continuation", "something else")),
         }
     }
 
     /// 1 request.
-    async fn save(&self, next: &Continuation, rows: u64) -> Result<()> {
+    async fn save(&self, next: Option<&Continuation>, rows: u64) -> Result<()> {
         let row = Entity::from(self.key.clone());
-        let row = row.with(NEXT, next.to_string()).with(ROWS, rows.cast_signed());
+        let next = next.map(ToString::to_string).unwrap_or_default();
+        let row = row.with(NEXT, next).with(ROWS, rows.cast_signed());
         self.store.write(self.table, Operation::InsertOrReplace(row)).await.map(drop)
     }
 

@@ -1,4 +1,4 @@
-//! Bulk and parallel work: write, delete, copy, compare and scan more entities than memory holds.
+//! Bulk and parallel work: write, delete, copy, compare, back up, restore and scan more entities than memory holds.
 //!
 //! # Problem
 //! A store takes at most 100 operations of one partition in a request and answers with at most 1000 entities.
@@ -37,7 +37,9 @@
 //! |---|---|
 //! | [`BulkWriter`] | 1 per table and 30 seconds for its [manifest](table_core::store::ManifestCache), 1 per group of up to 100; + 1 per refused operation, + 1 per split |
 //! | [`delete_partition`], [`delete_where`] | 1 per page of keys, 1 per group |
-//! | [`CopyJob::run`] | 1 per page, 1 per group; with a name 2 more and 1 per checkpoint |
+//! | [`CopyJob::run`] | 1 per page, 1 per group; with a name 3 more and 1 per checkpoint |
+//! | [`BackupJob::run`] | 1 per page, 1 per table, 1 per 1,000 tables; in the object store 2 per file of up to 10,000 rows |
+//! | [`RestoreJob::run`] | 1 per group, 1 per file, 3 per table; in the object store 2 per file |
 //! | [`compare_tables`] | 1 per page of each table |
 //! | [`scan_partitions`] | 1 per page of each range |
 //!
@@ -46,6 +48,7 @@
 //! entities through [`IndexedTable`](crate::index::IndexedTable). To delete a whole table, drop it: 1 request. Entities
 //! with a partition of their own are written one by one, 1 request each.
 
+mod backup;
 mod compare;
 mod copy;
 mod open_groups;
@@ -53,6 +56,10 @@ mod options;
 mod scan;
 mod writer;
 
+pub use backup::{
+    Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, RestoreJob, RestoreReport,
+    RowFormat,
+};
 pub use compare::{Comparison, Difference, compare_tables};
 pub use copy::{CopyJob, CopyReport};
 pub use options::BulkOptions;

@@ -10,25 +10,32 @@ use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, Result, TableStore};
 
 /// An in-memory store with a request meter and injected faults.
-struct Rig {
-    store: Arc<dyn TableStore>,
-    meter: RequestMeter,
-    faults: FaultInjector,
-    table: TableName,
+pub(super) struct Rig {
+    pub(super) store: Arc<dyn TableStore>,
+    pub(super) meter: RequestMeter,
+    pub(super) faults: FaultInjector,
+    pub(super) table: TableName,
 }
 
 impl Rig {
-    async fn new() -> Result<Self> {
+    /// A store with an empty table.
+    pub(super) async fn new() -> Result<Self> {
+        let rig = Self::bare();
+        rig.store.create_table(&rig.table).await?;
+        rig.meter.reset();
+        Ok(rig)
+    }
+
+    /// A store without a table.
+    pub(super) fn bare() -> Self {
         let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
         let faulty = Faulty::new(MemoryStore::new(), faults.clone());
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
-        let table = TableName::new("Readings")?;
-        store.create_table(&table).await?;
-        meter.reset();
-        Ok(Self { store, meter, faults, table })
+        let table = TableName::new("Readings").expect("a legal name");
+        Self { store, meter, faults, table }
     }
 
-    fn insert(&self, partition: &str, row: usize) -> Result<(TableName, Operation)> {
+    pub(super) fn insert(&self, partition: &str, row: usize) -> Result<(TableName, Operation)> {
         Ok((self.table.clone(), Operation::Insert(reading(partition, row)?)))
     }
 

@@ -1,0 +1,247 @@
+//! What a backup says of itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use table_core::model::{Entity, TableName};
+use table_core::store::{Error, Result};
+
+use super::{BackupDirectory, sha256};
+
+/// The file that makes a backup complete. It is written last.
+const COMPLETE: &str = "backup.json";
+/// The file that an unfinished backup has.
+const UNFINISHED: &str = "unfinished.json";
+/// The format of backups that this library writes, and the latest that it reads.
+const FORMAT: u32 = 1;
+
+/// A complete backup: its tables, with the checksum of each file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Backup {
+    format: u32,
+    /// The identity of the backup.
+    pub id: uuid::Uuid,
+    /// The store, as the program that made the backup named it.
+    pub source: String,
+    /// The time at which the backup began, in RFC 3339.
+    pub started: String,
+    /// The time since which rows were changed, in RFC 3339; `None` if the backup has all rows.
+    pub since: Option<String>,
+    /// Whether the backup has the blobs of large entities.
+    pub has_blobs: bool,
+    /// The tables.
+    pub tables: BTreeMap<TableName, BackupTable>,
+}
+
+/// A table in a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BackupTable {
+    /// The files, in the order of the rows.
+    pub chunks: Vec<Chunk>,
+    /// The number of rows that belong to writes that were not finished.
+    pub unfinished: u64,
+    /// The other tables with index entries of this table.
+    pub index_tables: BTreeSet<TableName>,
+    /// The number of rows with values in blobs.
+    pub with_blobs: u64,
+}
+
+/// A file of rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Chunk {
+    /// The name of the file, below the directory of the backup.
+    pub file: String,
+    /// The number of rows.
+    pub rows: u64,
+    /// The size of the file, in bytes.
+    pub bytes: u64,
+    /// The SHA-256 of the file, as 64 hexadecimal digits.
+    pub sha256: String,
+}
+
+impl BackupTable {
+    /// The number of rows.
+    pub fn rows(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.rows).sum()
+    }
+}
+
+/// The content of `backup.json`: the backup and its own checksum.
+#[derive(Serialize, Deserialize)]
+struct Sealed<'a> {
+    sha256: String,
+    #[serde(borrow)]
+    backup: &'a RawValue,
+}
+
+impl Backup {
+    pub(super) fn new(source: String, since: Option<String>, has_blobs: bool) -> Self {
+        let started = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        let tables = BTreeMap::new();
+        Self { format: FORMAT, id: uuid::Uuid::new_v4(), source, started, since, has_blobs, tables }
+    }
+
+    /// Reads what the backup in a directory contains. 1 request.
+    ///
+    /// # Errors
+    /// There is no backup, or it is not complete; `backup.json` is damaged, or of a later version of this library.
+    pub async fn open(directory: &BackupDirectory) -> Result<Self> {
+        let Some(content) = directory.read(COMPLETE).await? else {
+            return Err(match directory.read(UNFINISHED).await? {
+                Some(_) => Error::invalid_request(
+                    "the backup is not complete: run the same backup again, which continues it",
+                ),
+                None => Error::invalid_request(format!("the directory has no backup: it has no {COMPLETE}")),
+            });
+        };
+        let damaged = |reason: &str| Error::corrupt(format!("{COMPLETE} is damaged: {reason}"));
+        let sealed: Sealed<'_> =
+            serde_json::from_slice(&content).map_err(|error| damaged(&error.to_string()))?;
+        let text = sealed.backup.get();
+        if sha256(text.as_bytes()) != sealed.sha256 {
+            return Err(damaged("its checksum differs"));
+        }
+        // The format number first: a later version may have other fields.
+        let Format { format } = serde_json::from_str(text).map_err(|error| damaged(&error.to_string()))?;
+        if format > FORMAT {
+            return Err(Error::invalid_request(format!(
+                "the backup has the format {format}, and this program reads {FORMAT}: use a later version of the program"
+            )));
+        }
+        serde_json::from_str(text).map_err(|error| damaged(&error.to_string()))
+    }
+
+    /// Whether a directory has a complete backup. 1 request.
+    pub(super) async fn is_complete(directory: &BackupDirectory) -> Result<bool> {
+        Ok(directory.read(COMPLETE).await?.is_some())
+    }
+
+    /// Makes the backup complete. 2 requests.
+    pub(super) async fn complete(&self, directory: &BackupDirectory) -> Result<()> {
+        let text = serde_json::value::to_raw_value(self).map_err(unwritable)?;
+        let sealed = Sealed { sha256: sha256(text.get().as_bytes()), backup: &text };
+        directory.write(COMPLETE, serde_json::to_vec_pretty(&sealed).map_err(unwritable)?).await?;
+        directory.delete(UNFINISHED).await
+    }
+
+    /// Reads the state of an interrupted backup. 1 request.
+    pub(super) async fn unfinished(directory: &BackupDirectory) -> Result<Option<Self>> {
+        read_json(directory, UNFINISHED).await
+    }
+
+    /// Saves that the backup has begun: its tables have no files yet. 1 request.
+    pub(super) async fn begin(&self, directory: &BackupDirectory) -> Result<()> {
+        write_json(directory, UNFINISHED, self).await
+    }
+
+    /// The first difference between the files and their checksums, in the order of tables and rows. Reads every file of these
+    /// tables: 1 request for each.
+    ///
+    /// # Errors
+    /// Errors of the object store.
+    pub async fn first_fault(
+        &self,
+        directory: &BackupDirectory,
+        tables: &BTreeSet<TableName>,
+    ) -> Result<Option<String>> {
+        for table in self.tables.iter().filter(|(name, _)| tables.contains(name)).map(|(_, table)| table) {
+            for chunk in &table.chunks {
+                if let Err(fault) = chunk.read(directory).await? {
+                    return Ok(Some(fault));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+impl Chunk {
+    pub(super) fn new(file: String, rows: usize, content: &[u8]) -> Self {
+        Self { file, rows: rows as u64, bytes: content.len() as u64, sha256: sha256(content) }
+    }
+
+    /// Reads the rows; the inner error is the fault of the file. 1 request.
+    pub(super) async fn read(&self, directory: &BackupDirectory) -> Result<Result<Vec<Entity>, String>> {
+        let file = &self.file;
+        let Some(content) = directory.read(file).await? else {
+            return Ok(Err(format!("the file {file} of the backup is missing")));
+        };
+        if content.len() as u64 != self.bytes {
+            return Ok(Err(format!(
+                "the file {file} of the backup has {} bytes, and {} were written",
+                content.len(),
+                self.bytes
+            )));
+        }
+        if sha256(&content) != self.sha256 {
+            return Ok(Err(format!("the file {file} of the backup is damaged: its checksum differs")));
+        }
+        Ok(match directory.decode(content).await {
+            Ok(rows) if rows.len() as u64 == self.rows => Ok(rows),
+            Ok(rows) => Err(format!(
+                "the file {file} of the backup has {} rows, and {} were written",
+                rows.len(),
+                self.rows
+            )),
+            Err(error) => Err(format!("the file {file} of the backup cannot be read: {error}")),
+        })
+    }
+}
+
+/// The state of a table in an unfinished backup.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct TableProgress {
+    pub(super) table: BackupTable,
+    /// The continuation token of the next file.
+    pub(super) next: Option<String>,
+    pub(super) is_finished: bool,
+}
+
+impl TableProgress {
+    fn file(table: &TableName) -> String {
+        format!("{table}/{UNFINISHED}")
+    }
+
+    /// 1 request.
+    pub(super) async fn load(directory: &BackupDirectory, table: &TableName) -> Result<Self> {
+        Ok(read_json(directory, &Self::file(table)).await?.unwrap_or_default())
+    }
+
+    /// 1 request.
+    pub(super) async fn save(&self, directory: &BackupDirectory, table: &TableName) -> Result<()> {
+        write_json(directory, &Self::file(table), self).await
+    }
+
+    /// 1 request.
+    pub(super) async fn clear(directory: &BackupDirectory, table: &TableName) -> Result<()> {
+        directory.delete(&Self::file(table)).await
+    }
+}
+
+async fn read_json<T: for<'a> Deserialize<'a>>(directory: &BackupDirectory, file: &str) -> Result<Option<T>> {
+    let Some(content) = directory.read(file).await? else { return Ok(None) };
+    let read = serde_json::from_slice(&content);
+    read.map(Some).map_err(|error| {
+        Error::corrupt(format!(
+            "the file {file} of the unfinished backup is damaged: {error}; delete the directory"
+        ))
+    })
+}
+
+async fn write_json(directory: &BackupDirectory, file: &str, value: &impl Serialize) -> Result<()> {
+    directory.write(file, serde_json::to_vec_pretty(value).map_err(unwritable)?).await
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn unwritable(error: serde_json::Error) -> Error {
+    Error::invalid_request(format!("the state of the backup cannot be written: {error}"))
+}

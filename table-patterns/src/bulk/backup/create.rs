@@ -1,0 +1,326 @@
+//! Writes backups.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::future::join;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use table_core::manifest::Layout;
+use table_core::model::{Entity, TableName, Ticks};
+use table_core::query::{Continuation, Filter, Query};
+use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _, check_progress};
+
+use super::contents::TableProgress;
+use super::{BLOBS, Backup, BackupDirectory, Chunk};
+use crate::blobs::in_a_blob;
+use crate::bulk::copy::{is_of_one_store, is_unfinished};
+use crate::large::BlobStores;
+
+/// The most rows in a file.
+const ROWS: usize = 10_000;
+/// The size of properties in memory after which a file ends, in bytes.
+const BYTES: usize = 4 * 1024 * 1024;
+/// The tables that are read at once by default.
+const PARALLEL_TABLES: usize = 4;
+/// The number of rows whose blobs are copied at once.
+const PARALLEL_BLOBS: usize = 8;
+
+/// Writes a backup of tables to a directory of an object store: all rows as they are, manifests and index entries included.
+///
+/// - **Complete or not:** the backup is complete when its file `backup.json` exists. An interrupted backup continues when the
+///   same job runs again: it saves its position after each file.
+/// - **Not a snapshot:** rows that programs write during the backup may be missing or present, and tables are read at different
+///   times. Stop the programs for an exact backup; otherwise repair the indexes of the restored tables by a scrub.
+/// - **Unfinished writes** are part of the backup. [`Upkeep`](crate::upkeep::Upkeep) finishes them in the restored tables, as it does
+///   after the end of a program.
+/// - **Encryption:** the backup takes ciphertext as it is stored. A store that decrypts is refused: its rows would be in plaintext.
+///   Back up the store that it wraps. Ciphertext is bound to table names, and a restore keeps them.
+/// - **Blobs:** give the blob store of [large entities](crate::large) with [`with_blobs`](Self::with_blobs), or accept with
+///   [`rows_only`](Self::rows_only) that you back up the blobs otherwise. Without either, a row with a value in a blob is refused.
+///   Indexes in blobs are never part of a backup: rebuild them.
+///
+/// Two files of each table are in memory, each of at most 10,000 rows and 4 MiB and a page.
+#[must_use = "a backup job does nothing until `run`"]
+pub struct BackupJob {
+    from: Arc<dyn TableStore>,
+    to: BackupDirectory,
+    source: String,
+    tables: Option<BTreeSet<TableName>>,
+    since: Option<Ticks>,
+    parallel_tables: usize,
+    blobs: Option<BlobStores>,
+    rows_only: bool,
+    progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
+}
+
+/// The result of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupReport {
+    /// The backup, with its tables and files.
+    pub backup: Backup,
+    /// The number of rows that earlier runs had written.
+    pub resumed: u64,
+}
+
+/// Rows that were read, and the continuation token of the next.
+struct Window {
+    rows: Vec<Entity>,
+    next: Option<Continuation>,
+}
+
+impl BackupJob {
+    /// Prepares the backup of every table of a store. `source` names the store in the backup; do not include a secret. A run
+    /// continues only an unfinished backup of the same source. No request.
+    pub fn new(from: Arc<dyn TableStore>, source: impl Into<String>, to: BackupDirectory) -> Self {
+        let (source, parallel_tables) = (source.into(), PARALLEL_TABLES);
+        Self {
+            from,
+            to,
+            source,
+            tables: None,
+            since: None,
+            parallel_tables,
+            blobs: None,
+            rows_only: false,
+            progress: None,
+        }
+    }
+
+    /// Backs up these tables only.
+    pub fn tables(mut self, tables: impl IntoIterator<Item = TableName>) -> Self {
+        self.tables = Some(tables.into_iter().collect());
+        self
+    }
+
+    /// Backs up only the rows that were written at or after a time, by the Timestamp that the store gives. The service scans each
+    /// table. **Deletions since that time are not part of the backup.**
+    pub fn since(mut self, time: Ticks) -> Self {
+        self.since = Some(time);
+        self
+    }
+
+    /// Sets how many tables are read at once, at least 1; the default is 4.
+    pub fn with_parallel_tables(mut self, tables: usize) -> Self {
+        self.parallel_tables = tables.max(1);
+        self
+    }
+
+    /// Copies the blobs of large entities into the backup, each before its row. `root` is the directory in
+    /// [`LargeOptions`](crate::large::LargeOptions). 1 request per blob, and a read and a write per blob that the backup lacks.
+    pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, root: Path) -> Self {
+        let to = PrefixStore::new(Arc::clone(&self.to.store), self.to.path(BLOBS));
+        self.blobs = Some(BlobStores { from, to: Arc::new(to), root });
+        self
+    }
+
+    /// Backs up rows without their blobs.
+    pub const fn rows_only(mut self) -> Self {
+        self.rows_only = true;
+        self
+    }
+
+    /// Calls `report` after each file with the number of rows of the backup so far.
+    pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Box::new(report));
+        self
+    }
+
+    /// Writes the backup, or the rest of an interrupted one. 1 request per 1,000 tables, 1 per table for its manifest and 1 per page;
+    /// in the object store 2 per file of rows, 2 per table and 5 in all.
+    ///
+    /// # Errors
+    /// Errors of the stores; what was written stays, and the next run continues. The directory has a complete backup, or an unfinished
+    /// one of another source or of other tables. A store that decrypts. A row with a blob, as described at [`BackupJob`].
+    pub async fn run(&self) -> Result<BackupReport> {
+        if self.from.profile().encrypts {
+            return Err(Error::invalid_request(
+                "the store decrypts, and the backup would have plaintext: back up the store that it wraps",
+            ));
+        }
+        if Backup::is_complete(&self.to).await? {
+            return Err(Error::invalid_request(
+                "the directory has a complete backup: choose another directory",
+            ));
+        }
+        let mut backup = self.begin().await?;
+        let rows = AtomicU64::new(0);
+        let resumed = AtomicU64::new(0);
+        let (rows, resumed) = (&rows, &resumed);
+        let tables: Vec<TableName> = backup.tables.keys().cloned().collect();
+        let tables = stream::iter(tables).map(|name| async move {
+            let table = self.back_up(&name, rows, resumed).await?;
+            Ok::<_, Error>((name, table))
+        });
+        let tables: Vec<_> = tables.buffer_unordered(self.parallel_tables).try_collect().await?;
+        backup.tables.extend(tables);
+        backup.complete(&self.to).await?;
+        for table in backup.tables.keys() {
+            TableProgress::clear(&self.to, table).await?;
+        }
+        Ok(BackupReport { backup, resumed: resumed.load(Ordering::Relaxed) })
+    }
+
+    /// Continues an unfinished backup, or begins one.
+    async fn begin(&self) -> Result<Backup> {
+        let since = self.since.map(|time| time.to_string());
+        if let Some(unfinished) = Backup::unfinished(&self.to).await? {
+            let chosen = |all: &BTreeSet<TableName>| all.iter().eq(unfinished.tables.keys());
+            let is_same = unfinished.source == self.source
+                && unfinished.since == since
+                && unfinished.has_blobs == self.blobs.is_some()
+                && self.tables.as_ref().is_none_or(chosen);
+            return match is_same {
+                true => Ok(unfinished),
+                false => Err(Error::invalid_request(format!(
+                    "the directory has an unfinished backup of {} with other tables or options: continue that, or choose another directory",
+                    unfinished.source
+                ))),
+            };
+        }
+        let mut backup = Backup::new(self.source.clone(), since, self.blobs.is_some());
+        let tables = match &self.tables {
+            Some(tables) => tables.clone(),
+            None => self.from.all_tables(None).await?.into_iter().collect(),
+        };
+        backup.tables.extend(tables.into_iter().map(|table| (table, super::BackupTable::default())));
+        backup.begin(&self.to).await?;
+        Ok(backup)
+    }
+
+    /// Backs up a table from its saved position. Each file is written while the next is read; the position is saved when the file is
+    /// written.
+    async fn back_up(
+        &self,
+        table: &TableName,
+        total: &AtomicU64,
+        resumed: &AtomicU64,
+    ) -> Result<super::BackupTable> {
+        let mut saved = TableProgress::load(&self.to, table).await?;
+        total.fetch_add(saved.table.rows(), Ordering::Relaxed);
+        resumed.fetch_add(saved.table.rows(), Ordering::Relaxed);
+        if saved.is_finished {
+            return Ok(saved.table);
+        }
+        let has_large = self.has_large(table).await?;
+        let next = saved.next.as_deref().map(str::parse).transpose()?;
+        let mut window = self.read(table, next).await?;
+        loop {
+            let next = window.next.clone();
+            let read_next = async {
+                match next.clone() {
+                    Some(next) => self.read(table, Some(next)).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let rows = window.rows.len() as u64;
+            let write = async {
+                self.write(table, has_large, window.rows, &mut saved.table).await?;
+                saved.next = next.as_ref().map(ToString::to_string);
+                saved.is_finished = next.is_none();
+                saved.save(&self.to, table).await
+            };
+            // A failed read does not end the write.
+            let (written, next_window) = join(write, read_next).await;
+            written?;
+            let rows = total.fetch_add(rows, Ordering::Relaxed) + rows;
+            if let Some(report) = &self.progress {
+                report(rows);
+            }
+            match next_window? {
+                Some(next_window) => window = next_window,
+                None => return Ok(saved.table),
+            }
+        }
+    }
+
+    /// Whether types of the table have large properties, so that references to blobs may be in ciphertext.
+    async fn has_large(&self, table: &TableName) -> Result<bool> {
+        let manifest = ManifestCache::for_store(&*self.from).get(&*self.from, table).await?;
+        Ok(manifest
+            .types
+            .iter()
+            .any(|of| !matches!(of.layout, Layout::Plain | Layout::Wide | Layout::Spread { .. })))
+    }
+
+    async fn read(&self, table: &TableName, mut next: Option<Continuation>) -> Result<Window> {
+        let mut query = Query::new();
+        if let Some(time) = self.since {
+            query = query.with_filter(Filter::ge(Filter::TIMESTAMP, time));
+        }
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        loop {
+            let page = self.from.query(table, &query, next.as_ref()).await?;
+            check_progress(next.as_ref(), page.continuation.as_ref())?;
+            bytes += page.items.iter().map(|row| row.properties().as_packed().len()).sum::<usize>();
+            rows.extend(page.items.into_iter().filter(|row| !is_of_one_store(row.key())));
+            next = page.continuation;
+            if next.is_none() || rows.len() >= ROWS || bytes >= BYTES {
+                return Ok(Window { rows, next });
+            }
+        }
+    }
+
+    /// Writes a file of rows, after their blobs.
+    async fn write(
+        &self,
+        table: &TableName,
+        has_large: bool,
+        rows: Vec<Entity>,
+        saved: &mut super::BackupTable,
+    ) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.check_blobs(table, has_large, &rows)?;
+        if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
+            let copies = stream::iter(&rows).map(Ok);
+            copies.try_for_each_concurrent(PARALLEL_BLOBS, |row| blobs.copy(table, row)).await?;
+        }
+        saved.unfinished += rows.iter().filter(|row| is_unfinished(row)).count() as u64;
+        saved.with_blobs += rows.iter().filter(|row| in_a_blob(row).is_some()).count() as u64;
+        saved.index_tables.extend(rows.iter().filter_map(Entity::index_table));
+        let file = format!("{table}/{:06}.{}", saved.chunks.len(), self.to.format.extension());
+        let count = rows.len();
+        let content = self.to.encode(rows).await?;
+        let chunk = Chunk::new(file, count, &content);
+        self.to.write(&chunk.file, content).await?;
+        saved.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// Refuses rows whose blobs would be missing, and rows in ciphertext that may refer to blobs.
+    fn check_blobs(&self, table: &TableName, has_large: bool, rows: &[Entity]) -> Result<()> {
+        if self.rows_only {
+            return Ok(());
+        }
+        let hidden = rows.iter().find(|row| has_large && row.is_ciphertext());
+        let seen = rows.iter().find(|row| self.blobs.is_none() && in_a_blob(row).is_some());
+        let reason = match (hidden, seen) {
+            (Some(row), _) => format!(
+                "{} of '{table}' is encrypted, so its references to blobs are not visible: set `rows_only`, and back up the blobs otherwise",
+                row.key()
+            ),
+            (None, Some(row)) => format!(
+                "{} of '{table}' has a value in a blob: give the blob store (`with_blobs`), or set `rows_only` and back up the blobs otherwise",
+                row.key()
+            ),
+            (None, None) => return Ok(()),
+        };
+        Err(Error::invalid_request(reason))
+    }
+}
+
+impl fmt::Debug for BackupJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackupJob")
+            .field("source", &self.source)
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
+}

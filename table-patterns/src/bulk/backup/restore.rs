@@ -1,0 +1,331 @@
+//! Restores backups.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::query::Query;
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
+
+use super::{BLOBS, Backup, BackupDirectory};
+use crate::bulk::{BulkOptions, BulkWriter};
+use crate::large::BlobStores;
+
+/// The number of rows whose blobs are copied at once.
+const PARALLEL_BLOBS: usize = 8;
+
+/// Writes the tables of a backup into a store, under their names: all rows, manifests and index entries included.
+///
+/// A run first compares every file with its checksum, and writes nothing if one differs. It writes nothing into tables that have
+/// rows, unless [`overwrite`](Self::overwrite) is set. A checkpoint row in the first table makes an interrupted run continue.
+#[must_use = "a restore job does nothing until `run`"]
+pub struct RestoreJob {
+    from: BackupDirectory,
+    backup: Backup,
+    to: Arc<dyn TableStore>,
+    tables: BTreeSet<TableName>,
+    overwrites: bool,
+    is_checked: AtomicBool,
+    options: BulkOptions,
+    blobs: Option<BlobStores>,
+    rows_only: bool,
+    progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
+}
+
+/// The result of a restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RestoreReport {
+    /// The number of tables.
+    pub tables: u64,
+    /// The number of rows, the rows of earlier runs included.
+    pub rows: u64,
+    /// The number of rows that earlier runs had written.
+    pub resumed: u64,
+    /// The number of rows of writes that were not finished at the backup. Run [`Upkeep`](crate::upkeep::Upkeep) once.
+    pub unfinished: u64,
+}
+
+impl RestoreJob {
+    /// Reads what a backup contains, and prepares to restore all its tables. 1 request.
+    ///
+    /// # Errors
+    /// The errors of [`Backup::open`].
+    pub async fn open(from: BackupDirectory, to: Arc<dyn TableStore>) -> Result<Self> {
+        let backup = Backup::open(&from).await?;
+        let options = BulkOptions::default().stop_at_failure().write_indexed();
+        let tables = backup.tables.keys().cloned().collect();
+        Ok(Self {
+            from,
+            backup,
+            to,
+            tables,
+            overwrites: false,
+            is_checked: AtomicBool::new(false),
+            options,
+            blobs: None,
+            rows_only: false,
+            progress: None,
+        })
+    }
+
+    /// Restores these tables only.
+    pub fn tables(mut self, tables: impl IntoIterator<Item = TableName>) -> Self {
+        self.tables = tables.into_iter().collect();
+        self
+    }
+
+    /// Also writes into tables that have rows: rows of the backup replace theirs, and rows that the backup lacks stay.
+    pub const fn overwrite(mut self) -> Self {
+        self.overwrites = true;
+        self
+    }
+
+    /// Sets the options of the writer. A restore always stops at the first failure and always writes indexed tables.
+    pub fn with_options(mut self, options: BulkOptions) -> Self {
+        self.options = options.stop_at_failure().write_indexed();
+        self
+    }
+
+    /// Leaves out the comparison of every file before the run, because [`first_fault`](Self::first_fault) of another job has found none. A
+    /// file that has changed since ends the run before its rows are written.
+    pub fn checked(self) -> Self {
+        self.is_checked.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Copies the blobs of the backup, each before its row. `root` is the directory in [`LargeOptions`](crate::large::LargeOptions), as it
+    /// was at the backup.
+    pub fn with_blobs(mut self, to: Arc<dyn ObjectStore>, root: Path) -> Self {
+        let from = PrefixStore::new(Arc::clone(&self.from.store), self.from.path(BLOBS));
+        self.blobs = Some(BlobStores { from: Arc::new(from), to, root });
+        self
+    }
+
+    /// Restores rows without their blobs.
+    pub const fn rows_only(mut self) -> Self {
+        self.rows_only = true;
+        self
+    }
+
+    /// Calls `report` after each file with the number of rows restored so far.
+    pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Box::new(report));
+        self
+    }
+
+    /// What the backup contains.
+    pub const fn backup(&self) -> &Backup {
+        &self.backup
+    }
+
+    /// The number of rows of the chosen tables.
+    pub fn rows(&self) -> u64 {
+        self.chosen().map(|(_, table)| table.rows()).sum()
+    }
+
+    /// Compares every file of the chosen tables with its checksum, and returns the first fault. The run does not repeat the comparison
+    /// of files without a fault. 1 request for each file.
+    ///
+    /// # Errors
+    /// Errors of the object store.
+    pub async fn first_fault(&self) -> Result<Option<String>> {
+        let fault = self.backup.first_fault(&self.from, &self.tables).await?;
+        self.is_checked.store(fault.is_none(), Ordering::Relaxed);
+        Ok(fault)
+    }
+
+    /// Restores the tables. 2 reads of each file; in the store 1 request per group of up to 100 rows, 1 per file, 3 per table and 1 more.
+    ///
+    /// # Errors
+    /// A damaged or missing file; a table that has rows; a table that the backup lacks, or whose index entries are in a table that is not
+    /// chosen; a row with a blob, and neither [`with_blobs`](Self::with_blobs) nor [`rows_only`](Self::rows_only) is set; a store that
+    /// encrypts; an incremental backup without [`overwrite`](Self::overwrite). Nothing was written after these errors. Errors of the stores:
+    /// the next run continues.
+    pub async fn run(&self) -> Result<RestoreReport> {
+        self.check_choice()?;
+        if !self.is_checked.load(Ordering::Relaxed)
+            && let Some(fault) = self.first_fault().await?
+        {
+            return Err(Error::corrupt(fault));
+        }
+        let Some(first) = self.tables.first() else {
+            return Ok(RestoreReport { tables: 0, rows: 0, resumed: 0, unfinished: 0 });
+        };
+        let checkpoint = Checkpoint::new(first, &self.backup)?;
+        let saved = checkpoint.load(&*self.to).await?;
+        self.check_targets(saved.map(|saved| saved.0)).await?;
+        let (first_table, first_chunk) = match saved {
+            Some(saved) => saved,
+            None => {
+                self.to.create_table_if_missing(first).await?;
+                checkpoint.save(&*self.to, 0, 0).await?;
+                (0, 0)
+            }
+        };
+        let (mut rows, mut resumed, mut unfinished) = (0, 0, 0);
+        for (at, (name, table)) in self.chosen().enumerate() {
+            unfinished += table.unfinished;
+            let skipped = match at.cmp(&first_table) {
+                std::cmp::Ordering::Less => table.chunks.len(),
+                std::cmp::Ordering::Equal => first_chunk,
+                std::cmp::Ordering::Greater => 0,
+            };
+            resumed += table.chunks.iter().take(skipped).map(|chunk| chunk.rows).sum::<u64>();
+            if at > first_table {
+                self.to.create_table_if_missing(name).await?;
+                checkpoint.save(&*self.to, at, 0).await?;
+            }
+            for (number, chunk) in table.chunks.iter().enumerate() {
+                if number >= skipped {
+                    let content = chunk.read(&self.from).await?.map_err(Error::corrupt)?;
+                    self.write(name, content).await?;
+                    checkpoint.save(&*self.to, at, number + 1).await?;
+                }
+                rows += chunk.rows;
+                if let (Some(report), true) = (&self.progress, number >= skipped) {
+                    report(rows);
+                }
+            }
+        }
+        checkpoint.clear(&*self.to).await?;
+        Ok(RestoreReport { tables: self.tables.len() as u64, rows, resumed, unfinished })
+    }
+
+    fn chosen(&self) -> impl Iterator<Item = (&TableName, &super::BackupTable)> {
+        self.backup.tables.iter().filter(|(name, _)| self.tables.contains(name))
+    }
+
+    /// Refuses choices that cannot be restored rightly.
+    fn check_choice(&self) -> Result<()> {
+        if let Some(absent) = self.tables.iter().find(|name| !self.backup.tables.contains_key(*name)) {
+            let all: Vec<_> = self.backup.tables.keys().map(TableName::as_str).collect();
+            return Err(Error::invalid_request(format!(
+                "the backup has no table '{absent}': it has {}",
+                all.join(", ")
+            )));
+        }
+        for (name, table) in self.chosen() {
+            if let Some(other) = table.index_tables.iter().find(|other| !self.tables.contains(other)) {
+                return Err(Error::invalid_request(format!(
+                    "the index entries of '{name}' are in the table '{other}': restore '{other}' too"
+                )));
+            }
+            if table.with_blobs > 0 && !self.rows_only && (self.blobs.is_none() || !self.backup.has_blobs) {
+                return Err(Error::invalid_request(format!(
+                    "{} rows of '{name}' have values in blobs: give the blob store of a backup that has blobs (`with_blobs`), or set `rows_only`",
+                    table.with_blobs
+                )));
+            }
+        }
+        if self.to.profile().encrypts {
+            return Err(Error::invalid_request(
+                "the store encrypts, and a backup has rows as they are stored: restore into the store that it wraps",
+            ));
+        }
+        match &self.backup.since {
+            Some(since) if !self.overwrites => Err(Error::invalid_request(format!(
+                "the backup has only the rows that were changed since {since}: restore a full backup first, then this one with `overwrite`"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses tables that have rows. `resumed` is the number of the table that an interrupted run was writing.
+    async fn check_targets(&self, resumed: Option<usize>) -> Result<()> {
+        if self.overwrites {
+            return Ok(());
+        }
+        let not_begun = resumed.map_or(0, |table| table + 1);
+        for (name, _) in self.chosen().skip(not_begun) {
+            match self.to.query(name, &Query::new().with_top(1), None).await {
+                Ok(page) if page.items.is_empty() && page.continuation.is_none() => {}
+                Err(error) if error.is_table_not_found() => {}
+                Ok(_) => {
+                    return Err(Error::invalid_request(format!(
+                        "the table '{name}' exists and has rows, and nothing was written: delete the table, or allow with `overwrite` that rows of the \
+                         backup replace its rows"
+                    )));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, table: &TableName, rows: Vec<Entity>) -> Result<()> {
+        if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
+            let copies = stream::iter(&rows).map(Ok);
+            copies.try_for_each_concurrent(PARALLEL_BLOBS, |row| blobs.copy(table, row)).await?;
+        }
+        let name = table.clone();
+        let upserts = rows.into_iter().map(move |row| Ok((name.clone(), Operation::InsertOrReplace(row))));
+        let writer = BulkWriter::with_options(Arc::clone(&self.to), self.options.clone());
+        writer.write(stream::iter(upserts).boxed()).await?.into_result().map(drop)
+    }
+}
+
+impl fmt::Debug for RestoreJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestoreJob")
+            .field("from", &self.from)
+            .field("tables", &self.tables)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number of the table that a restore is writing.
+const TABLE: &str = "Table";
+/// The number of files of that table that are written.
+const FILES: &str = "Files";
+
+/// The checkpoint row of a restore, in its first table.
+#[derive(Debug)]
+struct Checkpoint<'a> {
+    table: &'a TableName,
+    key: Key,
+}
+
+impl<'a> Checkpoint<'a> {
+    fn new(table: &'a TableName, backup: &Backup) -> Result<Self> {
+        Ok(Self { table, key: Key::new(format!("{SYSTEM_PREFIX}copy"), backup.id.simple().to_string())? })
+    }
+
+    /// 1 request.
+    async fn load(&self, store: &dyn TableStore) -> Result<Option<(usize, usize)>> {
+        let row = match store.get(self.table, &self.key, None).await {
+            Err(error) if error.is_table_not_found() => None,
+            read => read?,
+        };
+        let Some(row) = row else { return Ok(None) };
+        let number = |name| match row.get(name) {
+            Some(ValueRef::Int64(number)) => usize::try_from(number).ok(),
+            _ => None,
+        };
+        match (number(TABLE), number(FILES)) {
+            (Some(table), Some(files)) => Ok(Some((table, files))),
+            _ => Err(Error::decode("restore", &self.key, TABLE, "two numbers", "something else")),
+        }
+    }
+
+    /// 1 request.
+    async fn save(&self, store: &dyn TableStore, table: usize, files: usize) -> Result<()> {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let row = Entity::from(self.key.clone()).with(TABLE, number(table)).with(FILES, number(files));
+        store.write(self.table, Operation::InsertOrReplace(row)).await.map(drop)
+    }
+
+    /// 1 request.
+    async fn clear(&self, store: &dyn TableStore) -> Result<()> {
+        match store.write(self.table, Operation::Delete(self.key.clone(), IfMatch::Any)).await {
+            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}

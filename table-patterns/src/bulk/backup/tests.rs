@@ -1,0 +1,287 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use table_core::adapter::CrashPoint;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, Properties, TableName, Ticks};
+use table_core::query::Query;
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
+
+use super::{BackupDirectory, BackupJob, RestoreJob, RowFormat};
+use crate::bulk::tests::Rig;
+use crate::bulk::{BulkOptions, BulkWriter, compare_tables};
+use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
+
+/// Keys and packed properties as lines of hexadecimal digits.
+struct Lines;
+
+impl RowFormat for Lines {
+    fn extension(&self) -> &'static str {
+        "txt"
+    }
+
+    fn encode(&self, rows: &[Entity]) -> Result<Vec<u8>> {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let line = |row: &Entity| {
+            let (key, packed) = (row.key(), row.properties().as_packed());
+            format!("{} {} {}\n", hex(key.partition().as_bytes()), hex(key.row().as_bytes()), hex(packed))
+        };
+        Ok(rows.iter().map(line).collect::<String>().into_bytes())
+    }
+
+    fn decode(&self, file: &[u8]) -> Result<Vec<Entity>> {
+        let bytes = |hex: &str| -> Result<Vec<u8>> {
+            let digits = hex.as_bytes().chunks(2).map(|two| std::str::from_utf8(two).unwrap_or("?"));
+            digits.map(|two| u8::from_str_radix(two, 16).map_err(|e| Error::corrupt(e.to_string()))).collect()
+        };
+        let text = |hex: &str| -> Result<String> { Ok(String::from_utf8_lossy(&bytes(hex)?).into_owned()) };
+        let lines = String::from_utf8_lossy(file).into_owned();
+        let row = |line: &str| {
+            let mut parts = line.split(' ');
+            let mut part = || parts.next().unwrap_or_default();
+            let key = Key::new(text(part())?, text(part())?)?;
+            Ok(Entity::from_parts(key, Properties::from_packed(bytes(part())?)?))
+        };
+        lines.lines().map(row).collect()
+    }
+}
+
+fn directory(files: &Arc<InMemory>) -> BackupDirectory {
+    BackupDirectory::new(Arc::clone(files) as Arc<dyn ObjectStore>, Path::from("monday"), Lines)
+}
+
+fn once() -> BulkOptions {
+    BulkOptions::default().with_retry(None)
+}
+
+/// A store with 25,000 rows in one table, and one row in another.
+async fn source() -> Result<Rig> {
+    let rig = Rig::new().await?;
+    let writes: Vec<_> = (0..25_000).map(|n| rig.insert(&format!("p{}", n % 7), n)).collect();
+    BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
+    let small = TableName::new("Small")?;
+    rig.store.create_table(&small).await?;
+    rig.store.write(&small, Operation::Insert(Entity::new("p", "r")?.with("N", 1_i64))).await?;
+    rig.store.create_table(&TableName::new("Empty")?).await?;
+    rig.meter.reset();
+    Ok(rig)
+}
+
+async fn assert_equal(from: &Rig, to: &Arc<dyn TableStore>) -> Result<()> {
+    let tables = from.store.all_tables(None).await?;
+    assert_eq!(to.all_tables(None).await?, tables);
+    for table in tables {
+        let compared =
+            compare_tables((from.store.clone(), table.clone()), (Arc::clone(to), table.clone())).await?;
+        assert!(compared.equal, "{table}: {compared:?}");
+        let checkpoints = Query::new().with_filter("PartitionKey eq '~~copy'".parse()?);
+        assert_eq!(to.query_all(&table, &checkpoints).await?, []);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restored_backup_equals_its_source_and_has_the_documented_cost() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    let report = BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?;
+    let rows: Vec<_> =
+        report.backup.tables.iter().map(|(name, table)| (name.as_str(), table.rows())).collect();
+    assert_eq!(rows, [("Empty", 0), ("Readings", 25_000), ("Small", 1)]);
+    assert_eq!((report.resumed, report.backup.source.as_str()), (0, "the account"));
+    assert_eq!(from.meter.total(), 1 + 25 + 1 + 1, "the tables and the pages; the store knows the manifests");
+
+    let to = Rig::bare();
+    let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once());
+    assert_eq!(job.rows(), 25_001);
+    let restored = job.run().await?;
+    assert_eq!((restored.tables, restored.rows, restored.resumed, restored.unfinished), (3, 25_001, 0, 0));
+    assert_equal(&from, &to.store).await?;
+    Ok(())
+}
+
+/// The process dies before or after every tenth request of the backup.
+#[tokio::test]
+async fn an_interrupted_backup_continues_at_its_last_file() -> Result<()> {
+    let from = source().await?;
+    for request in [1, 4, 9, 13, 22, 25, 27] {
+        let files = Arc::new(InMemory::new());
+        let job = || BackupJob::new(from.store.clone(), "the account", directory(&files));
+        from.faults.crash_at(request, CrashPoint::Before);
+        job().run().await.unwrap_err();
+        from.faults.heal();
+        let error = RestoreJob::open(directory(&files), from.store.clone()).await.unwrap_err().to_string();
+        assert!(error.contains("not complete") || error.contains("no backup"), "{error}");
+        let report = job().run().await?;
+        assert!(request < 20 || report.resumed >= 10_000, "{request}: {}", report.resumed);
+        let to = Rig::bare();
+        RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once()).run().await?;
+        assert_equal(&from, &to.store).await?;
+        let error = job().run().await.unwrap_err().to_string();
+        assert!(error.contains("complete backup"), "{error}");
+        let left: Vec<_> = files.list(None).try_collect::<Vec<_>>().await.unwrap();
+        assert!(left.iter().all(|file| !file.location.as_ref().contains("unfinished")), "{left:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unfinished_backup_of_another_source_is_not_continued() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    from.faults.crash_at(9, CrashPoint::Before);
+    BackupJob::new(from.store.clone(), "one", directory(&files)).run().await.unwrap_err();
+    from.faults.heal();
+    let other = BackupJob::new(from.store.clone(), "two", directory(&files)).run().await.unwrap_err();
+    assert!(other.to_string().contains("unfinished backup of one"), "{other}");
+    let fewer =
+        BackupJob::new(from.store.clone(), "one", directory(&files)).tables([TableName::new("Small")?]);
+    assert!(fewer.run().await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_interrupted_restore_continues_at_its_checkpoint() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?;
+    for (request, point) in [
+        (4, CrashPoint::Before),
+        (8, CrashPoint::After),
+        (60, CrashPoint::After),
+        (200, CrashPoint::Before),
+        (268, CrashPoint::After),
+    ] {
+        let to = Rig::bare();
+        let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once());
+        to.faults.crash_at(request, point);
+        job.run().await.unwrap_err();
+        to.faults.heal();
+        let report = job.run().await?;
+        assert_eq!(report.rows, 25_001, "{request}");
+        assert!(request < 150 || report.resumed >= 10_000, "{request}: {report:?}");
+        assert_equal(&from, &to.store).await?;
+        let error = job.run().await.unwrap_err().to_string();
+        assert!(error.contains("exists and has rows"), "{error}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_named_and_nothing_is_written() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?;
+    let file = Path::from("monday/Readings/000001.txt");
+    let sound = files.get(&file).await.unwrap().bytes().await.unwrap();
+    let mut changed = sound.to_vec();
+    changed[1000] ^= 1;
+    for (content, fault) in
+        [(Some(changed), "checksum"), (Some(sound[..sound.len() - 1].to_vec()), "bytes"), (None, "missing")]
+    {
+        match content {
+            Some(content) => drop(files.put(&file, content.into()).await.unwrap()),
+            None => files.delete(&file).await.unwrap(),
+        }
+        let to = Rig::bare();
+        let job = RestoreJob::open(directory(&files), to.store.clone()).await?;
+        let error = job.run().await.unwrap_err().to_string();
+        assert!(error.contains("Readings/000001.txt") && error.contains(fault), "{error}");
+        assert_eq!(to.meter.total(), 0);
+    }
+    // A table without the damage.
+    let to = Rig::bare();
+    let small =
+        RestoreJob::open(directory(&files), to.store.clone()).await?.tables([TableName::new("Small")?]);
+    assert_eq!(small.run().await?.rows, 1);
+    let absent =
+        RestoreJob::open(directory(&files), to.store.clone()).await?.tables([TableName::new("Absent")?]);
+    assert!(absent.run().await.unwrap_err().to_string().contains("Empty, Readings, Small"));
+    let contents = Path::from("monday/backup.json");
+    let text = files.get(&contents).await.unwrap().bytes().await.unwrap();
+    let text = String::from_utf8_lossy(&text).replace("\"rows\":1,", "\"rows\":2,");
+    files.put(&contents, text.into()).await.unwrap();
+    let error = RestoreJob::open(directory(&files), to.store.clone()).await.unwrap_err().to_string();
+    assert!(error.contains("backup.json is damaged"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn tables_with_rows_are_overwritten_only_on_request() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?;
+    let (to, small) = (Rig::bare(), TableName::new("Small")?);
+    to.store.create_table(&small).await?;
+    let other = Entity::new("p", "other")?.with("N", 2_i64);
+    to.store.write(&small, Operation::Insert(other.clone())).await?;
+    let refused = RestoreJob::open(directory(&files), to.store.clone()).await?.run().await.unwrap_err();
+    assert!(refused.to_string().contains("'Small' exists and has rows"), "{refused}");
+    assert_eq!(to.store.all_tables(None).await?, std::slice::from_ref(&small));
+    RestoreJob::open(directory(&files), to.store.clone()).await?.overwrite().run().await?;
+    assert_eq!(to.store.query_all(&small, &Query::new()).await?.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_incremental_backup_has_the_rows_that_were_written_since() -> Result<()> {
+    let from = Rig::new().await?;
+    from.store.write(&from.table, from.insert("p", 1)?.1).await?;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let time = Ticks::now();
+    from.store.write(&from.table, from.insert("p", 2)?.1).await?;
+    let files = Arc::new(InMemory::new());
+    let report = BackupJob::new(from.store.clone(), "s", directory(&files)).since(time).run().await?;
+    assert_eq!(report.backup.tables[&from.table].rows(), 1);
+    let to = Rig::bare();
+    let refused = RestoreJob::open(directory(&files), to.store.clone()).await?.run().await.unwrap_err();
+    assert!(refused.to_string().contains("restore a full backup first"), "{refused}");
+    assert_eq!(to.meter.total(), 0);
+    let job = RestoreJob::open(directory(&files), to.store.clone()).await?.overwrite();
+    assert_eq!(job.run().await?.rows, 1);
+    Ok(())
+}
+
+/// Entries in another table are restored with their entities or not at all, and lookups find them.
+#[tokio::test]
+async fn indexes_are_restored_with_their_tables() -> Result<()> {
+    let from = Arc::new(MemoryStore::new());
+    let people = TableName::new("People")?;
+    let ages = Placement::OtherTable(TableName::new("Ages")?);
+    let index = || Index::keyed("age", ages.clone(), "age_{Age}", "{PartitionKey}_{RowKey}");
+    from.create_table(&people).await?;
+    from.create_table(&TableName::new("Ages")?).await?;
+    let open = async |store: Arc<MemoryStore>| {
+        IndexedEntities::open(store, people.clone(), vec![index()?], IndexOptions::local()).await
+    };
+    open(Arc::clone(&from)).await?.insert(Entity::new("Sales", "1")?.with("Age", 41)).await?;
+    let files = Arc::new(InMemory::new());
+    let report = BackupJob::new(from.clone(), "s", directory(&files)).run().await?;
+    assert_eq!(report.backup.tables[&people].index_tables, BTreeSet::from([TableName::new("Ages")?]));
+    let to = Arc::new(MemoryStore::new());
+    let alone = RestoreJob::open(directory(&files), to.clone()).await?.tables([people.clone()]);
+    assert!(alone.run().await.unwrap_err().to_string().contains("restore 'Ages' too"));
+    RestoreJob::open(directory(&files), to.clone()).await?.run().await?;
+    let restored = open(to).await?;
+    let id = restored.declared().await?[0].id();
+    let scrub = restored.scrub(&id, crate::index::ScrubMode::Report).await?;
+    assert_eq!((scrub.entities, scrub.entries, scrub.dangling, scrub.missing), (1, 1, 0, 0));
+    Ok(())
+}
+
+/// The files do not depend on how the store pages.
+#[tokio::test]
+async fn files_are_written_whole() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    BackupJob::new(from.store.clone(), "s", directory(&files)).run().await?;
+    let names: BTreeSet<_> = files.list(None).map(|file| file.unwrap().location.to_string()).collect().await;
+    let expected = [
+        "Readings/000000.txt",
+        "Readings/000001.txt",
+        "Readings/000002.txt",
+        "Small/000000.txt",
+        "backup.json",
+    ];
+    assert_eq!(names, expected.map(|name| format!("monday/{name}")).into());
+    Ok(())
+}
