@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::backup::{BackupArgs, RestoreArgs};
+use crate::copy::CopyArgs;
 use crate::count::CountArgs;
 use crate::delete::DeleteArgs;
 use crate::export::ExportArgs;
@@ -21,7 +23,7 @@ use crate::upkeep::UpkeepArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows, 4 damage found.";
 
-/// Looks into tables, exports, imports and deletes their entities, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
+/// Looks into tables, exports, imports, copies, backs up and deletes their entities, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
 #[derive(Debug, Parser)]
 #[command(name = "tables", version, after_help = format!("{FORMS}\n\n{EXIT_CODES}"), max_term_width = 110)]
 struct Arguments {
@@ -49,6 +51,15 @@ enum Command {
     /// Write the entities of a file to a table, with their index entries
     #[command(after_help = FORMS)]
     Import(ImportArgs),
+    /// Copy tables from one store to another, with manifests and index entries, and compare them
+    #[command(after_help = FORMS)]
+    Copy(CopyArgs),
+    /// Write all rows of tables to a directory, with checksums
+    #[command(after_help = FORMS)]
+    Backup(BackupArgs),
+    /// Write the tables of a backup into a store
+    #[command(after_help = FORMS)]
+    Restore(RestoreArgs),
     /// Delete entities of a table, with their index entries
     #[command(after_help = FORMS)]
     Delete(DeleteArgs),
@@ -76,6 +87,9 @@ impl Command {
             Self::Count(count) => count.run().await,
             Self::Export(export) => export.run().await,
             Self::Import(import) => import.run().await,
+            Self::Copy(copy) => copy.run().await,
+            Self::Backup(backup) => backup.run().await,
+            Self::Restore(restore) => restore.run().await,
             Self::Delete(delete) => delete.run().await,
             Self::Index(index) => index.run().await,
             Self::Upkeep(upkeep) => upkeep.run().await,

@@ -8,6 +8,7 @@ use table_core::store::TableStoreExt as _;
 
 use crate::failure::Result;
 use crate::output::print;
+use crate::pace::Pace;
 use crate::query::{Selection, table};
 use crate::store::{Access, StoreName};
 
@@ -20,6 +21,8 @@ pub(crate) struct CountArgs {
     table: String,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    pace: Pace,
 }
 
 impl CountArgs {
@@ -29,7 +32,7 @@ impl CountArgs {
         let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
         let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY].into_iter().chain(index_name));
         let query = self.selection.query()?.with_select(keys);
-        let open = self.store.open(Access::Read).await?;
+        let open = self.store.open(Access::Read, self.pace).await?;
         let mut pages = open.store.query_pages(table, query);
         let mut count = 0_usize;
         while let Some(page) = pages.try_next().await? {

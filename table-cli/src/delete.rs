@@ -16,6 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::layouts::check_layouts;
 use crate::outcomes::Outcomes;
 use crate::output::{ask, print, remark};
+use crate::pace::{Pace, until_stopped};
 use crate::progress::Progress;
 use crate::query::{is_own, table};
 use crate::store::{Access, OpenStore, StoreName};
@@ -46,6 +47,8 @@ pub(crate) struct DeleteArgs {
     /// Requests in flight
     #[arg(long, value_name = "N", default_value_t = 16)]
     concurrency: usize,
+    #[command(flatten)]
+    pace: Pace,
     /// Print a report as JSON
     #[arg(long)]
     json: bool,
@@ -60,7 +63,8 @@ impl DeleteArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let query = self.query()?;
-        let open = self.store.open(if self.dry_run { Access::Read } else { Access::Change }).await?;
+        let open =
+            self.store.open(if self.dry_run { Access::Read } else { Access::Change }, self.pace).await?;
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?;
         check_layouts(&manifest, &table)?;
         let count = found(&open, &table, &query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
@@ -74,13 +78,8 @@ impl DeleteArgs {
         }
         let mut outcomes = Outcomes::default();
         let is_indexed = !manifest.indexes.is_empty();
-        let done = tokio::select! {
-            done = self.delete(&open, &table, &query, is_indexed, &mut outcomes) => done,
-            interrupted = tokio::signal::ctrl_c() => Err(match interrupted {
-                Ok(()) => Failure::failed("interrupted: run the same command again to delete the rest"),
-                Err(error) => Failure::failed(error),
-            }),
-        };
+        let delete = self.delete(&open, &table, &query, is_indexed, count, &mut outcomes);
+        let done = until_stopped(delete, "run the same command again to delete the rest").await;
         let requests = open.meter.total();
         open.close().await?;
         let end = self.print_report(&table, &outcomes, requests);
@@ -102,9 +101,10 @@ impl DeleteArgs {
         table: &TableName,
         query: &Query,
         is_indexed: bool,
+        count: u64,
         outcomes: &mut Outcomes,
     ) -> Result<()> {
-        let mut progress = Progress::new("deleted", open.meter.clone(), self.quiet);
+        let mut progress = Progress::new("deleted", open.meter.clone(), self.quiet).of(count);
         let entities = found(open, table, query);
         if is_indexed {
             let (store, options) = (Arc::clone(&open.store), IndexOptions::default());

@@ -14,6 +14,7 @@ use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Result};
 use crate::layouts::check_layouts;
 use crate::output::{print, remark};
+use crate::pace::{Pace, until_stopped};
 use crate::progress::Progress;
 use crate::query::{Selection, table};
 use crate::store::{Access, OpenStore, StoreName};
@@ -37,6 +38,8 @@ pub(crate) struct ExportArgs {
     format: Option<DataFormat>,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    pace: Pace,
     /// Print a report as JSON
     #[arg(long)]
     json: bool,
@@ -64,9 +67,11 @@ impl ExportArgs {
                 "--json prints the report to standard output, and --to - the entities: choose one of them",
             ));
         }
-        let open = self.store.open(Access::Read).await?;
+        let open = self.store.open(Access::Read, self.pace).await?;
         for (table, (path, file)) in tables.iter().zip(files) {
-            let rows = self.export(&open, table, &file).await?;
+            let export = self.export(&open, table, &file);
+            let rows =
+                until_stopped(export, "run the same command again, which starts this file again").await?;
             let requests = open.meter.total();
             if self.json {
                 print(&format!(
@@ -119,7 +124,7 @@ impl ExportArgs {
 }
 
 /// Encrypted properties are bound to their table and key, so a file of them could mostly not be read again.
-fn check_readable(entity: &Entity) -> Result<()> {
+pub(crate) fn check_readable(entity: &Entity) -> Result<()> {
     match entity.is_ciphertext() {
         false => Ok(()),
         true => Err(Failure::failed(format!(

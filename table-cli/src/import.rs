@@ -1,39 +1,27 @@
 //! `tables import`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
-use futures_util::{Stream, TryStreamExt as _, stream};
+use clap::Args;
+use futures_util::{Stream, stream};
 use serde_json::{Value, json};
 use table_core::model::{EdmType, Entity, TableName};
-use table_core::store::{Error, ManifestCache, Operation, TableStoreExt as _};
-use table_patterns::bulk::{BulkOptions, BulkWriter};
-use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
+use table_core::store::{Error, TableStoreExt as _};
 use tokio::sync::mpsc;
 
 use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Result};
-use crate::layouts::check_layouts;
 use crate::outcomes::Outcomes;
 use crate::output::{print, remark};
+use crate::pace::{Pace, until_stopped};
 use crate::progress::Progress;
 use crate::query::table;
 use crate::read_rows::{KeyTemplates, RowReader, Values, edm_type};
 use crate::store::{Access, OpenStore, StoreName};
+use crate::write_rows::{Mode, RowWriter, Shared, locked};
 
 /// The rows that wait between the reader of the file and the writer of the table.
 const WAITING: usize = 1024;
-
-/// What happens to an entity that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    /// The row is skipped
-    Insert,
-    /// The row replaces the entity
-    Upsert,
-    /// The row's properties are added to the entity or replace its properties; the other properties stay
-    Merge,
-}
 
 /// The arguments of `tables import`.
 #[derive(Debug, Args)]
@@ -66,6 +54,8 @@ pub(crate) struct ImportArgs {
     /// Requests in flight
     #[arg(long, value_name = "N", default_value_t = 16)]
     concurrency: usize,
+    #[command(flatten)]
+    pace: Pace,
     /// Print a report as JSON
     #[arg(long)]
     json: bool,
@@ -79,12 +69,6 @@ fn column_type(text: &str) -> Result<(String, EdmType), String> {
     let of = edm_type(of)
         .ok_or("the types are Binary, Boolean, DateTime, Double, Guid, Int32, Int64 and String")?;
     Ok((name.to_owned(), of))
-}
-
-type Shared = Arc<Mutex<Outcomes>>;
-
-fn locked<T>(report: &Mutex<Outcomes>, work: impl FnOnce(&mut Outcomes) -> T) -> T {
-    work(&mut report.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl ImportArgs {
@@ -108,16 +92,11 @@ impl ImportArgs {
             let types: Vec<_> = inferred.iter().map(|(name, of)| format!("{name}={}", of.name())).collect();
             remark(&format!("inferred types: {}", types.join(" ")));
         }
-        let open = self.store.open(Access::Write).await?;
+        let open = self.store.open(Access::Write, self.pace).await?;
         open.store.create_table_if_missing(&table).await?;
         let report = Shared::default();
-        let done = tokio::select! {
-            done = self.write(&open, &table, reader, &report) => done,
-            interrupted = tokio::signal::ctrl_c() => Err(match interrupted {
-                Ok(()) => Failure::failed("interrupted: run the same command with --mode upsert to go on, which writes the first rows again"),
-                Err(error) => Failure::failed(error),
-            }),
-        };
+        let resume = "run the same command with --mode upsert to go on, which writes the first rows again";
+        let done = until_stopped(self.write(&open, &table, reader, &report), resume).await;
         let requests = open.meter.total();
         open.close().await?;
         let end = locked(&report, |report| self.print_report(&table, report, &inferred, requests));
@@ -131,65 +110,11 @@ impl ImportArgs {
         reader: RowReader,
         report: &Shared,
     ) -> Result<()> {
-        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
-        check_layouts(&manifest, table)?;
         let mut progress = Progress::new("imported", open.meter.clone(), self.quiet);
         let rows = rows(reader, Arc::clone(report));
-        if manifest.indexes.is_empty() {
-            let (name, mode) = (table.clone(), self.mode);
-            let operations = rows.map_ok(move |entity| (name.clone(), operation(mode, entity)));
-            let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
-            let mut outcomes = std::pin::pin!(
-                BulkWriter::with_options(Arc::clone(&open.store), options).outcomes(operations)
-            );
-            while let Some(outcome) = outcomes.try_next().await? {
-                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
-                progress.add(1);
-            }
-        } else {
-            let indexed = IndexedEntities::open(
-                Arc::clone(&open.store),
-                table.clone(),
-                Vec::new(),
-                IndexOptions::default(),
-            )
-            .await?;
-            let written = self.write_indexed(&indexed, rows, report, &mut progress).await;
-            indexed.flush().await;
-            written?;
-        }
+        let writer = RowWriter { open, table, mode: self.mode, concurrency: self.concurrency };
+        writer.write(rows, report, &mut progress).await?;
         progress.end();
-        Ok(())
-    }
-
-    /// Writes entities with their index entries.
-    async fn write_indexed(
-        &self,
-        indexed: &IndexedEntities,
-        rows: impl Stream<Item = Result<Entity, Error>> + Send + 'static,
-        report: &Shared,
-        progress: &mut Progress,
-    ) -> Result<()> {
-        if self.mode == Mode::Insert {
-            let options = BulkInsert::default().with_parallelism(self.concurrency);
-            let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
-            while let Some(outcome) = outcomes.try_next().await? {
-                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
-                progress.add(1);
-            }
-            return Ok(());
-        }
-        let mode = self.mode;
-        let write = |entity: Entity| async move {
-            let key = entity.key().clone();
-            let written = indexed.modify(&key, |old| Ok(Some(combined(mode, old, &entity)))).await;
-            Ok((key, written.err()))
-        };
-        let mut outcomes = std::pin::pin!(rows.map_ok(write).try_buffer_unordered(self.concurrency.max(1)));
-        while let Some((key, error)) = outcomes.try_next().await? {
-            locked(report, |report| report.add(&key.to_string(), error.as_ref()));
-            progress.add(1);
-        }
         Ok(())
     }
 
@@ -250,23 +175,4 @@ fn rows(
     Box::pin(stream::unfold(receiver, |mut receiver| async {
         receiver.recv().await.map(|row| (row, receiver))
     }))
-}
-
-fn operation(mode: Mode, entity: Entity) -> Operation {
-    match mode {
-        Mode::Insert => Operation::Insert(entity),
-        Mode::Upsert => Operation::InsertOrReplace(entity),
-        Mode::Merge => Operation::InsertOrMerge(entity),
-    }
-}
-
-/// The entity after a row was written to it.
-fn combined(mode: Mode, old: Option<&Entity>, row: &Entity) -> Entity {
-    let mut new = row.clone();
-    if let (Mode::Merge, Some(old)) = (mode, old) {
-        let mut properties = old.properties().clone();
-        properties.merge(row.properties());
-        *new.properties_mut() = properties;
-    }
-    new
 }

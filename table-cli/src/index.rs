@@ -11,6 +11,7 @@ use table_patterns::index::{IndexOptions, IndexedEntities, ScrubMode, ScrubRepor
 
 use crate::failure::{Failure, Result};
 use crate::output::{ask, print, remark};
+use crate::pace::Pace;
 use crate::query::table;
 use crate::store::{Access, OpenStore, StoreName};
 
@@ -21,6 +22,8 @@ pub(crate) struct IndexArgs {
     store: StoreName,
     /// The table
     table: String,
+    #[command(flatten)]
+    pace: Pace,
     #[command(subcommand)]
     work: Work,
 }
@@ -71,7 +74,7 @@ impl IndexArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let access = if matches!(self.work, Work::List { .. }) { Access::Read } else { Access::Change };
-        let open = self.store.open(access).await?;
+        let open = self.store.open(access, self.pace).await?;
         let declared =
             ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?.indexes.clone();
         let done = match &self.work {

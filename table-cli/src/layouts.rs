@@ -23,3 +23,8 @@ pub(crate) fn check_layouts(manifest: &Manifest, table: &TableName) -> Result<()
     }
     Ok(())
 }
+
+/// Whether long values of entities may be in blobs.
+pub(crate) fn is_large(layout: &Layout) -> bool {
+    !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. })
+}

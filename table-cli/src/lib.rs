@@ -4,6 +4,9 @@
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
 
 mod arguments;
+mod backup;
+mod blob_files;
+mod copy;
 mod count;
 mod csv_text;
 mod data_file;
@@ -18,6 +21,7 @@ mod layouts;
 mod list;
 mod outcomes;
 mod output;
+mod pace;
 mod progress;
 mod query;
 mod read_rows;
@@ -27,5 +31,6 @@ mod shell;
 mod signals;
 mod store;
 mod upkeep;
+mod write_rows;
 
 pub use arguments::main;

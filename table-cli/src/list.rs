@@ -8,6 +8,7 @@ use table_core::store::{ManifestCache, TableStore, TableStoreExt as _};
 
 use crate::failure::Result;
 use crate::output::print;
+use crate::pace::Pace;
 use crate::store::{Access, StoreName};
 
 /// The arguments of `tables list`.
@@ -21,12 +22,14 @@ pub(crate) struct ListArgs {
     /// Also the number of rows, the indexes and the entity types; 2 requests for each table
     #[arg(long)]
     long: bool,
+    #[command(flatten)]
+    pace: Pace,
 }
 
 impl ListArgs {
     /// Prints the tables, one on a line.
     pub(crate) async fn run(&self) -> Result<()> {
-        let open = self.store.open(Access::Read).await?;
+        let open = self.store.open(Access::Read, self.pace).await?;
         let tables = open.store.all_tables(self.prefix.as_deref()).await?;
         if self.long {
             for table in tables {

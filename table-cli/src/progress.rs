@@ -18,6 +18,8 @@ pub(crate) struct Progress {
     meter: RequestMeter,
     verb: &'static str,
     rows: u64,
+    /// The number of rows at the end, if it is known.
+    total: Option<u64>,
     started: Instant,
     last_line: Option<Instant>,
 }
@@ -31,7 +33,20 @@ impl Progress {
             bar.set_style(style);
         }
         let started = Instant::now();
-        Self { bar, meter, verb, rows: 0, started, last_line: (!is_quiet && !has_bar).then_some(started) }
+        let last_line = (!is_quiet && !has_bar).then_some(started);
+        Self { bar, meter, verb, rows: 0, total: None, started, last_line }
+    }
+
+    /// Sets the number of rows at the end.
+    pub(crate) const fn of(mut self, total: u64) -> Self {
+        self.total = Some(total);
+        self
+    }
+
+    /// Sets the number of rows so far, the rows of earlier runs included.
+    pub(crate) fn set(&mut self, rows: u64) {
+        let done = rows.saturating_sub(self.rows);
+        self.add(done);
     }
 
     /// Counts rows.
@@ -54,6 +69,15 @@ impl Progress {
     fn text(&self) -> String {
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let rate = self.rows.saturating_mul(1000) / millis;
-        format!("{} rows {}, {rate} rows/s, {} requests", self.rows, self.verb, self.meter.total())
+        let total = self.total.filter(|total| *total >= self.rows);
+        let (of, left) = match total {
+            Some(total) if rate > 0 => {
+                let left = Duration::from_secs((total - self.rows) / rate);
+                (format!(" of {total}"), format!(", {} left", indicatif::HumanDuration(left)))
+            }
+            Some(total) => (format!(" of {total}"), String::new()),
+            None => Default::default(),
+        };
+        format!("{}{of} rows {}, {rate} rows/s, {} requests{left}", self.rows, self.verb, self.meter.total())
     }
 }

@@ -7,6 +7,7 @@ use table_core::store::{TableStore, TableStoreExt as _, check_progress};
 
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
+use crate::pace::Pace;
 use crate::rows::{Format, Printer};
 use crate::store::{Access, OpenStore, StoreName};
 
@@ -37,7 +38,7 @@ impl GetArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let key = Key::new(&self.partition, &self.row).map_err(Failure::misuse)?;
-        let open = self.store.open(Access::Read).await?;
+        let open = self.store.open(Access::Read, Pace::default()).await?;
         let entity = open.store.get_existing(&table, &key).await?;
         let mut printer = Printer::new(self.format, &[])?;
         printer.page(&[entity])?;
@@ -113,6 +114,8 @@ pub(crate) struct QueryArgs {
     /// Allow a query that reads more than 10 pages of a whole table
     #[arg(long)]
     scan: bool,
+    #[command(flatten)]
+    pace: Pace,
 }
 
 impl QueryArgs {
@@ -124,7 +127,7 @@ impl QueryArgs {
             let index_name = self.selection.hides_index_entries().then_some(table_core::model::INDEX_NAME);
             query = query.with_select(Select::new(self.select.iter().map(String::as_str).chain(index_name)));
         }
-        let open = self.store.open(Access::Read).await?;
+        let open = self.store.open(Access::Read, self.pace).await?;
         match self.explain {
             true => print(&explain(&query, &open))?,
             false => self.print_pages(&open, &table, query).await?,

@@ -16,6 +16,7 @@ use table_core::store::{ServiceProfile, TableStore};
 use table_embedded::EmbeddedStore;
 
 use crate::failure::{Failure, Result};
+use crate::pace::Pace;
 
 /// The environment variable with the connection string of an account.
 const AZURE: &str = "AZURE_STORAGE_CONNECTION_STRING";
@@ -117,9 +118,9 @@ pub(crate) struct OpenStore {
 
 impl StoreName {
     /// Opens the store. Sends no request.
-    pub(crate) async fn open(&self, access: Access) -> Result<OpenStore> {
+    pub(crate) async fn open(&self, access: Access, pace: Pace) -> Result<OpenStore> {
         match self {
-            Self::Memory => Ok(OpenStore::around(MemoryStore::new(), None)),
+            Self::Memory => Ok(OpenStore::around(MemoryStore::new(), None, pace)),
             Self::Embedded(directory) => {
                 let builder = EmbeddedStore::builder(directory);
                 let store = match access {
@@ -127,26 +128,26 @@ impl StoreName {
                     Access::Change => builder.must_exist().open().await,
                     Access::Write => builder.open().await,
                 }?;
-                Ok(OpenStore::around(store.clone(), Some(store)))
+                Ok(OpenStore::around(store.clone(), Some(store), pace))
             }
-            Self::Azure => self.remote(&variable(AZURE)?),
+            Self::Azure => self.remote(&variable(AZURE)?, pace),
             Self::Azurite => match std::env::var(AZURITE) {
-                Ok(text) => self.remote(&text),
+                Ok(text) => self.remote(&text, pace),
                 Err(_) => {
                     check_emulator()?;
-                    self.remote(DEVELOPMENT)
+                    self.remote(DEVELOPMENT, pace)
                 }
             },
             Self::Endpoint(url) => {
                 let store = AzureTableStore::new(url, credential()?, None).map_err(Failure::misuse)?;
-                Ok(OpenStore::around(store, None))
+                Ok(OpenStore::around(store, None, pace))
             }
-            Self::Variable(name) => self.remote(&variable(name)?),
+            Self::Variable(name) => self.remote(&variable(name)?, pace),
             Self::File(path) => {
                 let text = std::fs::read_to_string(path);
                 let text =
                     text.map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))?;
-                self.remote(text.trim())
+                self.remote(text.trim(), pace)
             }
         }
     }
@@ -166,21 +167,24 @@ impl StoreName {
     }
 
     /// Opens a connection string or a URL with a SAS. No error repeats the text.
-    fn remote(&self, text: &str) -> Result<OpenStore> {
+    fn remote(&self, text: &str, pace: Pace) -> Result<OpenStore> {
         let store = if text.starts_with("https://") || text.starts_with("http://") {
             AzureTableStore::with_sas(text, None)
         } else {
             AzureTableStore::from_connection_string(text, None)
         };
         let store = store.map_err(|error| Failure::misuse(format!("{self}: {error}")))?;
-        Ok(OpenStore::around(store, None))
+        Ok(OpenStore::around(store, None, pace))
     }
 }
 
 impl OpenStore {
-    fn around(store: impl TableStore, embedded: Option<EmbeddedStore>) -> Self {
+    fn around(store: impl TableStore, embedded: Option<EmbeddedStore>, pace: Pace) -> Self {
         let meter = RequestMeter::new();
-        let store = StoreBuilder::new(store).meter(meter.clone());
+        let mut store = StoreBuilder::new(store).meter(meter.clone());
+        if let Some(limit) = pace.limit() {
+            store = store.rate(limit);
+        }
         let store = match &embedded {
             Some(_) => store.build(),
             None => store.retry(RetryPolicy::default()).build(),

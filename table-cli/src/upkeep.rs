@@ -14,6 +14,7 @@ use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
 
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
+use crate::pace::{Pace, stopped};
 use crate::query::table;
 use crate::signals::stopped;
 use crate::store::{Access, StoreName};
@@ -31,6 +32,8 @@ pub(crate) struct UpkeepArgs {
     /// The pause between two rounds of a table
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
+    #[command(flatten)]
+    pace: Pace,
     /// Print a line of JSON for each round of a table
     #[arg(long)]
     json: bool,
@@ -41,7 +44,7 @@ impl UpkeepArgs {
     /// the requests of [`Upkeep`].
     pub(crate) async fn run(&self) -> Result<()> {
         let named = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
-        let open = self.store.open(Access::Change).await?;
+        let open = self.store.open(Access::Change, self.pace).await?;
         let tables = if named.is_empty() { open.store.all_tables(None).await? } else { named };
         if tables.is_empty() {
             remark("the store has no table");

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use assert_cmd::Command;
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::manifest::IndexState;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
@@ -159,5 +160,22 @@ pub(crate) fn interrupt_build(directory: &Path) {
                 break;
             }
         }
+    });
+}
+
+/// Writes an employee into the table of [`indexed`], as a program that ends after the commit of the entity and before its entry.
+pub(crate) fn interrupt_write(directory: &Path) {
+    on_disk(directory, async |store| {
+        let faults = FaultInjector::new(1);
+        let (table, crashing) =
+            (TableName::new("Employees").expect("a legal name"), Faulty::new(store, faults.clone()));
+        let opened =
+            IndexedEntities::open(crashing.into_shared(), table, vec![by_age()], IndexOptions::local());
+        let employees_of_a_process = opened.await.expect("the table opens");
+        faults.crash_at(2, CrashPoint::Before);
+        let new = Entity::new("New", "1").expect("legal keys").with("Age", 30);
+        let write = employees_of_a_process.insert(new);
+        let _interrupted = tokio::time::timeout(Duration::from_secs(1), write).await;
+        assert!(faults.is_crashed());
     });
 }

@@ -1,15 +1,14 @@
 //! `upkeep`.
 
-use std::time::Duration;
-
 use predicates::prelude::*;
 use predicates::str::contains;
-use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::TableStoreExt as _;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
-use crate::support::{by_age, damage, embedded, employees, fill, indexed, keys, on_disk, served, tables};
+use crate::support::{
+    damage, embedded, employees, fill, indexed, interrupt_write, keys, on_disk, served, tables,
+};
 
 fn once(store: &str, arguments: &[&str]) -> assert_cmd::Command {
     let mut command = tables();
@@ -33,19 +32,7 @@ fn tables_in_order_are_healthy() {
 #[test]
 fn an_interrupted_write_is_finished() {
     let (directory, store) = indexed([]);
-    on_disk(directory.path(), async |store| {
-        let faults = FaultInjector::new(1);
-        let (table, crashing) = (TableName::new("Employees").unwrap(), Faulty::new(store, faults.clone()));
-        let opened =
-            IndexedEntities::open(crashing.into_shared(), table, vec![by_age()], IndexOptions::local());
-        let employees_of_a_process = opened.await.unwrap();
-        // After the commit of the entity, before its entry.
-        faults.crash_at(2, CrashPoint::Before);
-        let [ken, ..] = employees();
-        let write = employees_of_a_process.insert(ken);
-        let _interrupted = tokio::time::timeout(Duration::from_secs(1), write).await;
-        assert!(faults.is_crashed());
-    });
+    interrupt_write(directory.path());
     assert_eq!(keys(directory.path()).len(), 1, "the entity, and no entry");
     once(&store, &[]).assert().success().stdout(contains("healthy").and(contains("1 writes finished")));
     assert_eq!(keys(directory.path()).len(), 2, "the entity and its entry");

@@ -1,0 +1,271 @@
+//! `tables backup` and `tables restore`.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use serde_json::json;
+use table_azure::wire::{EntityEncoder, decode_entity};
+use table_core::model::{Entity, TableName, Ticks};
+use table_core::store::{Error, TableStoreExt as _};
+use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
+
+use crate::blob_files::{BlobArgs, blobs_in, root};
+use crate::failure::{Failure, Result};
+use crate::output::{print, remark};
+use crate::pace::{Pace, until_stopped};
+use crate::progress::Progress;
+use crate::query::table;
+use crate::store::{Access, OpenStore, StoreName};
+
+/// Lines of JSON as the service writes them, compressed: `tables import` reads the files too.
+struct JsonLines;
+
+impl RowFormat for JsonLines {
+    fn extension(&self) -> &'static str {
+        "jsonl.zst"
+    }
+
+    fn encode(&self, rows: &[Entity]) -> Result<Vec<u8>, Error> {
+        let (mut encoder, mut text) = (EntityEncoder::default(), Vec::new());
+        for row in rows {
+            encoder.encode(row, &mut text);
+            text.push(b'\n');
+        }
+        zstd::encode_all(&*text, zstd::DEFAULT_COMPRESSION_LEVEL)
+            .map_err(|error| Error::corrupt(error.to_string()))
+    }
+
+    fn decode(&self, file: &[u8]) -> Result<Vec<Entity>, Error> {
+        let mut text = Vec::new();
+        let read = zstd::Decoder::new(file).and_then(|mut decoder| decoder.read_to_end(&mut text));
+        read.map_err(|error| Error::corrupt(error.to_string()))?;
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| Ok(decode_entity(line)?.with_system(None, None))).collect()
+    }
+}
+
+/// The arguments of `tables backup`.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// The store
+    store: StoreName,
+    /// The directory, which is created if it is missing
+    directory: PathBuf,
+    /// A table, several times for several tables; every table if none is given
+    #[arg(long = "table", value_name = "T")]
+    tables: Vec<String>,
+    /// Only the rows that were written since a time, such as 2026-01-31T00:00:00Z; deletions are not part of it
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<Ticks>,
+    #[command(flatten)]
+    blobs: BlobArgs,
+    /// Tables that are read at once
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    concurrency: usize,
+    #[command(flatten)]
+    pace: Pace,
+    /// Print a report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+fn time(text: &str) -> Result<Ticks, String> {
+    let day = format!("{text}T00:00:00Z");
+    let time = text.parse::<Ticks>().or_else(|_| day.parse());
+    time.map_err(|error| format!("{error}: use a day or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z"))
+}
+
+/// Progress that a callback updates.
+fn shown(progress: Progress) -> (Arc<Mutex<Progress>>, impl Fn(u64) + Send + Sync + 'static) {
+    let progress = Arc::new(Mutex::new(progress));
+    let shown = Arc::clone(&progress);
+    (progress, move |rows| shown.lock().unwrap_or_else(PoisonError::into_inner).set(rows))
+}
+
+fn end(progress: &Mutex<Progress>) {
+    progress.lock().unwrap_or_else(PoisonError::into_inner).end();
+}
+
+impl BackupArgs {
+    /// Writes a backup. The requests of [`BackupJob`].
+    pub(crate) async fn run(&self) -> Result<()> {
+        let tables = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
+        let open = self.store.open(Access::Read, self.pace).await?;
+        let work = self.back_up(&open, tables);
+        let done = until_stopped(work, "run the same command again, which continues the backup").await;
+        open.close().await?;
+        done
+    }
+
+    async fn back_up(&self, open: &OpenStore, tables: BTreeSet<TableName>) -> Result<()> {
+        let all: BTreeSet<_> = open.store.all_tables(None).await?.into_iter().collect();
+        if let Some(absent) = tables.iter().find(|name| !all.contains(name)) {
+            return Err(Failure::failed(format!("{} has no table '{absent}'", self.store)));
+        }
+        let directory = BackupDirectory::new(blobs_in(&self.directory, true)?, root(), JsonLines);
+        let (progress, report) = shown(Progress::new("backed up", open.meter.clone(), self.quiet));
+        let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
+            .with_parallel_tables(self.concurrency)
+            .on_progress(report);
+        if !tables.is_empty() {
+            job = job.tables(tables);
+        }
+        if let Some(time) = self.since {
+            job = job.since(time);
+        }
+        if let Some(blobs) = &self.blobs.blobs {
+            job = job.with_blobs(blobs_in(blobs, false)?, root());
+        }
+        if self.blobs.rows_only {
+            job = job.rows_only();
+        }
+        let done = job.run().await?;
+        end(&progress);
+        let (backup, requests) = (&done.backup, open.meter.total());
+        let rows: u64 = backup.tables.values().map(|table| table.rows()).sum();
+        let bytes: u64 =
+            backup.tables.values().flat_map(|table| &table.chunks).map(|chunk| chunk.bytes).sum();
+        let unfinished: u64 = backup.tables.values().map(|table| table.unfinished).sum();
+        if self.json {
+            let tables: serde_json::Map<_, _> =
+                backup.tables.iter().map(|(name, table)| (name.to_string(), table.rows().into())).collect();
+            let report = json!({
+                "tables": tables, "rows": rows, "resumed": done.resumed, "bytes": bytes, "unfinished": unfinished, "requests": requests,
+            });
+            return print(&format!("{report}\n"));
+        }
+        if !self.quiet {
+            remark(&format!(
+                "{} tables with {rows} rows backed up in {} files of {bytes} bytes, {requests} requests",
+                backup.tables.len(),
+                backup.tables.values().map(|table| table.chunks.len()).sum::<usize>()
+            ));
+        }
+        if unfinished > 0 {
+            remark(&format!(
+                "{unfinished} rows belong to writes that were not finished: after a restore, run `tables upkeep --once`"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of `tables restore`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The directory of the backup
+    directory: PathBuf,
+    /// The store
+    store: StoreName,
+    /// A table, several times for several tables; every table of the backup if none is given
+    #[arg(long = "table", value_name = "T")]
+    tables: Vec<String>,
+    /// Also restore into tables that have rows: rows of the backup replace rows of the same key, and other rows stay
+    #[arg(long)]
+    force: bool,
+    /// Compare the files with their checksums, and restore nothing
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    blobs: BlobArgs,
+    /// Requests in flight
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    concurrency: usize,
+    #[command(flatten)]
+    pace: Pace,
+    /// Print a report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl RestoreArgs {
+    /// Restores a backup. The requests of [`RestoreJob`].
+    pub(crate) async fn run(&self) -> Result<()> {
+        let tables = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
+        let files = blobs_in(&self.directory, false)?;
+        // A backup that cannot be restored leaves no directory of an embedded store.
+        let directory = BackupDirectory::new(files, root(), JsonLines);
+        let memory = StoreName::Memory.open(Access::Read, Pace::default()).await?;
+        let job = RestoreJob::open(directory.clone(), Arc::clone(&memory.store)).await?;
+        let job = if tables.is_empty() { job } else { job.tables(tables.iter().cloned()) };
+        if let Some(fault) = job.first_fault().await? {
+            return Err(Failure::Damaged(format!("{fault}: nothing was restored")));
+        }
+        if self.check {
+            return self.print_checked(&job);
+        }
+        let open = self.store.open(Access::Write, self.pace).await?;
+        let work = self.restore(&open, directory, tables);
+        let done = until_stopped(work, "run the same command again, which continues the restore").await;
+        open.close().await?;
+        done
+    }
+
+    async fn restore(
+        &self,
+        open: &OpenStore,
+        directory: BackupDirectory,
+        tables: BTreeSet<TableName>,
+    ) -> Result<()> {
+        let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+        let mut job =
+            RestoreJob::open(directory, Arc::clone(&open.store)).await?.with_options(options).checked();
+        if !tables.is_empty() {
+            job = job.tables(tables);
+        }
+        if self.force {
+            job = job.overwrite();
+        }
+        if let Some(blobs) = &self.blobs.blobs {
+            job = job.with_blobs(blobs_in(blobs, true)?, root());
+        }
+        if self.blobs.rows_only {
+            job = job.rows_only();
+        }
+        let progress = Progress::new("restored", open.meter.clone(), self.quiet).of(job.rows());
+        let (progress, report) = shown(progress);
+        let done = job.on_progress(report).run().await?;
+        end(&progress);
+        let requests = open.meter.total();
+        if self.json {
+            let report = json!({
+                "tables": done.tables, "rows": done.rows, "resumed": done.resumed, "unfinished": done.unfinished, "requests": requests,
+            });
+            return print(&format!("{report}\n"));
+        }
+        if !self.quiet {
+            remark(&format!("{} tables with {} rows restored, {requests} requests", done.tables, done.rows));
+        }
+        if done.unfinished > 0 {
+            remark(&format!(
+                "{} rows belong to writes that were not finished at the backup: run `tables upkeep {} --once`",
+                done.unfinished, self.store
+            ));
+        }
+        Ok(())
+    }
+
+    fn print_checked(&self, job: &RestoreJob) -> Result<()> {
+        let backup = job.backup();
+        let (tables, rows) = (backup.tables.len(), job.rows());
+        print(&match self.json {
+            true => format!(
+                "{}\n",
+                json!({"tables": tables, "rows": rows, "source": backup.source, "started": backup.started, "since": backup.since})
+            ),
+            false => format!(
+                "the backup of {} from {} is complete: {tables} tables, {rows} rows, every checksum is right\n",
+                backup.source, backup.started
+            ),
+        })
+    }
+}

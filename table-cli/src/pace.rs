@@ -1,0 +1,45 @@
+//! The load that a command puts on a store, and its end before it is done.
+
+use clap::Args;
+use table_core::adapter::RateLimit;
+
+use crate::failure::{Failure, Result};
+
+/// The bound of requests per second.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Pace {
+    /// At most this many requests per second to each store; fewer while the store answers that it is busy
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_requests_per_second: Option<u32>,
+}
+
+impl Pace {
+    /// Returns the limit of a store.
+    pub(crate) fn limit(self) -> Option<RateLimit> {
+        self.max_requests_per_second.map(RateLimit::per_second)
+    }
+}
+
+/// Runs work until it is done, or until Ctrl-C or SIGTERM. `resume` says what a person does after that.
+pub(crate) async fn until_stopped<T>(
+    work: impl Future<Output = Result<T>>,
+    resume: &'static str,
+) -> Result<T> {
+    tokio::select! {
+        done = work => done,
+        () = stopped() => Err(Failure::failed(format!("interrupted: {resume}"))),
+    }
+}
+
+/// Waits for Ctrl-C, and for SIGTERM of a service manager.
+pub(crate) async fn stopped() {
+    #[cfg(unix)]
+    if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        return;
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,126 @@
+//! Writes entities into a table, with the entries of its indexes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::ValueEnum;
+use futures_util::{Stream, TryStreamExt as _};
+use table_core::model::{Entity, TableName};
+use table_core::store::{Error, ManifestCache, Operation};
+use table_patterns::bulk::{BulkOptions, BulkWriter};
+use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
+
+use crate::failure::Result;
+use crate::layouts::check_layouts;
+use crate::outcomes::Outcomes;
+use crate::progress::Progress;
+use crate::store::OpenStore;
+
+/// What happens to an entity that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// The row is skipped
+    Insert,
+    /// The row replaces the entity
+    Upsert,
+    /// The row's properties are added to the entity or replace its properties; the other properties stay
+    Merge,
+}
+
+/// The outcomes of rows that several tasks count.
+pub(crate) type Shared = Arc<Mutex<Outcomes>>;
+
+pub(crate) fn locked<T>(report: &Mutex<Outcomes>, work: impl FnOnce(&mut Outcomes) -> T) -> T {
+    work(&mut report.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A table that rows are written to.
+#[derive(Debug)]
+pub(crate) struct RowWriter<'a> {
+    pub(crate) open: &'a OpenStore,
+    pub(crate) table: &'a TableName,
+    pub(crate) mode: Mode,
+    /// Requests in flight.
+    pub(crate) concurrency: usize,
+}
+
+impl RowWriter<'_> {
+    /// Writes every row, and counts the outcomes. 1 request for the manifest, and 1 for each group of up to 100 rows of a partition; the
+    /// requests of indexes in addition.
+    pub(crate) async fn write(
+        &self,
+        rows: impl Stream<Item = Result<Entity, Error>> + Send + 'static,
+        report: &Shared,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        let (store, table, mode) = (&self.open.store, self.table, self.mode);
+        let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
+        check_layouts(&manifest, table)?;
+        if !manifest.indexes.is_empty() {
+            let (store, options) = (Arc::clone(store), IndexOptions::default());
+            let indexed = IndexedEntities::open(store, table.clone(), Vec::new(), options).await?;
+            let written = self.write_indexed(&indexed, rows, report, progress).await;
+            indexed.flush().await;
+            return written;
+        }
+        let name = table.clone();
+        let operations = rows.map_ok(move |entity| (name.clone(), operation(mode, entity)));
+        let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+        let writer = BulkWriter::with_options(Arc::clone(store), options);
+        let mut outcomes = std::pin::pin!(writer.outcomes(operations));
+        while let Some(outcome) = outcomes.try_next().await? {
+            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+            progress.add(1);
+        }
+        Ok(())
+    }
+
+    /// Writes entities with their index entries.
+    async fn write_indexed(
+        &self,
+        indexed: &IndexedEntities,
+        rows: impl Stream<Item = Result<Entity, Error>> + Send + 'static,
+        report: &Shared,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        if self.mode == Mode::Insert {
+            let options = BulkInsert::default().with_parallelism(self.concurrency);
+            let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
+            while let Some(outcome) = outcomes.try_next().await? {
+                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+                progress.add(1);
+            }
+            return Ok(());
+        }
+        let mode = self.mode;
+        let write = |entity: Entity| async move {
+            let key = entity.key().clone();
+            let written = indexed.modify(&key, |old| Ok(Some(combined(mode, old, &entity)))).await;
+            Ok((key, written.err()))
+        };
+        let mut outcomes = std::pin::pin!(rows.map_ok(write).try_buffer_unordered(self.concurrency.max(1)));
+        while let Some((key, error)) = outcomes.try_next().await? {
+            locked(report, |report| report.add(&key.to_string(), error.as_ref()));
+            progress.add(1);
+        }
+        Ok(())
+    }
+}
+
+fn operation(mode: Mode, entity: Entity) -> Operation {
+    match mode {
+        Mode::Insert => Operation::Insert(entity),
+        Mode::Upsert => Operation::InsertOrReplace(entity),
+        Mode::Merge => Operation::InsertOrMerge(entity),
+    }
+}
+
+/// The entity after a row was written to it.
+fn combined(mode: Mode, old: Option<&Entity>, row: &Entity) -> Entity {
+    let mut new = row.clone();
+    if let (Mode::Merge, Some(old)) = (mode, old) {
+        let mut properties = old.properties().clone();
+        properties.merge(row.properties());
+        *new.properties_mut() = properties;
+    }
+    new
+}
