@@ -5,12 +5,15 @@
 #[path = "../../tests/support/public_async.rs"]
 mod public_async;
 
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use public_async::{any, check_calls, send};
 use table_core::adapter::{Faulty, RequestMeter};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
-use table_core::model::{ETag, IfMatch, TableName};
-use table_core::store::{Conflicts, LocalChange, LocalWriters, ManifestCache};
+use table_core::model::{ETag, Entity, IfMatch, TableName};
+use table_core::store::{Conflicts, LocalChange, LocalWriters, ManifestCache, Result};
+use table_core::typed::set::{Decision, SetWrite};
 use table_core::typed::{EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery};
 
 #[derive(TableEntity)]
@@ -57,6 +60,9 @@ fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
     send(query.page(any()));
     send(query.readable_page(any()));
     send(SchemaDiff::of::<Row>(any()));
+    send(query.delete());
+    send(query.update(|_: &mut Row| Ok(())));
+    send(query.write_set(|_| Ok(Decision::Ignore)));
     send(group.commit());
 }
 
@@ -96,6 +102,12 @@ fn manifests(
 fn conflicts(conflicts: &mut Conflicts) {
     send(conflicts.wait(any()));
     send(conflicts.wait_if(true, any()));
+}
+
+type Decide = fn(Entity) -> BoxFuture<'static, Result<Decision>>;
+
+fn sets(write: &SetWrite<'_, Decide, fn(&Entity) -> bool>) {
+    send(write.run(any::<BoxStream<'static, Result<Entity>>>()));
 }
 
 #[test]

@@ -9,6 +9,8 @@ pub mod bulk;
 mod consistency;
 pub mod eventual;
 pub mod log_blobs;
+#[cfg(feature = "paging")]
+pub mod paging;
 mod rows;
 mod shapes;
 #[cfg(test)]

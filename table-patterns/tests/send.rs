@@ -14,7 +14,7 @@ use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
 use table_core::typed::{LargeField, OneEntry};
-use table_patterns::bulk::{self, Backup, BackupJob, BulkWriter, CopyJob, RestoreJob};
+use table_patterns::bulk::{self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, RestoreJob, StoreCopy};
 use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
 use table_patterns::heterogeneous::{self, Resolver};
@@ -26,6 +26,8 @@ use table_patterns::journal::{Journal, Recovery};
 use table_patterns::large::{LargeLookup, LargeQuery, LargeRewrite, LargeTable};
 use table_patterns::log_blobs::LogWriter;
 use table_patterns::log_tail::LogTail;
+#[cfg(feature = "paging")]
+use table_patterns::paging::Pager;
 use table_patterns::queue::TableQueue;
 use table_patterns::relationship::{JoinCache, Link, Relation};
 use table_patterns::series::{DataSeries, Days};
@@ -65,11 +67,14 @@ fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
     send(restore.run());
 }
 
-fn bulk_work(writer: &BulkWriter, job: &CopyJob) {
+fn bulk_work(writer: &BulkWriter, job: &CopyJob, copy: &StoreCopy, inserts: InsertAll<'_>) {
     send(job.is_begun());
     send(writer.write(any::<BoxStream<'static, Result<(TableName, Operation)>>>()));
     send(job.run());
     send(job.verify());
+    send(copy.run());
+    send(copy.verify());
+    send(inserts.into_future());
     send(bulk::compare_tables(any(), any()));
     send(bulk::delete_partition(any(), any(), any(), any()));
     send(bulk::delete_where(any(), any(), any(), any(), any()));
@@ -194,7 +199,14 @@ fn large_lookups(
     send(one.get());
 }
 
+#[cfg(feature = "paging")]
+fn pages(pager: &Pager, query: &SpreadQuery<Plain>) {
+    send(pager.page(query, any(), any()));
+}
+
 fn large_queries(query: &LargeQuery<Plain>) {
+    send(query.delete());
+    send(query.update(|_: &mut Plain| Ok(())));
     send(query.all());
     send(query.first());
     send(query.count());
@@ -260,6 +272,10 @@ fn wide_entities(entities: &WideEntities, table: &WideTable<Plain>) {
 
 fn partition_queries(spread: &SpreadQuery<Plain>, wide: &WideQuery<Plain>) {
     send(spread.page(any()));
+    send(spread.delete());
+    send(spread.update(|_: &mut Plain| Ok(())));
+    send(wide.delete());
+    send(wide.update(|_: &mut Plain| Ok(())));
     send(spread.all());
     send(spread.first());
     send(spread.count());
@@ -306,6 +322,8 @@ fn slices(slices: &TimeSlices<Plain>, query: &SliceQuery<Plain>) {
     send(slices.drop_before(any()));
     send(slices.expired(any(), any()));
     send(slices.retain(any(), any()));
+    send(query.delete());
+    send(query.update(|_: &mut Plain| Ok(())));
     send(query.page(any()));
     send(query.first());
     send(query.count());

@@ -26,5 +26,5 @@ pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, RowFilter
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};
 pub use crate::limits;
-pub use crate::operation::{GroupTransaction, Operation, OperationKind, Written};
+pub use crate::operation::{BulkOutcome, BulkSummary, GroupTransaction, Operation, OperationKind, Written};
 pub use crate::profile::{KeyOrder, ServiceProfile};

@@ -29,6 +29,10 @@ pub use record::Record;
 pub use requirements::Requirements;
 pub use row_prefix::RowPrefix;
 pub use schema::{PropertySchema, Schema, Spread};
+/// Set operations of handles: how the rows that a query finds are written.
+pub mod set {
+    pub use super::table::{Decision, RowChange, SetWrite, SetWriter, changed};
+}
 pub use serde_form::Serde;
 #[doc(hidden)]
 pub use table::Upgraded;

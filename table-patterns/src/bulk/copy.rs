@@ -76,6 +76,8 @@ pub struct CopyJob {
     window: usize,
     blobs: Option<BlobStores>,
     rows_only: bool,
+    /// Whether the checkpoint stays when the table is copied: the copy of a store removes it when all tables are copied.
+    keeps_checkpoint: bool,
 }
 
 /// The result of a copy.
@@ -99,7 +101,17 @@ impl CopyJob {
     pub fn new(from: (Arc<dyn TableStore>, TableName), to: (Arc<dyn TableStore>, TableName)) -> Self {
         let options = BulkOptions::default().stop_at_failure().write_indexed();
         let (blobs, rows_only) = (None, false);
-        Self { from, to, name: None, options, progress: None, window: WINDOW_ROWS, blobs, rows_only }
+        Self {
+            from,
+            to,
+            name: None,
+            options,
+            progress: None,
+            window: WINDOW_ROWS,
+            blobs,
+            rows_only,
+            keeps_checkpoint: false,
+        }
     }
 
     /// Keeps a checkpoint row under this name in the target: an interrupted job continues there when it runs again.
@@ -179,14 +191,34 @@ impl CopyJob {
         if let Some(checkpoint) = &checkpoint {
             match checkpoint.load().await? {
                 Some(saved) => start = saved,
-                None => checkpoint.save(None, 0).await?,
+                None => checkpoint.save_start().await?,
             }
         }
+        if start.is_done {
+            return Ok(CopyReport { rows: start.rows, resumed: start.rows });
+        }
         let rows = self.copy(checkpoint.as_ref(), &start).await?;
-        if let Some(checkpoint) = checkpoint {
-            checkpoint.clear().await?;
+        match checkpoint {
+            Some(checkpoint) if self.keeps_checkpoint => checkpoint.save(None, rows).await?,
+            Some(checkpoint) => checkpoint.clear().await?,
+            None => {}
         }
         Ok(CopyReport { rows, resumed: start.rows })
+    }
+
+    /// Keeps the checkpoint of a finished copy, so that the copy does not start again.
+    pub(super) const fn keep_checkpoint(mut self) -> Self {
+        self.keeps_checkpoint = true;
+        self
+    }
+
+    /// Removes the checkpoint of a finished copy. 1 request.
+    pub(super) async fn clear_checkpoint(&self) -> Result<()> {
+        let (to, table) = &self.to;
+        match &self.name {
+            Some(name) => Checkpoint::new(&**to, table, name, &self.from.1)?.clear().await,
+            None => Ok(()),
+        }
     }
 
     /// Compares source and target; see [`compare_tables`].
@@ -371,6 +403,8 @@ struct Checkpoint<'a> {
 struct Progress {
     next: Option<Continuation>,
     rows: u64,
+    /// Whether all rows are copied.
+    is_done: bool,
 }
 
 /// Whether a row is of its store and not of the table's data: the checkpoint of a copy or restore, or the registration of a process
@@ -399,17 +433,33 @@ impl<'a> Checkpoint<'a> {
         match (row.get(NEXT), row.get(ROWS)) {
             (Some(ValueRef::String("")), Some(ValueRef::Int64(0))) => Ok(Some(Progress::default())),
             (Some(ValueRef::String(next)), Some(ValueRef::Int64(rows))) => {
-                Ok(Some(Progress { next: Some(next.parse()?), rows: rows.cast_unsigned() }))
+                let (next, rows) = (Some(next.parse()?), rows.cast_unsigned());
+                Ok(Some(Progress { next, rows, is_done: false }))
+            }
+            (None, Some(ValueRef::Int64(rows))) => {
+                Ok(Some(Progress { next: None, rows: rows.cast_unsigned(), is_done: true }))
             }
             _ => Err(Error::decode("copy job", &self.key, NEXT, "a continuation", "something else")),
         }
     }
 
     /// 1 request.
+    /// Saves that the job has begun. 1 request.
+    async fn save_start(&self) -> Result<()> {
+        self.write(Some(String::new()), 0).await
+    }
+
+    /// Saves where the job continues; `None` if all rows are copied. 1 request.
     async fn save(&self, next: Option<&Continuation>, rows: u64) -> Result<()> {
-        let row = Entity::from(self.key.clone());
-        let next = next.map(ToString::to_string).unwrap_or_default();
-        let row = row.with(NEXT, next).with(ROWS, rows.cast_signed());
+        self.write(next.map(ToString::to_string), rows).await
+    }
+
+    async fn write(&self, next: Option<String>, rows: u64) -> Result<()> {
+        let row = Entity::from(self.key.clone()).with(ROWS, rows.cast_signed());
+        let row = match next {
+            Some(next) => row.with(NEXT, next),
+            None => row,
+        };
         self.store.write(self.table, Operation::InsertOrReplace(row)).await.map(drop)
     }
 

@@ -40,6 +40,8 @@
 //! | [`CopyJob::run`] | 1 per page, 1 per group; with a name 3 more and 1 per checkpoint |
 //! | [`BackupJob::run`] | 1 per page, 1 per table, 1 per 1,000 tables; in the object store 2 per file of up to 10,000 rows |
 //! | [`RestoreJob::run`] | 1 per group, 1 per file, 3 per table; in the object store 2 per file |
+//! | [`copy_store`] | 1 per page of tables, 3 per table, and those of a copy of each table |
+//! | [`BulkTable::bulk`], `insert_all` | those of the write path of the handle: see [`BulkOf::insert_all`] |
 //! | [`compare_tables`] | 1 per page of each table |
 //! | [`scan_partitions`] | 1 per page of each range |
 //!
@@ -51,6 +53,8 @@
 mod backup;
 mod compare;
 mod copy;
+mod copy_store;
+mod insert;
 mod open_groups;
 mod options;
 mod scan;
@@ -62,9 +66,12 @@ pub use backup::{
 };
 pub use compare::{Comparison, Difference, compare_tables};
 pub use copy::{CopyJob, CopyReport};
+pub use copy_store::{StoreCopy, StoreCopyReport, StoreDifference, copy_store};
+pub use insert::{BulkItem, BulkOf, BulkTable, InsertAll};
 pub use options::BulkOptions;
 pub use scan::{Unchanged, delete_partition, delete_where, scan_partitions, split_partitions};
-pub use writer::{BulkOutcome, BulkSummary, BulkWriter, operations};
+pub use table_core::store::{BulkOutcome, BulkSummary};
+pub use writer::{BulkWriter, operations};
 
 #[cfg(test)]
 mod tests;

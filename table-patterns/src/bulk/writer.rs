@@ -11,17 +11,14 @@ use table_core::adapter::Retrying;
 use table_core::manifest::{Manifest, WriteTarget};
 use table_core::model::{Entity, Key, PartitionKey, TableName};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result,
-    ServiceProfile, TableStore, Written,
+    BulkOutcome, BulkSummary, Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome,
+    PlainWrite, Result, ServiceProfile, TableStore, Written,
 };
 use table_core::typed::TableEntity;
 use tokio::time::{Instant, sleep_until};
 
 use super::BulkOptions;
 use super::open_groups::{Batch, OpenGroups};
-
-/// The number of failures that a [`BulkSummary`] keeps.
-const KEPT_FAILURES: usize = 100;
 
 /// Writes a stream of operations on any tables and partitions in few requests. See the [module](super) for the
 /// guarantees.
@@ -127,71 +124,6 @@ pub fn operations<T: TableEntity, S: Stream<Item = T>>(
 ) -> impl Stream<Item = Result<(TableName, Operation)>> + use<T, S> {
     let table = table.clone();
     entities.map(move |entity| Ok((table.clone(), operation(entity.to_entity()?))))
-}
-
-/// The outcome of one operation.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct BulkOutcome {
-    /// The operation's table.
-    pub table: TableName,
-    /// The operation's entity.
-    pub key: Key,
-    /// The number of the request that gave the outcome, from 0; `None` if the operation was refused before a request
-    /// was sent. **Operations written by one request were written atomically; no others.**
-    pub request: Option<u64>,
-    /// The entity's new version, or the error. The error's [`outcome`](Error::outcome) says whether the operation may
-    /// have been applied nonetheless.
-    pub result: Result<Written>,
-}
-
-impl BulkOutcome {
-    /// The outcome of an operation that was refused before a request was sent.
-    fn refused(table: TableName, key: Key, error: Error) -> Self {
-        Self { table, key, request: None, result: Err(error) }
-    }
-}
-
-/// The number of operations by outcome, and the first failures.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-#[non_exhaustive]
-pub struct BulkSummary {
-    /// The number of operations that were applied.
-    pub written: u64,
-    /// The number of operations that were certainly not applied.
-    pub failed: u64,
-    /// The number of operations whose answer was lost: they may have been applied.
-    pub ambiguous: u64,
-    /// The number of write requests sent, without retries.
-    pub requests: u64,
-    /// The first 100 operations that failed or are ambiguous.
-    pub failures: Vec<BulkOutcome>,
-}
-
-impl BulkSummary {
-    /// Counts one outcome.
-    pub fn add(&mut self, outcome: BulkOutcome) {
-        self.requests = self.requests.max(outcome.request.map_or(0, |request| request + 1));
-        match outcome.result.as_ref().map_err(Error::outcome) {
-            Ok(_) | Err(Outcome::Applied) => self.written += 1,
-            Err(Outcome::NotApplied) => self.failed += 1,
-            Err(Outcome::Ambiguous) => self.ambiguous += 1,
-        }
-        if outcome.result.is_err() && self.failures.len() < KEPT_FAILURES {
-            self.failures.push(outcome);
-        }
-    }
-
-    /// The number of operations applied, if every operation was applied.
-    ///
-    /// # Errors
-    /// The first failure that was reported.
-    pub fn into_result(self) -> Result<u64> {
-        match self.failures.into_iter().next().map(|failure| failure.result) {
-            Some(Err(error)) => Err(error),
-            _ => Ok(self.written),
-        }
-    }
 }
 
 type Item = (TableName, Operation);
@@ -463,7 +395,7 @@ impl Sender {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
             let outcome = |operation: &Operation, result| {
                 let (table, key) = (table.clone(), operation.key().clone());
-                BulkOutcome { table, key, request: Some(request), result }
+                BulkOutcome::of_request(table, key, request, result)
             };
             let error = match self.send(&table, &partition, &operations).await {
                 Ok(written) => {

@@ -9,7 +9,7 @@ use object_store::ObjectStore;
 use serde::{Deserialize, Serialize, Serializer};
 use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName, Ticks, ValueRef};
 use table_core::query::{Continuation, Page};
-use table_core::store::{Operation, Result, TableStore, Written};
+use table_core::store::{BulkSummary, Operation, Result, TableStore, Written};
 use table_core::typed::{EntityPatch as _, Serde, SerdeTable, Table, TableEntity, TableGroup};
 use table_patterns::index::{IndexOptions, IndexedGroup, IndexedTable, Stored};
 use table_patterns::journal::{Clearing, Committed};
@@ -221,12 +221,15 @@ pub(super) struct Cells {
     pub(super) get: Cell,
     pub(super) move_to: Cell,
     pub(super) query: Cell,
+    /// The write of both entities that a query finds.
+    pub(super) set_update: Cell,
+    pub(super) set_delete: Cell,
 }
 
 #[cfg(test)]
 impl Cells {
     /// Names and cells, in the order of the documented table.
-    pub(super) fn all(self) -> [(&'static str, Cell); 15] {
+    pub(super) fn all(self) -> [(&'static str, Cell); 17] {
         [
             ("insert", self.insert),
             ("upsert", self.upsert),
@@ -243,6 +246,8 @@ impl Cells {
             ("get, get_existing", self.get),
             ("move_to", self.move_to),
             ("query, a page", self.query),
+            ("query().update, 2 entities", self.set_update),
+            ("query().delete, 2 entities", self.set_delete),
         ]
     }
 }
@@ -373,6 +378,11 @@ pub(super) trait Verbs: Send + Sync + 'static {
     async fn first(&self) -> Result<Option<Self::Of>>;
     async fn count(&self, limit: Option<usize>) -> Result<usize>;
     async fn page(&self, limit: usize, from: Option<&Continuation>) -> Result<Page<Self::Of>>;
+    async fn set_update(
+        &self,
+        change: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary>;
+    async fn set_delete(&self) -> Result<BulkSummary>;
 
     /// The same handle with this number of attempts per write.
     fn with_attempts(self, attempts: u32) -> Self;
@@ -518,6 +528,19 @@ macro_rules! common {
             let $handle = self;
             Ok($query.limit(limit).page(from).await?.map(Value::value))
         }
+
+        async fn set_update(
+            &self,
+            change: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync,
+        ) -> Result<BulkSummary> {
+            let $handle = self;
+            $query.update(change).await
+        }
+
+        async fn set_delete(&self) -> Result<BulkSummary> {
+            let $handle = self;
+            $query.delete().await
+        }
     };
     (@rows) => {
         async fn remove(&self, number: u32) {
@@ -551,6 +574,8 @@ const PLAIN: Cells = Cells {
     get: n(1),
     move_to: n(3),
     query: n(1),
+    set_update: n(2),
+    set_delete: n(2),
 };
 
 /// A read precedes each write that keeps or checks stored properties.
@@ -657,7 +682,8 @@ impl Verbs for IndexedTable<Indexed> {
 impl Verbs for WideTable<Wider> {
     type Of = Wider;
     const NAME: &'static str = "`WideTable`";
-    const CELLS: Cells = Cells { replace_stored: n(1), delete_stored: n(1), ..READS };
+    const CELLS: Cells =
+        Cells { replace_stored: n(1), delete_stored: n(1), set_update: n(3), set_delete: n(3), ..READS };
 
     async fn open(world: &World) -> Self {
         let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
@@ -750,7 +776,7 @@ impl Verbs for LargeTable<LargeIndexed> {
 impl Verbs for SpreadTable<Spread> {
     type Of = Spread;
     const NAME: &'static str = "`SpreadTable`, 4 buckets";
-    const CELLS: Cells = Cells { move_to: n(4), query: n(4), ..PLAIN };
+    const CELLS: Cells = Cells { move_to: n(4), query: n(4), set_update: n(6), set_delete: n(6), ..PLAIN };
 
     async fn open(world: &World) -> Self {
         let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
@@ -784,7 +810,15 @@ fn day(number: u32) -> Ticks {
 impl Verbs for TimeSlices<Untyped> {
     type Of = Untyped;
     const NAME: &'static str = "`TimeSlices`, slices that the handle knows";
-    const CELLS: Cells = Cells { merge: n(2), merge_any: n(2), move_to: n(4), query: n(2), ..PLAIN };
+    const CELLS: Cells = Cells {
+        merge: n(2),
+        merge_any: n(2),
+        move_to: n(4),
+        query: n(2),
+        set_update: n(3),
+        set_delete: n(3),
+        ..PLAIN
+    };
 
     async fn open(world: &World) -> Self {
         let family = format!("{}x", world.table);
@@ -894,6 +928,17 @@ macro_rules! grouped {
             unreachable!("a group has no `query`")
         }
 
+        async fn set_update(
+            &self,
+            _: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync,
+        ) -> Result<BulkSummary> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn set_delete(&self) -> Result<BulkSummary> {
+            unreachable!("a group has no `query`")
+        }
+
         fn with_attempts(self, _: u32) -> Self {
             unreachable!("a group has no `update`")
         }
@@ -920,6 +965,8 @@ const fn of_group(cells: Cells) -> Cells {
         get: NO_READS,
         move_to: NO_READS,
         query: NO_READS,
+        set_update: NO_READS,
+        set_delete: NO_READS,
         ..cells
     }
 }

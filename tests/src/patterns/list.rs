@@ -46,6 +46,17 @@ macro_rules! pattern_behaviours {
                 concurrent_writers_overwrite_no_blob
                 requests_are_as_documented
             }
+            pages {
+                every_query_has_pages_both_ways
+            }
+            sets {
+                sets_write_every_entity_of_a_query
+                sets_lose_no_change_of_another_writer
+                bulk_inserts_use_the_write_path_of_the_handle
+                a_store_is_copied_with_its_manifests
+                entries_and_unique_values_follow
+                crashed_sets_can_be_repeated (virtual_time)
+            }
             several_types {
                 programs_of_three_types_share_a_table
                 handles_of_three_types_share_a_table

@@ -277,6 +277,7 @@ async fn paths<H: Handle>(backends: Backends, sealed: bool, row: Row) {
     direct::<H>(backends, sealed, &row).await;
     eventual::<H>(backends, sealed, &row).await;
     copies::<H>(backends, sealed, &row).await;
+    sets::<H>(backends, sealed, &row).await;
     moves::<H>(backends, sealed, &row).await;
 }
 
@@ -432,6 +433,21 @@ async fn copies<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     target.blobs = world.blobs.clone();
     let copied = H::open(&target).await.read(&key).await.unwrap();
     assert_eq!(copied, Some(one), "{layout}: a copy of ciphertext");
+}
+
+/// Set operations of the layout's own table: refused where its moves are.
+async fn sets<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
+    let layout = row.layout;
+    let world = World::new(backends, sealed).await;
+    let own = H::open(&world).await;
+    let (one, other) = (H::Of::new("p", 1), H::Of::new("q", 2));
+    own.put(&one).await.unwrap();
+    own.put(&other).await.unwrap();
+    let deleted = async { own.delete_set().await.and_then(BulkSummary::into_result) };
+    let is_deleted = expect(&world, &format!("{layout}: query().delete"), row.move_within, deleted).await;
+    let left = own.read(&H::Of::key_of("p", 1)).await.unwrap();
+    assert_eq!(left, (!is_deleted).then_some(one), "{layout}: query().delete");
+    assert_eq!(own.read(&H::Of::key_of("q", 2)).await.unwrap(), Some(other), "{layout}: query().delete");
 }
 
 /// Typed moves: within the partition, to another partition, and to another table.

@@ -280,6 +280,8 @@ pub(crate) trait Handle: Moves + Upkeep + Clone {
     fn put<'a>(&'a self, value: &'a Self::Of) -> BoxFuture<'a, Result<()>>;
     /// Returns the entity, after a [check](Upkeep::check).
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Self::Of>>>;
+    /// Deletes the entities of the partition `p` by a query.
+    fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>>;
 
     fn open(world: &World) -> BoxFuture<'_, Self> {
         Box::pin(async { Self::open_in(world, TABLE).await.unwrap() })
@@ -408,6 +410,10 @@ where
             self.own.read(key).await
         })
     }
+
+    fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
+        self.own.delete_set()
+    }
 }
 
 /// The program of an older version comes to indexes that a later one has declared.
@@ -436,6 +442,10 @@ where
             self.own.read(key).await
         })
     }
+
+    fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
+        self.own.delete_set()
+    }
 }
 
 macro_rules! handle {
@@ -457,6 +467,10 @@ macro_rules! handle {
                     self.check().await;
                     Ok(self.get(key).await?.map(|$got| $value))
                 })
+            }
+
+            fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
+                Box::pin(async move { self.query().partition(PartitionKey::new("p")?).delete().await })
             }
         }
     )*};

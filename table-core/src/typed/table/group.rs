@@ -289,7 +289,7 @@ impl<T: FromEntity> TableGroup<T> {
         }
     }
 
-    fn add_typed<E: TableEntity>(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
+    pub(super) fn add_typed<E: TableEntity>(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
         self.add::<E>(operation, Some(E::SCHEMA))
     }
 

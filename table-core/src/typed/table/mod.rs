@@ -9,6 +9,7 @@ mod readable;
 mod run;
 mod schema_diff;
 mod serde_table;
+mod set;
 mod update;
 mod write;
 
@@ -21,6 +22,7 @@ pub use schema_diff::{PropertyDiff, SchemaDiff};
 pub use serde_table::SerdeTable;
 #[doc(hidden)]
 pub use update::Upgraded;
+pub use set::{Decision, RowChange, SetWrite, SetWriter, changed};
 
 #[cfg(test)]
 mod tests;

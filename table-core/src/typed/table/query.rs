@@ -1,15 +1,16 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use super::handle::ExtraRows;
 use super::keys::end_of;
-use super::{PartitionIn, RowBounds, Table};
-use crate::model::{EdmValue, Entity, INDEX_NAME};
+use super::{PartitionIn, RowBounds, SetWriter, Table};
+use crate::model::{EdmValue, Entity, INDEX_NAME, TableName};
 use crate::query::{
     AccessPath, Comparison, Explanation, Filter, FilterNode, KeyBounds, Query, Range, Select,
 };
-use crate::store::{Error, KeyOrder, Result, RowFilter};
+use crate::store::{Error, KeyOrder, Result, RowFilter, TableStore};
 use crate::typed::{Condition, FromEntity};
 
 /// A query of a table of `T` that returns `R`. [`Table::query`] creates it. Add conditions and options, then run it; it can
@@ -41,6 +42,8 @@ pub struct TableQuery<T, R = T> {
     pub(super) options: Options,
     conditions: Result<Conditions>,
     select: Option<Select>,
+    /// The write path of set operations; `None`: that of the table.
+    pub(super) writer: Option<Arc<dyn SetWriter>>,
     of: PhantomData<fn() -> R>,
 }
 
@@ -74,7 +77,7 @@ impl<T: FromEntity> TableQuery<T> {
         let select = table.shared().select.clone();
         let conditions = Ok(Conditions::NONE);
         let options = Options { extra_rows: table.shared().extra_rows, ..Options::default() };
-        Self { table, options, conditions, select, of: PhantomData }
+        Self { table, options, conditions, select, writer: None, of: PhantomData }
     }
 }
 
@@ -172,7 +175,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// ```
     pub fn project<P: FromEntity>(self) -> TableQuery<T, P> {
         let Self { table, options, conditions, .. } = self;
-        TableQuery { table, options, conditions, select: P::select(), of: PhantomData }
+        TableQuery { table, options, conditions, select: P::select(), writer: None, of: PhantomData }
     }
 
     /// Limits the number of results: the query returns the first entities by key. For a [`page`](Self::page) it limits
@@ -287,6 +290,11 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self.to_query().map(|query| query.explain(self.table.store().profile()))
     }
 
+    /// Returns the store and the table that the query reads.
+    pub fn target(&self) -> (&Arc<dyn TableStore>, &TableName) {
+        (self.table.store(), self.table.name())
+    }
+
     /// Returns the query that is sent to the store, with the conditions that select the types, and without `top`. Sends no
     /// request.
     ///
@@ -360,6 +368,7 @@ impl<T, R> Clone for TableQuery<T, R> {
             options: self.options.clone(),
             conditions: self.conditions.clone(),
             select: self.select.clone(),
+            writer: self.writer.clone(),
             of: PhantomData,
         }
     }

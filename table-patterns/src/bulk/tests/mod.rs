@@ -1,5 +1,6 @@
 mod copies;
 mod deletes;
+mod stores;
 mod writes;
 
 use std::sync::Arc;

@@ -128,6 +128,7 @@ pub use states::processes::ProcessId;
 pub use states::waiting::{Waiting, WaitingFor};
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;
+pub(crate) use typed::set::change;
 pub use typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery};
 pub(crate) use typed::{all_indexes, open_entities};
 

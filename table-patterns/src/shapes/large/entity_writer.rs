@@ -127,6 +127,10 @@ impl EntityWriter {
     /// Removes the new blobs if the write was certainly not applied; after an ambiguous outcome they stay for a collection.
     /// Removes the old rows' blobs after a success.
     pub(crate) async fn commit(&self, new: &NewBlobs, changes: &[Change]) -> Result<Written> {
+        self.commit_all(new, changes).await.map(last)
+    }
+
+    async fn commit_all(&self, new: &NewBlobs, changes: &[Change]) -> Result<Committed> {
         let written = match &self.indexes {
             // Boxed: the future of a write by the journal is large.
             Some(indexes) => Box::pin(self.in_time(new, indexes.write(changes))).await,
@@ -137,7 +141,31 @@ impl EntityWriter {
         let (old, now): (Vec<_>, Vec<_>) =
             (old.into_iter().flatten().collect(), now.into_iter().flatten().collect());
         self.values.remove_replaced(&old, &now).await;
-        Ok(last(written))
+        Ok(written)
+    }
+
+    /// Writes changes of one partition, all or none, with their blobs and entries.
+    pub(super) async fn write_group(&self, mut changes: Vec<Change>) -> Result<Committed> {
+        let mut new = NewBlobs::none();
+        let mut permitted = Vec::new();
+        for change in &changes {
+            permitted.push(self.permit(change.key()?).await?);
+        }
+        for entity in changes.iter_mut().filter_map(|change| change.new.as_mut()) {
+            if let Err(error) = self.values.move_out(entity, &mut new).await {
+                self.values.withdraw(&new).await;
+                return Err(error);
+            }
+        }
+        Box::pin(self.commit_all(&new, &changes)).await
+    }
+
+    pub(super) const fn store(&self) -> &Arc<dyn TableStore> {
+        &self.store
+    }
+
+    pub(super) const fn table(&self) -> &TableName {
+        &self.table
     }
 
     /// Merges properties into a row in the version that was read. The new blobs are stored.

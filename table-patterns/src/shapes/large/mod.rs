@@ -91,6 +91,7 @@ mod query;
 mod read;
 mod rewrite;
 mod row;
+mod set;
 mod table;
 mod values;
 

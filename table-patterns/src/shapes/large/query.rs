@@ -31,7 +31,7 @@ use crate::index::Lookup;
 /// was deleted or does not match any more is omitted; a [`limit`](Self::limit) does not replace it by another.
 #[must_use = "a query does nothing until it is run"]
 pub struct LargeQuery<T> {
-    table: LargeTable<T>,
+    pub(super) table: LargeTable<T>,
     rows: Result<TableQuery<LargeRow<T>>>,
     limit: Option<usize>,
 }
@@ -256,7 +256,15 @@ impl<T: TableEntity> LargeQuery<T> {
         Ok(Page { items: loaded.try_collect().await?, continuation: page.continuation })
     }
 
-    fn narrowed(&self) -> Result<&TableQuery<LargeRow<T>>> {
+    /// The text that distinguishes the query from queries with other cursors.
+    #[cfg(feature = "paging")]
+    pub(crate) fn identity(&self) -> Result<String> {
+        let rows = self.narrowed()?;
+        let (store, table) = rows.target();
+        Ok(crate::rows::query_identity(store.profile(), table, &rows.to_query()?))
+    }
+
+    pub(super) fn narrowed(&self) -> Result<&TableQuery<LargeRow<T>>> {
         self.rows.as_ref().map_err(Clone::clone)
     }
 
@@ -324,6 +332,12 @@ pub struct LargeLookup<'a, T, K = ManyEntries> {
 impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
     pub(super) const fn new(table: &'a LargeTable<T>, rows: Lookup<'a, T, LargeRow<T>, K>) -> Self {
         Self { table, rows, limit: None }
+    }
+
+    /// The text that distinguishes the lookup from lookups with other cursors.
+    #[cfg(feature = "paging")]
+    pub(crate) fn identity(&self) -> Result<String> {
+        self.rows.identity()
     }
 
     /// Returns at most this many entities: see [`Lookup::limit`].

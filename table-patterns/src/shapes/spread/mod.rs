@@ -72,6 +72,7 @@
 mod migrate;
 mod place;
 mod query;
+mod set;
 mod table;
 mod watch;
 mod write;

@@ -17,7 +17,7 @@ use super::place::{bucket, partition};
 use super::{SpreadRow, SpreadTable};
 
 type Rows<T> = Pin<Box<dyn Stream<Item = Result<SpreadRow<T>>> + Send>>;
-type Narrow<T> = Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
+pub(super) type Narrow<T> = Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
 
 /// The number of entities in a page without a limit.
 const PAGE: usize = 1000;
@@ -37,10 +37,10 @@ const SPREAD: &str = "~~spread";
 /// During a migration, a query misses an entity that is moved between the reads of its two buckets. Point reads miss none.
 #[must_use = "a query does nothing until it is run"]
 pub struct SpreadQuery<T> {
-    table: SpreadTable<T>,
-    of: Option<PartitionKey>,
-    narrow: Narrow<T>,
-    limit: Option<usize>,
+    pub(super) table: SpreadTable<T>,
+    pub(super) of: Option<PartitionKey>,
+    pub(super) narrow: Narrow<T>,
+    pub(super) limit: Option<usize>,
 }
 
 impl<T: TableEntity> SpreadTable<T> {
@@ -50,7 +50,7 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     /// The rows of a logical partition in the order of their RowKeys.
-    fn merged(
+    pub(super) fn merged(
         &self,
         of: &PartitionKey,
         narrow: &Narrow<T>,
@@ -169,13 +169,21 @@ impl<T: TableEntity> SpreadQuery<T> {
         Ok(Page { items: rows.into_iter().map(SpreadRow::decode).collect::<Result<_>>()?, continuation })
     }
 
+    /// The text that distinguishes the query from queries with other cursors.
+    #[cfg(feature = "paging")]
+    pub(crate) fn identity(&self) -> Result<String> {
+        let of = self.of.as_ref().ok_or_else(without_partition)?;
+        let query = self.fingerprinted(of)?;
+        Ok(crate::rows::query_identity(self.table.store().profile(), self.table.name(), &query))
+    }
+
     /// The query that identifies this query in a continuation token.
     fn fingerprinted(&self, of: &PartitionKey) -> Result<Query> {
         let query = (self.narrow)(self.table.table.query()).partition(of.clone()).to_query()?;
         Ok(query.with_select(Select::new([SPREAD])))
     }
 
-    fn bounded(&self, limit: Option<usize>) -> Narrow<T> {
+    pub(super) fn bounded(&self, limit: Option<usize>) -> Narrow<T> {
         let narrow = Arc::clone(&self.narrow);
         match limit {
             None => narrow,
@@ -184,7 +192,7 @@ impl<T: TableEntity> SpreadQuery<T> {
     }
 }
 
-fn without_partition() -> Error {
+pub(super) fn without_partition() -> Error {
     Error::invalid_request(
         "a query of a spread table merges the buckets of one partition: give the partition (`SpreadQuery::partition`)",
     )

@@ -253,7 +253,7 @@ impl<T: TableEntity> SpreadTable<T> {
     ///
     /// A delete waits also while the entity is in both buckets: if it deleted only the new row, the migration would move the
     /// old row there again.
-    async fn must_wait(&self, row: &SpreadRow<T>, operation: &Operation) -> Result<bool> {
+    pub(super) async fn must_wait(&self, row: &SpreadRow<T>, operation: &Operation) -> Result<bool> {
         if row.is_moving() || !matches!(operation, Operation::Delete(..)) {
             return Ok(row.is_moving());
         }
@@ -285,15 +285,21 @@ impl<T: TableEntity> SpreadTable<T> {
         Ok(entity.with_key(key))
     }
 
-    pub(super) async fn write(&self, mut operation: Operation) -> Result<Written> {
+    /// Marks the properties that a rule of the store encrypts. A rule that depends on the key expects the logical key, so the
+    /// rules are applied before the stored key is used. Returns the logical key.
+    pub(super) fn mark_by_rules(&self, operation: &mut Operation) -> Option<Key> {
         let key = logical(operation.key());
-        // A rule that depends on the key expects the logical key, so apply the rules before the stored key is used.
         if let (Some(key), Some(entity)) = (&key, operation.entity_mut()) {
             let marked = marked_by_rule(&**self.store(), self.name(), key, entity.properties());
             if let Cow::Owned(marked) = marked {
                 *entity.properties_mut() = marked;
             }
         }
+        key
+    }
+
+    pub(super) async fn write(&self, mut operation: Operation) -> Result<Written> {
+        let key = self.mark_by_rules(&mut operation);
         let (store, table) = (&**self.store(), self.name());
         let _permitted = permit_after(store, table, T::SCHEMA, self.previous, operation.key()).await?;
         let written = self.store().write(self.name(), operation).await;

@@ -188,6 +188,11 @@ impl<T: FromEntity> TimeSlices<T> {
         self.shared.table(&self.shared.slicing.name(at), 0)
     }
 
+    /// The table of the first generation of an entity's slice.
+    pub(crate) fn table_of_entity(&self, entity: &T) -> Result<TableName> {
+        self.table_name((self.time())(entity))
+    }
+
     pub(super) fn table_of(&self, name: TableName) -> Result<Table<T>> {
         let Shared { store, concurrency, attempts, .. } = &*self.shared;
         Ok(Table::new(Arc::clone(store), name)?.with_concurrency(*concurrency).with_attempts(*attempts))

@@ -48,6 +48,7 @@
 mod family;
 mod point;
 mod query;
+mod set;
 mod slice;
 
 pub use family::{Reuse, TimeSlices};

@@ -249,7 +249,7 @@ impl<T: TableEntity> TimeSlices<T> {
     }
 
     /// Refuses an entity whose time is in another slice.
-    fn check_slice(&self, at: Ticks, entity: &T) -> Result<()> {
+    pub(super) fn check_slice(&self, at: Ticks, entity: &T) -> Result<()> {
         let slicing = &self.shared.slicing;
         let (here, there) = (slicing.name(at), slicing.name(self.time()(entity)));
         if here == there {

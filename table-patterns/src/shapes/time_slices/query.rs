@@ -30,12 +30,12 @@ type Entities<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 /// limit is reached.
 #[must_use = "a query does nothing until it is run"]
 pub struct SliceQuery<T> {
-    slices: TimeSlices<T>,
+    pub(super) slices: TimeSlices<T>,
     from: Ticks,
     before: Option<Ticks>,
     newest_first: bool,
     by_time: bool,
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
     narrow: Narrow<T>,
 }
 
@@ -190,6 +190,12 @@ impl<T: FromEntity> SliceQuery<T> {
     }
 
     /// The table and query that identify the query in a continuation token.
+    #[cfg(feature = "paging")]
+    pub(crate) fn identity(&self) -> Result<String> {
+        let (family, query) = self.fingerprinted()?;
+        Ok(crate::rows::query_identity(self.slices.store().profile(), &family, &query))
+    }
+
     fn fingerprinted(&self) -> Result<(TableName, Query)> {
         let family = self.slices.table_name(Ticks::MIN)?;
         let query = (self.narrow)(self.slices.table_of(family.clone())?.query()).to_query()?;
@@ -204,7 +210,10 @@ impl<T: FromEntity> SliceQuery<T> {
     }
 
     /// The slices of the period in their order, from the start of a page.
-    async fn slices_after(&self, place: Option<&(Slice, Option<Continuation>)>) -> Result<Vec<Slice>> {
+    pub(super) async fn slices_after(
+        &self,
+        place: Option<&(Slice, Option<Continuation>)>,
+    ) -> Result<Vec<Slice>> {
         let newest_first = self.newest_first;
         let order = move |a: &Slice, b: &Slice| {
             let times = if newest_first { b.from.cmp(&a.from) } else { a.from.cmp(&b.from) };
@@ -243,7 +252,7 @@ impl<T: FromEntity> SliceQuery<T> {
     }
 
     /// A function that returns whether an entity is in the period.
-    fn in_period(&self, time: TimeOf<T>) -> impl Fn(&T) -> bool + Clone + Send + use<T> {
+    pub(super) fn in_period(&self, time: TimeOf<T>) -> impl Fn(&T) -> bool + Clone + Send + use<T> {
         let (from, before) = (self.from, self.before);
         move |entity: &T| {
             let at = time(entity);
@@ -279,7 +288,7 @@ impl<T: FromEntity> SliceQuery<T> {
     }
 
     /// The query of a slice. The limit applies to it only if the whole slice is in the period and in the order of keys.
-    fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
+    pub(super) fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
         let query = self.slices.table_of(slice.table.clone())?.query();
         let query = if self.limit.is_some() && !self.by_time { query.require_order() } else { query };
         let query = (self.narrow)(query);

@@ -95,6 +95,11 @@ impl From<Stored> for Wide<Entity> {
 }
 
 impl WideEntities {
+    /// The name of the table.
+    pub(crate) const fn table_name(&self) -> &TableName {
+        &self.reader.table
+    }
+
     /// Opens the wide entities of a table. No request; the table must exist when it is used.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
         Self {

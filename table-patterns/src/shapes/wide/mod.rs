@@ -47,6 +47,7 @@
 mod entities;
 mod read;
 mod rows;
+mod set;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -174,9 +174,9 @@ const ENTITIES: &str = "~~wide";
 /// the query. A store that does not sort is refused.
 #[must_use = "a query does nothing until it is run"]
 pub struct WideQuery<T> {
-    reader: Reader,
+    pub(super) reader: Reader,
     of: Option<PartitionKey>,
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
     as_type: PhantomData<fn() -> T>,
 }
 
@@ -257,7 +257,15 @@ impl<T: FromEntity> WideQuery<T> {
         Ok(Page { items: found.into_iter().map(decode).collect::<Result<_>>()?, continuation })
     }
 
-    fn checked(&self) -> Result<&PartitionKey> {
+    /// The text that distinguishes the query from queries with other cursors.
+    #[cfg(feature = "paging")]
+    pub(crate) fn identity(&self) -> Result<String> {
+        let of = self.checked()?;
+        let query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
+        Ok(crate::rows::query_identity(self.reader.store.profile(), &self.reader.table, &query))
+    }
+
+    pub(super) fn checked(&self) -> Result<&PartitionKey> {
         let profile = self.reader.store.profile();
         if profile.order == KeyOrder::Unsorted {
             let what = "a query of wide entities needs the rows in order: read the entities by key";

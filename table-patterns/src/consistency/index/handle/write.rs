@@ -19,14 +19,20 @@ impl IndexedEntities {
     /// # Errors
     /// See [`Journal::write`](crate::journal::Journal::write); the handle was opened for upkeep.
     pub async fn write(&self, changes: &[Change]) -> Result<Committed> {
-        if !self.writes_entities {
-            let reason = format!(
-                "the table '{}' was opened for upkeep and refuses writes of entities: open it by `open` to write",
-                self.table()
-            );
-            return Err(Error::invalid_request(reason));
-        }
+        self.check_writable()?;
         self.journal.write(changes, self.options.acknowledge).await
+    }
+
+    /// Refuses writes of a handle that was opened for upkeep.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.writes_entities {
+            return Ok(());
+        }
+        let reason = format!(
+            "the table '{}' was opened for upkeep and refuses writes of entities: open it by `open` to write",
+            self.table()
+        );
+        Err(Error::invalid_request(reason))
     }
 
     /// Waits for what follows the answers of writes. See [`Journal::flush`](crate::journal::Journal::flush).

@@ -233,6 +233,15 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         page.try_map(|entity| R::decode(Followed(entity)))
     }
 
+    /// The text that distinguishes the lookup from lookups with other cursors.
+    #[cfg(feature = "paging")]
+    pub(crate) fn identity(&self) -> Result<String> {
+        let (entities, entries) = (self.entities()?, self.entries()?);
+        let table = entities.store().profile().table_identity(entities.table());
+        let (index, partition, rows) = (entries.index(), entries.partition(), entries.rows());
+        Ok(format!("{table}\n{index}\n{:?}\n{rows:?}\n{:?}", partition.as_str(), self.trust))
+    }
+
     fn query(&self, entries: &IndexEntries<T>, left: Option<usize>) -> IndexQuery {
         let query = query(entries);
         let query = if self.sorts { query.sorted_on_client() } else { query };

@@ -2,6 +2,7 @@
 
 mod group;
 mod lookup;
+pub(crate) mod set;
 mod stored;
 mod table;
 mod write;

@@ -1,6 +1,7 @@
 //! Reads of entities as [`Stored`], to be replaced or removed.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt as _};
 use table_core::model::Entity;
@@ -30,9 +31,13 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     /// A query of [`table`](Self::table) for all entities of `T`, to be narrowed. Pass it to
-    /// [`stored`](Self::stored) to replace or remove its results.
+    /// [`stored`](Self::stored) to replace or remove its results one by one.
+    ///
+    /// Its [`delete`](TableQuery::delete) and [`update`](TableQuery::update) write all results with their entries: groups
+    /// of a partition, several at once, each with the requests of one write (see the
+    /// [`journal`](crate::journal#cost-in-requests)).
     pub fn query(&self) -> TableQuery<T> {
-        self.table().query()
+        self.table().query().written_by(Arc::new(self.entities.clone()))
     }
 
     /// The entities that a query of this [`table`](Self::table) finds, as stored. The cost is that of the

@@ -1,0 +1,254 @@
+//! Inserts of a stream of typed entities, through the write path of any typed handle.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::TableName;
+use table_core::store::{BulkOutcome, BulkSummary, Operation, Result, Written};
+use table_core::typed::{IndexedEntity, Table, TableEntity};
+
+use super::{BulkOptions, BulkWriter};
+use crate::index::{BulkInsert, IndexedTable};
+use crate::journal::Entries;
+use crate::large::LargeTable;
+use crate::spread::SpreadTable;
+use crate::time_slices::TimeSlices;
+use crate::wide::WideTable;
+
+/// An item of a stream of entities: an entity, or the result of reading one.
+pub trait BulkItem<T>: Send {
+    /// Returns the entity.
+    ///
+    /// # Errors
+    /// Returns the error of the item.
+    fn into_entity(self) -> Result<T>;
+}
+
+impl<T: Send> BulkItem<T> for T {
+    fn into_entity(self) -> Result<T> {
+        Ok(self)
+    }
+}
+
+impl<T: Send> BulkItem<T> for Result<T> {
+    fn into_entity(self) -> Result<T> {
+        self
+    }
+}
+
+/// A typed handle that inserts entities in bulk.
+pub trait BulkTable: Send + Sync {
+    /// The type of the entities.
+    type Of: TableEntity;
+
+    /// Starts bulk work on the handle, with the default options. No request.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// use futures_util::stream;
+    /// use table_core::prelude::*;
+    /// use table_patterns::bulk::BulkTable as _;
+    /// # #[derive(TableEntity)]
+    /// # struct Reading { #[partition_key] sensor: String, #[row_key] number: u32 }
+    /// let readings = Table::<Reading>::new(MemoryStore::new(), "Readings")?;
+    /// readings.create_if_missing().await?;
+    /// let input = stream::iter((0..250).map(|number| Reading { sensor: "roof".to_owned(), number }));
+    /// let summary = readings.bulk().insert_all(input).on_progress(|done| println!("{}", done.written)).await?;
+    /// assert_eq!((summary.written, summary.requests), (250, 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn bulk(&self) -> BulkOf<'_, Self> {
+        BulkOf { table: self, options: BulkOptions::default() }
+    }
+
+    /// Inserts entities while the stream is polled. An error of the input is the last item.
+    #[doc(hidden)]
+    fn insert_each<'a>(
+        &'a self,
+        entities: BoxStream<'static, Result<Self::Of>>,
+        options: BulkOptions,
+    ) -> BoxStream<'a, Result<BulkOutcome>>;
+}
+
+/// Bulk work on a typed handle. [`BulkTable::bulk`] starts it.
+#[derive(Debug)]
+#[must_use = "bulk work does nothing until it is awaited"]
+pub struct BulkOf<'a, H: ?Sized> {
+    table: &'a H,
+    options: BulkOptions,
+}
+
+impl<'a, H: BulkTable + ?Sized> BulkOf<'a, H> {
+    /// Sets the options. All handles use [`parallelism`](BulkOptions::parallelism); a plain table uses all of them.
+    pub fn with_options(mut self, options: BulkOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Inserts every entity of a stream of entities, or of results of entities. Nothing is written until the result is
+    /// awaited.
+    ///
+    /// | handle | requests |
+    /// |---|---|
+    /// | [`Table`] | 1 per group of up to 100 entities of a partition |
+    /// | [`IndexedTable`] | those of one write per group: see [`IndexedTable::insert_all`] |
+    /// | [`LargeTable`], [`WideTable`], [`SpreadTable`], [`TimeSlices`] | those of `insert` per entity |
+    pub fn insert_all<S>(self, entities: S) -> InsertAll<'a>
+    where
+        S: Stream<Item: BulkItem<H::Of>> + Send + 'static,
+    {
+        let outcomes = self.table.insert_each(entities.map(BulkItem::into_entity).boxed(), self.options);
+        InsertAll { outcomes, progress: None }
+    }
+}
+
+type Report = Box<dyn Fn(&BulkSummary) + Send>;
+
+/// An insert of a stream of entities. Await it for the counts by outcome, or take the [`outcomes`](Self::outcomes).
+#[must_use = "an insert does nothing until it is awaited"]
+pub struct InsertAll<'a> {
+    outcomes: BoxStream<'a, Result<BulkOutcome>>,
+    progress: Option<Report>,
+}
+
+impl<'a> InsertAll<'a> {
+    /// Calls `report` after every outcome with the counts so far.
+    pub fn on_progress(mut self, report: impl Fn(&BulkSummary) + Send + 'static) -> Self {
+        self.progress = Some(Box::new(report));
+        self
+    }
+
+    /// Returns an outcome for every entity, in the order of the answers. An error of the input is the last item, after the
+    /// outcomes of the entities before it.
+    pub fn outcomes(self) -> impl Stream<Item = Result<BulkOutcome>> + Send + Unpin + use<'a> {
+        self.outcomes
+    }
+}
+
+impl<'a> IntoFuture for InsertAll<'a> {
+    type Output = Result<BulkSummary>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    /// Inserts, and counts the outcomes.
+    ///
+    /// # Errors
+    /// Returns the error of the input; the entities before it are written. Errors of single entities are in the summary.
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { mut outcomes, progress } = self;
+        async move {
+            let mut summary = BulkSummary::default();
+            while let Some(outcome) = outcomes.try_next().await? {
+                summary.add(outcome);
+                if let Some(report) = &progress {
+                    report(&summary);
+                }
+            }
+            Ok(summary)
+        }
+        .boxed()
+    }
+}
+
+impl fmt::Debug for InsertAll<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InsertAll").finish_non_exhaustive()
+    }
+}
+
+impl<T: TableEntity> BulkTable for Table<T> {
+    type Of = T;
+
+    fn insert_each<'a>(
+        &'a self,
+        entities: BoxStream<'static, Result<T>>,
+        options: BulkOptions,
+    ) -> BoxStream<'a, Result<BulkOutcome>> {
+        let table = self.name().clone();
+        let inserts =
+            entities.map(move |entity| Ok((table.clone(), Operation::Insert(entity?.to_entity()?))));
+        BulkWriter::with_options(Arc::clone(self.store()), options).outcomes(inserts).boxed()
+    }
+}
+
+impl<T: IndexedEntity> BulkTable for IndexedTable<T> {
+    type Of = T;
+
+    fn insert_each<'a>(
+        &'a self,
+        entities: BoxStream<'static, Result<T>>,
+        options: BulkOptions,
+    ) -> BoxStream<'a, Result<BulkOutcome>> {
+        let groups = BulkInsert::default().with_parallelism(options.parallelism);
+        let table = self.table().name();
+        let inserted = self.insert_all(entities, groups).map_ok(|one| {
+            let pending = matches!(one.result, Ok((_, Entries::Pending)));
+            let result = one.result.map(|(written, _)| written);
+            let outcome = BulkOutcome::of_request(table.clone(), one.key, one.group, result);
+            with_pending(outcome, pending)
+        });
+        inserted.boxed()
+    }
+}
+
+fn with_pending(mut outcome: BulkOutcome, pending: bool) -> BulkOutcome {
+    outcome.pending = pending;
+    outcome
+}
+
+/// The inserts of a handle that writes entities one by one.
+macro_rules! one_by_one {
+    ($handle:ident, |$table:ident, $entity:ident| $name:expr, $version:expr) => {
+        impl<T: TableEntity> BulkTable for $handle<T> {
+            type Of = T;
+
+            fn insert_each<'a>(
+                &'a self,
+                entities: BoxStream<'static, Result<T>>,
+                options: BulkOptions,
+            ) -> BoxStream<'a, Result<BulkOutcome>> {
+                each(entities, options.parallelism, move |entity: T, number| {
+                    async move {
+                        let ($table, $entity) = (self, &entity);
+                        let key = entity.entity_key()?.into_key();
+                        let name: TableName = $name;
+                        let written = self.insert(&entity).await.map($version);
+                        Ok(BulkOutcome::of_request(name, key, number, written))
+                    }
+                    .boxed()
+                })
+            }
+        }
+    };
+}
+
+one_by_one!(LargeTable, |table, _entity| table.name().clone(), |written| written);
+one_by_one!(SpreadTable, |table, _entity| table.name().clone(), |written| written);
+one_by_one!(WideTable, |table, _entity| table.entities().table_name().clone(), |wide| {
+    wide.etag().cloned().map_or_else(Written::default, Written::version)
+});
+one_by_one!(TimeSlices, |slices, entity| slices.table_of_entity(entity)?, |written| written);
+
+/// Inserts several entities at once. After an error of the input, the entities before it are inserted, and the error is the
+/// last item.
+fn each<'a, T: Send + 'a>(
+    entities: BoxStream<'a, Result<T>>,
+    parallelism: usize,
+    insert: impl Fn(T, u64) -> BoxFuture<'a, Result<BulkOutcome>> + Send + 'a,
+) -> BoxStream<'a, Result<BulkOutcome>> {
+    let failure = Arc::new(Mutex::new(None));
+    let ending = Arc::clone(&failure);
+    let read = entities.scan((), move |(), entity| {
+        let entity =
+            entity.map_err(|error| *ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(error));
+        ready(entity.ok())
+    });
+    let inserts = read.enumerate().map(move |(number, entity)| insert(entity, number as u64));
+    let last = stream::once(async move { failure.lock().unwrap_or_else(PoisonError::into_inner).take() });
+    inserts.buffer_unordered(parallelism.max(1)).chain(last.filter_map(|error| ready(error.map(Err)))).boxed()
+}

@@ -1,0 +1,135 @@
+//! Set operations: writes of all large entities that a query finds, with their blobs and index entries.
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use table_core::model::{Entity, Key};
+use table_core::store::{BulkSummary, Error, Result, TableStore as _, Written};
+use table_core::typed::TableEntity;
+use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
+
+use super::entity_writer::EntityWriter;
+use super::{LargeQuery, LargeTable};
+use crate::blobs::filled;
+use crate::index::change;
+use crate::journal::{Entries, as_read};
+use crate::rows::upgrade::is_older;
+
+/// Set operations: see [`TableQuery::delete`](table_core::typed::TableQuery::delete).
+impl<T: TableEntity> LargeQuery<T> {
+    /// Deletes the entities with their blobs and index entries; no value is read. 1 request per page of rows, the requests of
+    /// one write per group of up to 100 entities of a partition, and 1 per blob. 2 more per entity that another writer
+    /// changes.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream); the handle may not write the entities, and nothing was written. Errors of single entities
+    /// are in the summary.
+    pub async fn delete(&self) -> Result<BulkSummary> {
+        self.write_set(|old| {
+            async move {
+                // The values in blobs are not necessary to know that the row is a `T`.
+                T::from_entity(filled(T::SCHEMA, &old, "").unwrap_or_else(|| old.clone()))?;
+                Ok(Decision::delete(old))
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Calls `change` with each entity and replaces the entity, unless `change` leaves it as it was. Requests as for
+    /// [`delete`](Self::delete), and 1 per large value that is read or written.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete). In the summary: an error of `change`, or a change of a key; such an entity is not written.
+    pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+        let change = &change;
+        self.write_set(move |old| self.table.changed_in_set(old, change).boxed()).await
+    }
+
+    async fn write_set<'d>(
+        &self,
+        decide: impl Fn(Entity) -> BoxFuture<'d, Result<Decision>> + Send + Sync,
+    ) -> Result<BulkSummary> {
+        let rows = self.narrowed()?.clone().project::<Entity>();
+        let (filter, options) = (rows.to_query()?.filter, self.table.options());
+        let write = SetWrite {
+            table: self.table.name(),
+            writer: self.table.writer(),
+            decide,
+            is_in_set: |row: &Entity| filter.as_ref().is_none_or(|filter| filter.matches(row)),
+            concurrency: options.concurrency,
+            attempts: options.attempts,
+        };
+        write.run(rows.stream()).await
+    }
+}
+
+impl<T: TableEntity> LargeTable<T> {
+    async fn changed_in_set(
+        &self,
+        mut row: Entity,
+        change: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<Decision> {
+        let key: Key = row.key().clone();
+        let mut value = loop {
+            if let Some(value) = self.load_if_unchanged(row.clone()).await? {
+                break value;
+            }
+            // A blob is missing because the row has changed.
+            let Some(now) = self.row(&key).await? else { return Ok(Decision::Ignore) };
+            row = now;
+        };
+        let before = value.to_entity()?;
+        change(&mut value)?;
+        let mut new = value.to_entity()?;
+        if *new.key() != key {
+            let (name, other) = (T::SCHEMA.rust_name, new.key());
+            return Err(Error::invalid_request(format!(
+                "the update of the {name} {key} changes its key to {other}: use `move_to`"
+            )));
+        }
+        if new.properties() == before.properties() && !is_older::<T>(&row)? {
+            return Ok(Decision::Keep);
+        }
+        T::SCHEMA.keep_unknown(&row, &mut new)?;
+        Ok(Decision::write(row, Some(new)))
+    }
+}
+
+/// Writes rows with their blobs and index entries.
+impl SetWriter for EntityWriter {
+    fn check<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<()>> {
+        match self.indexes() {
+            Some(indexes) => indexes.check(key),
+            None => async move { self.permit(key).await.map(drop) }.boxed(),
+        }
+    }
+
+    fn as_read(&self, row: Entity) -> Entity {
+        as_read(row)
+    }
+
+    fn operations(&self, change: &RowChange) -> usize {
+        self.indexes().map_or(1, |indexes| indexes.operations(change))
+    }
+
+    fn most_operations(&self) -> usize {
+        self.store().profile().group_operations
+    }
+
+    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+        async move {
+            let committed = self.write_group(changes.iter().map(change).collect()).await?;
+            Ok((committed.written, committed.entries == Entries::Pending))
+        }
+        .boxed()
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
+        async move { Ok(self.store().get(self.table(), key, None).await?.map(as_read)) }.boxed()
+    }
+
+    fn failed(&self, error: &Error) -> Option<usize> {
+        // In a group with entries, the operation that failed may be an entry.
+        error.failed_index().filter(|_| self.indexes().is_none())
+    }
+}
