@@ -6,6 +6,7 @@
 
 mod blobs;
 pub mod bulk;
+pub mod changes;
 mod consistency;
 pub mod eventual;
 pub mod log_blobs;

@@ -15,6 +15,7 @@ use table_core::prelude::*;
 use table_core::store::Result;
 use table_core::typed::{LargeField, OneEntry};
 use table_patterns::bulk::{self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, RestoreJob, StoreCopy};
+use table_patterns::changes::{ChangeHandler, ChangeTable, Changes, Consumer};
 use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
 use table_patterns::heterogeneous::{self, Resolver};
@@ -202,6 +203,28 @@ fn large_lookups(
 #[cfg(feature = "paging")]
 fn pages(pager: &Pager, query: &SpreadQuery<Plain>) {
     send(pager.page(query, any(), any()));
+}
+
+fn feeds(table: &ChangeTable<Plain>, changes: &Changes, consumer: &Consumer, handler: &dyn ChangeHandler) {
+    send(table.create_if_missing());
+    send(table.get(any::<PlainKey>()));
+    send(table.get_existing(any::<PlainKey>()));
+    send(table.get_versioned(any::<PlainKey>()));
+    send(table.insert(any()));
+    send(table.upsert(any()));
+    send(table.insert_or_merge(any()));
+    send(table.replace(any()));
+    send(table.replace_if(any(), any::<IfMatch>()));
+    send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
+    send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
+    send(table.delete_if_exists(any::<PlainKey>()));
+    send(changes.partitions());
+    send(changes.after(any(), any()));
+    send(changes.trim(any(), any()));
+    send(consumer.deliver(any(), handler));
+    send(consumer.run_once(handler));
+    send(consumer.run(handler, any(), std::future::pending()));
+    send(table.merge(any::<PlainKey>(), any(), any::<IfMatch>()));
 }
 
 fn large_queries(query: &LargeQuery<Plain>) {

@@ -46,6 +46,10 @@ macro_rules! pattern_behaviours {
                 concurrent_writers_overwrite_no_blob
                 requests_are_as_documented
             }
+            feed {
+                concurrent_writers_are_numbered_without_gaps
+                changes_agree_with_writes_after_faults
+            }
             pages {
                 every_query_has_pages_both_ways
             }

@@ -1,0 +1,288 @@
+//! Reads of a feed: consumers with cursors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{Either, select};
+use futures_util::{StreamExt as _, stream};
+use serde::Serialize;
+use table_core::model::{ETag, Entity, IfMatch, PartitionKey, TableName};
+use table_core::query::{Filter, Query, Select};
+use table_core::queue::WorkQueue;
+use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt as _};
+
+use super::rows::{Change, ChangeKind, change_row, counter_row, cursor, cursor_key, done};
+
+/// The number of changes in a page.
+const PAGE: usize = 1000;
+/// The number of partitions that a consumer reads at once.
+const CONCURRENCY: usize = 16;
+
+/// The changes of a table.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+}
+
+impl Changes {
+    /// The changes of a table. No request.
+    pub fn new(store: Arc<dyn TableStore>, table: TableName) -> Self {
+        Self { store, table }
+    }
+
+    /// The partitions that have changes, in the order of the store. A scan of the table: 1 request per page.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn partitions(&self) -> Result<Vec<PartitionKey>> {
+        let counters = Query::new()
+            .with_filter(Filter::eq(Filter::ROW_KEY, counter_row()))
+            .with_select(Select::new([Filter::PARTITION_KEY]));
+        let rows = self.store.query_all(&self.table, &counters).await?;
+        Ok(rows.iter().map(|row| row.key().partition_key()).collect())
+    }
+
+    /// Up to 1,000 changes of a partition after the change with this number, in order. 1 request, or more if the service
+    /// returns short pages.
+    ///
+    /// # Errors
+    /// A change is damaged; errors of the store.
+    pub async fn after(&self, partition: &PartitionKey, number: i64) -> Result<Vec<Change>> {
+        let rows = self.rows(partition, number.saturating_add(1), i64::MAX, Some(PAGE)).await?;
+        let mut changes = rows.iter().map(Change::read).collect::<Result<Vec<_>>>()?;
+        changes.sort_by_key(|change| change.number);
+        // Changes are numbered without gaps. After a trim they start later; a gap within a page is a change that the page of
+        // an unsorted store does not have yet.
+        if let Some(gap) = changes.windows(2).position(|pair| pair[1].number != pair[0].number + 1) {
+            changes.truncate(gap + 1);
+        }
+        Ok(changes)
+    }
+
+    /// A consumer of the changes. Consumers of different names each get every change. No request.
+    pub fn consumer(&self, name: impl Into<String>) -> Consumer {
+        Consumer { changes: self.clone(), name: name.into(), batch: 100 }
+    }
+
+    /// Deletes the changes of a partition that all of these consumers have handled. Returns their number.
+    ///
+    /// # Errors
+    /// No consumer was given; errors of the store. Changes that were deleted before stay deleted.
+    pub async fn trim(&self, partition: &PartitionKey, consumers: &[&str]) -> Result<u64> {
+        let mut until = None::<i64>;
+        for consumer in consumers {
+            let handled = self.consumer(*consumer).cursor(partition).await?.0;
+            until = Some(until.map_or(handled, |until| until.min(handled)));
+        }
+        let Some(until) = until else {
+            return Err(Error::invalid_request(
+                "give the names of all consumers of the feed: a trim removes what they have handled",
+            ));
+        };
+        let mut trimmed = 0;
+        loop {
+            let rows = self.rows(partition, 0, until, Some(PAGE)).await?;
+            if rows.is_empty() {
+                return Ok(trimmed);
+            }
+            let profile = self.store.profile();
+            for part in rows.chunks(profile.group_operations.max(1)) {
+                let mut group = GroupTransaction::new(partition.clone(), profile);
+                for row in part {
+                    group.push(Operation::Delete(row.key().clone(), IfMatch::Any))?;
+                }
+                self.store.transact(&self.table, group).await?;
+                trimmed += part.len() as u64;
+            }
+        }
+    }
+
+    async fn rows(
+        &self,
+        partition: &PartitionKey,
+        from: i64,
+        to: i64,
+        top: Option<usize>,
+    ) -> Result<Vec<Entity>> {
+        let filter = Filter::eq(Filter::PARTITION_KEY, partition.as_str())
+            .and(Filter::ge(Filter::ROW_KEY, change_row(from)))
+            .and(Filter::le(Filter::ROW_KEY, change_row(to)));
+        let query = Query { top, ..Query::new().with_filter(filter) };
+        self.store.query_all(&self.table, &query).await
+    }
+}
+
+/// Handles changes.
+#[async_trait]
+pub trait ChangeHandler: Send + Sync {
+    /// Handles a change. It may get a change again after a crash.
+    ///
+    /// # Errors
+    /// The change was not handled. The consumer stops in this partition, and gets the change again in the next run.
+    async fn handle(&self, change: &Change) -> Result<()>;
+}
+
+/// Sends changes to a queue as JSON: `{"table": …, "partition": …, "row": …, "number": 1, "kind": "written"}`.
+#[derive(Clone, Debug)]
+pub struct ToQueue {
+    table: TableName,
+    queue: Arc<dyn WorkQueue>,
+}
+
+impl ToQueue {
+    /// Sends the changes of a table to a queue.
+    pub fn new(table: TableName, queue: Arc<dyn WorkQueue>) -> Self {
+        Self { table, queue }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    table: &'a str,
+    partition: &'a str,
+    row: &'a str,
+    number: i64,
+    kind: ChangeKind,
+}
+
+#[async_trait]
+impl ChangeHandler for ToQueue {
+    async fn handle(&self, change: &Change) -> Result<()> {
+        let (partition, row) = (change.key.partition(), change.key.row());
+        let body =
+            Body { table: self.table.as_str(), partition, row, number: change.number, kind: change.kind };
+        let body = serde_json::to_string(&body);
+        let body = body.map_err(|error| Error::invalid_request(format!("a change has no JSON: {error}")))?;
+        self.queue.send(&body, Duration::ZERO).await.map(drop)
+    }
+}
+
+/// The result of a run of a consumer.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Delivered {
+    /// The number of changes that were handled.
+    pub changes: u64,
+    /// The partitions in which the run stopped, with the reason: the handler's error, or the store's.
+    pub failed: Vec<(PartitionKey, Error)>,
+}
+
+/// A consumer of the changes of a table, with a cursor in each partition. Run each consumer in one process at a time: two
+/// processes both get the changes.
+#[derive(Clone, Debug)]
+pub struct Consumer {
+    changes: Changes,
+    name: String,
+    batch: usize,
+}
+
+impl Consumer {
+    /// Saves the cursor after this number of changes, at least 1; the default is 100. After a crash, at most this number of
+    /// changes of a partition is delivered again.
+    #[must_use]
+    pub fn with_batch(mut self, changes: usize) -> Self {
+        self.batch = changes.max(1);
+        self
+    }
+
+    /// Delivers the changes of a partition to a handler, in order, from the cursor to the last change. Returns the number of
+    /// changes handled.
+    ///
+    /// # Errors
+    /// The first error of the handler, after the cursor was saved before the change that failed; errors of the store; another
+    /// process has moved the cursor.
+    pub async fn deliver(&self, partition: &PartitionKey, handler: &dyn ChangeHandler) -> Result<u64> {
+        let (mut saved, mut version) = self.cursor(partition).await?;
+        let (mut handled, mut count) = (saved, 0);
+        loop {
+            let page = self.changes.after(partition, handled).await?;
+            if page.is_empty() {
+                break;
+            }
+            for change in &page {
+                if let Err(error) = handler.handle(change).await {
+                    if handled > saved {
+                        self.save(partition, handled, version).await?;
+                    }
+                    return Err(error);
+                }
+                (handled, count) = (change.number, count + 1);
+                if (handled - saved).unsigned_abs() >= self.batch as u64 {
+                    version = self.save(partition, handled, version).await?;
+                    saved = handled;
+                }
+            }
+        }
+        if handled > saved {
+            self.save(partition, handled, version).await?;
+        }
+        Ok(count)
+    }
+
+    /// Delivers the changes of all partitions, 16 at once. A failure ends the run in its partition only.
+    ///
+    /// # Errors
+    /// Errors of the scan for the partitions.
+    pub async fn run_once(&self, handler: &dyn ChangeHandler) -> Result<Delivered> {
+        let partitions = self.changes.partitions().await?;
+        let runs = stream::iter(partitions).map(|partition| async move {
+            let done = self.deliver(&partition, handler).await;
+            (partition, done)
+        });
+        let mut runs = runs.buffer_unordered(CONCURRENCY).boxed();
+        let mut delivered = Delivered::default();
+        while let Some((partition, done)) = runs.next().await {
+            match done {
+                Ok(count) => delivered.changes += count,
+                Err(error) => delivered.failed.push((partition, error)),
+            }
+        }
+        Ok(delivered)
+    }
+
+    /// Delivers changes until `stop` ends, with a pause of `idle` after each run. Returns the failures of the last run.
+    ///
+    /// # Errors
+    /// As [`run_once`](Self::run_once).
+    pub async fn run(
+        &self,
+        handler: &dyn ChangeHandler,
+        idle: Duration,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Delivered> {
+        let mut stop = Box::pin(stop);
+        loop {
+            let delivered = self.run_once(handler).await?;
+            let pause = Box::pin(tokio::time::sleep(idle));
+            if let Either::Left(_) = select(&mut stop, pause).await {
+                return Ok(delivered);
+            }
+        }
+    }
+
+    /// The number of the last change that the consumer has handled in a partition, and the version of the cursor.
+    pub(super) async fn cursor(&self, partition: &PartitionKey) -> Result<(i64, Option<ETag>)> {
+        let key = cursor_key(&self.name, partition)?;
+        match self.changes.store.get(&self.changes.table, &key, None).await? {
+            None => Ok((0, None)),
+            Some(row) => Ok((done(&row)?, row.etag().cloned())),
+        }
+    }
+
+    /// Saves the cursor, unless another process has moved it.
+    async fn save(
+        &self,
+        partition: &PartitionKey,
+        number: i64,
+        version: Option<ETag>,
+    ) -> Result<Option<ETag>> {
+        let row = cursor(&self.name, partition, number)?;
+        let save = match version {
+            Some(version) => Operation::Replace(row, version.into()),
+            None => Operation::Insert(row),
+        };
+        Ok(self.changes.store.write(&self.changes.table, save).await?.etag)
+    }
+}

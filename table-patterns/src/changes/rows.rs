@@ -1,0 +1,122 @@
+//! The rows of a feed.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use table_core::model::{Entity, Key, PartitionKey, SYSTEM_PREFIX, Ticks, ValueRef};
+use table_core::store::{Error, Result};
+
+const NEXT: &str = "Next";
+const KIND: &str = "Kind";
+const ROW: &str = "Row";
+const CONSUMER: &str = "Consumer";
+const PARTITION: &str = "Partition";
+const DONE: &str = "Done";
+const COUNTER: &str = "changes";
+const DIGITS: usize = 19;
+
+/// What a change has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeKind {
+    /// The entity was inserted, replaced or merged.
+    Written,
+    /// The entity was deleted.
+    Deleted,
+}
+
+impl ChangeKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// A change of an entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// The number of the change in its partition, from 1.
+    pub number: i64,
+    /// What the change has done.
+    pub kind: ChangeKind,
+    /// The key of the entity.
+    pub key: Key,
+    /// The time of the change by the store's clock, if the store returned it.
+    pub at: Option<Ticks>,
+}
+
+pub(super) fn counter_key(partition: &PartitionKey) -> Result<Key> {
+    Key::new(partition.as_str(), counter_row())
+}
+
+pub(super) fn counter_row() -> String {
+    format!("{SYSTEM_PREFIX}{COUNTER}")
+}
+
+/// The counter whose next change has this number.
+pub(super) fn counter(partition: &PartitionKey, next: i64) -> Result<Entity> {
+    Ok(Entity::from(counter_key(partition)?).with(NEXT, next))
+}
+
+pub(super) fn next_number(counter: &Entity) -> Result<i64> {
+    integer(counter, NEXT)
+}
+
+/// The RowKey of a change.
+pub(super) fn change_row(number: i64) -> String {
+    format!("{SYSTEM_PREFIX}{COUNTER}~{number:0DIGITS$}")
+}
+
+pub(super) fn change(key: &Key, number: i64, kind: ChangeKind) -> Result<Entity> {
+    let row = Entity::from(Key::new(key.partition(), change_row(number))?);
+    Ok(row.with(KIND, kind.name()).with(ROW, key.row()))
+}
+
+impl Change {
+    pub(super) fn read(row: &Entity) -> Result<Self> {
+        let digits = row.key().row().rsplit('~').next().unwrap_or_default();
+        let number = digits.parse();
+        let number = number.map_err(|_| damaged(row, "RowKey", "a number"))?;
+        let kind = match row.get(KIND) {
+            Some(ValueRef::String("written")) => ChangeKind::Written,
+            Some(ValueRef::String("deleted")) => ChangeKind::Deleted,
+            _ => return Err(damaged(row, KIND, "'written' or 'deleted'")),
+        };
+        let Some(ValueRef::String(of)) = row.get(ROW) else { return Err(damaged(row, ROW, "Edm.String")) };
+        let key = Key::new(row.key().partition(), of)?;
+        Ok(Self { number, kind, key, at: row.timestamp() })
+    }
+}
+
+/// The key of the cursor of a consumer in a partition: a hash, because both may be longer than a key.
+pub(super) fn cursor_key(consumer: &str, partition: &PartitionKey) -> Result<Key> {
+    let hash = Sha256::new()
+        .chain_update((consumer.len() as u64).to_be_bytes())
+        .chain_update(consumer)
+        .chain_update(partition.as_str())
+        .finalize();
+    let row: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    Key::new(format!("{SYSTEM_PREFIX}{COUNTER}"), row)
+}
+
+pub(super) fn cursor(consumer: &str, partition: &PartitionKey, done: i64) -> Result<Entity> {
+    let row = Entity::from(cursor_key(consumer, partition)?);
+    Ok(row.with(CONSUMER, consumer).with(PARTITION, partition.as_str()).with(DONE, done))
+}
+
+pub(super) fn done(cursor: &Entity) -> Result<i64> {
+    integer(cursor, DONE)
+}
+
+fn integer(row: &Entity, name: &'static str) -> Result<i64> {
+    match row.get(name) {
+        Some(ValueRef::Int64(number)) => Ok(number),
+        _ => Err(damaged(row, name, "Edm.Int64")),
+    }
+}
+
+fn damaged(row: &Entity, name: &str, expected: &str) -> Error {
+    Error::decode("change feed", row.key(), name, expected, "another value")
+}
