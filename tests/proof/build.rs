@@ -234,10 +234,11 @@ fn with_rules(text: &str) -> String {
 
 /// The source of the enumeration of the rules.
 fn invariants(rules: &[Rule]) -> String {
-    let (mut variants, mut numbers) = (String::new(), String::new());
+    let (mut variants, mut numbers, mut names) = (String::new(), String::new(), String::new());
     for (number, Rule { name, sentence, .. }) in rules.iter().enumerate() {
         let _ = writeln!(variants, "    /// {sentence}\n    {name} = {number},");
         let _ = writeln!(numbers, "    pub(crate) const {name}: u8 = {number};");
+        let _ = write!(names, "{name:?}, ");
     }
     format!(
         "/// A rule of the protocols that the suite can leave out.\n\
@@ -246,6 +247,9 @@ fn invariants(rules: &[Rule]) -> String {
          pub(crate) enum Invariant {{\n{variants}}}\n\n\
          /// The numbers of the rules, for the changed code: a rule that no scene leaves out is a variant that is never constructed.\n\
          #[allow(non_upper_case_globals, reason = \"the names of the variants\")]\n\
-         pub(crate) mod rule {{\n{numbers}}}\n"
+         pub(crate) mod rule {{\n{numbers}}}\n\n\
+         /// The names of the rules.\n\
+         pub(crate) const NAMES: [&str; {}] = [{names}];\n",
+        rules.len()
     )
 }

@@ -1,8 +1,9 @@
 //! Every rule of the protocol is needed: without it, a scene ends with a violation.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::time::Duration;
 
-use super::Invariant;
 use super::chooser::{Bounds, Random, Systematic};
 use super::index_model::STRAY;
 use super::index_scene::EntryKind::{Local, Rows, UniqueLocal};
@@ -16,6 +17,7 @@ use super::maintenance::{
 };
 use super::scheduler::Action;
 use super::write_scenes::FAULTS;
+use super::{Invariant, invariants};
 
 /// One entity gets two new values.
 const UPDATED_TWICE: JournalScene =
@@ -88,6 +90,17 @@ const NEEDED: [(Invariant, JournalScene, u64); 22] = [
 ];
 
 const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
+
+/// docs/proof.md says for every rule what happens without it.
+#[test]
+fn the_document_lists_every_rule() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proof.md");
+    let document = fs::read_to_string(path).expect("the document is in the repository");
+    let (_, rules) = document.split_once("\n## Rules\n").expect("a section about the rules");
+    let listed = rules.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let listed: BTreeSet<_> = listed.map(|(name, _)| name).collect();
+    assert_eq!(listed, invariants::NAMES.into_iter().collect());
+}
 
 #[test]
 fn every_rule_is_needed() {

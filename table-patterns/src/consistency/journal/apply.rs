@@ -1,23 +1,26 @@
 //! Steps 5 to 7: make the affected keys agree with the current entities, check the entities again, clear the
-//! evidence.
+//! evidence (`docs/protocol.md`, *A write*).
+//!
+//! A *round* writes what the entities want in one version of each. If the entities are in the same versions after the round, every key was
+//! written for a state that was still the present one, and the evidence may go. If a version is another one, the journal row of the other
+//! write may already be gone, so this applier writes the keys again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::BoxFuture;
-use table_core::model::{ETag, IfMatch, PartitionKey, TableName};
+use table_core::model::{ETag, PartitionKey, TableName};
 use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
-use super::Journal;
+use super::entity_table::{EntityTable, States, Wanted};
 use super::lanes::lanes;
-use super::lease::{Lease, before};
-use super::row::{JournalRow, WriteId};
-use super::rows::operations;
-use super::state::{States, Wanted};
-use super::unique::By;
+use super::lease::{Lease, Timing, before};
+use super::moving::Moves;
+use super::remote_rows::{RemoteRows, operations};
+use super::row::{JournalRow, JournalRows, WriteId};
+use super::unique::{By, UniqueKeys};
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location};
-use crate::rows::took_effect::took_effect;
 
 /// Whether the remote entries of a write are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -61,6 +64,21 @@ enum Round {
     Changed,
     /// An outcome is ambiguous, or other writers keep changing a row.
     Doubtful,
+}
+
+impl Round {
+    /// Maps the result of a step to the end of the round. Ambiguous outcomes and conflicts stop the applier; the
+    /// evidence stays.
+    fn after(sent: Result<bool>) -> Result<Self> {
+        match sent {
+            Ok(true) => Ok(Self::Done),
+            Ok(false) => Ok(Self::Expired),
+            Err(e) if e.is_ambiguous() || e.is_transient() || e.is_precondition_failed() => {
+                Ok(Self::Doubtful)
+            }
+            Err(e) => Err(e),
+        }
+    }
 }
 
 /// A step of a round.
@@ -135,8 +153,19 @@ struct LaneEnd {
     round: Result<Round>,
 }
 
-impl Journal {
-    /// Applies a journal row under a lease. Returns the row that can be [cleared](Self::clear); `None` if the write
+/// Applies journal rows: makes the affected keys agree with the entities.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Applier<'a> {
+    pub(super) entities: &'a EntityTable,
+    pub(super) rows: JournalRows<'a>,
+    pub(super) unique: UniqueKeys<'a>,
+    pub(super) remote: RemoteRows<'a>,
+    pub(super) moves: Moves<'a>,
+    pub(super) timing: Timing,
+}
+
+impl Applier<'_> {
+    /// Applies a journal row under a lease. Returns the row that can be [cleared](JournalRows::clear); `None` if the write
     /// is pending. Stops before the lease ends, or after an ambiguous outcome, and leaves
     /// the journal row: the evidence must outlive every request that may still take effect. A request that an adapter
     /// holds back is dropped at the end of the lease.
@@ -151,7 +180,7 @@ impl Journal {
         let applied = self.within(lease, applied).await.unwrap_or(Ok(None));
         if let Err(error) = &applied
             && error.is_key_collision()
-            && let Err(unrecorded) = self.maintainer.collided(self.store()).await
+            && let Err(unrecorded) = self.entities.maintainer.collided(&*self.entities.store).await
         {
             // The journal row stays: the next applier finds the collision again.
             tracing::warn!(error = %unrecorded, "a key collision was not recorded");
@@ -172,9 +201,9 @@ impl Journal {
         lease: Lease,
     ) -> Result<Option<JournalRow>> {
         if !states.are_known() {
-            states.read_all_again(self).await?;
+            states.read_all_again(self.entities).await?;
         }
-        let Some(row) = self.remove_source(row, &mut states, lease).await? else {
+        let Some(row) = self.moves.remove_source(row, &mut states, lease).await? else {
             return Ok(None);
         };
         let row = row.as_ref();
@@ -182,7 +211,7 @@ impl Journal {
         let (mut used, mut progress) = (states.versions(), Progress::default());
         loop {
             // The permission is held until the round ends.
-            let permission = self.prepare().await?;
+            let permission = self.entities.prepare().await?;
             let valid_until = permission.valid_until;
             let permit = Permit { lease, valid_until };
             let once = self.apply_once(row, &mut states, &used, known, permit, &mut progress);
@@ -195,10 +224,11 @@ impl Journal {
                 return Ok(None);
             }
             if round == Round::Expired {
+                // Index states have expired, not the lease: continue under new ones.
                 continue;
             }
             if round == Round::Done {
-                states.read_all_again(self).await?;
+                states.read_all_again(self.entities).await?;
                 if states.versions() == used {
                     return Ok(Some(row.clone()));
                 }
@@ -217,8 +247,8 @@ impl Journal {
         permit: Permit,
         progress: &mut Progress,
     ) -> Result<Round> {
-        let wanted = states.entries(self)?;
-        let steps = steps(row, states, &wanted, self.maintainer.may_collide())?;
+        let wanted = states.entries(self.entities)?;
+        let steps = steps(row, states, &wanted, self.entities.maintainer.may_collide())?;
         let taken = progress.towards(&wanted);
         let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
         let left = lanes(left.map(|(number, step)| (number, step.rows(), step)));
@@ -228,8 +258,9 @@ impl Journal {
                 as BoxFuture<'_, LaneEnd>
         });
         let mut round = Round::Done;
+        // Work on one row keeps its order, and rows are independent of each other: so lanes may overlap (`docs/protocol.md`, *What may overlap*).
         // All lanes end before the round does: a request of this round must not arrive in the next one.
-        for end in self.all_of(work.collect()).await {
+        for end in self.entities.all_of(work.collect()).await {
             progress.taken.extend(end.taken);
             let lane = end.round?;
             if lane == Round::Changed && round < lane {
@@ -255,7 +286,7 @@ impl Journal {
         let mut taken = Vec::with_capacity(lane.len());
         for (number, step) in lane {
             let sent = self.take_step(step, row, &mut states, wanted, known, permit).await;
-            let mut round = Self::round_after(sent);
+            let mut round = Round::after(sent);
             // Compare after every step, not only at the end. An entity that was deleted and inserted during the round
             // may be absent again at its end; only the reads in between show that.
             if let Ok(end) = &mut round
@@ -285,17 +316,17 @@ impl Journal {
         match step {
             Step::Rows(to, mut operations, looks) => {
                 if looks {
-                    let reserved = self.without_others(&to.0, &mut operations, states).await?;
+                    let reserved = self.remote.without_others(&to.0, &mut operations, states).await?;
                     for at in reserved {
                         if !permit.may_send() {
                             return Ok(false);
                         }
-                        self.settle(&at, By::Applier(row.id), states).await?;
+                        self.unique.settle(&at, By::Applier(row.id), states).await?;
                     }
                 }
-                self.put_rows(&to, &mut operations, states, || permit.may_send()).await
+                self.remote.put_rows(&to, &mut operations, states, || permit.may_send()).await
             }
-            Step::Shared(merge) => self.merge(&merge, || permit.may_send()).await,
+            Step::Shared(merge) => self.remote.merge(&merge, || permit.may_send()).await,
             Step::Unique(_) if !permit.may_send() => Ok(false),
             Step::Unique(at) => {
                 self.apply_unique(&at, row.id, states, wanted, known).await?;
@@ -313,41 +344,16 @@ impl Journal {
         known: Option<&Known>,
     ) -> Result<()> {
         if let Some(version) = known.and_then(|k| k.get(at))
-            && self.settle_known(at, wanted.get(at), write, version.clone()).await?
+            && self.unique.settle_known(at, wanted.get(at), write, version.clone()).await?
         {
             return Ok(());
         }
-        self.settle(at, By::Applier(write), states).await
+        self.unique.settle(at, By::Applier(write), states).await
     }
 
-    /// Step 7 within the lease.
-    pub(super) async fn clear_within(&self, row: &JournalRow, lease: Lease) -> Result<Entries> {
-        self.within(lease, self.clear(row)).await.unwrap_or(Ok(Entries::Pending))
-    }
-
-    /// Step 7: deletes the journal row. The owner of the ticket deletes the ticket afterwards: a ticket without a
+    /// Step 7 within the lease: deletes the journal row. The owner of the ticket deletes the ticket afterwards: a ticket without a
     /// journal row does no harm, a journal row without a ticket would wait for a sweep.
-    async fn clear(&self, row: &JournalRow) -> Result<Entries> {
-        let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
-        let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
-        match took_effect(self.store().write(self.table(), delete).await) {
-            Ok(_) => Ok(Entries::Applied),
-            Err(e) if e.is_ambiguous() || e.is_precondition_failed() => Ok(Entries::Pending),
-            Err(e) if e.is_entity_not_found() => Ok(Entries::Applied),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Maps the result of a step to the end of the round. Ambiguous outcomes and conflicts stop the applier; the
-    /// evidence stays.
-    fn round_after(sent: Result<bool>) -> Result<Round> {
-        match sent {
-            Ok(true) => Ok(Round::Done),
-            Ok(false) => Ok(Round::Expired),
-            Err(e) if e.is_ambiguous() || e.is_transient() || e.is_precondition_failed() => {
-                Ok(Round::Doubtful)
-            }
-            Err(e) => Err(e),
-        }
+    pub(super) async fn clear(&self, row: &JournalRow, lease: Lease) -> Result<Entries> {
+        self.within(lease, self.rows.clear(row)).await.unwrap_or(Ok(Entries::Pending))
     }
 }

@@ -71,6 +71,21 @@
 //! The index definitions, which the [manifest](crate::index) holds, the name of the store in tickets
 //! ([`with_store_name`](Journal::with_store_name)), and the maintainer's entries for the same entity. The durations may differ.
 //!
+//! # Structure
+//! [`Journal`] is the facade. Each of these types has its own file, and has the parts that it uses as fields:
+//!
+//! | type | work |
+//! |---|---|
+//! | `Planner` | computes everything that a write will send, before its first request |
+//! | `Writer` | steps 2 to 7 of a write, by its own process |
+//! | `UniqueKeys` | reservations, and their end (rule U) |
+//! | `Committer` | step 4: the group, again after conflicts, and the search for a lost commit |
+//! | `Applier`, with `RemoteRows` | steps 5 to 7, by the writer, a worker or a sweep |
+//! | `Mover`, `Moves` | moves, and their end when another process meets them |
+//! | `UnfinishedWrites`, `Sweep`, [`Recovery`] | the end of writes that their writers have left |
+//! | `JournalRows`, `Tickets` | the evidence of a write, in its partition and in the queue |
+//! | `EntityTable` | the store, the table, and the entries of its entities |
+//!
 //! # Cost in requests
 //! Without contention, if the old state is known:
 //!
@@ -99,19 +114,17 @@ mod affected_key;
 mod apply;
 mod change;
 mod clearing;
+mod commit;
+mod entity_table;
 mod lanes;
 mod lease;
-mod local_entries;
 mod mark;
-mod merge;
 mod moving;
 mod partition_locks;
 mod plan;
 mod recover;
+mod remote_rows;
 mod row;
-mod rows;
-mod send;
-mod state;
 mod sweep;
 mod ticket;
 mod unique;
@@ -119,33 +132,45 @@ mod worker;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-pub use apply::Entries;
-pub use change::Change;
-pub use clearing::Clearing;
-pub use lease::Timing;
-pub(crate) use lease::{Lease, before};
-pub(crate) use mark::{as_read, has_mark, is_mark_property, is_marked, without_mark};
-pub(crate) use moving::{Moved, Tried};
-pub(crate) use plan::violation;
-pub use recover::Progress;
-pub use row::WriteId;
-pub(crate) use row::is_journal_row;
-pub use sweep::SweepReport;
-pub(crate) use unique::{holders, is_pending, is_unique_row_property};
-pub(crate) use worker::{ATTEMPTS, SET_ASIDE};
-pub use worker::{PoisonedTicket, Recovery};
-pub use write::{Acknowledge, Committed};
-
-use crate::entry::shared::{Blobs, SharedRows};
-use crate::entry::{Entry, Maintainer, Permission};
-use crate::rows::encrypted::marked;
-use futures_util::future::BoxFuture;
-use futures_util::{StreamExt as _, stream};
 use object_store::ObjectStore;
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, Key, PartitionKey, TableName};
 use table_core::queue::WorkQueue;
-use table_core::store::{Result, TableStore};
+use table_core::store::{Operation, Result, TableStore};
+
+use self::apply::Applier;
+pub use self::apply::Entries;
+pub use self::change::Change;
+use self::clearing::BackgroundTasks;
+pub use self::clearing::Clearing;
+use self::commit::Committer;
+use self::entity_table::EntityTable;
+pub use self::lease::Timing;
+pub(crate) use self::lease::{Lease, before};
+pub(crate) use self::mark::{as_read, has_mark, is_mark_property, is_marked, without_mark};
+pub(crate) use self::moving::{Moved, Tried};
+use self::moving::{Mover, Moves};
+use self::partition_locks::PartitionLocks;
+use self::plan::Planner;
+pub(crate) use self::plan::violation;
+pub use self::recover::Progress;
+use self::recover::UnfinishedWrites;
+use self::remote_rows::RemoteRows;
+use self::row::JournalRows;
+pub use self::row::WriteId;
+pub(crate) use self::row::is_journal_row;
+use self::sweep::Sweep;
+pub use self::sweep::SweepReport;
+use self::ticket::Tickets;
+use self::unique::UniqueKeys;
+pub(crate) use self::unique::{holders, is_pending, is_unique_row_property};
+pub(crate) use self::worker::{ATTEMPTS, SET_ASIDE};
+pub use self::worker::{PoisonedTicket, Recovery};
+use self::write::Writer;
+pub use self::write::{Acknowledge, Committed};
+use crate::entry::Maintainer;
+use crate::entry::shared::{Blobs, Merge, SharedRows};
 
 /// Requests of one write that are under way at the same time, unless set.
 const CONCURRENCY: usize = 16;
@@ -153,37 +178,27 @@ const CONCURRENCY: usize = 16;
 /// Writes the entities of one table with their index entries. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Journal {
-    store: Arc<dyn TableStore>,
-    store_name: String,
-    table: TableName,
-    maintainer: Arc<dyn Maintainer>,
-    queue: Option<Arc<dyn WorkQueue>>,
+    entities: EntityTable,
+    tickets: Tickets,
     blobs: Option<Blobs>,
     timing: Timing,
-    concurrency: usize,
     clearing: Clearing,
-    background: clearing::BackgroundTasks,
-    partition_locks: partition_locks::PartitionLocks,
+    background: BackgroundTasks,
+    partition_locks: PartitionLocks,
 }
 
 impl Journal {
     /// A journal for a table. `maintainer` derives the entries. Without a queue, [`sweep`](Self::sweep) recovers the writes that a
     /// crash leaves unfinished.
     pub fn new(store: Arc<dyn TableStore>, table: TableName, maintainer: Arc<dyn Maintainer>) -> Self {
-        let store_name = "default".to_owned();
-        let timing = Timing::default();
         Self {
-            store,
-            store_name,
-            table,
-            maintainer,
-            queue: None,
+            entities: EntityTable { store, name: table, maintainer, concurrency: CONCURRENCY },
+            tickets: Tickets { queue: None, store_name: "default".to_owned() },
             blobs: None,
-            timing,
-            concurrency: CONCURRENCY,
+            timing: Timing::default(),
             clearing: Clearing::default(),
-            background: clearing::BackgroundTasks::default(),
-            partition_locks: partition_locks::PartitionLocks::default(),
+            background: BackgroundTasks::default(),
+            partition_locks: PartitionLocks::default(),
         }
     }
 
@@ -193,7 +208,7 @@ impl Journal {
     /// write dies before its commit, these reservations wait for a sweep, or for the next write that wants one of the keys.
     #[must_use]
     pub fn with_queue(mut self, queue: Arc<dyn WorkQueue>) -> Self {
-        self.queue = Some(queue);
+        self.tickets.queue = Some(queue);
         self
     }
 
@@ -216,7 +231,7 @@ impl Journal {
     /// values together, and writes its entries in other partitions together. With 1, one request follows the other.
     #[must_use]
     pub const fn with_concurrency(mut self, requests: usize) -> Self {
-        self.concurrency = if requests == 0 { 1 } else { requests };
+        self.entities.concurrency = if requests == 0 { 1 } else { requests };
         self
     }
 
@@ -237,53 +252,200 @@ impl Journal {
     /// Sets the name of the store in tickets, for queues that serve several stores.
     #[must_use]
     pub fn with_store_name(mut self, name: impl Into<String>) -> Self {
-        self.store_name = name.into();
+        self.tickets.store_name = name.into();
         self
     }
 
     /// The store.
     pub fn store(&self) -> &dyn TableStore {
-        &*self.store
+        &*self.entities.store
     }
 
     /// The table of the entities.
     pub const fn table(&self) -> &TableName {
-        &self.table
+        &self.entities.name
     }
 
     /// The name of the store in tickets.
     pub fn store_name(&self) -> &str {
-        &self.store_name
+        &self.tickets.store_name
+    }
+
+    /// Writes changes of entities of one partition, with their entries, atomically.
+    ///
+    /// A remote unique value may pass from one entity of the write to another: 3 requests for each. If an entity was
+    /// read during a move, the move is given up first: 1 more request.
+    ///
+    /// # Errors
+    /// A precondition failed, a unique value is taken, a limit is exceeded, or the steps before the commit took too
+    /// long 10 times: nothing is applied then. An ambiguous error if it is unknown whether the write was committed.
+    pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
+        self.writer().write(changes, acknowledge).await
+    }
+
+    /// Moves an entity to another partition of the table, unless `check` refuses the entity at the target.
+    ///
+    /// # Errors
+    /// The error of `check`, a unique value is taken, or a conflict after all attempts. An ambiguous error if it is
+    /// unknown whether the move was committed.
+    pub(crate) async fn move_entity(
+        &self,
+        from: &Key,
+        to: &Key,
+        check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+    ) -> Result<Moved> {
+        self.mover().move_entity(from, to, check).await
+    }
+
+    /// The entities at the source and at the target, without marks. Gives up other moves of both. `None` if there is
+    /// no source.
+    ///
+    /// # Errors
+    /// The errors of the checks, or another move was committed in between and the source no longer exists.
+    pub(crate) async fn read_to_move(
+        &self,
+        from: &Key,
+        to: &Key,
+        check_source: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+        check_target: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+    ) -> Result<Option<(Entity, Option<Entity>)>> {
+        self.mover().read_to_move(from, to, check_source, check_target).await
+    }
+
+    /// One attempt at a move of the entities that [`read_to_move`](Self::read_to_move) has returned. `new` is the
+    /// entity at the target, with the entries of the source.
+    pub(crate) async fn move_read(
+        &self,
+        source: &Entity,
+        there: Option<Entity>,
+        new: Entity,
+    ) -> Result<Tried> {
+        self.mover().move_read(source, there, new).await
+    }
+
+    /// Finishes or gives up the write of a ticket. `dequeues` is the number of receives of its message. For a
+    /// committed write this waits for the lease of its last applier, unless the writer has [handed it
+    /// over](Acknowledge::Committed).
+    ///
+    /// # Errors
+    /// The text is not a ticket of this journal, or the store's error.
+    pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<Progress> {
+        self.unfinished().recover(ticket, dequeues, None).await
+    }
+
+    /// Finishes unfinished writes, gives up uncommitted moves, releases the reservations of uncommitted writes in
+    /// `unique_tables`, and removes abort rows older than `keep_aborts`. The age is measured by this machine's clock
+    /// against the store's. In addition, this process watches every abort row for the longest lease of any process
+    /// before it removes the row: an abort row must outlive the writer that it has stopped.
+    ///
+    /// The sweep may give up a move that is under way; that move starts over.
+    ///
+    /// Cost: a scan of the journal's table and of each unique table (1 request per 1,000 entities), a wait for the
+    /// longest lease found, another wait if there are abort rows to remove, and 4 requests + 1 per remote partition
+    /// for each write found.
+    ///
+    /// # Errors
+    /// The store's errors of the scans. Errors of single writes, reservations and abort rows are traced and counted
+    /// as left; the sweep continues.
+    pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
+        let unfinished = self.unfinished();
+        let UnfinishedWrites { entities, rows, unique, moves, timing, .. } = unfinished;
+        Sweep { entities, rows, unique, moves, unfinished, timing }.run(unique_tables, keep_aborts).await
+    }
+
+    /// Writes plain entries of one partition, for builds and drops. See [`RemoteRows::put_while`].
+    pub(crate) async fn put_while(
+        &self,
+        to: &(TableName, PartitionKey),
+        operations: &mut Vec<Operation>,
+        may_send: impl FnMut() -> bool + Send,
+    ) -> Result<bool> {
+        self.remote_rows().put_while(to, operations, may_send).await
+    }
+
+    /// Changes shared rows of one partition, for builds. See [`RemoteRows::merge_while`].
+    pub(crate) async fn merge_while(
+        &self,
+        to: &(TableName, PartitionKey),
+        merges: &mut Vec<Merge>,
+        may_send: impl FnMut() -> bool + Send,
+    ) -> Result<bool> {
+        self.remote_rows().merge_while(to, merges, may_send).await
     }
 
     /// The rows that hold the entries of several entities.
     pub(crate) fn shared(&self) -> SharedRows<'_> {
-        SharedRows { store: &*self.store, blobs: self.blobs.as_ref() }
+        SharedRows { store: &*self.entities.store, blobs: self.blobs.as_ref() }
     }
 
-    /// The permission to act on the maintainer's index states, with its end.
-    async fn prepare(&self) -> Result<Permission> {
-        self.store.profile().check_reads("a journal")?;
-        self.maintainer.prepare(self.store()).await
+    const fn journal_rows(&self) -> JournalRows<'_> {
+        JournalRows { entities: &self.entities }
     }
 
-    /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.
-    /// The results are in the order of the work.
-    async fn all_of<T>(&self, work: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-        stream::iter(work).buffered(self.at_once()).collect().await
+    const fn unique_keys(&self) -> UniqueKeys<'_> {
+        UniqueKeys { entities: &self.entities, rows: self.journal_rows() }
     }
 
-    /// How many requests of one write are under way at the same time.
-    const fn at_once(&self) -> usize {
-        self.concurrency
+    const fn planner(&self) -> Planner<'_> {
+        Planner { entities: &self.entities }
     }
 
-    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.entries(&marked(&*self.store, &self.table, &without_mark(entity)))
+    fn committer(&self) -> Committer<'_> {
+        let (entities, rows) = (&self.entities, self.journal_rows());
+        Committer { entities, rows, shared: self.shared(), timing: self.timing }
     }
 
-    fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.removable(&marked(&*self.store, &self.table, &without_mark(entity)))
+    fn remote_rows(&self) -> RemoteRows<'_> {
+        RemoteRows { entities: &self.entities, shared: self.shared() }
+    }
+
+    fn moves(&self) -> Moves<'_> {
+        let (entities, rows) = (&self.entities, self.journal_rows());
+        Moves { entities, rows, planner: self.planner(), committer: self.committer(), timing: self.timing }
+    }
+
+    fn applier(&self) -> Applier<'_> {
+        let (entities, rows, unique) = (&self.entities, self.journal_rows(), self.unique_keys());
+        Applier {
+            entities,
+            rows,
+            unique,
+            remote: self.remote_rows(),
+            moves: self.moves(),
+            timing: self.timing,
+        }
+    }
+
+    fn unfinished(&self) -> UnfinishedWrites<'_> {
+        UnfinishedWrites {
+            entities: &self.entities,
+            rows: self.journal_rows(),
+            unique: self.unique_keys(),
+            moves: self.moves(),
+            applier: self.applier(),
+            tickets: &self.tickets,
+            timing: self.timing,
+        }
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        Writer {
+            journal: self,
+            entities: &self.entities,
+            rows: self.journal_rows(),
+            planner: self.planner(),
+            unique: self.unique_keys(),
+            committer: self.committer(),
+            moves: self.moves(),
+            applier: self.applier(),
+            tickets: &self.tickets,
+            timing: self.timing,
+        }
+    }
+
+    fn mover(&self) -> Mover<'_> {
+        let (entities, planner, moves) = (&self.entities, self.planner(), self.moves());
+        Mover { entities, planner, moves, writer: self.writer() }
     }
 }
 

@@ -1,23 +1,22 @@
 //! Moves of an entity to another partition of its table. The source is marked, the unique values that it keeps are
 //! pairs with the moved entity, and the journal row is in the target's partition. `docs/model/move.py` is the
-//! executable model.
+//! executable model; `docs/protocol.md`, *Moves*, has the rules.
 
 use std::borrow::Cow;
 
 use table_core::model::{Entity, Key};
 use table_core::store::{Conflicts, Error, ErrorKind, Operation, Outcome, Result};
 
-use super::Journal;
 use super::affected_key::AffectedKey;
 use super::apply::Entries;
 use super::change::Change;
-use super::lease::Lease;
+use super::commit::{Committer, Sent};
+use super::entity_table::{EntityTable, States};
+use super::lease::{Lease, Timing};
 use super::mark::{self, Mark, separate_mark, without_mark};
-use super::plan::Plan;
-use super::row::{Evidence, JournalRow, WriteId};
-use super::send::Sent;
-use super::state::States;
-use super::write::{ATTEMPTS, Acknowledge, Attempt};
+use super::plan::{Plan, Planner};
+use super::row::{Evidence, JournalRow, JournalRows, WriteId};
+use super::write::{ATTEMPTS, Acknowledge, Attempt, Writer};
 use crate::index::check_no_blob;
 use crate::rows::took_effect::took_effect;
 
@@ -40,13 +39,22 @@ pub(crate) type Tried = std::result::Result<Moved, Error>;
 /// Attempts with a source that other writers change.
 const ROUNDS: usize = 16;
 
-impl Journal {
+/// Moves entities.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mover<'a> {
+    pub(super) entities: &'a EntityTable,
+    pub(super) planner: Planner<'a>,
+    pub(super) moves: Moves<'a>,
+    pub(super) writer: Writer<'a>,
+}
+
+impl Mover<'_> {
     /// Moves an entity to another partition of the table, unless `check` refuses the entity at the target.
     ///
     /// # Errors
     /// The error of `check`, a unique value is taken, or a conflict after all attempts. An ambiguous error if it is
     /// unknown whether the move was committed.
-    pub(crate) async fn move_entity(
+    pub(super) async fn move_entity(
         &self,
         from: &Key,
         to: &Key,
@@ -82,22 +90,22 @@ impl Journal {
     ///
     /// # Errors
     /// The errors of the checks, or another move was committed in between and the source no longer exists.
-    pub(crate) async fn read_to_move(
+    pub(super) async fn read_to_move(
         &self,
         from: &Key,
         to: &Key,
         check_source: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
         check_target: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
     ) -> Result<Option<(Entity, Option<Entity>)>> {
-        let Some(source) = self.store.get(&self.table, from, None).await? else { return Ok(None) };
+        let Some(source) = self.entities.get(from).await? else { return Ok(None) };
         check_source(&source)?;
-        let there = self.store.get(&self.table, to, None).await?;
+        let there = self.entities.get(to).await?;
         if let Some(there) = &there {
             check_target(&mark::as_read(there.clone()))?;
         }
-        let source = self.without_move(source).await?;
+        let source = self.moves.without_move(source).await?;
         let there = match there {
-            Some(there) => Some(self.without_move(there).await?),
+            Some(there) => Some(self.moves.without_move(there).await?),
             None => None,
         };
         Ok(Some((source, there)))
@@ -105,7 +113,7 @@ impl Journal {
 
     /// One attempt at a move of the entities that [`read_to_move`](Self::read_to_move) has returned. `new` is the
     /// entity at the target, with the entries of the source.
-    pub(crate) async fn move_read(
+    pub(super) async fn move_read(
         &self,
         source: &Entity,
         there: Option<Entity>,
@@ -113,32 +121,44 @@ impl Journal {
     ) -> Result<Tried> {
         let change =
             there.map_or_else(|| Change::insert(new.clone()), |old| Change::replace(old, new.clone()));
-        let Some(plan) = self.plan_move(source, &change, self.prepare().await?)? else {
+        let Some(plan) = self.planner.plan_move(source, &change, self.entities.prepare().await?)? else {
             return Ok(Ok(Moved::NotJournaled));
         };
-        Ok(match self.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
+        Ok(match self.writer.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
             Attempt::Committed(committed) => Ok(Moved::Done(committed.entries)),
-            Attempt::StartOver(cause) => Err(self.error_after_attempts(&plan, cause)),
+            Attempt::StartOver(cause) => Err(self.writer.error_after_attempts(&plan, cause)),
         })
     }
+}
 
+/// The moves that other processes may meet: their marks, and the end of a move that is given up or committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moves<'a> {
+    pub(super) entities: &'a EntityTable,
+    pub(super) rows: JournalRows<'a>,
+    pub(super) planner: Planner<'a>,
+    pub(super) committer: Committer<'a>,
+    pub(super) timing: Timing,
+}
+
+impl Moves<'_> {
     /// Marks the source of a move in the version that was read. Returns the marked entity.
     pub(super) async fn mark(&self, plan: &Plan, entity: &Entity) -> Result<Entity> {
         let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
         let replace = Operation::Replace(marked.clone(), entity.version()?);
-        let written = took_effect(self.store.write(&self.table, replace).await)?;
+        let written = took_effect(self.entities.store.write(&self.entities.name, replace).await)?;
         Ok(marked.with_system(written.etag, None))
     }
 
     /// Removes the mark of a move that can never commit. Returns whether the entity had it. 2 requests.
     pub(super) async fn unmark(&self, key: &Key, write: WriteId) -> Result<bool> {
         for _ in 0..ROUNDS {
-            let Some(entity) = self.store.get(&self.table, key, None).await? else { return Ok(false) };
+            let Some(entity) = self.entities.get(key).await? else { return Ok(false) };
             if Mark::of(&entity).is_none_or(|mark| mark.write != write) {
                 return Ok(false);
             }
             let replace = Operation::Replace(without_mark(&entity).into_owned(), entity.version()?);
-            match took_effect(self.store.write(&self.table, replace).await) {
+            match took_effect(self.entities.store.write(&self.entities.name, replace).await) {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error),
@@ -168,6 +188,7 @@ impl Journal {
         Ok(Cow::Owned(changes))
     }
 
+    /// An entity without the mark of a move. Gives the move up.
     async fn without_move(&self, entity: Entity) -> Result<Entity> {
         let Some((entity, mark)) = separate_mark(&entity) else { return Ok(entity) };
         self.give_up_move(&mark, &entity).await?;
@@ -180,13 +201,13 @@ impl Journal {
     /// The move is committed, so the old state is out of date. This deletes the source, as the move would.
     async fn give_up_move(&self, mark: &Mark, entity: &Entity) -> Result<()> {
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
-        match self.abort(mark.write, &mark.partition).await.map_err(not_applied)? {
+        match self.rows.abort(mark.write, &mark.partition).await.map_err(not_applied)? {
             Some(Evidence::Abort) => return Ok(()),
             Some(Evidence::Journal(row)) => {
                 let lease = Lease::start(self.timing);
                 let (removal, uncovered) = self.plan_removal(&row, entity).await.map_err(not_applied)?;
                 if uncovered.is_empty()
-                    && let Sent::Failed(error) = self.send(&removal, lease).await
+                    && let Sent::Failed(error) = self.committer.commit(&removal, lease).await
                 {
                     tracing::debug!(%error, key = %entity.key(), "the source of a committed move was not deleted: the applier deletes it");
                 }
@@ -199,8 +220,8 @@ impl Journal {
     /// The group that deletes the source of a committed move with its local entries. Also returns its remote entries
     /// that the journal row does not list: those of an index that was declared after the commit.
     async fn plan_removal(&self, row: &JournalRow, entity: &Entity) -> Result<(Plan, Vec<AffectedKey>)> {
-        let permission = self.prepare().await?;
-        let mut removal = self.plan(&[Change::delete(entity.clone())], permission)?;
+        let permission = self.entities.prepare().await?;
+        let mut removal = self.planner.plan(&[Change::delete(entity.clone())], permission)?;
         let mut uncovered = std::mem::take(&mut removal.affected);
         uncovered.retain(|affected| !row.affected.iter().any(|known| known.is_at(affected)));
         removal.seen.clear();
@@ -229,13 +250,15 @@ impl Journal {
             if !uncovered.is_empty() {
                 let mut longer = row.into_owned();
                 longer.affected.extend(uncovered);
-                let Some(longer) = self.replace(longer).await? else { return Ok(None) };
+                let Some(longer) = self.rows.replace(longer).await? else { return Ok(None) };
                 row = Cow::Owned(longer);
             }
-            match self.send(&removal, lease).await {
+            match self.committer.commit(&removal, lease).await {
                 Sent::Committed(_) => states.set(source.clone(), None),
                 Sent::StartOver(_) => {}
-                Sent::Failed(error) if error.is_conflict() => states.read_again(self, &source).await?,
+                Sent::Failed(error) if error.is_conflict() => {
+                    states.read_again(self.entities, &source).await?
+                }
                 Sent::Failed(error) if error.is_ambiguous() || error.is_transient() => return Ok(None),
                 Sent::Failed(error) => return Err(error),
             }
@@ -245,7 +268,7 @@ impl Journal {
 
     /// The error after another writer has changed the entity.
     fn contended(&self, key: &Key) -> Error {
-        let (table, key) = (self.table.to_string(), key.to_string());
+        let (table, key) = (self.entities.name.to_string(), key.to_string());
         ErrorKind::PreconditionFailed { table, key }.into()
     }
 }

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use super::affected_key::AffectedKey;
 use super::change::Change;
+use super::entity_table::EntityTable;
 use super::row::WriteId;
-use super::{Journal, unique};
+use super::unique;
 use crate::entry::shared::{Merge, apply_copy, without_copies};
 use crate::entry::{Entry, EntryDiff, Location, Permission, Shape};
 use crate::index::IndexState;
@@ -62,12 +63,18 @@ impl Plan {
     }
 }
 
-impl Journal {
+/// Plans the writes of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planner<'a> {
+    pub(super) entities: &'a EntityTable,
+}
+
+impl Planner<'_> {
     pub(super) fn plan(&self, changes: &[Change], permission: Permission) -> Result<Plan> {
         let id = WriteId::fresh();
         for new in changes.iter().filter_map(|change| change.new.as_ref()) {
             Entry::check_owner(new)?;
-            self.maintainer.check(new)?;
+            self.entities.maintainer.check(new)?;
         }
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
         let first = operations
@@ -77,7 +84,7 @@ impl Journal {
         let owners = operations.iter().map(|o| o.key().clone()).collect();
         changes.iter().try_for_each(|change| self.check_ready(change))?;
         let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
-        let (mut local, mut remote) = diff.split(&self.table, partition.as_str());
+        let (mut local, mut remote) = diff.split(&self.entities.name, partition.as_str());
         let mut shared = Merge::all_of(local.take_shared());
         self.keep_copies(changes, &mut operations);
         copy_within(&mut operations, &mut shared)?;
@@ -124,7 +131,7 @@ impl Journal {
             return Ok(None);
         }
         let is_kept = |at: &Location| plan.gained.iter().any(|entry| entry.location == *at);
-        let mut kept = self.entries(source)?;
+        let mut kept = self.entities.entries(source)?;
         kept.retain(|entry| entry.unique && is_kept(&entry.location));
         let is_kept = |at: &Location| kept.iter().any(|entry| entry.location == *at);
         plan.gained.retain(|entry| !is_kept(&entry.location));
@@ -146,7 +153,9 @@ impl Journal {
     /// value.
     fn check_ready(&self, change: &Change) -> Result<()> {
         let unready = |entity: &Option<Entity>| match entity {
-            Some(entity) => self.maintainer.unready(&marked(&*self.store, &self.table, entity)),
+            Some(entity) => {
+                self.entities.maintainer.unready(&marked(&*self.entities.store, &self.entities.name, entity))
+            }
             None => Ok(Vec::new()),
         };
         let wanted = unready(&change.new)?;
@@ -155,7 +164,7 @@ impl Journal {
         }
         let had = unready(&change.old)?;
         let gained = wanted.iter().find(|(e, _)| !had.iter().any(|(old, _)| old.location == e.location));
-        gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, &self.table)))
+        gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, &self.entities.name)))
     }
 
     /// The positions of operations that would overwrite or delete a row of any owner, for indexes that are not
@@ -163,7 +172,7 @@ impl Journal {
     /// the entries'.
     fn unknown_owner(&self, local: &[Entry], operations: &[Operation], offset: usize) -> Vec<usize> {
         let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
-        let unknown_owner = |entry: &Entry| !self.maintainer.is_complete(&entry.index);
+        let unknown_owner = |entry: &Entry| !self.entities.maintainer.is_complete(&entry.index);
         let all = local.iter().zip(operations).zip(offset..);
         all.filter(|((entry, operation), _)| blind(operation) && unknown_owner(entry))
             .map(|(_, n)| n)
@@ -172,7 +181,7 @@ impl Journal {
 
     /// Keeps the properties that copy indexes have written into an entity, whatever the caller passes.
     fn keep_copies(&self, changes: &[Change], operations: &mut [Operation]) {
-        let copied = self.maintainer.copied();
+        let copied = self.entities.maintainer.copied();
         for (change, operation) in changes.iter().zip(operations) {
             let Some(new) = operation.entity_mut().filter(|_| !copied.is_empty()) else { continue };
             without_copies(new.properties_mut(), &copied);
@@ -188,7 +197,7 @@ impl Journal {
         let mut all = Vec::new();
         for change in changes {
             let Some(old) = &change.old else { continue };
-            let entries = self.removable(old)?.into_iter();
+            let entries = self.entities.removable(old)?.into_iter();
             // A rewrite must not add the entity's numbers to a summary again.
             all.extend(entries.filter(|e| !change.all_entries || matches!(e.shape, Shape::Summary { .. })));
         }
@@ -197,7 +206,7 @@ impl Journal {
 
     /// The entries of the new states. Two entities of one group cannot have the same entry.
     fn new_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
-        let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
+        let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entities.entries(e));
         let entries = entries.collect::<Result<Vec<_>>>()?.concat();
         let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
         for entry in &entries {
@@ -216,7 +225,7 @@ impl Journal {
     fn check_passed(&self, plan: &Plan) -> Result<()> {
         plan.passed.iter().try_for_each(|(entry, heir)| {
             let row = unique::pair_row(entry, heir, plan.id);
-            check_operation(self.store.profile(), &Operation::InsertOrReplace(row))
+            check_operation(self.entities.store.profile(), &Operation::InsertOrReplace(row))
         })
     }
 
@@ -225,7 +234,7 @@ impl Journal {
     fn check_remote(&self, remote: &EntryDiff, id: WriteId) -> Result<()> {
         remote.put.iter().try_for_each(|(entry, _)| {
             let row = if entry.unique { unique::row(entry, id, true) } else { entry.to_entity() };
-            check_operation(self.store.profile(), &Operation::InsertOrReplace(row))
+            check_operation(self.entities.store.profile(), &Operation::InsertOrReplace(row))
         })
     }
 }

@@ -1,14 +1,17 @@
 //! Journal rows, which show that a write is committed and has entries to apply, and abort rows, which take their
-//! place.
+//! place: the *evidence* of a write.
 
 use std::time::Duration;
 
-use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, Ticks, ValueRef};
-use table_core::store::{Error, Result};
+use table_core::model::{ETag, Entity, IfMatch, Key, SYSTEM_PREFIX, Ticks, ValueRef};
+use table_core::store::{Error, Operation, Result};
 use uuid::Uuid;
 
 use super::affected_key::{AffectedKey, decode, encode};
+use super::apply::Entries;
+use super::entity_table::EntityTable;
 use crate::rows::fresh_id::fresh_id;
+use crate::rows::took_effect::took_effect;
 
 const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
@@ -102,6 +105,61 @@ impl JournalRow {
             entity.properties_mut().set(CLAIM, claim);
         }
         Ok(entity)
+    }
+}
+
+/// The journal rows and the abort rows of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JournalRows<'a> {
+    pub(super) entities: &'a EntityTable,
+}
+
+impl JournalRows<'_> {
+    /// The row at the key of a write: a journal row, an abort row, or none. 1 request.
+    pub(super) async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
+        let entity = self.entities.get(&id.key(partition)?).await?;
+        entity.as_ref().map(|e| read(id, e)).transpose()
+    }
+
+    /// Gives a write up unless it is committed: inserts the abort row at the key of the journal row. Afterwards the write can never
+    /// commit, because the insert of its journal row fails. `None` if a row was there and was deleted in between: a journal row, because
+    /// abort rows stay. 1 request, 2 if a row is there.
+    pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
+        let row = abort_row(id.key(partition)?);
+        match took_effect(self.entities.store.write(&self.entities.name, Operation::Insert(row)).await) {
+            Ok(_) => Ok(Some(Evidence::Abort)),
+            Err(e) if e.is_already_exists() && !e.is_ambiguous() => self.evidence(id, partition).await,
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Claims a row under its ETag for an applier with this lease. `None` if another process has changed the row, or if the outcome is
+    /// ambiguous.
+    pub(super) async fn claim(&self, row: JournalRow, lease: Duration) -> Result<Option<JournalRow>> {
+        self.replace(JournalRow { claim: Some(Uuid::new_v4()), lease, ..row }).await
+    }
+
+    /// Replaces a row in the version that was read. `None` if it has changed, or if the outcome is ambiguous.
+    pub(super) async fn replace(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
+        let Some(etag) = row.etag.take() else { return Ok(None) };
+        let replace = Operation::Replace(row.to_entity()?, etag.into());
+        match took_effect(self.entities.store.write(&self.entities.name, replace).await) {
+            Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
+            Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Deletes the row of an applied write in its version. Entries count as pending if it is not certain that the row is gone.
+    pub(super) async fn clear(&self, row: &JournalRow) -> Result<Entries> {
+        let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
+        let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
+        match took_effect(self.entities.store.write(&self.entities.name, delete).await) {
+            Ok(_) => Ok(Entries::Applied),
+            Err(e) if e.is_ambiguous() || e.is_precondition_failed() => Ok(Entries::Pending),
+            Err(e) if e.is_entity_not_found() => Ok(Entries::Applied),
+            Err(e) => Err(e),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The sweep: finds unfinished writes by a scan, without a queue.
+//! The sweep: finds unfinished writes by a scan, without a queue (`docs/protocol.md`, *Recovery*).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,12 +9,13 @@ use table_core::store::{Operation, Result, TableStoreExt as _};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::Journal;
+use super::entity_table::{EntityTable, States};
+use super::lease::Timing;
 use super::mark::Mark;
-use super::recover::Progress;
-use super::row::{Evidence, JournalRow, WriteId, read};
-use super::state::States;
-use super::unique::{By, UniqueRow};
+use super::moving::Moves;
+use super::recover::{Progress, UnfinishedWrites};
+use super::row::{Evidence, JournalRow, JournalRows, WriteId, read};
+use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
 use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
@@ -46,22 +47,24 @@ impl SweepReport {
     }
 }
 
-impl Journal {
-    /// Finishes unfinished writes, gives up uncommitted moves, releases the reservations of uncommitted writes in
-    /// `unique_tables`, and removes abort rows older than `keep_aborts`. The age is measured by this machine's clock
-    /// against the store's. In addition, this process watches every abort row for the longest lease of any process
-    /// before it removes the row: an abort row must outlive the writer that it has stopped.
-    ///
-    /// The sweep may give up a move that is under way; that move starts over.
-    ///
-    /// Cost: a scan of the journal's table and of each unique table (1 request per 1,000 entities), a wait for the
-    /// longest lease found, another wait if there are abort rows to remove, and 4 requests + 1 per remote partition
-    /// for each write found.
-    ///
-    /// # Errors
-    /// The store's errors of the scans. Errors of single writes, reservations and abort rows are traced and counted
-    /// as left; the sweep continues.
-    pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
+/// Finds unfinished writes by scans.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sweep<'a> {
+    pub(super) entities: &'a EntityTable,
+    pub(super) rows: JournalRows<'a>,
+    pub(super) unique: UniqueKeys<'a>,
+    pub(super) moves: Moves<'a>,
+    pub(super) unfinished: UnfinishedWrites<'a>,
+    pub(super) timing: Timing,
+}
+
+impl Sweep<'_> {
+    /// See [`Journal::sweep`](super::Journal::sweep).
+    pub(super) async fn run(
+        &self,
+        unique_tables: &[TableName],
+        keep_aborts: Duration,
+    ) -> Result<SweepReport> {
         let mut report = SweepReport::default();
         let (journal, mut aborts, marked) = self.journal_rows(&mut report).await?;
         aborts
@@ -73,7 +76,7 @@ impl Journal {
             let unmarked = report.unless_failed(entity.key(), unmarked).unwrap_or(false);
             report.moves_given_up += usize::from(unmarked);
         }
-        let permission = self.maintainer.prepare(self.store()).await?;
+        let permission = self.entities.maintainer.prepare(&*self.entities.store).await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
                 let released = self.sweep_reservation(table, &row).await;
@@ -83,7 +86,8 @@ impl Journal {
         drop(permission);
         // A writer that an abort row has stopped may still send its commit within its lease.
         if !aborts.is_empty() {
-            sleep_until(watched_since + self.timing.lease().max(self.maintainer.longest_lease())).await;
+            sleep_until(watched_since + self.timing.lease().max(self.entities.maintainer.longest_lease()))
+                .await;
         }
         for abort in aborts {
             let removed = self.sweep_abort(&abort).await;
@@ -98,7 +102,8 @@ impl Journal {
         report: &mut SweepReport,
     ) -> Result<(Vec<JournalRow>, Vec<Entity>, Vec<Entity>)> {
         let filter = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_")).or(Mark::filter());
-        let rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
+        let rows =
+            self.entities.store.query_all(&self.entities.name, &Query::new().with_filter(filter)).await?;
         let (mut journal, mut aborts, mut marked) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             let Some(id) = id_of(&row) else {
@@ -116,17 +121,17 @@ impl Journal {
 
     async fn pending_rows(&self, table: &TableName) -> Result<Vec<Entity>> {
         let filter = Filter::eq(super::unique::PENDING, true);
-        let rows = self.store.query_all(table, &Query::new().with_filter(filter)).await?;
+        let rows = self.entities.store.query_all(table, &Query::new().with_filter(filter)).await?;
         Ok(rows.into_iter().filter(|row| Entry::index_of(row).is_some()).collect())
     }
 
     /// Watches all rows together for the longest of their leases, then finishes each.
     async fn sweep_journal(&self, rows: Vec<JournalRow>, report: &mut SweepReport) -> Result<()> {
         let Some(longest) = rows.iter().map(|row| row.lease).max() else { return Ok(()) };
-        self.watch(longest).await;
+        self.unfinished.watch(longest).await;
         for row in rows {
             let key = row.key.clone();
-            match report.unless_failed(&key, self.finish(row).await) {
+            match report.unless_failed(&key, self.unfinished.finish(row).await) {
                 Some(Progress::Done) => report.applied += 1,
                 Some(Progress::Later(_)) => report.left += 1,
                 None => {}
@@ -139,7 +144,7 @@ impl Journal {
     async fn sweep_abort(&self, row: &Entity) -> Result<bool> {
         let Some(etag) = row.etag() else { return Ok(false) };
         let delete = Operation::Delete(row.key().clone(), etag.into());
-        match took_effect(self.store.write(&self.table, delete).await) {
+        match took_effect(self.entities.store.write(&self.entities.name, delete).await) {
             Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(false),
             other => other.map(|_| true),
         }
@@ -149,8 +154,8 @@ impl Journal {
     /// whether the mark was removed.
     async fn sweep_mark(&self, entity: &Entity) -> Result<bool> {
         let Some(mark) = Mark::of(entity) else { return Ok(false) };
-        match self.abort(mark.write, &mark.partition).await? {
-            Some(Evidence::Abort) => self.unmark(entity.key(), mark.write).await,
+        match self.rows.abort(mark.write, &mark.partition).await? {
+            Some(Evidence::Abort) => self.moves.unmark(entity.key(), mark.write).await,
             _ => Ok(false),
         }
     }
@@ -159,11 +164,11 @@ impl Journal {
     /// the reservation was released.
     async fn sweep_reservation(&self, table: &TableName, entity: &Entity) -> Result<bool> {
         let row = UniqueRow::read(entity)?;
-        let Some(Evidence::Abort) = self.abort(row.ticket, row.partition()).await? else {
+        let Some(Evidence::Abort) = self.rows.abort(row.ticket, row.partition()).await? else {
             return Ok(false);
         };
         let at = Location { table: table.clone(), key: entity.key().clone() };
-        self.settle(&at, By::Release(row.ticket), &mut States::new(vec![row.owner])).await?;
+        self.unique.settle(&at, By::Release(row.ticket), &mut States::new(vec![row.owner])).await?;
         Ok(true)
     }
 }

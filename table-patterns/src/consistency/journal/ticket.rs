@@ -1,13 +1,64 @@
 //! Tickets: the queue messages that point workers to writes.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use table_core::model::Key;
-use table_core::queue::MESSAGE_BYTES;
-use table_core::store::{Error, Result};
+use table_core::model::{Entity, Key, TableName};
+use table_core::queue::{MESSAGE_BYTES, Receipt, WorkQueue};
+use table_core::store::{Error, Outcome, Result};
 use uuid::Uuid;
 
 use super::affected_key::AffectedKey;
+use super::plan::Plan;
 use super::row::WriteId;
+
+/// The tickets of a journal.
+#[derive(Clone, Debug)]
+pub(super) struct Tickets {
+    /// Without a queue there are no tickets: a sweep finds unfinished writes.
+    pub(super) queue: Option<Arc<dyn WorkQueue>>,
+    /// The name of the store, for queues that serve several stores.
+    pub(super) store_name: String,
+}
+
+impl Tickets {
+    /// Sends the ticket of a write that has remote entries or moves an entity, invisible for a lease. 1 request of the queue.
+    pub(super) async fn send(
+        &self,
+        table: &TableName,
+        plan: &Plan,
+        lease: Duration,
+    ) -> Result<Option<Receipt>> {
+        let Some(queue) = self.queue.as_ref().filter(|_| plan.has_journal()) else { return Ok(None) };
+        let source = plan.source.as_ref().map(Entity::key);
+        let passed = plan.passed.iter().map(|(entry, _)| entry);
+        let ticket = Ticket {
+            write: plan.id.uuid(),
+            store: self.store_name.clone(),
+            table: table.to_string(),
+            partition: plan.partition.to_string(),
+            rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
+            source: source.map(|k| (k.partition().to_owned(), k.row().to_owned())),
+            reserved: plan.gained.iter().chain(passed).map(|e| AffectedKey::of(e, true)).collect(),
+            seen: 0,
+            failures: 0,
+            error: None,
+        };
+        // If the queue fails, nothing is applied: there is no reservation yet.
+        let sent = queue.send(&ticket.to_text()?, lease).await;
+        sent.map(Some).map_err(|e| e.with_outcome(Outcome::NotApplied))
+    }
+
+    /// Deletes the ticket. If that fails, a worker finds that the write is finished.
+    pub(super) async fn delete(&self, ticket: Option<&Receipt>) {
+        if let (Some(queue), Some(ticket)) = (&self.queue, ticket)
+            && let Err(error) = queue.delete(ticket).await
+        {
+            tracing::debug!(%error, "the ticket of a finished write was not deleted: a worker deletes it");
+        }
+    }
+}
 
 /// A queue message that points at one write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,14 +1,16 @@
-//! Rule U: the rows of remote unique entries. A unique row contains its owner, the write that has written it, and
+//! Rule U: the rows of remote unique entries (`docs/protocol.md`, *Unique keys*). A unique row contains its owner, the write that has written it, and
 //! whether it is pending or settled. Only a reservation inserts it. The row of a value that an entity keeps during a
 //! move is a *pair*: it also names the heir, the entity that the move writes.
+//!
+//! Two facts carry the rule. The insert of a row at the key of the value decides between two writers, and every later change of the row is
+//! under its ETag. An entity can gain the value only by such a change: what is read *after* the row cannot become wrong while the row stays.
 
 use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 
-use super::Journal;
+use super::entity_table::{EntityTable, States};
 use super::plan::violation;
-use super::row::{Evidence, WriteId};
-use super::state::States;
+use super::row::{Evidence, JournalRows, WriteId};
 use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
@@ -119,7 +121,15 @@ pub(super) enum Reservation {
 /// Attempts with a row that other writers change.
 const ROUNDS: usize = 16;
 
-impl Journal {
+/// The unique keys of remote entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UniqueKeys<'a> {
+    pub(super) entities: &'a EntityTable,
+    /// They decide whether the write of a pending row is committed.
+    pub(super) rows: JournalRows<'a>,
+}
+
+impl UniqueKeys<'_> {
     /// Reserves a unique key for a write of `entry.owner`. 1 request if the key is free.
     pub(super) async fn reserve(&self, entry: &Entry, write: WriteId) -> Result<Reservation> {
         let (at, wanted) = (&entry.location, row(entry, write, true));
@@ -187,7 +197,7 @@ impl Journal {
         found: UniqueRow,
     ) -> Result<Option<Reservation>> {
         if found.pending && found.ticket != write {
-            self.abort(found.ticket, found.partition()).await?;
+            self.rows.abort(found.ticket, found.partition()).await?;
         }
         self.replace_row(at, wanted, &found).await
     }
@@ -209,8 +219,8 @@ impl Journal {
     /// get a key only by a reservation, which changes the row.
     async fn is_held(&self, at: &Location, found: &UniqueRow, holder: &Key, committed: bool) -> Result<bool> {
         let mut states = States::new(vec![holder.clone()]);
-        states.read_again(self, holder).await?;
-        let held = states.entry_at(self, holder, at)?;
+        states.read_again(self.entities, holder).await?;
+        let held = states.entry_at(self.entities, holder, at)?;
         if held.is_some() && (committed || !found.pending) {
             return Ok(true);
         }
@@ -227,7 +237,7 @@ impl Journal {
         if !row.pending {
             return Ok(Some(false));
         }
-        let evidence = self.abort(row.ticket, row.partition()).await?;
+        let evidence = self.rows.abort(row.ticket, row.partition()).await?;
         Ok(evidence.map(|evidence| matches!(evidence, Evidence::Journal(_))))
     }
 
@@ -238,7 +248,7 @@ impl Journal {
     /// An applier finds that another entity has the key that an entity of its write has.
     pub(super) async fn settle(&self, at: &Location, by: By, states: &mut States) -> Result<()> {
         for _ in 0..ROUNDS {
-            let found = self.store().get(&at.table, &at.key, None).await?;
+            let found = self.entities.store.get(&at.table, &at.key, None).await?;
             if found.as_ref().is_some_and(|row| !is_unique_row(row)) {
                 // Another definition of the index has written a row of another kind.
                 return Ok(());
@@ -274,24 +284,25 @@ impl Journal {
         by: By,
         states: &mut States,
     ) -> Result<Option<Entry>> {
+        // The heir comes before the owner: after the move is committed, both may still exist.
         let applies = matches!(by, By::Applier(write) if write == row.ticket);
         let heir = row.heir.iter().filter(|_| applies);
         let mut others = States::default();
         for key in heir.chain([&row.owner]) {
             let is_own = states.contains(key);
             let known = if is_own { &mut *states } else { &mut others };
-            known.read_again(self, key).await?;
-            if let Some(entry) = known.entry_at(self, key, at)? {
+            known.read_again(self.entities, key).await?;
+            if let Some(entry) = known.entry_at(self.entities, key, at)? {
                 return Ok(Some(entry));
             }
         }
         // Another entity of the write seems to have the key: read that entity after the row, too.
         let By::Applier(_) = by else { return Ok(None) };
-        let Some(entry) = states.held_at(self, at)?.filter(|entry| entry.owner != row.owner) else {
+        let Some(entry) = states.held_at(self.entities, at)?.filter(|entry| entry.owner != row.owner) else {
             return Ok(None);
         };
-        states.read_again(self, &entry.owner).await?;
-        states.entry_at(self, &entry.owner, at)
+        states.read_again(self.entities, &entry.owner).await?;
+        states.entry_at(self.entities, &entry.owner, at)
     }
 
     /// Whether the caller may settle or remove a row. A release leaves the pending row of another write alone. An
@@ -319,11 +330,11 @@ impl Journal {
         states: &mut States,
     ) -> Result<bool> {
         let By::Applier(write) = by else { return Ok(true) };
-        let complete = |entry: &Entry| entry.unique && self.maintainer.is_complete(&entry.index);
-        let Some(entry) = states.held_at(self, at)?.filter(complete) else { return Ok(true) };
+        let complete = |entry: &Entry| entry.unique && self.entities.maintainer.is_complete(&entry.index);
+        let Some(entry) = states.held_at(self.entities, at)?.filter(complete) else { return Ok(true) };
         // The row was read after the entity: read the entity again, then the row.
-        states.read_again(self, &entry.owner).await?;
-        let Some(entry) = states.entry_at(self, &entry.owner, at)? else { return Ok(true) };
+        states.read_again(self.entities, &entry.owner).await?;
+        let Some(entry) = states.entry_at(self.entities, &entry.owner, at)? else { return Ok(true) };
         let Some(found) = found else {
             return match self.reserve(&entry, write).await? {
                 Reservation::Mine(_) => Ok(false),
@@ -356,18 +367,18 @@ impl Journal {
     }
 
     async fn unique_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
-        let entity = self.store().get(&at.table, &at.key, None).await?;
+        let entity = self.entities.store.get(&at.table, &at.key, None).await?;
         entity.as_ref().map(UniqueRow::read).transpose()
     }
 
     /// The unique row; `None` if another definition of the index has written a row of another kind.
     pub(super) async fn settled_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
-        let row = self.store().get(&at.table, &at.key, None).await?;
+        let row = self.entities.store.get(&at.table, &at.key, None).await?;
         row.as_ref().filter(|row| is_unique_row(row)).map(UniqueRow::read).transpose()
     }
 
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {
-        Ok(took_effect(self.store().write(&at.table, operation).await)?.etag)
+        Ok(took_effect(self.entities.store.write(&at.table, operation).await)?.etag)
     }
 }
 

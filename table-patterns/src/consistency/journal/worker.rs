@@ -202,12 +202,13 @@ impl<'a> Recovery<'a> {
             // After some receives the queue sets the message aside.
             return self.queue.renew(&receipt, Duration::ZERO).await.map(drop);
         }
-        let Some(journal) = self.journals.iter().find(|j| j.has_written(&ticket)) else {
+        let Some(journal) = self.journals.iter().find(|j| j.unfinished().has_written(&ticket)) else {
             let (store, table) = (&ticket.store, &ticket.table);
             tracing::warn!(store, table, id = %message.id, "a ticket is sent again for a worker that has the journal of its table");
             return self.send_again(&ticket, &receipt, self.lease()).await;
         };
-        let recovered = journal.recover_in(&message.body, message.dequeue_count, slots);
+        let unfinished = journal.unfinished();
+        let recovered = unfinished.recover(&message.body, message.dequeue_count, slots);
         let recovered = self.run_while_hidden(&mut receipt, recovered).await;
         let ticket = Ticket { seen: ticket.seen.saturating_add(message.dequeue_count), ..ticket };
         let delay = match recovered {

@@ -10,18 +10,18 @@ use table_core::typed::TableEntity;
 use tokio::time::sleep;
 
 use super::Journal;
-use super::affected_key::AffectedKey;
-use super::apply::{Entries, Known};
+use super::apply::{Applier, Entries, Known};
 use super::change::Change;
 use super::clearing::Clearing;
-use super::lease::{Lease, before};
+use super::commit::{Cause, Committer, Sent};
+use super::entity_table::{EntityTable, States};
+use super::lease::{Lease, Timing, before};
+use super::moving::Moves;
 use super::partition_locks::PartitionLock;
-use super::plan::{Plan, violation};
-use super::row::JournalRow;
-use super::send::{Cause, Sent};
-use super::state::States;
-use super::ticket::Ticket;
-use super::unique::{By, Reservation};
+use super::plan::{Plan, Planner, violation};
+use super::row::{JournalRow, JournalRows};
+use super::ticket::Tickets;
+use super::unique::{By, Reservation, UniqueKeys};
 use crate::entry::{Entry, Location};
 
 /// Attempts of a write that other processes give up.
@@ -133,17 +133,26 @@ impl Committed {
     }
 }
 
-impl Journal {
-    /// Writes changes of entities of one partition, with their entries, atomically.
-    ///
-    /// A remote unique value may pass from one entity of the write to another: 3 requests for each. If an entity was
-    /// read during a move, the move is given up first: 1 more request.
-    ///
-    /// # Errors
-    /// A precondition failed, a unique value is taken, a limit is exceeded, or the steps before the commit took too
-    /// long 10 times: nothing is applied then. An ambiguous error if it is unknown whether the write was committed.
-    pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
-        let changes = self.without_moves(changes).await?;
+/// Writes changes: from the plan to the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writer<'a> {
+    /// The journal itself, of which work after the answer keeps a clone.
+    pub(super) journal: &'a Journal,
+    pub(super) entities: &'a EntityTable,
+    pub(super) rows: JournalRows<'a>,
+    pub(super) planner: Planner<'a>,
+    pub(super) unique: UniqueKeys<'a>,
+    pub(super) committer: Committer<'a>,
+    pub(super) moves: Moves<'a>,
+    pub(super) applier: Applier<'a>,
+    pub(super) tickets: &'a Tickets,
+    pub(super) timing: Timing,
+}
+
+impl Writer<'_> {
+    /// See [`Journal::write`].
+    pub(super) async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
+        let changes = self.moves.without_moves(changes).await?;
         let mut attempt = 0;
         loop {
             let (plan, lock) = self.plan_with_lock(&changes).await?;
@@ -161,14 +170,14 @@ impl Journal {
     /// The plan. If it changes local shared rows, also the lock of the partition. The index states may expire while
     /// the lock is waited for: then the plan is made again.
     async fn plan_with_lock(&self, changes: &[Change]) -> Result<(Plan, Option<PartitionLock>)> {
-        let plan = self.plan(changes, self.prepare().await?)?;
+        let plan = self.planner.plan(changes, self.entities.prepare().await?)?;
         if plan.shared.is_empty() {
             return Ok((plan, None));
         }
-        let lock = self.partition_locks.lock(&plan.partition, self.timing.lease() / 4).await;
-        let permission = self.prepare().await?;
+        let lock = self.journal.partition_locks.lock(&plan.partition, self.timing.lease() / 4).await;
+        let permission = self.entities.prepare().await?;
         let is_as_before = permission.valid_until == plan.permission.valid_until;
-        let plan = if is_as_before { plan } else { self.plan(changes, permission)? };
+        let plan = if is_as_before { plan } else { self.planner.plan(changes, permission)? };
         Ok((plan, lock))
     }
 
@@ -182,7 +191,7 @@ impl Journal {
     ) -> Result<Attempt> {
         let lease = Lease::start(self.timing);
         // The ticket comes first: whatever the write leaves behind when it dies, a worker finds it.
-        let ticket = self.send_ticket(plan).await?;
+        let ticket = self.tickets.send(&self.entities.name, plan, self.timing.lease()).await?;
         let reserved = match self.reserve_in_lease(plan, lease).await {
             Ok(Some(reserved)) => reserved,
             Ok(None) => {
@@ -195,7 +204,7 @@ impl Journal {
                 return Err(self.withdraw(plan, ticket, error).await);
             }
         };
-        let sent = self.send(plan, lease).await;
+        let sent = self.committer.commit(plan, lease).await;
         drop(lock);
         match sent {
             Sent::Failed(error) if error.is_ambiguous() => Err(error),
@@ -222,27 +231,6 @@ impl Journal {
         }
     }
 
-    async fn send_ticket(&self, plan: &Plan) -> Result<Option<Receipt>> {
-        let Some(queue) = self.queue.as_ref().filter(|_| plan.has_journal()) else { return Ok(None) };
-        let source = plan.source.as_ref().map(Entity::key);
-        let passed = plan.passed.iter().map(|(entry, _)| entry);
-        let ticket = Ticket {
-            write: plan.id.uuid(),
-            store: self.store_name.clone(),
-            table: self.table.to_string(),
-            partition: plan.partition.to_string(),
-            rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
-            source: source.map(|k| (k.partition().to_owned(), k.row().to_owned())),
-            reserved: plan.gained.iter().chain(passed).map(|e| AffectedKey::of(e, true)).collect(),
-            seen: 0,
-            failures: 0,
-            error: None,
-        };
-        // If the queue fails, nothing is applied: there is no reservation yet.
-        let sent = queue.send(&ticket.to_text()?, self.timing.lease()).await;
-        sent.map(Some).map_err(|e| e.with_outcome(Outcome::NotApplied))
-    }
-
     /// Reserves within the lease of the ticket: no process would find a later reservation. `None` if the lease ended
     /// before everything was reserved.
     async fn reserve_in_lease(
@@ -266,7 +254,7 @@ impl Journal {
             if !lease.may_send() {
                 return Ok(None);
             }
-            reserved.source = Some(self.mark(plan, source).await?);
+            reserved.source = Some(self.moves.mark(plan, source).await?);
         }
         let rows = plan.passed.iter().map(|(entry, heir)| UniqueKey::Pair(entry, heir));
         let rows =
@@ -274,7 +262,7 @@ impl Journal {
         let work = rows.map(|row| Box::pin(self.reserve_one(plan, row, lease)) as BoxFuture<'_, _>);
         let (mut all_sent, mut failed) = (true, None::<Unreserved>);
         // Every answer before the end: nothing may be released while a reservation is under way.
-        for prepared in self.all_of(work.collect()).await {
+        for prepared in self.entities.all_of(work.collect()).await {
             match prepared {
                 Ok(Some(Some((at, version)))) => drop(reserved.known.insert(at, version)),
                 Ok(Some(None)) => {}
@@ -301,12 +289,12 @@ impl Journal {
         }
         let (entry, reservation) = match key {
             UniqueKey::Pair(entry, heir) => {
-                let paired = self.pair(entry, heir, plan.id).await?;
+                let paired = self.unique.pair(entry, heir, plan.id).await?;
                 (entry, paired.ok_or_else(|| without_row(entry))?)
             }
-            UniqueKey::Gain(entry) => (entry, self.reserve(entry, plan.id).await?),
+            UniqueKey::Gain(entry) => (entry, self.unique.reserve(entry, plan.id).await?),
             UniqueKey::See(at) => {
-                let row = self.settled_row(at).await?;
+                let row = self.unique.settled_row(at).await?;
                 let own = row.filter(|row| !row.pending && plan.entities().contains(&row.owner));
                 return Ok(Some(own.map(|row| (at.clone(), row.etag))));
             }
@@ -328,7 +316,7 @@ impl Journal {
 
     async fn release(&self, plan: &Plan, ticket: Option<&Receipt>) {
         if let Some(source) = &plan.source
-            && let Err(error) = self.unmark(source.key(), plan.id).await
+            && let Err(error) = self.moves.unmark(source.key(), plan.id).await
         {
             tracing::debug!(%error, "the mark of a move was not removed: a worker or a sweep removes it");
             return;
@@ -337,15 +325,15 @@ impl Journal {
         let released = entries.map(|entry| {
             Box::pin(async {
                 let mut states = States::new(plan.entities());
-                self.settle(&entry.location, By::Release(plan.id), &mut states).await
+                self.unique.settle(&entry.location, By::Release(plan.id), &mut states).await
             }) as BoxFuture<'_, _>
         });
-        let released: Result<()> = self.all_of(released.collect()).await.into_iter().collect();
+        let released: Result<()> = self.entities.all_of(released.collect()).await.into_iter().collect();
         if let Err(error) = released {
             tracing::debug!(%error, "a reservation was not released: a worker or a sweep releases it");
             return;
         }
-        self.delete_ticket(ticket).await;
+        self.tickets.delete(ticket).await;
     }
 
     /// Steps 5 to 7 by the writer. No error changes that the write is committed. Only one error is returned: another
@@ -369,7 +357,7 @@ impl Journal {
         if let Some(source) = reserved.source {
             states.set(source.key().clone(), Some(source));
         }
-        match self.apply(&row, states, &reserved.known, lease).await {
+        match self.applier.apply(&row, states, &reserved.known, lease).await {
             Err(error) if error.is_key_collision() || error.is_unique_violation() => {
                 Err(error.with_outcome(Outcome::Applied))
             }
@@ -384,15 +372,15 @@ impl Journal {
     /// Step 7 by the writer, before or after the answer. If the outcome before the answer is not certain, the entries
     /// count as pending; after it, nobody waits for the outcome.
     async fn clear_write(&self, row: JournalRow, ticket: Option<Receipt>, lease: Lease) -> Entries {
-        if self.clearing == Clearing::BeforeAnswer {
+        if self.journal.clearing == Clearing::BeforeAnswer {
             return self.clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
         }
-        let journal = self.clone();
+        let journal = self.journal.clone();
         let cleared = async move {
             // Nobody waits for the outcome.
-            let _outcome = journal.clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
+            let _outcome = journal.writer().clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
         };
-        self.background.run(self.store.local_writers(), cleared).await;
+        self.journal.background.run(self.journal.store.local_writers(), cleared).await;
         Entries::Applied
     }
 
@@ -402,12 +390,12 @@ impl Journal {
         ticket: Option<&Receipt>,
         lease: Lease,
     ) -> Entries {
-        let cleared = self.clear_within(row, lease).await.unwrap_or_else(|error| {
+        let cleared = self.applier.clear(row, lease).await.unwrap_or_else(|error| {
             tracing::warn!(%error, write = %row.id, "the journal row of an applied write was not deleted: a worker or a sweep deletes it");
             Entries::Pending
         });
         if cleared == Entries::Applied {
-            self.delete_ticket(ticket).await;
+            self.tickets.delete(ticket).await;
         }
         cleared
     }
@@ -415,21 +403,21 @@ impl Journal {
     /// Hands a committed write over, before or after the answer.
     async fn leave_to_workers(&self, plan: &Plan, written: &[Written], ticket: Option<Receipt>) {
         let Some(row) = self.appliable(plan, written) else { return };
-        if self.clearing == Clearing::BeforeAnswer {
+        if self.journal.clearing == Clearing::BeforeAnswer {
             return self.hand_over(row, ticket.as_ref()).await;
         }
-        let journal = self.clone();
-        let handed_over = async move { journal.hand_over(row, ticket.as_ref()).await };
-        self.background.run(self.store.local_writers(), handed_over).await;
+        let journal = self.journal.clone();
+        let handed_over = async move { journal.writer().hand_over(row, ticket.as_ref()).await };
+        self.journal.background.run(self.journal.store.local_writers(), handed_over).await;
     }
 
     /// Hands the write over to workers, without the wait for this process's lease. The journal row first: a worker
     /// that receives the ticket earlier waits for the lease.
     async fn hand_over(&self, row: JournalRow, ticket: Option<&Receipt>) {
-        let (Some(queue), Some(ticket)) = (&self.queue, ticket) else { return };
+        let (Some(queue), Some(ticket)) = (&self.tickets.queue, ticket) else { return };
         let write = row.id;
         let free = JournalRow { lease: Duration::ZERO, ..row };
-        let shown = match self.replace(free).await {
+        let shown = match self.rows.replace(free).await {
             Ok(Some(_)) => queue.renew(ticket, Duration::ZERO).await.map(drop),
             other => other.map(drop),
         };
@@ -440,29 +428,7 @@ impl Journal {
 
     /// The journal row with its version; `None` if the answer of the group was lost.
     fn appliable(&self, plan: &Plan, written: &[Written]) -> Option<JournalRow> {
-        self.journal_row(plan, Some(written.last()?.etag.clone()?)).ok()
-    }
-
-    pub(super) fn journal_row(&self, plan: &Plan, etag: Option<ETag>) -> Result<JournalRow> {
-        Ok(JournalRow {
-            id: plan.id,
-            key: plan.id.key(plan.partition.as_str())?,
-            etag,
-            rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
-            affected: plan.affected.clone(),
-            source: plan.source.as_ref().map(|source| source.key().clone()),
-            claim: None,
-            lease: self.timing.lease(),
-        })
-    }
-
-    /// Deletes the ticket. If that fails, a worker finds that the write is finished.
-    async fn delete_ticket(&self, ticket: Option<&Receipt>) {
-        if let (Some(queue), Some(ticket)) = (&self.queue, ticket)
-            && let Err(error) = queue.delete(ticket).await
-        {
-            tracing::debug!(%error, "the ticket of a finished write was not deleted: a worker deletes it");
-        }
+        self.committer.journal_row(plan, Some(written.last()?.etag.clone()?)).ok()
     }
 
     /// The error of a write that was given up 10 times. Not a conflict: a caller that reads and writes again would
@@ -482,7 +448,7 @@ impl Journal {
                  of `Timing`, or write fewer entities at once"
             ),
         };
-        let table = &self.table;
+        let table = &self.entities.name;
         Error::invalid_request(format!("the write of {key} in '{table}' was tried {ATTEMPTS} times: {why}"))
     }
 }

@@ -1,15 +1,17 @@
-//! Plain remote entries: rows of one partition, written in groups.
+//! Rows of remote entries: rows that hold one entry each, written in groups, and rows that hold the entries of several entities.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
+use tokio::time::sleep;
 
-use super::Journal;
 use super::affected_key::AffectedKey;
-use super::state::States;
+use super::entity_table::{EntityTable, States};
 use super::unique::is_unique_row;
+use crate::entry::shared::{Merge, Prepared, SharedRows, contended};
 use crate::entry::{Entry, Location};
 use crate::rows::took_effect::took_effect;
 
@@ -21,13 +23,23 @@ enum RowOwner {
     Other(Key),
 }
 
-impl Journal {
+/// Attempts with a shared row that other writers change.
+const ROUNDS: u32 = 30;
+
+/// Writes the rows of remote entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RemoteRows<'a> {
+    pub(super) entities: &'a EntityTable,
+    pub(super) shared: SharedRows<'a>,
+}
+
+impl RemoteRows<'_> {
     /// Writes the plain entries of one partition in groups. Asks `may_send` before each group, and skips deletions of
     /// missing rows. Returns whether all were sent; the others stay in `operations`.
     ///
     /// # Errors
     /// Another entity has an entry with the same key: nothing of its group was written.
-    pub(crate) async fn put_while(
+    pub(super) async fn put_while(
         &self,
         to: &(TableName, PartitionKey),
         operations: &mut Vec<Operation>,
@@ -50,7 +62,7 @@ impl Journal {
             if !may_send() {
                 return Ok(false);
             }
-            match took_effect(self.store().transact(&to.0, group).await) {
+            match took_effect(self.entities.store.transact(&to.0, group).await) {
                 Ok(_) => drop(operations.drain(..taken)),
                 Err(e) => self.rebase_failed(&to.0, operations, states, e).await?,
             }
@@ -60,7 +72,7 @@ impl Journal {
 
     /// The first operations that fit into one group.
     fn first_group(&self, partition: &PartitionKey, operations: &[Operation]) -> Result<GroupTransaction> {
-        let mut group = GroupTransaction::new(partition.clone(), self.store().profile());
+        let mut group = GroupTransaction::new(partition.clone(), self.entities.store.profile());
         for operation in operations {
             if !group.is_empty() && !group.fits(operation) {
                 break;
@@ -98,7 +110,7 @@ impl Journal {
 
     /// Reads the row that an insert of an entry has found. 1 request.
     async fn own_row(&self, table: &TableName, wanted: &Entity, states: &States) -> Result<RowOwner> {
-        let Some(row) = self.store.get(table, wanted.key(), None).await? else {
+        let Some(row) = self.entities.store.get(table, wanted.key(), None).await? else {
             return Ok(RowOwner::Same(Operation::Insert(wanted.clone())));
         };
         // A row without an owner is an entity.
@@ -122,8 +134,9 @@ impl Journal {
     ) -> Result<Vec<Location>> {
         let (mut kept, mut reserved) = (Vec::with_capacity(operations.len()), Vec::new());
         let deleted = operations.iter().filter(|operation| matches!(operation, Operation::Delete(..)));
-        let reads: Vec<_> = deleted.map(|operation| self.store.get(table, operation.key(), None)).collect();
-        let rows: Vec<_> = stream::iter(reads).buffered(self.at_once()).try_collect().await?;
+        let reads: Vec<_> =
+            deleted.map(|operation| self.entities.store.get(table, operation.key(), None)).collect();
+        let rows: Vec<_> = stream::iter(reads).buffered(self.entities.at_once()).try_collect().await?;
         let mut rows = rows.into_iter();
         for operation in operations.drain(..) {
             let Operation::Delete(key, _) = &operation else {
@@ -142,6 +155,109 @@ impl Journal {
         *operations = kept;
         Ok(reserved)
     }
+
+    /// Applies the change of one shared row. Asks `may_send` before each write. 2 requests, repeated after conflicts.
+    pub(super) async fn merge(&self, merge: &Merge, may_send: impl Fn() -> bool + Send) -> Result<bool> {
+        for round in 0..ROUNDS {
+            let prepared = self.shared.prepare(merge).await?;
+            if prepared.operations.is_empty() {
+                return Ok(true);
+            }
+            if !may_send() {
+                self.shared.refused([prepared]).await;
+                return Ok(false);
+            }
+            if self.shared.send(&merge.at, prepared).await? {
+                return Ok(true);
+            }
+            sleep(pause(round)).await;
+        }
+        Err(contended(&merge.at))
+    }
+
+    /// Applies the changes of shared rows of one partition, as many in a group as fit. Returns whether all were sent;
+    /// the others stay in `merges`.
+    pub(super) async fn merge_while(
+        &self,
+        to: &(TableName, PartitionKey),
+        merges: &mut Vec<Merge>,
+        mut may_send: impl FnMut() -> bool + Send,
+    ) -> Result<bool> {
+        let mut failures = 0;
+        while !merges.is_empty() {
+            let some = merges.len().min(self.entities.store.profile().group_operations);
+            let rows = self.shared;
+            // Collected first: with a closure over borrowed merges in the stream, the future would not be `Send`.
+            let reads: Vec<_> = merges[..some].iter().map(|merge| rows.prepare(merge)).collect();
+            let prepared: Vec<_> =
+                stream::iter(reads).buffered(self.entities.concurrency).try_collect().await?;
+            let (group, taken, left) = self.first_merges(&to.1, prepared)?;
+            self.shared.refused(left).await;
+            if !group.is_empty() && !may_send() {
+                self.shared.refused(taken).await;
+                return Ok(false);
+            }
+            let count = taken.len();
+            if self.send_merges(&to.0, group, taken).await? {
+                drop(merges.drain(..count));
+                failures = 0;
+                continue;
+            }
+            failures += 1;
+            if failures > ROUNDS {
+                return Err(contended(&merges[0].at));
+            }
+            sleep(pause(failures)).await;
+        }
+        Ok(true)
+    }
+
+    /// The changes that fit into one group, and the remaining ones.
+    fn first_merges(
+        &self,
+        partition: &PartitionKey,
+        prepared: Vec<Prepared>,
+    ) -> Result<(GroupTransaction, Vec<Prepared>, Vec<Prepared>)> {
+        let mut group = GroupTransaction::new(partition.clone(), self.entities.store.profile());
+        let (mut taken, mut left) = (Vec::new(), prepared.into_iter());
+        for prepared in left.by_ref() {
+            let mut longer = group.clone();
+            let fits = prepared.operations.iter().try_for_each(|o| longer.push(Operation::clone(o)));
+            match fits {
+                Ok(()) => (group, _) = (longer, taken.push(prepared)),
+                Err(error) if taken.is_empty() => return Err(error),
+                Err(_) => {
+                    let left = std::iter::once(prepared).chain(left).collect();
+                    return Ok((group, taken, left));
+                }
+            }
+        }
+        Ok((group, taken, Vec::new()))
+    }
+
+    async fn send_merges(
+        &self,
+        table: &TableName,
+        group: GroupTransaction,
+        taken: Vec<Prepared>,
+    ) -> Result<bool> {
+        let sent =
+            if group.is_empty() { Ok(Vec::new()) } else { self.entities.store.transact(table, group).await };
+        match took_effect(sent) {
+            Ok(_) => self.shared.applied(taken).await,
+            Err(error) if error.is_ambiguous() => return Err(error),
+            Err(error) => {
+                self.shared.refused(taken).await;
+                return if error.is_conflict() { Ok(false) } else { Err(error) };
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The pause before the next attempt, with jitter.
+pub(super) fn pause(round: u32) -> Duration {
+    Duration::from_millis(5).mul_f64(f64::from(1 << round.min(4)) * fastrand::f64())
 }
 
 fn collision(wanted: &Entity, owner: &Key) -> Error {

@@ -1,12 +1,60 @@
+//! The table of the entities, and the states of a write's entities.
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{ETag, Entity, Key};
-use table_core::store::Result;
+use table_core::model::{ETag, Entity, Key, TableName};
+use table_core::store::{Result, TableStore};
 
-use super::Journal;
+use super::mark::without_mark;
 use crate::entry::shared::Merge;
-use crate::entry::{Entry, Location, Shape};
+use crate::entry::{Entry, Location, Maintainer, Permission, Shape};
+use crate::rows::encrypted::marked;
+
+/// The table of the entities, with the indexes of the entities.
+#[derive(Clone, Debug)]
+pub(super) struct EntityTable {
+    pub(super) store: Arc<dyn TableStore>,
+    pub(super) name: TableName,
+    pub(super) maintainer: Arc<dyn Maintainer>,
+    /// The greatest number of requests of one write that are under way at the same time.
+    pub(super) concurrency: usize,
+}
+
+impl EntityTable {
+    /// An entity as it is stored: with the mark of a move, if it has one. 1 request.
+    pub(super) async fn get(&self, key: &Key) -> Result<Option<Entity>> {
+        self.store.get(&self.name, key, None).await
+    }
+
+    /// The permission to act on the maintainer's index states, with its end.
+    pub(super) async fn prepare(&self) -> Result<Permission> {
+        self.store.profile().check_reads("a journal")?;
+        self.maintainer.prepare(&*self.store).await
+    }
+
+    /// The entries that an entity has.
+    pub(super) fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.maintainer.entries(&marked(&*self.store, &self.name, &without_mark(entity)))
+    }
+
+    /// The entries to remove with a state of an entity: also those of indexes that get no new entries.
+    pub(super) fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.maintainer.removable(&marked(&*self.store, &self.name, &without_mark(entity)))
+    }
+
+    /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.
+    /// The results are in the order of the work.
+    pub(super) async fn all_of<T>(&self, work: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+        stream::iter(work).buffered(self.at_once()).collect().await
+    }
+
+    pub(super) const fn at_once(&self) -> usize {
+        self.concurrency
+    }
+}
 
 /// The entries that entities have now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,26 +88,26 @@ impl States {
     }
 
     /// Reads one entity.
-    pub(super) async fn read_again(&mut self, journal: &Journal, key: &Key) -> Result<()> {
-        let entity = journal.store().get(journal.table(), key, None).await?;
+    pub(super) async fn read_again(&mut self, entities: &EntityTable, key: &Key) -> Result<()> {
+        let entity = entities.get(key).await?;
         self.0.insert(key.clone(), entity);
         Ok(())
     }
 
     /// Reads all entities, concurrently.
-    pub(super) async fn read_all_again(&mut self, journal: &Journal) -> Result<()> {
+    pub(super) async fn read_all_again(&mut self, entities: &EntityTable) -> Result<()> {
         let keys: Vec<_> = self.0.keys().cloned().collect();
-        let reads: Vec<_> = keys.iter().map(|key| journal.store().get(journal.table(), key, None)).collect();
-        let read: Vec<_> = stream::iter(reads).buffered(journal.at_once()).try_collect().await?;
+        let reads: Vec<_> = keys.iter().map(|key| entities.get(key)).collect();
+        let read: Vec<_> = stream::iter(reads).buffered(entities.at_once()).try_collect().await?;
         self.0 = keys.into_iter().zip(read).collect();
         Ok(())
     }
 
     /// All entries of the entities.
-    pub(super) fn entries(&self, journal: &Journal) -> Result<Wanted> {
+    pub(super) fn entries(&self, entities: &EntityTable) -> Result<Wanted> {
         let mut wanted = Wanted::default();
         for entity in self.0.values().flatten() {
-            for entry in journal.entries(entity)? {
+            for entry in entities.entries(entity)? {
                 if entry.shape.is_shared() {
                     wanted.shared.push(entry);
                 } else {
@@ -81,15 +129,15 @@ impl States {
     }
 
     /// The entry of one entity at a location.
-    pub(super) fn entry_at(&self, journal: &Journal, key: &Key, at: &Location) -> Result<Option<Entry>> {
+    pub(super) fn entry_at(&self, entities: &EntityTable, key: &Key, at: &Location) -> Result<Option<Entry>> {
         let Some(Some(entity)) = self.0.get(key) else { return Ok(None) };
-        Ok(journal.entries(entity)?.into_iter().find(|e| e.location == *at))
+        Ok(entities.entries(entity)?.into_iter().find(|e| e.location == *at))
     }
 
     /// The entry of any of the entities at a location, as far as they are known.
-    pub(super) fn held_at(&self, journal: &Journal, at: &Location) -> Result<Option<Entry>> {
+    pub(super) fn held_at(&self, entities: &EntityTable, at: &Location) -> Result<Option<Entry>> {
         for key in self.0.keys() {
-            if let Some(entry) = self.entry_at(journal, key, at)? {
+            if let Some(entry) = self.entry_at(entities, key, at)? {
                 return Ok(Some(entry));
             }
         }

@@ -1,0 +1,378 @@
+//! Step 4: the group transaction that commits a write. It contains the entities, their local entries (rows of their partition), and the
+//! journal row (`docs/protocol.md`, *A write*).
+//!
+//! The group is under the ETag of each entity, so the states from which the plan derived its entries are the stored ones. Rows of the partition
+//! that belong to entries may differ from the plan; the group is then *rebased* on what is stored, and sent again. The insert of the journal row
+//! fails if an abort row is at its key: then another process has given the write up, and may have released its reservations.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::index_name;
+use table_core::model::{ETag, Entity, IfMatch, Key};
+use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
+use tokio::time::{Instant, sleep};
+
+use super::entity_table::{EntityTable, States};
+use super::lease::{Lease, Timing, before};
+use super::plan::{Plan, violation};
+use super::remote_rows::pause;
+use super::row::{Evidence, JournalRow, JournalRows};
+use crate::entry::shared::{Merge, Prepared, SharedRows};
+use crate::entry::{Entry, Location};
+
+/// The outcome of a group transaction.
+pub(super) enum Sent {
+    Committed(Vec<Written>),
+    /// The write starts over under a new write id.
+    StartOver(Cause),
+    Failed(Error),
+}
+
+/// The reason why a write starts over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// An abort row is at the key of the journal row: another process has given the write up.
+    AbortRow,
+    /// The index states expired; the value is the time since the plan was made.
+    StatesExpired(Duration),
+    /// The lease of the reservations expired; the value is the time since the plan was made.
+    LeaseExpired(Duration),
+}
+
+/// The group in the form in which it is sent next.
+struct Draft {
+    /// The operations of the entities, then those of the local entries.
+    rows: Vec<Operation>,
+    /// The prepared changes of shared rows; `None` for rows that must be read again.
+    shared: Vec<Option<Prepared>>,
+}
+
+/// The part of a draft to which an operation belongs.
+enum Part {
+    Row(usize),
+    Shared(usize),
+    Journal,
+}
+
+impl Draft {
+    fn new(plan: &Plan) -> Self {
+        Self { rows: plan.operations.clone(), shared: plan.shared.iter().map(|_| None).collect() }
+    }
+
+    fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.rows.iter().chain(self.shared.iter().flatten().flat_map(Prepared::in_group))
+    }
+
+    fn part(&self, mut index: usize) -> Part {
+        if index < self.rows.len() {
+            return Part::Row(index);
+        }
+        index -= self.rows.len();
+        for (n, prepared) in self.shared.iter().enumerate() {
+            let length = prepared.as_ref().map_or(0, |p| p.in_group().count());
+            if index < length {
+                return Part::Shared(n);
+            }
+            index -= length;
+        }
+        Part::Journal
+    }
+
+    fn has_blobs(&self) -> bool {
+        self.shared.iter().flatten().any(Prepared::has_blobs)
+    }
+
+    /// Whether the group depends on the lease. After the lease other processes may take away its blobs, its
+    /// reservations and the ticket that points at its journal row.
+    fn is_leased(&self, plan: &Plan) -> bool {
+        self.has_blobs() || plan.has_journal()
+    }
+
+    fn take_shared(&mut self) -> impl Iterator<Item = Prepared> + Send + use<> {
+        std::mem::take(&mut self.shared).into_iter().flatten()
+    }
+}
+
+/// Attempts of a group whose shared rows other writers change.
+const SHARED_ROUNDS: usize = 100;
+
+/// Commits planned writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Committer<'a> {
+    pub(super) entities: &'a EntityTable,
+    pub(super) rows: JournalRows<'a>,
+    pub(super) shared: SharedRows<'a>,
+    pub(super) timing: Timing,
+}
+
+impl Committer<'_> {
+    /// Sends the group. Sends it again if a row of the partition is not as planned or as read last. Each local entry
+    /// causes at most 2 repetitions, all shared rows together at most 100.
+    pub(super) async fn commit(&self, plan: &Plan, lease: Lease) -> Sent {
+        let mut draft = Draft::new(plan);
+        let sent = self.commit_draft(plan, &mut draft, lease).await;
+        match &sent {
+            Sent::Committed(_) => self.shared.applied(draft.take_shared()).await,
+            Sent::Failed(error) if error.is_ambiguous() => {}
+            _ => self.shared.refused(draft.take_shared()).await,
+        }
+        sent
+    }
+
+    /// Sends the draft until it is committed, or returns how the write ends. The caller deletes the blobs that the draft leaves unused.
+    async fn commit_draft(&self, plan: &Plan, draft: &mut Draft, lease: Lease) -> Sent {
+        let shared = if plan.shared.is_empty() { 0 } else { SHARED_ROUNDS };
+        if let Err(error) = self.read_local_conflicts(plan, draft).await {
+            return Sent::Failed(error.with_outcome(Outcome::NotApplied));
+        }
+        for round in 0..=2 * plan.local.len() + shared {
+            if let Err(error) = self.read_shared(plan, draft).await {
+                return Sent::Failed(error.with_outcome(Outcome::NotApplied));
+            }
+            // Without these checks a late group could commit on stale data: index states may have changed twice since
+            // the plan was made, a new blob may have been collected, or the abort row that stopped this writer may be
+            // swept and its reservation may belong to another entity.
+            if !plan.is_valid() {
+                return Sent::StartOver(Cause::StatesExpired(plan.made.elapsed()));
+            }
+            if draft.is_leased(plan) && !lease.may_send() {
+                return Sent::StartOver(Cause::LeaseExpired(plan.made.elapsed()));
+            }
+            let group = match self.group(plan, draft) {
+                Ok(group) => group,
+                Err(error) => return Sent::Failed(error),
+            };
+            let sent = self.entities.store.transact(&self.entities.name, group);
+            let sent = match self.deadline(plan, draft, lease) {
+                Some(until) => before(until, sent).await.unwrap_or_else(|| Err(self.timing.cut_off())),
+                None => sent.await,
+            };
+            let error = match sent {
+                Ok(written) => return Sent::Committed(written),
+                Err(error) if error.outcome() == Outcome::Applied => {
+                    tracing::debug!(%error, write = %plan.id, "the answer to a commit cannot be read: the commit has taken effect");
+                    return Sent::Committed(unknown_versions(plan));
+                }
+                Err(error) => error,
+            };
+            if let Err(end) = self.rebase_draft(plan, draft, error, lease).await {
+                return end;
+            }
+            if draft.shared.iter().any(Option::is_none) {
+                sleep(pause(round.try_into().unwrap_or(u32::MAX))).await;
+            }
+        }
+        Sent::Failed(contended(plan))
+    }
+
+    /// Reads the shared rows that were not read yet or have changed.
+    async fn read_shared(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
+        let open: Vec<_> = (0..plan.shared.len()).filter(|n| draft.shared[*n].is_none()).collect();
+        let reads = open.iter().map(|n| self.read_one(&plan.shared[*n])).collect::<Vec<_>>();
+        for (n, read) in
+            open.iter().zip(stream::iter(reads).buffered(self.entities.concurrency).collect::<Vec<_>>().await)
+        {
+            draft.shared[*n] = Some(read?);
+        }
+        Ok(())
+    }
+
+    async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
+        let read = self.shared.prepare(merge).await?;
+        if read.without_target {
+            let (index, target) = (index_name(&merge.index), &merge.at.key);
+            return Err(Error::invalid_request(format!(
+                "the index '{index}' copies into {target}, which does not exist: write the target first, or in the same group"
+            )));
+        }
+        Ok(read)
+    }
+
+    /// The time after which the group must not be sent: its index states or its lease have expired.
+    fn deadline(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
+        let states = plan.permission.valid_until.map(|until| until + self.timing.client());
+        let leased = draft.is_leased(plan).then(|| lease.cut_off());
+        states.into_iter().chain(leased).min()
+    }
+
+    /// The group in the form of the draft.
+    fn group(&self, plan: &Plan, draft: &Draft) -> Result<GroupTransaction> {
+        let mut group = GroupTransaction::new(plan.partition.clone(), self.entities.store.profile());
+        for operation in draft.operations() {
+            group.push(operation.clone())?;
+        }
+        if plan.has_journal() {
+            group.push(Operation::Insert(self.journal_row(plan, None)?.to_entity()?))?;
+        }
+        Ok(group)
+    }
+
+    /// The journal row of a plan: without an ETag before the commit, with the ETag of the group's answer after it.
+    pub(super) fn journal_row(&self, plan: &Plan, etag: Option<ETag>) -> Result<JournalRow> {
+        Ok(JournalRow {
+            id: plan.id,
+            key: plan.id.key(plan.partition.as_str())?,
+            etag,
+            rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
+            affected: plan.affected.clone(),
+            source: plan.source.as_ref().map(|source| source.key().clone()),
+            claim: None,
+            lease: self.timing.lease(),
+        })
+    }
+
+    /// Rebases the draft after an error so that it can be sent again, or returns how the write ends.
+    async fn rebase_draft(
+        &self,
+        plan: &Plan,
+        draft: &mut Draft,
+        error: Error,
+        lease: Lease,
+    ) -> Result<(), Sent> {
+        if error.is_ambiguous() {
+            return Err(self.resolve_lost_commit(plan, error, lease).await);
+        }
+        let Some(failed) = error.failed_index() else { return Err(Sent::Failed(error)) };
+        match draft.part(failed) {
+            Part::Journal if error.is_already_exists() => Err(Sent::StartOver(Cause::AbortRow)),
+            Part::Shared(n) if error.is_conflict() => {
+                self.shared.refused(draft.shared[n].take()).await;
+                Ok(())
+            }
+            Part::Row(n) if n >= plan.owners.len() => self.rebase_local_entry(plan, draft, n, error).await,
+            _ => Err(Sent::Failed(inner(error))),
+        }
+    }
+
+    /// Resolves a commit whose answer was lost: either the journal row is there, or an abort row takes its place.
+    /// Both the decision and the abort row must happen within the writer's lease: afterwards a worker may have
+    /// finished the write and cleared its journal row.
+    async fn resolve_lost_commit(&self, plan: &Plan, error: Error, lease: Lease) -> Sent {
+        if !plan.has_journal() {
+            return Sent::Failed(error);
+        }
+        let abort = self.rows.abort(plan.id, plan.partition.as_str());
+        let found = if lease.may_send() { before(lease.cut_off(), abort).await } else { None };
+        match found {
+            Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
+            Some(Ok(_)) => Sent::Committed(unknown_versions(plan)),
+            Some(Err(_)) | None => Sent::Failed(error),
+        }
+    }
+
+    /// Reads the rows of local entries whose owner the plan does not know: while an index is built, another entity
+    /// may have the row. 1 request for each.
+    async fn read_local_conflicts(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
+        let reads = plan
+            .unknown_owner
+            .iter()
+            .map(|n| self.rebase_operation(plan, &draft.rows[*n]))
+            .collect::<Vec<_>>();
+        let seen: Vec<_> = stream::iter(reads).buffered(self.entities.concurrency).try_collect().await?;
+        // From the last one to the first: a removed operation does not move the others.
+        for (n, operation) in plan.unknown_owner.iter().zip(seen).rev() {
+            replace_or_remove(draft, *n, operation);
+        }
+        Ok(())
+    }
+
+    /// Rebases the failed operation on a local entry, so that the group can be sent again, or returns how the write
+    /// ends.
+    async fn rebase_local_entry(
+        &self,
+        plan: &Plan,
+        draft: &mut Draft,
+        n: usize,
+        error: Error,
+    ) -> Result<(), Sent> {
+        let changed =
+            error.is_already_exists() || error.is_precondition_failed() || error.is_entity_not_found();
+        if !changed {
+            return Err(Sent::Failed(inner(error)));
+        }
+        let seen = match &draft.rows[n] {
+            // A missing row need not be deleted.
+            Operation::Delete(..) if error.is_entity_not_found() => None,
+            operation => self.rebase_operation(plan, operation).await.map_err(Sent::Failed)?,
+        };
+        replace_or_remove(draft, n, seen);
+        Ok(())
+    }
+
+    /// The operation with the same effect on the row that is stored now. `None` if there is nothing to delete, if the
+    /// row belongs to no entity of the write, or if another entity has the row of a value that both have had.
+    ///
+    /// # Errors
+    /// Another entity has the entry key.
+    async fn rebase_operation(&self, plan: &Plan, operation: &Operation) -> Result<Option<Operation>> {
+        let row = self.entities.store.get(&self.entities.name, operation.key(), None).await?;
+        let Some(wanted) = operation.entity() else {
+            let own = row.filter(|row| Entry::owner_of(row).is_ok_and(|owner| plan.owners.contains(&owner)));
+            return Ok(own.map(|row| Operation::Delete(row.key().clone(), version(&row))));
+        };
+        let Some(row) = row else { return Ok(Some(Operation::Insert(wanted.clone()))) };
+        // A row without an owner is an entity.
+        let owner = Entry::owner_of(&row).unwrap_or_else(|_| row.key().clone());
+        if !plan.owners.contains(&owner) && (owner == *row.key() || self.has_entry(&owner, row.key()).await?)
+        {
+            return match plan.local.iter().find(|entry| entry.location.key == *wanted.key()) {
+                Some(entry) if self.had_same_value(plan, entry) => Ok(None),
+                Some(entry) => Err(violation(entry, &owner)),
+                None => Err(contended(plan)),
+            };
+        }
+        Ok(Some(Operation::Replace(wanted.clone(), version(&row))))
+    }
+
+    /// Whether an entity keeps a value of a unique index that is not complete. Two entities may have had the value
+    /// before, and the other one has the row.
+    fn had_same_value(&self, plan: &Plan, entry: &Entry) -> bool {
+        let kept = |operation: &Operation| matches!(operation, Operation::InsertOrReplace(_));
+        let planned = plan.operations.iter().find(|operation| *operation.key() == entry.location.key);
+        entry.unique && planned.is_some_and(kept) && !self.entities.maintainer.is_complete(&entry.index)
+    }
+
+    /// Whether an entity has an entry at a key of the table. A row that its owner no longer wants may be overwritten
+    /// in the version that was read: an owner that wants it again meets the new row.
+    async fn has_entry(&self, owner: &Key, key: &Key) -> Result<bool> {
+        let at = Location { table: self.entities.name.clone(), key: key.clone() };
+        let mut states = States::new(vec![owner.clone()]);
+        states.read_again(self.entities, owner).await?;
+        Ok(states.entry_at(self.entities, owner, &at)?.is_some())
+    }
+}
+
+/// The result of a commit whose new versions are unknown.
+fn unknown_versions(plan: &Plan) -> Vec<Written> {
+    vec![Written::default(); plan.operations.len()]
+}
+
+/// The error of the single operation: the caller does not know the group.
+fn inner(error: Error) -> Error {
+    match error.into_kind() {
+        ErrorKind::TransactionFailed { error, .. } => *error,
+        kind => Error::new(kind),
+    }
+}
+
+/// The error after other writers have changed the same rows too often.
+fn contended(plan: &Plan) -> Error {
+    let table = plan.local.first().map_or_else(String::new, |e| e.location.table.to_string());
+    let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
+    ErrorKind::PreconditionFailed { table, key }.into()
+}
+
+fn replace_or_remove(draft: &mut Draft, n: usize, operation: Option<Operation>) {
+    match operation {
+        Some(operation) => draft.rows[n] = operation,
+        None => drop(draft.rows.remove(n)),
+    }
+}
+
+fn version(row: &Entity) -> IfMatch {
+    row.etag().map_or(IfMatch::Any, IfMatch::from)
+}
+
+#[cfg(test)]
+mod tests;
