@@ -9,7 +9,7 @@ use table_core::model::TableName;
 use table_core::query::Query;
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 
-use super::copy::is_checkpoint;
+use super::copy::is_of_one_store;
 use super::{BulkOptions, Comparison, CopyJob};
 use crate::large::BlobStores;
 
@@ -236,7 +236,7 @@ impl StoreCopy {
             Err(error) if error.is_table_not_found() => return Ok(()),
             page => page?,
         };
-        match page.items.iter().find(|row| !is_checkpoint(row.key())) {
+        match page.items.iter().find(|row| !is_of_one_store(row.key())) {
             None => Ok(()),
             Some(row) => Err(Error::invalid_request(format!(
                 "the table '{table}' of the target has rows, for example {}, that this copy has not written: copy to an empty \

@@ -20,9 +20,9 @@ pub use query::TableQuery;
 pub use read::Versioned;
 pub use schema_diff::{PropertyDiff, SchemaDiff};
 pub use serde_table::SerdeTable;
+pub use set::{Decision, RowChange, SetWrite, SetWriter, changed};
 #[doc(hidden)]
 pub use update::Upgraded;
-pub use set::{Decision, RowChange, SetWrite, SetWriter, changed};
 
 #[cfg(test)]
 mod tests;
