@@ -159,18 +159,22 @@ impl StoreCopy {
         self
     }
 
-    /// Copies the tables. 1 request per page of the list of tables; 2 per table to look at manifest and target, 1 more with a
+    /// Copies the tables. 1 request per page of the list of tables; 2 per table to look at manifest and target, 2 more with a
     /// name; the requests of a [`CopyJob::run`] per table.
     ///
     /// # Errors
     /// What [`StoreCopy`] refuses, with the table; nothing is written then. The errors of a [`CopyJob::run`].
     pub async fn run(&self) -> Result<StoreCopyReport> {
         let tables = self.source_tables().await?;
-        let checks = stream::iter(&tables).map(|table| self.check(table));
+        let begun =
+            stream::iter(tables.clone()).map(|table| async move { self.job(&table).is_begun().await });
+        let has_begun = begun.buffered(TABLES).try_collect::<Vec<bool>>().await?.contains(&true);
+        let checks =
+            stream::iter(tables.clone()).map(|table| async move { self.check(&table, has_begun).await });
         checks.buffered(TABLES).try_collect::<Vec<()>>().await?;
-        let copies = stream::iter(&tables).map(|table| async move {
-            let done = self.job(table).run().await?;
-            Ok::<_, Error>((table.clone(), done))
+        let copies = stream::iter(tables.clone()).map(|table| async move {
+            let done = self.job(&table).run().await?;
+            Ok::<_, Error>((table, done))
         });
         let copied: Vec<_> = copies.buffered(TABLES).try_collect().await?;
         let mut report = StoreCopyReport::default();
@@ -180,7 +184,7 @@ impl StoreCopy {
             report.tables.push((table, done.rows));
         }
         let finished =
-            stream::iter(&tables).map(|table| async move { self.job(table).clear_checkpoint().await });
+            stream::iter(tables).map(|table| async move { self.job(&table).clear_checkpoint().await });
         finished.buffered(TABLES).try_collect::<Vec<()>>().await?;
         Ok(report)
     }
@@ -191,12 +195,12 @@ impl StoreCopy {
     /// As [`CopyJob::verify`].
     pub async fn verify(&self) -> Result<Vec<StoreDifference>> {
         let tables = self.source_tables().await?;
-        let compared = stream::iter(&tables).map(|table| async move {
-            match self.job(table).verify().await {
+        let compared = stream::iter(tables).map(|table| async move {
+            match self.job(&table).verify().await {
                 Ok(found) if found.equal => Ok(None),
-                Ok(found) => Ok(Some(StoreDifference { table: table.clone(), comparison: Some(found) })),
+                Ok(found) => Ok(Some(StoreDifference { table, comparison: Some(found) })),
                 Err(error) if error.is_table_not_found() => {
-                    Ok(Some(StoreDifference { table: table.clone(), comparison: None }))
+                    Ok(Some(StoreDifference { table, comparison: None }))
                 }
                 Err(error) => Err(error),
             }
@@ -217,7 +221,8 @@ impl StoreCopy {
         }
     }
 
-    async fn check(&self, table: &TableName) -> Result<()> {
+    /// Refuses a table. If an earlier run has begun, it has made sure that the target had no rows.
+    async fn check(&self, table: &TableName, has_begun: bool) -> Result<()> {
         let manifest = Manifest::load(&*self.from, table).await?;
         let in_blobs =
             |shape: &Shape| matches!(shape, Shape::Blob | Shape::List { overflow: Overflow::Blob, .. });
@@ -229,7 +234,7 @@ impl StoreCopy {
                 index.name
             )));
         }
-        if self.into_existing || self.job(table).is_begun().await? {
+        if self.into_existing || has_begun {
             return Ok(());
         }
         let page = match self.to.query(table, &Query::new().with_top(ROWS), None).await {
@@ -239,8 +244,8 @@ impl StoreCopy {
         match page.items.iter().find(|row| !is_of_one_store(row.key())) {
             None => Ok(()),
             Some(row) => Err(Error::invalid_request(format!(
-                "the table '{table}' of the target has rows, for example {}, that this copy has not written: copy to an empty \
-                 store, or `into_existing` tables",
+                "the table '{table}' of the target has rows, for example {}, and this copy has no checkpoint in it: \
+                 `verify` it if an earlier run has finished; otherwise copy to an empty store, or `into_existing` tables",
                 row.key()
             ))),
         }

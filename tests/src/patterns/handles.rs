@@ -815,8 +815,9 @@ impl Verbs for TimeSlices<Untyped> {
         merge_any: n(2),
         move_to: n(4),
         query: n(2),
-        set_update: n(3),
-        set_delete: n(3),
+        // A page of each of the three slices.
+        set_update: n(5),
+        set_delete: n(5),
         ..PLAIN
     };
 

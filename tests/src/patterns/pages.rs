@@ -128,9 +128,9 @@ pub(super) async fn every_query_has_pages_both_ways(harness: &Harness) {
     fill(&spread, Spread::all()).await;
     walk("a spread table", &spread.query().partition(book()).limit(5), |note| note.number).await;
 
-    let family = harness.unused_name();
+    let family = format!("{}s", harness.unused_name());
     for day in 1..=3 {
-        harness.clean_up(&format!("{family}x2013010{day}").parse().expect("a legal name"));
+        harness.clean_up(&format!("{family}2013010{day}").parse().expect("a legal name"));
     }
     let time = |note: &Plain| -> Ticks {
         format!("2013-01-0{}T00:00:00Z", 1 + note.number / 10).parse().expect("a time")

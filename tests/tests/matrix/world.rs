@@ -14,6 +14,7 @@ use table_core::query::Query;
 use table_core::store::Result;
 use table_core::typed::IndexedEntity;
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
+use table_patterns::bulk::BulkSummary;
 use table_patterns::eventual::Moves;
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
 use table_patterns::journal::Clearing;
