@@ -198,6 +198,8 @@ pub(super) const fn n(requests: u64) -> Cell {
 }
 
 const NO_READS: Cell = Cell::Absent("a group writes, and reads nothing for its caller");
+const NO_SCHEMA: Cell =
+    Cell::Absent("its query returns values of serde, and a set operation writes entities");
 const READS_VALUES: Cell = Cell::Absent("it reads values, which do not keep their rows");
 const NOT_BOUND: Cell = Cell::Absent("`replace` knows all that it needs");
 
@@ -528,19 +530,6 @@ macro_rules! common {
             let $handle = self;
             Ok($query.limit(limit).page(from).await?.map(Value::value))
         }
-
-        async fn set_update(
-            &self,
-            change: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync,
-        ) -> Result<BulkSummary> {
-            let $handle = self;
-            $query.update(change).await
-        }
-
-        async fn set_delete(&self) -> Result<BulkSummary> {
-            let $handle = self;
-            $query.delete().await
-        }
     };
     (@rows) => {
         async fn remove(&self, number: u32) {
@@ -553,6 +542,24 @@ macro_rules! common {
 
         async fn unknown_value(&self, number: u32) -> Option<i32> {
             unknown_value_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
+        }
+    };
+}
+
+/// The set operations of a query.
+macro_rules! sets {
+    (|$handle:ident| $query:expr) => {
+        async fn set_update(
+            &self,
+            change: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync,
+        ) -> Result<BulkSummary> {
+            let $handle = self;
+            $query.update(change).await
+        }
+
+        async fn set_delete(&self) -> Result<BulkSummary> {
+            let $handle = self;
+            $query.delete().await
         }
     };
 }
@@ -603,13 +610,14 @@ impl Verbs for Table<Untyped> {
     }
 
     common!(|number| Untyped::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
     common!(@rows);
 }
 
 impl Verbs for SerdeTable<Plain> {
     type Of = Plain;
     const NAME: &'static str = "`SerdeTable`";
-    const CELLS: Cells = PLAIN;
+    const CELLS: Cells = Cells { set_update: NO_SCHEMA, set_delete: NO_SCHEMA, ..PLAIN };
 
     async fn open(world: &World) -> Self {
         let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
@@ -617,6 +625,14 @@ impl Verbs for SerdeTable<Plain> {
     }
 
     common!(|number| Plain::key_of(number); |table| table.query().partition(book()));
+
+    async fn set_update(&self, _: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+        unreachable!("a table of serde types has no set operations")
+    }
+
+    async fn set_delete(&self) -> Result<BulkSummary> {
+        unreachable!("a table of serde types has no set operations")
+    }
     common!(@rows);
 }
 
@@ -638,6 +654,7 @@ impl Verbs for Table<Typed> {
     }
 
     common!(|number| Typed::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
     common!(@rows);
 }
 
@@ -663,6 +680,7 @@ impl Verbs for IndexedTable<Indexed> {
     }
 
     common!(|number| Indexed::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
 
     async fn remove(&self, number: u32) {
         self.delete(Indexed::key_of(number), IfMatch::Any).await.expect("the note");
@@ -701,6 +719,7 @@ impl Verbs for WideTable<Wider> {
     }
 
     common!(|number| Wider::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
 
     async fn remove(&self, number: u32) {
         self.delete(Wider::key_of(number), IfMatch::Any).await.expect("the note");
@@ -754,6 +773,7 @@ impl Verbs for LargeTable<Large> {
     }
 
     common!(|number| Large::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
     large_rows!();
 }
 
@@ -770,6 +790,7 @@ impl Verbs for LargeTable<LargeIndexed> {
     }
 
     common!(|number| LargeIndexed::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
     large_rows!();
 }
 
@@ -784,6 +805,7 @@ impl Verbs for SpreadTable<Spread> {
     }
 
     common!(|number| Spread::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
 
     async fn remove(&self, number: u32) {
         let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
@@ -832,6 +854,7 @@ impl Verbs for TimeSlices<Untyped> {
     }
 
     common!(|number| day(number), Untyped::key_of(number); |slices| slices.query().narrow(|query| query.partition(book())));
+    sets!(|slices| slices.query().narrow(|query| query.partition(book())));
 
     async fn remove(&self, number: u32) {
         let table = self.table_for(day(number)).await.expect("the slice");
