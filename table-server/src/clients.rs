@@ -1,7 +1,7 @@
 //! The store as clients see it that know nothing of indexes and layouts.
 //!
 //! A table describes its indexes and layouts in its manifest. The programs of this library maintain them and say
-//! so in a header. Other clients see no index entries and no system rows of such tables, and their writes pass an
+//! so in a header. Other clients see no index entries and no system rows, and their writes pass an
 //! [`Maintainer`], which writes the index entries too, or are refused before anything is written.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use table_core::Result;
 use table_core::forward_to_store;
 use table_core::manifest::{Layout, Manifest, StoredType};
-use table_core::model::{Entity, INDEX_NAME, Key, MANIFEST_PARTITION, TableName};
+use table_core::model::{Entity, INDEX_NAME, Key, SYSTEM_PREFIX, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, TableStore, Written,
@@ -98,11 +98,6 @@ pub(crate) fn member(operations: &[Operation], index: usize, error: Error) -> Er
     if operations.len() == 1 { error } else { Error::in_transaction(index, error) }
 }
 
-/// Whether a table has rows that clients must not see.
-fn hides_rows(manifest: &Manifest) -> bool {
-    !(manifest.indexes.is_empty() && manifest.types.is_empty() && manifest.others.is_empty())
-}
-
 /// Whether writes need more than their own row.
 fn needs_care(manifest: &Manifest) -> bool {
     !manifest.indexes.is_empty() || manifest.types.iter().any(|stored| refusal(stored).is_some())
@@ -132,9 +127,9 @@ fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Resu
 
 /// Refuses writes of rows that the library keeps in the table.
 fn check_key(table: &TableName, manifest: &Manifest, key: &Key) -> Result<()> {
-    if key.partition() == MANIFEST_PARTITION || (key.is_system() && hides_rows(manifest)) {
+    if key.is_system() {
         return Err(Error::invalid_request(format!(
-            "the row {key} of the table '{table}' is a system row: only programs of the library write it"
+            "the row {key} of the table '{table}' has a key that starts with {SYSTEM_PREFIX:?}: only programs of the library write such rows"
         )));
     }
     if manifest.other(OWNER_ROW).is_some() {
@@ -176,10 +171,6 @@ impl TableStore for ClientStore {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let manifest = self.manifests.get(&*self.store, table).await?;
-        if !hides_rows(&manifest) && key.partition() != MANIFEST_PARTITION {
-            return self.store.get(table, key, select).await;
-        }
         let found = self.store.get(table, key, with_index_name(select).as_ref()).await?;
         Ok(found.filter(|entity| !is_hidden(entity)).map(|mut entity| {
             without_index_name(select, &mut entity);
@@ -193,10 +184,6 @@ impl TableStore for ClientStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let manifest = self.manifests.get(&*self.store, table).await?;
-        if !hides_rows(&manifest) {
-            return self.store.query(table, query, from).await;
-        }
         let inner = Query { select: with_index_name(query.select.as_ref()), ..query.clone() };
         let profile = self.profile();
         let translated = |from: &Continuation, read: &Query, written: &Query| {

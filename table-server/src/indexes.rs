@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use table_core::Result;
 use table_core::model::{Entity, IfMatch, TableName};
-use table_core::store::{Conflicts, Error, ErrorKind, Operation, TableStore, Written};
+use table_core::store::{Conflicts, ErrorKind, Operation, TableStore, Written};
 use table_patterns::index::{IndexOptions, IndexedEntities};
 use table_patterns::journal::{Change, Timing};
 use tokio::sync::OnceCell;
@@ -65,8 +65,12 @@ impl Maintainer for Indexes {
                 Ok(committed) => return Ok(results(committed.written, operations.len())),
                 Err(error) => error,
             };
-            if is_answer(&operations, &error) {
+            if !error.is_conflict() {
                 return Err(error);
+            }
+            if let Some(index) = existing(&indexed, &operations).await? {
+                let (table, key) = (table.to_string(), operations[index].key().to_string());
+                return Err(member(&operations, index, ErrorKind::EntityAlreadyExists { table, key }.into()));
             }
             // Another writer has changed an entity since the read.
             conflicts.wait(error).await?;
@@ -84,11 +88,14 @@ fn results(mut written: Vec<Written>, operations: usize) -> Vec<Written> {
     written
 }
 
-/// Whether an error answers the client: not a conflict with another writer between the read and the write.
-fn is_answer(operations: &[Operation], error: &Error) -> bool {
-    let failed = operations.get(error.failed_index().unwrap_or(0));
-    let is_insert = matches!(failed, Some(Operation::Insert(_))) && error.is_already_exists();
-    is_insert || !error.is_conflict()
+/// Returns the first insert whose entity exists. 1 request for each insert, after a conflict.
+async fn existing(indexed: &IndexedEntities, operations: &[Operation]) -> Result<Option<usize>> {
+    for (index, operation) in operations.iter().enumerate() {
+        if matches!(operation, Operation::Insert(_)) && indexed.get(operation.key()).await?.is_some() {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads the entities and describes the operations as changes of them.
