@@ -44,7 +44,7 @@ async fn main() -> table_core::Result<()> {
     let delivered = mailer.run_once(&ToQueue::new(orders.table().name().clone(), queue.clone())).await?;
     assert_eq!((delivered.changes, delivered.failed.len()), (3, 0));
     let messages = queue.peek(10).await?;
-    println!("{}", messages[0].body);
+    assert_eq!(messages.len(), 3);
 
     // What every consumer has handled can be removed.
     let ann = Order::partition("ann")?;

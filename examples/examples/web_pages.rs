@@ -33,7 +33,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let second = pager.page(&tea, "ann", first.next.as_deref()).await?;
     let back = pager.page(&tea, "ann", second.previous.as_deref()).await?;
     assert_eq!((second.items[0].number, back.items[0].number, back.is_first), (10, 0, true));
-    println!("{}", serde_json::to_string(&second)?); // items, next, previous, isFirst, isLast
+    let json = serde_json::to_value(&second)?; // items, next, previous, isFirst, isLast
+    assert_eq!(json["isFirst"], false);
 
     // A cursor works for its user and its query.
     let refused = pager.page(&tea, "bob", first.next.as_deref()).await;

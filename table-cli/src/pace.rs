@@ -4,6 +4,7 @@ use clap::Args;
 use table_core::adapter::RateLimit;
 
 use crate::failure::{Failure, Result};
+use crate::signals::stopped;
 
 /// The bound of requests per second.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -29,17 +30,4 @@ pub(crate) async fn until_stopped<T>(
         done = work => done,
         () = stopped() => Err(Failure::failed(format!("interrupted: {resume}"))),
     }
-}
-
-/// Waits for Ctrl-C, and for SIGTERM of a service manager.
-pub(crate) async fn stopped() {
-    #[cfg(unix)]
-    if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = terminated.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        return;
-    }
-    let _ = tokio::signal::ctrl_c().await;
 }

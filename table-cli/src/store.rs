@@ -155,14 +155,16 @@ impl StoreName {
     /// Opens the store for `tables serve`: groups of a local store have room for index entries.
     pub(crate) async fn open_to_serve(&self, access: Access) -> Result<OpenStore> {
         match (self, access) {
-            (Self::Memory, _) => {
-                Ok(OpenStore::around(MemoryStore::with_profile(ServiceProfile::SERVED), None))
-            }
+            (Self::Memory, _) => Ok(OpenStore::around(
+                MemoryStore::with_profile(ServiceProfile::SERVED),
+                None,
+                Pace::default(),
+            )),
             (Self::Embedded(directory), Access::Write) => {
                 let store = EmbeddedStore::builder(directory).served().open().await?;
-                Ok(OpenStore::around(store.clone(), Some(store)))
+                Ok(OpenStore::around(store.clone(), Some(store), Pace::default()))
             }
-            _ => self.open(access).await,
+            _ => self.open(access, Pace::default()).await,
         }
     }
 

@@ -14,7 +14,7 @@ use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
 
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
-use crate::pace::{Pace, stopped};
+use crate::pace::Pace;
 use crate::query::table;
 use crate::signals::stopped;
 use crate::store::{Access, StoreName};

@@ -97,7 +97,7 @@ fn acknowledged_writes_survive_kills() {
                 let (connection, stop, done, known) =
                     (connection.clone(), stop.clone(), done.clone(), known.clone());
                 std::thread::spawn(move || {
-                    run(write_until_killed(writer, round, &connection, &stop, &done, &known))
+                    run(write_until_killed(writer, round, &connection, &stop, &done, &known));
                 })
             })
             .collect();

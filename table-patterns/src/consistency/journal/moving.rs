@@ -257,7 +257,7 @@ impl Moves<'_> {
                 Sent::Committed(_) => states.set(source.clone(), None),
                 Sent::StartOver(_) => {}
                 Sent::Failed(error) if error.is_conflict() => {
-                    states.read_again(self.entities, &source).await?
+                    states.read_again(self.entities, &source).await?;
                 }
                 Sent::Failed(error) if error.is_ambiguous() || error.is_transient() => return Ok(None),
                 Sent::Failed(error) => return Err(error),

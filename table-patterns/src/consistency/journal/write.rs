@@ -380,7 +380,7 @@ impl Writer<'_> {
             // Nobody waits for the outcome.
             let _outcome = journal.writer().clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
         };
-        self.journal.background.run(self.journal.entities.store.local_writers(), cleared).await;
+        self.journal.background.run(self.entities.store.local_writers(), cleared).await;
         Entries::Applied
     }
 
@@ -408,7 +408,7 @@ impl Writer<'_> {
         }
         let journal = self.journal.clone();
         let handed_over = async move { journal.writer().hand_over(row, ticket.as_ref()).await };
-        self.journal.background.run(self.journal.entities.store.local_writers(), handed_over).await;
+        self.journal.background.run(self.entities.store.local_writers(), handed_over).await;
     }
 
     /// Hands the write over to workers, without the wait for this process's lease. The journal row first: a worker
