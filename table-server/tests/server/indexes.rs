@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{ServiceProfile, TableStore, TableStoreExt as _};
@@ -181,6 +181,16 @@ struct Report {
     text: String,
 }
 
+/// The rows of the table, without the rows in which a program registers that it writes indexes.
+async fn without_registrations(store: &MemoryStore) -> Vec<Entity> {
+    let mut rows = store.query_all(&table(), &Query::new()).await.unwrap();
+    rows.retain(|row| {
+        let row = row.key();
+        row.partition() != MANIFEST_PARTITION || !(row.row().starts_with("process~") || row.row() == "table")
+    });
+    rows
+}
+
 #[tokio::test]
 async fn entities_of_other_layouts_are_not_damaged() {
     let store = MemoryStore::with_profile(ServiceProfile::SERVED);
@@ -188,7 +198,7 @@ async fn entities_of_other_layouts_are_not_damaged() {
     reports.create_if_missing().await.unwrap();
     let report = Report { unit: "Sales".to_owned(), name: "1".to_owned(), text: "long".to_owned() };
     reports.insert(&report).await.unwrap();
-    let before = store.query_all(&table(), &Query::new()).await.unwrap();
+    let before = without_registrations(&store).await;
     let client = serve(store.clone()).await;
     // Every row of a wide entity is a system row.
     let key = before.iter().map(Entity::key).find(|key| key.partition() == "Sales").cloned().unwrap();
@@ -205,7 +215,7 @@ async fn entities_of_other_layouts_are_not_damaged() {
         assert_eq!(reply.refusal(), (400, "InvalidInput"), "{reply:?}");
         assert!(reply.body.contains(reason), "{reply:?}");
     }
-    assert_eq!(store.query_all(&table(), &Query::new()).await.unwrap(), before);
+    assert_eq!(without_registrations(&store).await, before);
     // Entities of other types are written.
     let other = client.owner(Ask::new("POST", "Staff").json(person("9", 1, "e"))).await;
     assert_eq!(other.status, 201, "{other:?}");
