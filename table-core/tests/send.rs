@@ -96,6 +96,7 @@ fn manifests(
     send(cache.get(store, table));
     send(cache.plain_write(store, table));
     send(writers.until_idle("a build"));
+    send(writers.until_followed_up());
     send(change.known());
 }
 
