@@ -22,7 +22,7 @@ struct Report {
     text: String,
 }
 
-/// Blobs are collected when they are older than two milliseconds, by the clock of their store.
+/// A collection takes blobs that are older than two milliseconds, by the clock of their store. The writer has its usual deadline.
 fn options() -> LargeOptions {
     LargeOptions::default().with_write_deadline(Duration::from_millis(1))
 }
@@ -31,8 +31,13 @@ fn options() -> LargeOptions {
 async fn reports(store: &MemoryStore) -> Result<(TableName, Arc<InMemory>)> {
     let (table, blobs) = (TableName::new("Reports")?, Arc::new(InMemory::new()));
     let shared: Arc<dyn ObjectStore> = blobs.clone();
-    let reports =
-        LargeTable::<Report>::open(store.clone(), table.clone(), shared, options(), IndexOptions::local());
+    let reports = LargeTable::<Report>::open(
+        store.clone(),
+        table.clone(),
+        shared,
+        LargeOptions::default(),
+        IndexOptions::local(),
+    );
     let reports = reports.await?;
     for number in [1, 2] {
         let (department, title, text) = ("Sales".to_owned(), "T".to_owned(), "a long story. ".repeat(100));
