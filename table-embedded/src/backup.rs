@@ -109,7 +109,8 @@ impl Copy<'_> {
         if !ended {
             return Ok(Some(None));
         }
-        // Tables that were dropped during the backup.
+        // Tables that were dropped during the backup: the copy has some of their rows, so it must remove them like the original. Tables that
+        // were dropped before have no rows in the copy.
         let known: BTreeSet<_> = contents.catalog.iter().map(|(id, _)| id).collect();
         contents.dropped = self.tables.difference(&known).copied().collect();
         contents.version_mark = contents.version_mark.saturating_add(VERSION_GAP);

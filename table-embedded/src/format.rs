@@ -39,6 +39,7 @@ pub(crate) fn row_key(table: u64, key: &Key) -> Vec<u8> {
 
 /// Appends the stored key of a row; see [`row_key`].
 pub(crate) fn push_row_key(out: &mut Vec<u8>, table: u64, key: &Key) {
+    // Big-endian, so that ids sort as numbers: the rows of a table are one range, which ends before the next id.
     out.extend_from_slice(&table.to_be_bytes());
     key.push_sortable(out);
 }
@@ -85,6 +86,8 @@ fn damaged(key: &[u8]) -> Failure {
 
 /// Covers key and record, so that a row under another row's key counts as damaged.
 fn checksum(key: &[u8], record: &[u8]) -> u32 {
+    // Rotated, because without it equal bytes in key and record would cancel out. 32 bits are enough: pages have a checksum of
+    // their own, and this one finds rows that are intact in a wrong place.
     (xxh3_64(key).rotate_left(32) ^ xxh3_64(record)) as u32
 }
 

@@ -125,8 +125,8 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// Opens the store for reading only. No byte of the directory changes; if a crash left a file that needs
-    /// recovery, recovery happens in memory. Any number of handles may read at the same time, but not while
+    /// Opens the store for reading only. The file does not change; if a crash left a file that needs recovery,
+    /// recovery happens in memory. A file `lock` is created if it is missing, unless the medium is read-only. Any number of handles may read at the same time, but not while
     /// another handle may write. Writes, changes of tables and [`compact`](crate::EmbeddedStore::compact) are
     /// refused; [`backup`](crate::EmbeddedStore::backup) works.
     pub const fn read_only(mut self) -> Self {

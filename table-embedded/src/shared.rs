@@ -71,6 +71,7 @@ impl Shared {
     /// Returns the state after the last commit. Waits while the writer pauses readers.
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
         loop {
+            // Before the look at the state, so that a resume between the look and the wait is not missed.
             let resumed = self.resumed.notified();
             if let Some(snapshot) = self.try_snapshot()? {
                 return Ok(snapshot);
@@ -160,6 +161,8 @@ impl Shared {
         if let State::Open(View { snapshot: Some(snapshot), .. }) = &*self.read() {
             return Ok(Some(Arc::clone(snapshot)));
         }
+        // The write lock, because the first reader after a commit creates the snapshot. Another reader may have been faster, so
+        // `View::snapshot` looks again.
         // Catalog and transaction belong to the same commit: commits that change the catalog call `hold`
         // first.
         match &mut *self.write() {

@@ -172,11 +172,14 @@ impl Walk {
             self.report = pinned.own.clone();
         }
         let mut rows = None;
+        // The definitions once more for each snapshot, because the root of the rows moves with every commit. The other tables only in the
+        // first: they are small and change rarely.
         if let Some(root) = pinned.header.roots[0] {
             self.definitions(pinned, root, first, &mut rows);
         }
         self.leaves = 0;
         self.ended = rows.is_none_or(|root| self.rows(pinned, &root, None, None));
+        // The time of reading counts too, so the pause is the rest of the time that these bytes may take.
         let due = Duration::from_secs_f64(self.read as f64 / self.rate as f64);
         sleep(due.saturating_sub(started.elapsed()));
     }
@@ -216,6 +219,7 @@ impl Walk {
         if done(self) {
             return true;
         }
+        // At least one leaf for each snapshot. Otherwise inner pages alone could use up the slice, and the walk would not advance.
         if self.leaves > 0 && self.read >= self.slice {
             return false;
         }

@@ -82,6 +82,8 @@ impl Directory {
             }
             self.create(config, |database| Contents::empty().write(database))?;
         }
+        // The order keeps a foreign file as it is: the first bytes are read before anything may write. `trust` writes only what the
+        // system's cache has already. The engine then works in memory, and `Session::release` writes after all checks.
         check_magic(&path)?;
         let file = (config.opener.0)(&path, self.access).map_err(Failure::io("opening", &path))?;
         self.trust(&*file)?;
@@ -98,6 +100,8 @@ impl Directory {
         if self.access == Access::Read {
             return if self.unsynced.is_marked() { Err(Failure::Unsynced(path)) } else { Ok(()) };
         }
+        // First of all: before this, what the file seems to contain may not be on the disk. Recovery would build on pages that a
+        // later power loss takes away.
         self.unsynced.write_again(file).map_err(Failure::io("writing the unsynced pages again of", &path))?;
         let mut header = vec![0; PAGE as usize];
         let read = file.len().and_then(|len| {
@@ -105,6 +109,8 @@ impl Directory {
             file.read(0, &mut header)
         });
         read.map_err(Failure::io("reading", &path))?;
+        // The process that wrote the file did not close it, so it may have left unsynced writes anywhere in the file. If a sync of
+        // this process fails, all of the file must be written again.
         if Header::parse(&header).is_none_or(|header| header.unclean) {
             self.unsynced.set_unclean();
         }
@@ -122,11 +128,13 @@ impl Directory {
         if unfinished.symlink_metadata().is_ok() {
             fs::remove_file(&unfinished).map_err(Failure::io("removing", &unfinished))?;
         }
-        if let Err(failure) = all(|| make(&unfinished, config, fill)) {
+        if let Err(failure) = without_panic(|| make(&unfinished, config, fill)) {
             // The next attempt removes the file too; until then it only uses space.
             let _ = fs::remove_file(&unfinished);
             return Err(failure);
         }
+        // The file is complete and synced before it gets its name, and the directory is synced after that: a crash at any point
+        // leaves a complete store or none.
         fs::rename(&unfinished, self.file()).map_err(Failure::io("renaming", &unfinished))?;
         sync_directory(&self.path)
     }
@@ -141,18 +149,19 @@ fn make(
     let file = Session::new(file, Arc::new(Unsynced::new(None)), LockMode::Take);
     let file = file.map_err(Failure::io("creating", path))?;
     file.release().map_err(Failure::io("creating", path))?;
+    // No reader has this file, so an error may reach the engine: it ends the creation.
     file.set_strict(true);
     let mut builder = Builder::new();
     builder.set_cache_size(config.cache_bytes);
     let database = builder.create_with_backend(file).map_err(Failure::write)?;
-    let filled = all(|| fill(&database));
+    let filled = without_panic(|| fill(&database));
     // Separate, because dropping a database during unwinding would abort the process.
     drop(database);
     filled
 }
 
 /// Runs all of the work and converts a panic into a failure.
-fn all(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+fn without_panic(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     guarded(work).unwrap_or(Err(Failure::Panicked(Lost::default())))
 }
 
@@ -182,6 +191,8 @@ fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {
     file_metadata(path)?;
     let mut options = OpenOptions::new();
     let lock = if access == Access::Read {
+        // A reader creates a missing lock file too. Without a lock a writer could start while the reader reads. On a read-only medium
+        // there can be no writer.
         let existing = options.read(true).open(path);
         existing.or_else(|_| {
             private(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
@@ -204,6 +215,7 @@ fn create_directory(path: &Path) -> Result<(), Failure> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path).map_err(Failure::io("creating the directory", path))?;
+    // The entry of a new directory is in its parent: without a sync of each parent, a power loss could take the whole store.
     for made in made.iter().rev() {
         let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
         sync_directory(parent.unwrap_or(Path::new(".")))?;
@@ -251,6 +263,7 @@ fn open_held(path: &Path, session: Session, config: &FileConfig) -> Result<Opene
     });
     let database = builder.create_with_backend(session.clone());
     let mut database = database.map_err(|error| unusable(path, error))?;
+    // The engine itself compares every page now, so the session need not record them for `check_pages`.
     if verify {
         session.engine_scans();
     }
@@ -258,6 +271,7 @@ fn open_held(path: &Path, session: Session, config: &FileConfig) -> Result<Opene
         return Err(damaged(path, "its checksums do not match"));
     }
     let contents = read_contents(path, &database).map_err(|failure| unreadable(path, failure))?;
+    // Last: it also checks the pages that opening has read so far, which are in the engine's cache and are not read again.
     if !session.check_pages().map_err(Failure::io("reading", path))? {
         return Err(damaged(path, "a page does not match its checksum"));
     }

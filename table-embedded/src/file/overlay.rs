@@ -16,6 +16,8 @@ impl Overlay {
         if bytes.is_empty() {
             return;
         }
+        // A later write wins. The range leaves all earlier pieces first, so that pieces never overlap and their order does not
+        // matter to readers.
         self.cut(at, at + bytes.len() as u64);
         self.pieces.insert(at, bytes.to_vec());
     }
@@ -48,6 +50,7 @@ impl Overlay {
     }
 
     fn touching(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        // Pieces do not overlap, so of the pieces that begin before `from` only the last can reach into the range.
         let before = self.pieces.range(..from).next_back();
         let before = before.filter(|(at, piece)| **at + piece.len() as u64 > from);
         before.into_iter().chain(self.pieces.range(from..to)).map(|(at, piece)| (*at, piece.as_slice()))

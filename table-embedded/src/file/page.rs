@@ -12,6 +12,9 @@ pub(crate) const PAGE: u64 = 4096;
 /// Bytes of the header that are used.
 const HEADER: usize = 320;
 const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
+// Offsets in the header: <https://github.com/cberner/redb/blob/master/docs/design.md>. redb calls the byte of flags the god byte: bit 0
+// selects the current one of two commit slots, bit 1 says that the file was not closed. A commit fills the other slot and
+// flips bit 0, so the slot of the commit before it stays whole until the next commit.
 const GOD_BYTE: usize = 9;
 const PAGE_SIZE_AT: usize = 12;
 const REGION_PAGES_AT: usize = 20;
@@ -72,12 +75,15 @@ impl Header {
         let god = bytes[GOD_BYTE];
         let whole = bytes.starts_with(MAGIC) && u64::from(u32_at(bytes, PAGE_SIZE_AT)?) == PAGE;
         let region_bytes = u64::from(u32_at(bytes, REGION_PAGES_AT)?) * PAGE;
+        // The last 16 bytes of a slot are its checksum. A slot that was written in part is no header here; the engine's recovery
+        // then uses the other slot.
         let slot = &bytes[SLOTS_AT + SLOT * usize::from(god & 1)..][..SLOT];
         let (slot, sum) = slot.split_last_chunk::<16>()?;
         if !whole || xxh3_128(slot).to_le_bytes() != *sum {
             return None;
         }
         let mut header = Self { region_bytes, roots: [None; 2], unclean: god & 2 != 0 };
+        // For each root: a flag whether it exists at 1 + n, then page number, checksum and length from `at` on.
         for (n, at) in [8, 40].into_iter().enumerate() {
             if slot[1 + n] != 0 {
                 header.roots[n] = Some(header.reference(slot, at, at + 8, Kind::DEFINITIONS)?);
@@ -94,6 +100,8 @@ impl Header {
         if order > MAX_ORDER {
             return None;
         }
+        // A page number has 5 bits of order, 19 reserved bits, 20 bits of region and 20 bits of index. A page of order n has 2^n
+        // times 4 KiB and the index counts pages of that size, so a higher order needs fewer bits.
         let (index, region) = (number & (0xF_FFFF >> order), (number >> 20) & 0xF_FFFF);
         let at = PAGE + region * self.region_bytes + index * (PAGE << order);
         Some(PageRef { at, order: order as u8, sum, kind })
@@ -113,6 +121,7 @@ impl Header {
 
     fn children(&self, page: &[u8], kind: Kind) -> Option<Vec<PageRef>> {
         let children = count(page)? + 1;
+        // A branch has 8 bytes of head, then the checksums of all children, then their page numbers, then the keys.
         let child = |n: usize| self.reference(page, 8 + 16 * children + 8 * n, 8 + 16 * n, kind);
         (0..children).map(child).collect()
     }
@@ -148,6 +157,8 @@ impl Header {
             0 => Some(None),
             _ => Some(Some(u32_at(definition, at + 1)?)),
         };
+        // A definition has its type (1 byte), the number of rows (8), a flag whether there is a root (1), the root's page number (8),
+        // checksum (16) and length (8), and the widths of key and value (a flag and 4 bytes each).
         let kind = Kind { key: width(42)?, value: width(47)?, definitions: false };
         if *definition.get(9)? == 0 {
             return Some(None);
@@ -163,6 +174,8 @@ pub(crate) fn is_branch(page: &[u8]) -> bool {
 
 /// Returns the checksum of the used bytes of a page; `None` if the page contradicts itself.
 pub(crate) fn sum(page: &[u8], kind: Kind) -> Option<u128> {
+    // The engine's checksum ends with the last key or value. The bytes behind it may be left from an earlier use of the page
+    // and must not count. A node without pairs or keys does not occur, so `checked_sub` refuses it.
     let end = match *page.first()? {
         LEAF => {
             let leaf = Leaf::of(page, kind)?;
@@ -185,6 +198,7 @@ fn branch_key_end(page: &[u8], kind: Kind, n: usize) -> Option<usize> {
 
 fn branch_key(page: &[u8], kind: Kind, n: usize) -> Option<&[u8]> {
     let keys = count(page)?;
+    // 24 bytes a child: 16 of checksum, 8 of page number. Keys of fixed width have no ends.
     let first = 8 + 24 * (keys + 1) + if kind.key.is_none() { 4 * keys } else { 0 };
     let from = if n == 0 { first } else { branch_key_end(page, kind, n - 1)? };
     page.get(from..branch_key_end(page, kind, n)?)

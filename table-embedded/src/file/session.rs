@@ -150,6 +150,8 @@ impl Session {
         self.0.read_held(0, &mut header)?;
         let Some(header) = Header::parse(&header) else { return Ok(false) };
         lock(&self.0.sums).header = Some(header);
+        // From the roots down: the checksum of a page is known only from its parent, and a parent is trusted only after its own
+        // comparison.
         let mut pages: Vec<PageRef> = header.roots.into_iter().flatten().collect();
         while let Some(page) = pages.pop() {
             lock(&self.0.sums).learn(&page);
@@ -215,6 +217,7 @@ impl Inner {
         // Two syncs. A header on the disk before its pages would name a state that is not there.
         for part in [pages, header] {
             for (at, bytes) in &part {
+                // Before the write, because a write that fails may have changed a part of the range.
                 self.unsynced.add(*at, bytes.len());
                 self.file.write(*at, bytes)?;
                 if *at >= PAGE {
@@ -231,6 +234,7 @@ impl Inner {
     fn fail(&self, held: &mut Held, error: &io::Error) {
         // First: a write that comes after the failed one must not reach the file.
         self.passing.store(false, Ordering::Release);
+        // Later failures are consequences of the first. Only at the first does `header_is_out` tell the outcome of the commit.
         if held.failure.is_none() {
             let may_be_applied = held.header_is_out;
             let error = Arc::new(io::Error::new(error.kind(), error.to_string()));
@@ -257,6 +261,7 @@ impl Inner {
                 }
             }
         }
+        // Success, although nothing reached the file: the type says why. The committer asks `failure` and does not acknowledge.
         hold(held);
         Ok(())
     }
@@ -264,6 +269,9 @@ impl Inner {
     fn sync(&self, held: &mut Held) -> io::Result<()> {
         // While the file is written directly, only the header is in memory (`write`). From its first byte on, a crash may show
         // the new state, so an error is ambiguous from here.
+        //
+        // Pages and header share this sync, and a disk may write them in any order, also the header first. Recovery notices: it compares
+        // the checksums of the newer commit, and takes the older commit if a page is missing.
         for (at, bytes) in held.changes.iter() {
             held.header_is_out = true;
             self.unsynced.add(at, bytes.len());
@@ -302,16 +310,21 @@ impl Inner {
     /// second result counts.
     fn read_checked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let passing = self.passing.load(Ordering::Acquire);
+        // While the file is written directly, without the lock of `held`, which a sync holds: reads do not wait for a sync.
         let read = |out: &mut [u8]| if passing { self.file.read(at, out) } else { self.read_held(at, out) };
         let expected = lock(&self.sums).expected(at, out.len());
         let mut sound = read(out).is_ok() && expected.is_met(out);
         if !sound {
+            // A fault between disk and memory passes with another read; damage on the disk stays. Bytes that are kept in memory come
+            // from the engine itself and need no comparison.
             read(out)?;
             sound = expected.is_met(out) || (!passing && self.held().changes.touches(at, out.len()));
         }
         if !sound {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a page does not match its checksum"));
         }
+        // Only a page that matched may say what its children must be. A page that this process wrote refers to pages that it read or
+        // wrote before, so nothing is learned from it.
         if let Expected::Page(kind, _) = expected
             && let mut sums = lock(&self.sums)
             && let Some(header) = sums.header
@@ -343,7 +356,8 @@ impl StorageBackend for Session {
         }
         if let Err(error) = inner.read_checked(at, out) {
             tracing::error!(at, bytes = out.len(), %error, "a page of the file cannot be read");
-            // An error would make the engine refuse all further calls.
+            // An error would make the engine refuse all further calls. `resume_unwind` does not call the panic hook, which would print
+            // a message for each damaged page.
             resume_unwind(Box::new(Unreadable));
         }
         Ok(())
@@ -369,12 +383,14 @@ impl StorageBackend for Session {
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut held = self.0.held();
         if at < PAGE {
+            // The header waits for `sync`, which writes it after all pages.
             held.changes.write(at, bytes);
             return Ok(());
         }
         let make = |inner: &Inner, _: &mut Held| {
             inner.unsynced.add(at, bytes.len());
             inner.file.write(at, bytes)?;
+            // After the write: if it fails, the file may still have the old bytes, which the old expectation describes.
             lock(&inner.sums).written(at, bytes);
             Ok(())
         };

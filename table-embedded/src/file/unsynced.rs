@@ -20,6 +20,8 @@ const CHUNK: u64 = 1 << 20;
 /// from the cache, and are trusted only after a successful sync. Then cache and disk agree, and recovery
 /// decides by checksums what is in the file. Descriptors and processes share the cache, so reopening the file
 /// is not enough: a mark in the file `lock` informs later processes.
+///
+/// <https://wiki.postgresql.org/wiki/Fsync_Errors>
 #[derive(Debug)]
 pub(crate) struct Unsynced {
     ranges: Mutex<Vec<(u64, u64)>>,
@@ -56,6 +58,7 @@ impl Unsynced {
             Some(last) if last.0 <= at && at <= last.1 => last.1 = last.1.max(end),
             _ => ranges.push((at, end)),
         }
+        // One range over all is right too: it only writes more bytes again.
         if ranges.len() > MAX_RANGES {
             let all = ranges.iter().fold((at, end), |all, range| (all.0.min(range.0), all.1.max(range.1)));
             *ranges = vec![all];
@@ -79,6 +82,8 @@ impl Unsynced {
 
     /// Records a failed sync.
     pub(super) fn mark(&self) {
+        // An earlier process may have left unsynced pages outside the ranges of this process. A successful sync would have covered
+        // them; this one did not.
         if self.unclean.load(Ordering::Relaxed) {
             self.add_all();
         }
@@ -89,6 +94,8 @@ impl Unsynced {
 
     fn write_mark(&self, text: &[u8]) -> io::Result<()> {
         let Some(mut mark) = self.mark.as_ref() else { return Ok(()) };
+        // Without a sync: the mark is for later processes of the same system, which share its cache. A restart of the machine may lose
+        // the mark, but it also empties the cache, and reads then come from the disk.
         mark.seek(SeekFrom::Start(0))?;
         mark.write_all(text)?;
         mark.set_len(text.len() as u64)
@@ -116,6 +123,7 @@ impl Unsynced {
         }
         file.sync_data().inspect_err(|_| self.mark())?;
         self.clear();
+        // Last, so that a process that ends before this point leaves the mark to the next.
         self.write_mark(b"")
     }
 

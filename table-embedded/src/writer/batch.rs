@@ -120,6 +120,7 @@ impl<'t> Batch<'t> {
             }
             Work::Group(operations) => apply_group(&rows, &PROFILE, table, operations, stamp),
         };
+        // First: a decision that could not read the file is no decision, and is not an answer to the caller.
         if let Some(failure) = rows.into_failure() {
             return Err(failure);
         }
@@ -148,6 +149,7 @@ impl<'t> Batch<'t> {
             let stamp = stamp();
             format::push_row_key(&mut key, id, entity.key());
             self.packer.push_row(&mut row, &key, stamp, entity.properties())?;
+            // Before the change is certain: a key too many costs a backup one more row, a missing key would lose a change.
             self.changes.note(&key);
             let old = self.rows.insert(key.as_slice(), row.as_slice())?.map(|old| old.value().to_vec());
             // The key exists after all: undo, and leave the decision to the engine, which has the error of the service. The versions

@@ -90,7 +90,7 @@ impl Writer {
         let opened = opened.unwrap_or(Err(Failure::NotOpen));
         self.broken.took = started.elapsed();
         match opened {
-            Ok(opened) => self.go_over_to(opened),
+            Ok(opened) => self.switch_to(opened),
             Err(failure) => {
                 tracing::error!(%failure, "reopening the file after a failure failed");
                 if self.database.is_none() {
@@ -101,13 +101,16 @@ impl Writer {
         }
     }
 
-    fn go_over_to(&mut self, opened: Opened) {
+    /// Closes the file that failed and serves from the newly opened file.
+    fn switch_to(&mut self, opened: Opened) {
         if self.lost().0 > 0 {
             tracing::error!(
                 writes = self.lost().0,
                 "acknowledged writes that were not yet on disk may be lost"
             );
         }
+        // Two sessions must never write one file. The new session keeps its changes in memory until `release`, and `close_file` waits for
+        // the readers of the old session and ends it.
         self.shared.pause();
         self.close_file();
         let Opened { database, contents, session, scanned } = opened;

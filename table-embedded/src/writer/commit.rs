@@ -43,6 +43,8 @@ impl Writer {
         let mut transaction = failed::before_commit(|| database.begin_write().map_err(Failed::before))?;
         let (answers, finished) = failed::before_commit(|| self.decide(&transaction, work))?;
         let Some((ledger, must_sync)) = finished else { return Ok(answers) };
+        // Also in relaxed mode a sync is due for a change of tables, for the mark of versions (an ETag must never repeat after a crash),
+        // and for reclaiming, whose commit prepares the fast recovery.
         let sync = must_sync || reclaims || self.is_sync_due(bytes);
         let durability = if sync { redb::Durability::Immediate } else { redb::Durability::None };
         transaction.set_durability(durability).map_err(Failed::before)?;
@@ -111,6 +113,7 @@ impl Writer {
         self.ledger = ledger;
         self.shared.publish(&self.ledger.catalog);
         self.last_commit = Instant::now();
+        // `since` stays that of the oldest write: the promise of `Durability::Relaxed` counts from there.
         let before = self.unflushed.unwrap_or(Unflushed { since: self.last_commit, writes: 0, bytes: 0 });
         self.unflushed = unflushed.map(|(writes, bytes)| Unflushed {
             writes: before.writes + writes,

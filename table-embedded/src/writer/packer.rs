@@ -44,6 +44,7 @@ impl<'t> Packer<'t> {
         // Numbers make the row shorter, so one allocation is enough.
         out.reserve(packed.len());
         while !packed.is_empty() {
+            // No entry has the number 0, so without a prediction `pack_as` refuses and the entry is looked up.
             let likely = self.next.get(usize::from(last)).copied().unwrap_or_default();
             if self.dictionary.pack_as(likely, &mut packed, out) {
                 last = likely;

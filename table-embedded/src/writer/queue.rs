@@ -144,6 +144,8 @@ impl Queue {
     pub(crate) async fn ask(&self, request: Request) -> Result<Vec<Written>> {
         let bytes = request.bytes();
         let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
+        // Before the message is sent. So the queue is bounded, and a caller that is dropped while it waits for room has changed nothing.
+        // The semaphore is never closed.
         let room = Arc::clone(&self.room).acquire_many_owned(room).await.ok();
         let room = (room, self.writers.enter(), self.manifest_change(&request).map(Box::new));
         self.send(|reply| Message::Change(Job { request, bytes, caller: Caller { room, reply } })).await

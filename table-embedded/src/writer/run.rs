@@ -60,6 +60,7 @@ impl Writer {
 
     /// Returns the time to wait for requests before [`idle`](Self::idle) has work.
     pub(super) fn next_wakeup(&self) -> Option<Duration> {
+        // Nothing else is due while the file cannot be written.
         if let Some(wait) = self.broken.wait(Instant::now()) {
             return Some(wait);
         }

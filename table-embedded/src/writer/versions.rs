@@ -38,6 +38,8 @@ impl Versions {
 
     /// Skips all versions that may have been assigned before a commit with unknown outcome.
     pub(super) fn reopened(&mut self, mark: u64) {
+        // `last` may be above the mark of the file that was opened again, because the failed commit may have raised it. Its versions
+        // may have reached callers, so they are not assigned again.
         self.last = self.last.max(mark);
         self.mark = mark;
     }
