@@ -90,6 +90,8 @@ impl BlindIndex {
     /// Returns the token of a value, as a fixed number of hexadecimal digits.
     pub fn token(&self, value: ValueRef<'_>) -> String {
         let mut message = Vec::new();
+        // The index's name and the value's type are part of the message: equal values of two indexes or types have unrelated tokens,
+        // also if a caller uses one key twice.
         push_lp(&mut message, b"table-encryption v2 blind index");
         push_lp(&mut message, self.name.as_bytes());
         message.push(value.edm_type() as u8);

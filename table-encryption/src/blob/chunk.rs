@@ -28,6 +28,7 @@ impl ChunkCipher {
 
     /// Encrypts a chunk and appends it to `out`.
     pub(super) fn seal(&mut self, plaintext: &[u8], last: bool, out: &mut Vec<u8>) -> Result<()> {
+        // The associated data is the blob's scope: a chunk of another blob, table, entity or property does not open here.
         let nonce = self.nonce(last)?;
         let start = out.len();
         out.extend_from_slice(plaintext);

@@ -81,10 +81,12 @@ impl BlobOpener {
     /// Parses the preamble, once it is complete.
     async fn start(&mut self) -> Result<(), Unreadable> {
         let Some((preamble, len)) = Preamble::parse(&self.waiting) else {
+            // Incomplete and malformed look the same. The longest preamble bounds the bytes that wait for more.
             return if self.waiting.len() < LONGEST { Ok(()) } else { Err(Unreadable::Refused) };
         };
         let secret = self.blobs.keys.open(&preamble.wrapping).await?;
         let (cipher, commitment) = self.blobs.chunks(&self.place, &secret, &preamble.salt, preamble.chunk);
+        // Before the first chunk: GCM accepts a ciphertext that was made for two keys, so two readers could see two contents.
         if !matches(&commitment, &preamble.commitment) {
             return Err(Unreadable::Refused);
         }
@@ -95,6 +97,8 @@ impl BlobOpener {
 
     async fn last(&mut self) -> Result<Vec<u8>, Unreadable> {
         let mut out = self.advance().await?;
+        // `advance` leaves at least one byte of the last chunk, which must open with the flag of the last. A blob that was cut after a
+        // chunk ends with a chunk without the flag and is refused.
         let State::Chunks { cipher, .. } = &mut self.state else { return Err(Unreadable::Refused) };
         // An empty last chunk is allowed only as the only chunk. Otherwise a blob could end in two ways.
         let empty = self.waiting.len() == TAG;

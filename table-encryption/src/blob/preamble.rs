@@ -30,6 +30,7 @@ impl Preamble {
         }
         let wrapping = read_wrapping(&mut from)?;
         let (salt, commitment) = (from.array()?, from.array()?);
+        // Bounded before it is authenticated, because the reader keeps a whole chunk in memory.
         let chunk = from.u32().filter(|chunk| (1..=MAX_CHUNK).contains(chunk))?;
         Some((Self { wrapping, salt, commitment, chunk }, bytes.len() - from.0.len()))
     }

@@ -22,9 +22,10 @@ impl BlobSealer {
     /// Takes a piece of any length and returns the part of the blob that is ready; it may be empty.
     ///
     /// # Errors
-    /// Fails if the blob has more than 2³² chunks.
+    /// Fails if the blob has more than 2³² − 1 chunks.
     pub fn push(&mut self, mut plaintext: &[u8]) -> Result<Vec<u8>> {
         let mut out = std::mem::take(&mut self.preamble);
+        // `>` and not `>=`: a full chunk waits until more bytes show that it is not the last.
         while self.waiting.len() + plaintext.len() > self.chunk {
             let (now, later) = plaintext.split_at(self.chunk - self.waiting.len());
             self.waiting.extend_from_slice(now);

@@ -15,7 +15,7 @@ impl BlobCipher {
     where
         P: Stream<Item = Result<Bytes>> + Send + Unpin,
     {
-        // The sealer is made by the first poll: it asks the key service, and a stream that nobody polls sends no request.
+        // The sealer is made by the first poll, because it may ask the key service: a stream without a reader sends no request.
         let start = Sealing { plaintext, cipher: self.clone(), place, sealer: None };
         without_empty(stream::try_unfold(Some(start), async |state| match state {
             None => Ok(None),

@@ -66,6 +66,7 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
 
     /// Drops expired entries. Returns when the next entry expires.
     pub(super) fn remove_expired(&mut self, now: Instant) -> Option<Instant> {
+        // All entries live equally long, so they expire in the order of insertion, and the first that is alive ends the search.
         while let Some((number, key)) = self.order.front() {
             match self.entries.get(key).filter(|entry| entry.number == *number) {
                 Some(entry) if !is_expired(entry.expires, now) => return entry.expires,
@@ -122,6 +123,7 @@ impl FailedUnwraps {
 
 fn digest(wrapping: &Wrapping) -> [u8; 32] {
     let mut bytes = Vec::with_capacity(wrapping.wrapped.len() + 64);
+    // With lengths, so that two different wrappings never have one hash: a forged one could block a real one.
     for part in [wrapping.algorithm.as_bytes(), wrapping.key_id.as_bytes(), &wrapping.wrapped] {
         push_lp(&mut bytes, part);
     }

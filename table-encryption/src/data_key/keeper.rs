@@ -82,6 +82,7 @@ impl DataKeys {
         if let Some(key) = inner.current() {
             return Ok(key);
         }
+        // Writers that come at the same time wait here and then use the key of the first. Two looks, because it may be there now.
         let _turn = inner.making.lock().await;
         if let Some(key) = inner.current() {
             return Ok(key);
@@ -89,6 +90,7 @@ impl DataKeys {
         let key = Arc::new(self.make().await?);
         let mut state = inner.state();
         state.current = Some(Current { key: Arc::clone(&key), made: Instant::now(), writes: 1 });
+        // The writer's own entities can then be read without a call of the key service.
         state.secrets.insert(key.wrapping.clone(), Arc::clone(&key.secret));
         inner.schedule_erasure(&mut state);
         Ok(key)
@@ -127,6 +129,8 @@ impl DataKeys {
             if let Some(failed) = self.inner.failed.get(wrapping) {
                 return Err(failed);
             }
+            // Only started under the lock; the wait is outside. The future is shared and weak: it goes on while one caller waits, and ends
+            // when the last caller has dropped it.
             state.unwrap_once(wrapping, || Arc::clone(&self.inner).unwrap_and_keep(wrapping.clone()).boxed())
         };
         unwrap.await
@@ -184,6 +188,7 @@ impl Inner {
             }
             Err(failure) => self.failed.remember(&wrapping, failure),
         }
+        // After the result is recorded: a caller in between finds the result and starts no second unwrap.
         state.unwraps.remove(&wrapping);
         drop(state);
         opened
@@ -191,6 +196,7 @@ impl Inner {
 
     async fn unwrap(&self, wrapping: &Wrapping) -> Opened {
         let key = self.keys.find(&wrapping.key_id).await.map_err(unreadable)?;
+        // The algorithm is a claim of the stored bytes. Only the key's own algorithm is used, so the claim selects nothing.
         let key = key.filter(|k| k.algorithm() == &*wrapping.algorithm).ok_or(Unreadable::Refused)?;
         let bytes = key.unwrap_key(&wrapping.wrapped).await.map_err(unreadable)?;
         Secret::from_labelled(&bytes).map(Arc::new).ok_or(Unreadable::Refused)

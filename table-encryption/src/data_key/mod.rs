@@ -41,6 +41,8 @@ impl Secret {
 
     /// Parses unwrapped bytes.
     fn from_labelled(bytes: &KeyBytes) -> Option<Self> {
+        // Without the check, a content key of the legacy format under the same key-encryption key could be used as a data key, and its
+        // entities have no integrity.
         bytes.expose().strip_prefix(LABEL.as_slice())?.try_into().ok().map(Self)
     }
 }

@@ -73,6 +73,7 @@ impl Keys {
             (Some(key), _) => Ok(Some(Arc::clone(key))),
             (None, None) => Ok(None),
             (None, Some(resolver)) => match resolver.resolve(key_id).await? {
+                // The id is stored with the data. A key of another id would be used for reading, and a rotation would count it wrongly.
                 Some(key) if key.key_id() != key_id => Err(ErrorKind::Service(format!(
                     "the key resolver returned the key {:?} for the id {key_id:?}",
                     key.key_id()

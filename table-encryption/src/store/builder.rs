@@ -178,6 +178,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         let legacy = self.legacy.map(|l| Legacy::new(l, &self.keys, sensitive, self.cache)).transpose()?;
         let id = |name: &str| if sensitive { name.to_owned() } else { name.to_ascii_lowercase() };
         let rules = Rules::new(self.rules, id);
+        // Together they would allow a filter that compares ciphertext and finds nothing.
         if let Some((table, name)) = rules.contradiction() {
             return Err(Error::invalid_request(format!(
                 "the property '{name}' of '{table}' is encrypted by a rule and listed in `filter_only_by`; filters cannot compare it"

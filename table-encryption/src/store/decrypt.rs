@@ -66,6 +66,8 @@ impl Opener<'_> {
             (None, Ok(None)) => Ok(Stored::Plain),
             (Some(Some(header)), Ok(None)) => Ok(Stored::V2(Box::new(header))),
             (None, Ok(Some(metadata))) => Ok(Stored::V1(Box::new(metadata))),
+            // Both headers, or one that cannot be parsed. Legacy metadata next to a v2 header would let a writer without the key choose the
+            // format that has no integrity.
             _ => Err(Unreadable::Refused.of_entity(self.table, entity.key())),
         }
     }
@@ -85,6 +87,7 @@ impl Opener<'_> {
     /// Decrypts an entity if it is encrypted. Does not check for plaintext that should be encrypted.
     async fn open(&self, mut entity: Entity, stored: Stored) -> Result<Entity, Failure> {
         let opened = match stored {
+            // Keys are never encrypted, so no key is unwrapped for a projection of them. The header was read for the filter's check.
             Stored::V2(_) if self.keys_only() => return Ok(without_properties(entity)),
             Stored::Plain => return self.check_header(entity).map_err(Failure::OfEntity),
             Stored::V2(header) => self.open_v2(&entity, &header).await,
@@ -98,6 +101,8 @@ impl Opener<'_> {
         let secret = self.shared.keys.open(&header.wrapping).await?;
         let scope = Scope::of_entity(&self.id, entity.key());
         let opened = v2::open(entity.properties(), header, scope, &secret, self.select)?;
+        // Only after the header was verified: a forged list could otherwise declare any name encrypted, and all plaintext under that name
+        // would be refused.
         header.list.iter().for_each(|listed| self.shared.rules.remember(&self.id, &listed.name));
         Ok(opened)
     }

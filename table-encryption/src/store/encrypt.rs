@@ -70,6 +70,8 @@ pub(crate) async fn encrypt_entity(shared: &Shared, table: &str, entity: &mut En
 }
 
 async fn sealed(shared: &Shared, table: &str, key: &Key, properties: &Properties) -> Result<Properties> {
+    // A salt for each write, also for a repeated attempt of one: a write keeps neither the salt nor the ciphertexts of an earlier
+    // one, so no nonce is used for two contents.
     let data_key = shared.keys.for_write().await?;
     let mut salt = [0; 32];
     fill_random(&mut salt)?;

@@ -20,6 +20,7 @@ impl<S: TableStore> EncryptedStore<S> {
         let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
             let (prepared, again) = self.prepare_group(table, group.clone()).await?;
+            // Only operations without an ETag of the caller are prepared again. If the caller's own condition fails, the caller must know.
             let ours = |e: &Error| e.failed_index().is_some_and(|i| again.get(i) == Some(&true));
             match self.inner.transact(table, prepared).await {
                 Err(error) if ours(&error) && error.is_conflict() => conflicts.wait(error).await?,

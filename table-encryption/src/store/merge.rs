@@ -110,6 +110,8 @@ impl<S: TableStore> EncryptedStore<S> {
         check_not_uncovered(&stored, &patch)?;
         let encrypts = patch.properties().iter().any(|p| p.is_encrypted());
         let replaces = is_v1(&stored);
+        // The patch touches no encrypted property, so the header stays right. The ETag of the read still guards it: otherwise another
+        // writer could encrypt one of these names between read and write.
         if !encrypts && !replaces {
             return Ok(Operation::Merge(patch, version));
         }
@@ -129,6 +131,8 @@ fn is_v1(stored: &Stored) -> bool {
 /// Returns the properties to send: the patch over the encrypted properties, or over all properties.
 fn combined(mut all: Properties, patch: &Properties, everything: bool) -> Properties {
     if !everything {
+        // The new header replaces the old list, so it must list every encrypted property of the entity, not only those of the patch.
+        // Plaintext properties stay as the service has them.
         all.retain(|p| p.is_encrypted());
     }
     all.merge(patch);

@@ -160,7 +160,7 @@ impl<S: TableStore> EncryptedStore<S> {
     /// Encrypts marked properties on `store`, with default options.
     ///
     /// # Errors
-    /// Fails if a key id or algorithm does not fit the header.
+    /// Fails if two keys have the same id, or if a key id or algorithm does not fit a header.
     pub fn new(store: S, keys: Keys) -> Result<Self> {
         Self::builder(store, keys).build()
     }
@@ -244,6 +244,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
+        // Only after the deletion: until then a filter on a recorded name would compare ciphertext.
         self.inner.delete_table(table).await?;
         self.shared.rules.forget(&self.table_id(table));
         Ok(())

@@ -55,6 +55,7 @@ impl<S: TableStore> Migration<'_, S> {
         let rules = &self.store.shared.rules;
         let found_plaintext = rules.finds_plaintext(&id, &entity, |name| match &stored {
             Stored::V2(header) => header.find(name).is_some(),
+            // A legacy entity lists its encrypted names only in ciphertext; it is migrated in any case.
             _ => is_legacy,
         });
         let lacks_header = !is_v2 && rules.requires(&id);
@@ -83,6 +84,7 @@ impl<S: TableStore> Job for Migration<'_, S> {
         if !encrypt_entity(&self.store.shared, &id, &mut entity).await.map_err(classify_write_error)? {
             return Ok(SweptEntity::default());
         }
+        // The whole entity under the ETag that was read: a merge would leave the metadata of the legacy format in the row.
         let operation = Operation::Replace(entity, IfMatch::Exactly(etag));
         engine::check_operation(self.store.inner().profile(), &operation).map_err(classify_write_error)?;
         let written = self.store.inner().write(table, operation).await;

@@ -129,6 +129,7 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         self.progress.read += seen;
         self.progress.index_tables.extend(tables.into_iter().filter(|table| *table != self.table));
         found.into_iter().for_each(|found| self.progress.add(found));
+        // Only after every entity of the page: a sweep that stops before reads the page again and finds the finished entities done.
         self.done = page.continuation.is_none();
         self.from = page.continuation;
         Ok(!self.done)
@@ -199,6 +200,7 @@ pub(crate) fn classify_write_error(error: Error) -> Failure {
             | ErrorKind::InvalidValue { .. }
             | ErrorKind::Encryption(_)
     );
+    // An ambiguous error is the store's: the write may have happened, so the entity cannot be counted either way.
     if (conflict || refused) && !error.is_ambiguous() {
         Failure::OfEntity(error)
     } else {

@@ -59,11 +59,13 @@ impl<'a, S: TableStore> Sweep<'a, S, Rotation<'a, S>> {
 impl<S: TableStore> Rotation<'_, S> {
     /// Returns the data key wrapped by the active key. It is wrapped once for all entities that share it.
     async fn wrapping(&self, old: &Wrapping, secret: &Secret) -> Result<Arc<Wrapping>> {
+        // Held while the key service answers, so that entities that share a data key cause one call.
         let mut rewrapped = self.rewrapped.lock().await;
         if let Some(new) = rewrapped.get(old) {
             return Ok(Arc::clone(new));
         }
         let new = Arc::new(self.store.shared.keys.wrap(secret).await?);
+        // Forgetting costs a second wrapping of a data key, never correctness.
         if rewrapped.len() == REMEMBERED {
             rewrapped.clear();
         }
@@ -98,6 +100,7 @@ impl<S: TableStore> Job for Rotation<'_, S> {
             Stored::V2(header) => *header,
         };
         let scope = Scope::of_entity(&self.store.table_id(table), entity.key());
+        // Also under the active key: the id is a claim of the row's writer, and the count of keys decides whether a key is dropped.
         let (secret, keys) =
             self.verified(&header, scope).await.map_err(|e| e.failure(table, entity.key()))?;
         if self.counts || self.is_current(&header.wrapping) {
@@ -108,6 +111,8 @@ impl<S: TableStore> Job for Rotation<'_, S> {
         let header = header.rewrapped(Wrapping::clone(&wrapping), &keys);
         let mut properties = Properties::new();
         properties.put(HEADER, ValueRef::Binary(&header.to_bytes()), false);
+        // Under the ETag: a header of an earlier write in a row of a later write would make the row unreadable. Each row is changed by one
+        // request, so a stop at any point leaves every row under the old or under the new key, and readers have both.
         let version = entity.etag().map_or(IfMatch::Any, IfMatch::from);
         let patch = Entity::from_parts(entity.key().clone(), properties);
         let written = self.store.inner().write(table, Operation::Merge(patch, version)).await;

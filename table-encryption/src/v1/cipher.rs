@@ -23,12 +23,15 @@ impl Cbc {
 
     pub(super) fn decrypt(&self, name: &str, ciphertext: &[u8]) -> Option<String> {
         let cipher = cbc::Decryptor::<Aes256>::new((&*self.key).into(), &self.iv(name).into());
+        // The padding is the only check that the format allows, and one of 256 random blocks passes it: changed bytes can decrypt to
+        // another text. The callers report every failure alike, so that no reader becomes a padding oracle.
         let plaintext = cipher.decrypt_padded_vec::<Pkcs7>(ciphertext).ok()?;
         String::from_utf8(plaintext).ok()
     }
 
     fn iv(&self, name: &str) -> [u8; 16] {
         let (partition, row) = (self.entity.partition(), self.entity.row());
+        // Without lengths between the parts, so two entities or properties can share an IV. The format requires it.
         let keys = if self.java { [partition, row] } else { [row, partition] };
         let digest = keys.into_iter().fold(Sha256::new().chain_update(self.iv), |d, k| d.chain_update(k));
         let digest: [u8; 32] = digest.chain_update(name).finalize().into();
@@ -41,6 +44,7 @@ impl Cbc {
         if !self.java {
             return serde_json::from_str(&text).ok();
         }
+        // Java writes `Arrays.toString` of the names instead of JSON. Property names have neither commas nor spaces.
         let names = text.strip_prefix('[')?.strip_suffix(']')?.split(", ");
         Some(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }

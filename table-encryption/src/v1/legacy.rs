@@ -72,6 +72,7 @@ impl Legacy {
     pub(crate) fn new(legacy: LegacyV1, v2: &Keys, case_sensitive: bool, cache: CacheBounds) -> Result<Self> {
         legacy.keys.check()?;
         for old in legacy.keys.named() {
+            // A key that legacy programs hold must not open v2 data, and a v2 key must not be given to code without integrity checks.
             if v2.named().any(|new| new.key_id() == old.key_id()) {
                 return Err(Error::invalid_request(format!(
                     "the key '{}' is used for the legacy format and for v2; use another key for v2",
@@ -161,6 +162,7 @@ impl Legacy {
                 }
             }
         }
+        // The list of names is encrypted as if it were the property `_ClientEncryptionMetadata2`.
         let list = cbc.encrypt(METADATA[1], serde_json::to_string(&names).expect("names").as_bytes());
         out.push(METADATA[0], ValueRef::String(&metadata.to_json()), false);
         out.push(METADATA[1], ValueRef::Binary(&list), false);

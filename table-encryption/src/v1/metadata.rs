@@ -84,6 +84,7 @@ impl Metadata {
             algorithm: key.algorithm,
             wrapped: STANDARD.decode(key.encrypted_key).ok()?,
             iv: STANDARD.decode(json.content_encryption_iv).ok()?.try_into().ok()?,
+            // The Java library recognizes its own entities in this way: its first versions wrote no `KeyWrappingMetadata`.
             java: json
                 .key_wrapping_metadata
                 .is_none_or(|m| m.encryption_library.is_some_and(|library| library.contains("Java"))),

@@ -1,5 +1,10 @@
 //! The legacy format of the first storage libraries: read if requested, written only by an explicit option,
 //! never trusted.
+//!
+//! The format has no specification. The rules here are the rules of the libraries that write it:
+//! <https://github.com/Azure/azure-storage-net/blob/master/Lib/ClassLibraryCommon/Table/TableEncryptionPolicy.cs>,
+//! <https://github.com/Azure/azure-storage-java>, and the overview
+//! <https://learn.microsoft.com/azure/storage/common/storage-client-side-encryption>.
 
 mod cipher;
 mod legacy;

@@ -28,11 +28,14 @@ impl Scope {
     pub(crate) fn of_blob(table: &str, key: &Key, name: &str, chunk: u32) -> Self {
         let Self(mut bytes) = Self::new("table-encryption v2 blob", table, key);
         push_lp(&mut bytes, name.as_bytes());
+        // The size of a chunk comes from the blob. Here it is bound to the keys, so another size opens nothing.
         bytes.extend_from_slice(&chunk.to_be_bytes());
         Self(bytes)
     }
 
     fn new(format: &str, table: &str, key: &Key) -> Self {
+        // The format's name keeps entities and blobs apart, and the suite is part of the derivation: bytes that claim another suite
+        // get other keys, so an attacker cannot choose a weaker cipher.
         let mut bytes = Vec::with_capacity(64 + table.len() + key.partition().len() + key.row().len());
         push_lp(&mut bytes, format.as_bytes());
         bytes.push(SUITE);
@@ -90,6 +93,8 @@ impl WriteKeys {
 
     /// Whether these keys created the header. Checks the commitment first.
     pub(crate) fn verify(&self, commitment: &[u8; 32], signed: &[u8], mac: &[u8; 32]) -> bool {
+        // Each comparison takes the same time for every difference, so an attacker cannot find a valid MAC byte by byte. The order is
+        // safe to see: the commitment is public.
         matches(&self.commitment, commitment) && matches(&self.mac(signed), mac)
     }
 
@@ -124,6 +129,8 @@ impl WriteKeys {
 /// Returns the index as a nonce. Names in the list are distinct and the key serves one write, so no nonce
 /// repeats.
 fn nonce(index: usize) -> [u8; 12] {
+    // A nonce that repeats under a key gives away the authentication key of GCM (NIST SP 800-38D, appendix A). No nonce is stored
+    // or random: the key is derived from a fresh salt of 256 bits, so (key, index) never repeats.
     let mut nonce = [0; 12];
     nonce[8..].copy_from_slice(&(index as u32).to_be_bytes());
     nonce

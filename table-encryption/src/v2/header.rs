@@ -31,12 +31,15 @@ impl Header {
     /// Creates a header signed with the keys of its write. `list` must be sorted.
     pub(super) fn signed(wrapping: Wrapping, salt: [u8; 32], list: Vec<Listed>, keys: &WriteKeys) -> Self {
         let mut header = Self { wrapping, salt, commitment: *keys.commitment(), list, mac: [0; 32] };
+        // The MAC covers everything before it: how the data key is wrapped, the salt, the commitment, and names, types and tags. So
+        // no property can be left out, and no older ciphertext can take the place of a newer one, because its tag differs.
         header.mac = keys.mac(&header.unsigned_bytes());
         header
     }
 
     /// Returns the header with its data key wrapped differently.
     pub(crate) fn rewrapped(self, wrapping: Wrapping, keys: &WriteKeys) -> Self {
+        // The data key and the salt stay, so the keys of the write and all ciphertexts stay valid. Only the MAC is new.
         Self::signed(wrapping, self.salt, self.list, keys)
     }
 
@@ -58,7 +61,7 @@ impl Header {
             list.push(listed);
         }
         let mac = from.array()?;
-        // Bytes after the MAC would be bytes that nobody has signed.
+        // No signature covers bytes after the MAC.
         from.0.is_empty().then_some(Self { wrapping, salt, commitment, list, mac })
     }
 

@@ -17,6 +17,7 @@ pub(crate) fn open(
     select: Option<&Select>,
 ) -> Result<Properties, Unreadable> {
     let keys = WriteKeys::derive(secret, &header.salt, scope);
+    // Before any property: until then, names, types and tags are only claims of the row's last writer.
     if !header.is_signed_by(&keys) {
         return Err(Unreadable::Refused);
     }
@@ -45,6 +46,7 @@ fn decrypt(
             }
         }
     }
+    // A listed property that the store did not return was removed by a writer without the key.
     (!missing.contains(&true)).then_some(out)
 }
 
@@ -54,6 +56,7 @@ fn decrypt_one(
     listed: &Listed,
     stored: ValueRef<'_>,
 ) -> Option<table_core::model::EdmValue> {
+    // A plaintext value in the place of the ciphertext has another type, and must not be read as if it were decrypted.
     let ValueRef::Binary(ciphertext) = stored else { return None };
     let mut bytes = ciphertext.to_vec();
     let sound = keys.decrypt(index, &listed.name, listed.edm_type, &mut bytes, &listed.tag);

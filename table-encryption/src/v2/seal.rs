@@ -9,6 +9,7 @@ use crate::data_key::DataKey;
 pub(crate) fn seal(properties: &Properties, scope: Scope, key: &DataKey, salt: [u8; 32]) -> Properties {
     let keys = WriteKeys::derive(&key.secret, &salt, scope);
     let mut marked: Vec<PropertyRef<'_>> = properties.iter().filter(PropertyRef::is_encrypted).collect();
+    // The position in this order is the nonce of a property, and `Header::parse` accepts no other order.
     marked.sort_unstable_by_key(PropertyRef::name);
     let (list, ciphertexts): (Vec<Listed>, Vec<Vec<u8>>) =
         marked.iter().enumerate().map(|(index, property)| encrypt(&keys, index, property)).unzip();
