@@ -101,6 +101,7 @@ async fn change(
     parts: Vec<Part<'_>>,
 ) -> Result<Vec<Answer>> {
     request::check_writable(tenant, asked.address)?;
+    // The limit of the protocol, also for a store that takes larger groups: these have room for the index entries of 100 operations.
     if parts.len() > limits::GROUP_OPERATIONS {
         let message = "The batch request operation exceeds the maximum 100 changes per change set.";
         return Err(Failure::invalid_input(message).of_operation(limits::GROUP_OPERATIONS));
@@ -115,6 +116,7 @@ async fn change(
         members.push(member);
         writes.push(write);
     }
+    // Every operation is parsed and authorized before the first is sent: a group takes effect together or not at all.
     let written = apply(tenant, &writes).await?;
     let mut answers = Vec::with_capacity(writes.len());
     for ((write, member), written) in writes.iter().zip(&members).zip(&written) {

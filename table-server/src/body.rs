@@ -59,6 +59,7 @@ impl Bodies {
         B::Error: std::fmt::Display,
     {
         let (mut received, mut total) = (Received::default(), 0);
+        // A declared length that is too large is refused without reading: `Content-Length` is a promise of the client.
         if body.size_hint().lower() > (DRAINED * self.bytes) as u64 {
             return Err(Failure::body_too_large(self.bytes));
         }
@@ -81,6 +82,7 @@ impl Bodies {
 
     fn keep(&self, received: &mut Received, data: &Bytes) -> Result<()> {
         let more = u32::try_from(data.len()).map_err(|_| Failure::body_too_large(self.bytes))?;
+        // Without a wait. Bodies that each hold a part of the memory and wait for more of it could block each other forever.
         let more = Arc::clone(&self.room).try_acquire_many_owned(more);
         let more = more.map_err(|_| Failure::busy(Some(Duration::from_secs(1))))?;
         match &mut received.room {

@@ -81,6 +81,8 @@ impl ClientStore {
         let types = manifest.types.clone();
         let named = table.clone();
         let check: Check = Arc::new(move |entity| check_types(&named, &types, entity));
+        // The maintainer takes its own permit. While an operation holds a permit it must not wait for a change of the manifest, which
+        // waits for the permits; the maintainer may have to wait for one.
         drop(permit);
         let table = table.clone();
         // A client that disconnects must not stop the write between two of its requests.
@@ -196,6 +198,7 @@ impl TableStore for ClientStore {
             let mut page = self.store.query(table, &inner, from.as_ref()).await?;
             page.items.retain(|entity| !is_hidden(entity));
             pages += 1;
+            // A page of index entries only: the client sees nothing of it. Bounded, so that one request of a client does not scan a table.
             if page.items.is_empty() && page.continuation.is_some() && pages < HIDDEN_PAGES {
                 from = page.continuation;
                 continue;

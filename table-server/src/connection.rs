@@ -42,6 +42,8 @@ pub(crate) async fn serve<S>(
         let service = Arc::clone(&service);
         async move { Ok::<_, Infallible>(service.respond(request, peer).await) }
     });
+    // Every step at which a client can be slow has a bound: the TLS handshake (in `server`), the head and the pause between requests
+    // (`header_read_timeout`), the body (`body`), and reading the answer (`Timed`).
     let stream = TokioIo::new(Timed::new(stream, limits.write_time));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -88,6 +90,7 @@ impl<S> Timed<S> {
             self.waits = false;
             return step;
         }
+        // The time counts from the first write that waits. Each write that succeeds stops it, so a slow client that reads is not cut off.
         if !self.waits {
             self.waits = true;
             self.deadline.as_mut().reset(Instant::now() + self.time);

@@ -169,7 +169,6 @@ fn xml(code: &str, message: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Converts an error of the store to a response. A write with an unknown outcome must never look refused.
 /// Escapes text in an element.
 fn escaped(text: &str) -> String {
     // Omits characters that no document may contain: <https://www.w3.org/TR/xml/#charsets>.
@@ -178,8 +177,11 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Converts an error of the store to a response.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        // First the outcome, then the kind. A write with an unknown outcome must never look refused: clients would write again and
+        // meet their own first write. Clients treat status 500 as unknown.
         match error.outcome() {
             Outcome::NotApplied => {}
             Outcome::Ambiguous => return Self { index: error.failed_index(), ..Self::timed_out() },

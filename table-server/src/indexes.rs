@@ -72,7 +72,8 @@ impl Maintainer for Indexes {
                 let (table, key) = (table.to_string(), operations[index].key().to_string());
                 return Err(member(&operations, index, ErrorKind::EntityAlreadyExists { table, key }.into()));
             }
-            // Another writer has changed an entity since the read.
+            // Another writer has changed an entity since the read. The next attempt reads the entities and compares the client's conditions
+            // again, so a condition that no longer holds is refused and not overwritten.
             conflicts.wait(error).await?;
         }
     }
@@ -151,6 +152,7 @@ fn change(table: &TableName, operation: &Operation, old: Option<Entity>, check: 
             _,
         ) => Some(new.clone()),
     };
+    // Both sides: a write may give an entity a layout, or remove one, that only a program with the type can write.
     old.iter().chain(&new).try_for_each(|entity| check(entity))?;
     match (old, new) {
         (None, Some(new)) => Ok(Change::insert(new)),

@@ -21,7 +21,8 @@
 //! supported, and the differences from the emulator.
 //!
 //! # Guarantees
-//! Every request is authorized by an account key or by a signature made with it. A response with a status
+//! Every request is authorized by an account key or by a signature made with it, except for preflight requests
+//! of browsers, the addresses for operators, and the explorer if it is served. A response with a status
 //! below 300 means that the store has executed the request; with a durable store, a write is on disk. If the
 //! store does not know the outcome of a request, the response has status 500, as in the service. Connections,
 //! headers, bodies and times are limited ([`Limits`]).

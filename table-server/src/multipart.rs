@@ -68,6 +68,7 @@ fn boundary(content_type: &str) -> Option<&str> {
 /// Returns the texts between the delimiters of a boundary, up to the closing delimiter.
 fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
     let (mut found, mut start, mut at) = (Vec::new(), None, 0);
+    // One pass over the text, and parts borrow from it: a body of many delimiters costs no more than its own length.
     while at < text.len() {
         let line = text[at..].split_inclusive('\n').next().unwrap_or_default();
         let next = at + line.len();
@@ -78,6 +79,7 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
             if last {
                 return Ok(found);
             }
+            // The rest is not parsed: `batch::change` refuses a group with this many parts in any case.
             if found.len() == MAX_PARTS {
                 return Ok(found);
             }
@@ -116,6 +118,7 @@ fn head(text: &str) -> Result<(HeaderMap, &str)> {
         let name = HeaderName::from_bytes(name.trim().as_bytes());
         let value = HeaderValue::from_bytes(value.trim().as_bytes());
         let (Ok(name), Ok(value)) = (name, value) else { return Err(malformed("a header is malformed")) };
+        // hyper bounds the headers of a request; the headers of parts are inside its body, so they need a bound of their own.
         if headers.len() == MAX_HEADERS {
             return Err(malformed("a part has too many headers"));
         }
@@ -127,6 +130,7 @@ fn head(text: &str) -> Result<(HeaderMap, &str)> {
 /// Parses a request inside a part of type `application/http`.
 fn part(text: &str) -> Result<Part<'_>> {
     let (outer, request) = head(text)?;
+    // Some clients send another empty line before the request line.
     let request = request.trim_start_matches(['\r', '\n']);
     let (line, rest) = request.split_once('\n').unwrap_or((request, ""));
     let mut words = line.split_ascii_whitespace();

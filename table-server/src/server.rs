@@ -85,9 +85,11 @@ impl Server {
     /// [`Limits::stop_time`](crate::Limits::stop_time) it closes the remaining connections. Returns whether
     /// all pending requests were answered.
     pub async fn stop(mut self) -> bool {
+        // In this order: no new connections, then the end of each connection after its request, and the rest is cut off.
         self.phase.send_replace(Phase::Finish);
         let _ = (&mut self.accepts).await;
         let limits = &self.setup.limits;
+        // All places are free when the last connection has ended.
         let all = limits.connections.clamp(1, u32::MAX as usize) as u32;
         let finished = timeout(limits.stop_time, self.connections.acquire_many(all)).await.is_ok();
         self.phase.send_replace(Phase::Abort);
@@ -112,6 +114,7 @@ async fn accept(
     let take = async {
         loop {
             // The semaphore is never closed.
+            // Before `accept`: at the bound, further clients wait in the system's queue and cost no memory here.
             let Ok(place) = Arc::clone(&connections).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, address)) => {

@@ -167,6 +167,7 @@ impl Call<'_> {
     {
         let headers = &self.head.headers;
         let verb = Verb::of(&self.head.method, headers)?;
+        // A browser sends preflight requests without a credential, so they come before the check of one.
         if verb == Verb::Options {
             return cors::preflight(&properties::cors_rules(self.tenant).await?, headers);
         }
@@ -181,7 +182,8 @@ impl Call<'_> {
         };
         let permit = credentials.check(self.tenant).await?;
         let resource = self.address.resource()?;
-        // The server reads no body of a client without permission.
+        // Credential, then address, then body: a client without a valid credential costs no memory, and learns nothing of the resource. The
+        // action is checked after the body, because the operations of a group are in it.
         let body = match verb {
             Verb::Post | Verb::Put | Verb::Merge => self.service.bodies.read(body).await?,
             _ => crate::body::Received::default(),

@@ -64,6 +64,7 @@ impl Settings {
         let text = serde_json::to_string(value).map_err(|e| Error::corrupt(e.to_string()))?;
         let entity = Entity::from(setting.key()?).with(VALUE, text);
         let (table, operation) = (table()?, Operation::InsertOrReplace(entity));
+        // The write first: the table exists after the first setting, so the usual cost is 1 request.
         match self.store.write(&table, operation.clone()).await {
             Err(e) if e.is_table_not_found() => {}
             other => return other.map(drop),

@@ -30,6 +30,7 @@ pub(crate) async fn create(
             "The table specified already exists: the server keeps its settings in it.",
         ));
     }
+    // Not while the table of this name is deleted, whose policies would otherwise belong to the new table.
     let alone = tenant.tables.lock().await;
     tenant.store.create_table(&table).await?;
     drop(alone);

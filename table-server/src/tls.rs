@@ -53,7 +53,7 @@ pub struct SelfSigned {
     pub certificate: String,
     /// The key. Keep it secret.
     pub key: String,
-    /// The last day on which the certificate is valid.
+    /// The certificate is valid until the start of this day, in UTC.
     pub valid_until: chrono::NaiveDate,
 }
 
@@ -73,7 +73,8 @@ impl SelfSigned {
         let mut parameters =
             rcgen::CertificateParams::new(names.into_iter().collect::<Vec<_>>()).map_err(invalid)?;
         let first = chrono::Utc::now().date_naive() - chrono::Days::new(1);
-        // A day less, because the last day ends when it begins.
+        // The last moment is part of the validity (<https://www.rfc-editor.org/rfc/rfc5280#section-4.1.2.5>) and is midnight at the start of
+        // the last day: with one day more, the certificate would be valid for one second too long.
         let last = first + chrono::Days::new(Self::DAYS - 1);
         let day =
             |date: chrono::NaiveDate| rcgen::date_time_ymd(date.year(), date.month() as u8, date.day() as u8);

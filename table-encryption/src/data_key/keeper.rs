@@ -188,7 +188,7 @@ impl Inner {
             }
             Err(failure) => self.failed.remember(&wrapping, failure),
         }
-        // After the result is recorded: a caller in between finds the result and starts no second unwrap.
+        // Under the lock of the result: a caller finds the unwrap in progress or its result, and starts no second one.
         state.unwraps.remove(&wrapping);
         drop(state);
         opened

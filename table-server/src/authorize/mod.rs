@@ -34,6 +34,7 @@ pub(crate) struct Credentials<'a> {
 impl Credentials<'_> {
     /// Returns what the request's credential allows.
     pub(crate) async fn check(&self, tenant: &Tenant) -> Result<Permit> {
+        // The header decides if a request has both: a request with a wrong signature of a key does not fall back to its SAS.
         if self.headers.contains_key(http::header::AUTHORIZATION) {
             return shared_key::check(self, &tenant.account).map(|()| Permit::Owner);
         }

@@ -32,6 +32,7 @@ impl Permit {
                 permitted(permissions, action.account_permissions())
             }
             Self::Table { table: signed, permissions, .. } => {
+                // Table names ignore case, and the signature has the lower-case name.
                 if table.is_none_or(|table| table.to_lowercase() != *signed) {
                     let reason = "the signature is for the entities of another table";
                     return Err(Failure::unauthorized("AuthorizationFailure", reason));

@@ -54,6 +54,7 @@ impl KeyRange {
     /// Returns the range as a filter with at most six comparisons.
     pub(crate) fn filter(&self) -> Option<Filter> {
         let (partition, row) = (Filter::PARTITION_KEY, Filter::ROW_KEY);
+        // In one partition two comparisons of rows are enough, and the store then reads a row range instead of scanning partitions.
         if let (Some(start), Some(end)) = (&self.start, &self.end)
             && start.partition == end.partition
         {

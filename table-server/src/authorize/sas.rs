@@ -18,6 +18,8 @@ use crate::time::parse_time;
 
 /// Returns what the SAS in a request's URL allows now.
 pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Result<Permit> {
+    // The signature first: until it is verified, the fields are text of an unknown sender. Then the stored policy is read, so only a
+    // holder of a valid signature causes a request to the store and learns from the later refusals.
     let token = Token::read(&credentials.address.parameters)?;
     let text = token.string_to_sign(tenant.account.name())?;
     if !tenant.account.has_signed(&text, token.signature) {
@@ -61,6 +63,7 @@ async fn stored(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPo
 
 /// Returns a field that either the signature or its policy must set, but not both.
 fn once<'a>(signed: &'a str, stored: &'a str, field: &str) -> Result<&'a str> {
+    // A field in both is refused, as in the service: a signature cannot widen its policy, and no reader has to know which one counts.
     match (signed, stored) {
         ("", stored) => Ok(stored),
         (signed, "") => Ok(signed),
@@ -106,6 +109,7 @@ impl<'a> Token<'a> {
             signature: field("sig")?,
         };
         // Versions are compared as text below, so their format is checked.
+        // The version is part of the signed text, so a sender cannot choose an older format for an existing signature.
         let version = token.version.as_bytes();
         let dated = version.len() == 10 && version.iter().all(|b| b.is_ascii_digit() || *b == b'-');
         if !dated || token.version < "2012-02-12" {
@@ -121,6 +125,10 @@ impl<'a> Token<'a> {
     fn string_to_sign(&self, account: &str) -> Result<String> {
         let Self { version, services, resources, permissions, start, expiry, policy, ip, protocol, .. } =
             *self;
+        // The lines and their order by version:
+        // <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-the-signature> and
+        // <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#construct-the-signature-string>.
+        // The fields are signed as they are after URL decoding.
         let newer = version >= "2015-04-05";
         let lines = match self.table {
             Some(table) => {
@@ -143,6 +151,7 @@ impl<'a> Token<'a> {
                 if version >= "2020-12-06" {
                     lines.push(self.scope.to_owned());
                 }
+                // The text of an account SAS ends with a line end.
                 lines.push(String::new());
                 lines
             }
@@ -205,6 +214,7 @@ fn within(range: &str, peer: IpAddr) -> bool {
     let (Ok(first), Ok(last)) = (first.trim().parse::<IpAddr>(), last.trim().parse::<IpAddr>()) else {
         return false;
     };
+    // A server that listens on IPv6 sees IPv4 clients as `::ffff:168.1.5.60`, which would be in no range.
     let peer = peer.to_canonical();
     first.is_ipv4() == peer.is_ipv4() && last.is_ipv4() == peer.is_ipv4() && (first..=last).contains(&peer)
 }

@@ -33,6 +33,7 @@ pub(super) fn check(credentials: &Credentials<'_>, account: &Account) -> Result<
         "SharedKeyLite" => true,
         _ => return Err(malformed()),
     };
+    // The signed date bounds how long a recorded request can be sent again.
     let date = date(credentials)?;
     let text = string_to_sign(credentials, account.name(), date, lite)?;
     if name == account.name() && account.has_signed(&text, signature) {
@@ -57,6 +58,8 @@ fn date<'a>(credentials: &Credentials<'a>) -> Result<&'a str> {
 }
 
 fn string_to_sign(credentials: &Credentials<'_>, account: &str, date: &str, lite: bool) -> Result<String> {
+    // The path as it was sent: clients sign it before a proxy or this server decodes it. Headers are not signed except for these, and of
+    // the query only `comp`: <https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#table-service-shared-key-authorization>.
     let path = &credentials.address.raw_path;
     let comp = credentials.address.parameters.get("comp")?;
     let comp = comp.map(|comp| format!("?comp={comp}")).unwrap_or_default();
