@@ -5,7 +5,7 @@ use crate::store::Result;
 
 /// An adapter that runs the same code around every request. [`impl_around`] implements the store.
 pub(super) trait Around: Sync {
-    /// Runs the request described by `call`.
+    /// Runs `request` and returns its result. `call` says what kind of request it is, for counts and spans.
     fn around<T: Answer + Send>(
         &self,
         call: Call<'_>,
@@ -24,6 +24,8 @@ pub(super) trait Around: Sync {
 }
 
 /// Implements [`TableStore`](crate::store::TableStore) for an [`Around`] with a field `store`.
+// A macro and no `impl<A: Around> TableStore for A`: next to that, the compiler would accept no other implementation
+// for a generic type.
 macro_rules! impl_around {
     ($adapter:ident) => {
         #[async_trait::async_trait]

@@ -89,6 +89,8 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
     /// # Errors
     /// Fails if the stores are not of the same kind: pages and continuation tokens would differ.
     pub fn new(primary: P, secondary: S) -> Result<Self> {
+        // Whether reads are stale is the one difference that is expected; both sides are set to `true` before they
+        // are compared.
         let profile = ServiceProfile { has_stale_reads: true, ..primary.profile().clone() };
         let other = ServiceProfile { has_stale_reads: true, ..secondary.profile().clone() };
         if profile != other {
@@ -143,6 +145,8 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
         secondary: impl Future<Output = Result<T>> + Send,
     ) -> Result<(T, ReadFrom)> {
         let (mut primary, secondary) = (pin!(primary), pin!(secondary));
+        // `timeout` borrows the request and does not drop it. After the delay it goes on, because its answer may
+        // still be the first.
         let first = match self.after {
             None => Some(primary.as_mut().await),
             Some(delay) => timeout(delay, primary.as_mut()).await.ok(),
@@ -150,10 +154,12 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
         match first {
             Some(Ok(answer)) => Ok((answer, ReadFrom::Primary)),
             Some(Err(error)) => or_secondary(error, secondary).await,
+            // `select` polls its first future first: if both answers are there, the one that is not stale wins.
             None => match select(primary, secondary).await {
                 Either::Left((Ok(answer), _)) => Ok((answer, ReadFrom::Primary)),
                 Either::Left((Err(error), secondary)) => or_secondary(error, secondary).await,
                 Either::Right((Ok(answer), _)) => Ok((answer, ReadFrom::Secondary)),
+                // The secondary has failed; the primary, which is still under way, decides alone.
                 Either::Right((Err(_), primary)) => Ok((primary.await?, ReadFrom::Primary)),
             },
         }
@@ -162,6 +168,8 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
 
 /// Reads from the secondary if the primary failed; otherwise the primary has refused the read, and the secondary would too.
 async fn or_secondary<T>(error: Error, secondary: impl Future<Output = Result<T>>) -> Result<(T, ReadFrom)> {
+    // A table that is being deleted is an answer of the primary. The copy may still have the table, and would return
+    // rows that were deleted.
     let failed = error.is_transient() && !matches!(error.root().kind(), ErrorKind::TableBeingDeleted { .. });
     if !failed {
         return Err(error);
@@ -207,6 +215,7 @@ impl<'a> NextPage<'a> {
     /// The next page of a query. Writers rely on the manifest, so only the primary returns it.
     fn of_query(query: &Query, from: Option<&'a Continuation>) -> Self {
         let next = Self::after(from);
+        // A writer that misses a new index in a stale manifest would leave the index without entries.
         if query.bounds().partition.as_single() == Some(MANIFEST_PARTITION) {
             return Self { route: Route::Only(ReadFrom::Primary), ..next };
         }

@@ -48,7 +48,7 @@ impl<S: TableStore> Limited<S> {
 }
 
 impl<S> Limited<S> {
-    /// Waits for a permit.
+    /// Waits for a permit, and registers the request that uses it.
     async fn admit(&self) -> Admitted {
         let permit = match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => Some(permit),
@@ -68,6 +68,8 @@ impl<S> Limited<S> {
     async fn queue(&self) -> Option<OwnedSemaphorePermit> {
         let mut permit = pin!(Arc::clone(&self.permits).acquire_owned());
         loop {
+            // No event says that a request is not polled any more, so the waiting requests look for idle ones from
+            // time to time. They keep their place in the order.
             match timeout(IDLE_LIMIT, &mut permit).await {
                 Ok(permit) => return permit.ok(),
                 Err(_) => self.take_idle_permits(),
@@ -79,6 +81,8 @@ impl<S> Limited<S> {
     fn take_idle_permits(&self) {
         let idle = |request: &Weak<RequestPermit>| request.upgrade().filter(|request| request.is_idle());
         let idle: Vec<_> = locked(&self.in_flight).iter().filter_map(idle).collect();
+        // An idle request goes on without a permit when it is polled again. For that time the limit is exceeded; the
+        // alternative is a deadlock.
         idle.iter().for_each(|request| request.release());
     }
 }
@@ -121,6 +125,8 @@ impl RequestPermit {
         request: impl FnOnce(&mut Context<'_>) -> Poll<T>,
         waker: &Waker,
     ) -> Poll<T> {
+        // Before the poll: the request may be woken on another thread while it is polled, and the wake-up must find
+        // this task. The order of the next two statements keeps the time of such a wake-up.
         self.task.register(cx.waker());
         *locked(&self.ready) = None;
         request(&mut Context::from_waker(waker))

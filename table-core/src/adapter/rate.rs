@@ -84,6 +84,7 @@ impl RateLimit {
 impl Rate {
     /// Returns when the next request is due, and moves the turn after it.
     fn take_turn(&mut self, now: Instant) -> Instant {
+        // The rise is computed when the rate is used, so that no task has to run in between.
         if let Some(changed) = self.changed.filter(|_| self.rate < self.limit) {
             let rise = self.limit * RISE_PER_SECOND * now.duration_since(changed).as_secs_f64();
             self.rate = (self.rate + rise).min(self.limit);

@@ -40,23 +40,32 @@ pub fn apply(
 ) -> Result<Change> {
     let put = |entity: Entity| Change::Put(Record { stamp, properties: entity.into_parts().1 });
     match operation {
+        // <https://learn.microsoft.com/rest/api/storageservices/insert-entity>: 409 if the entity exists.
         Operation::Insert(entity) => match current {
             None => Ok(put(entity)),
             Some(_) => Err(Error::entity_already_exists(table, entity.key())),
         },
+        // <https://learn.microsoft.com/rest/api/storageservices/insert-or-replace-entity>: has no condition, and
+        // removes the properties that the request does not name.
         Operation::InsertOrReplace(entity) => Ok(put(entity)),
+        // <https://learn.microsoft.com/rest/api/storageservices/insert-or-merge-entity>: keeps the properties that
+        // the request does not name.
         Operation::InsertOrMerge(entity) => match current {
             None => Ok(put(entity)),
             Some(current) => merge(profile, current, &entity, stamp),
         },
+        // <https://learn.microsoft.com/rest/api/storageservices/update-entity2>: 404 without an entity, 412 for
+        // another version.
         Operation::Replace(entity, condition) => {
             matching(table, entity.key(), current, &condition)?;
             Ok(put(entity))
         }
+        // <https://learn.microsoft.com/rest/api/storageservices/merge-entity>: as a replace.
         Operation::Merge(entity, condition) => {
             let current = matching(table, entity.key(), current, &condition)?;
             merge(profile, current, &entity, stamp)
         }
+        // <https://learn.microsoft.com/rest/api/storageservices/delete-entity1>: as a replace.
         Operation::Delete(key, condition) => {
             matching(table, &key, current, &condition)?;
             Ok(Change::Remove)
@@ -77,6 +86,7 @@ pub fn apply_to(
 ) -> Result<(Vec<u8>, Change)> {
     let key = rows.key(operation.key());
     if matches!(operation, Operation::InsertOrReplace(_)) {
+        // The stored row changes nothing about the result, so it is not read.
         return Ok((key, apply(profile, table, None, operation, stamp)?));
     }
     let change = rows.look(&key, |row| {
@@ -99,6 +109,9 @@ pub fn apply_group(
     operations: Vec<Operation>,
     mut stamp: impl FnMut() -> Stamp,
 ) -> Result<Vec<(Vec<u8>, Change)>> {
+    // Each operation sees the rows as they were before the group. The service does not define more: a group may write
+    // an entity only once (`check_group`,
+    // <https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
     let numbered = operations.into_iter().enumerate();
     let mut decide = |(index, operation)| {
         apply_to(rows, profile, table, operation, stamp()).map_err(|e| Error::in_transaction(index, e))
@@ -109,6 +122,7 @@ pub fn apply_group(
 fn merge(profile: &ServiceProfile, current: RecordRef<'_>, patch: &Entity, stamp: Stamp) -> Result<Change> {
     let mut properties = current.to_record().properties;
     properties.merge(patch.properties());
+    // Only now is the size known. The patch alone was within the limits.
     check_size(profile, patch.key(), &properties)?;
     Ok(Change::Put(Record { stamp, properties }))
 }
@@ -119,6 +133,7 @@ fn matching<'a>(
     current: Option<RecordRef<'a>>,
     condition: &IfMatch,
 ) -> Result<RecordRef<'a>> {
+    // Before the condition, as in the service: a missing entity is 404 also for a request with an ETag.
     let Some(current) = current else {
         return Err(Error::entity_not_found(table, key));
     };

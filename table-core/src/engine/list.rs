@@ -12,6 +12,7 @@ pub fn list_page<'a>(
 ) -> Page<TableName> {
     let wanted = prefix.unwrap_or_default();
     let wanted = if profile.case_sensitive_tables { wanted.to_owned() } else { wanted.to_ascii_lowercase() };
+    // The identities are sorted, so the names with the prefix follow each other.
     let mut matching =
         names.skip_while(|(id, _)| *id < wanted.as_str()).take_while(|(id, _)| id.starts_with(&wanted));
     let items = matching.by_ref().take(profile.page_size).map(|(_, name)| name.clone()).collect();

@@ -45,6 +45,8 @@ impl PageRows {
     /// Appends the key of a candidate row; `None` if the bytes are not a key.
     #[inline]
     pub(super) fn key(&mut self, sortable: &[u8]) -> Option<PendingKey> {
+        // The key is appended before the filter has decided, because the filter reads its text there. `drop_key`
+        // removes it if the row does not match, so no key is copied twice.
         let keys = &mut self.rows.current_mut().keys;
         let from = keys.len();
         let Some(split) = key_order::push_key_text(keys, sortable, self.split) else {

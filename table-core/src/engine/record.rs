@@ -92,6 +92,7 @@ impl<'a> RecordRef<'a> {
         self.packed
     }
 
+    /// Returns the record with packed properties in place of its numbered properties.
     pub(crate) const fn with_packed<'b>(&self, packed: &'b [u8]) -> RecordRef<'b> {
         RecordRef { stamp: self.stamp, packed }
     }

@@ -10,7 +10,8 @@ use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, RowRef, Select};
 
 /// Maximum number of rows visited for one page. A filter with few matches gets a short page with a
-/// continuation token, so that it does not occupy the store for long. (The service stops after 5 seconds.)
+/// continuation token, so that it does not occupy the store for long. (The service stops after 5 seconds:
+/// <https://learn.microsoft.com/rest/api/storageservices/query-timeout-and-pagination>.)
 const MAX_VISITED: usize = 10_000;
 /// Maximum bytes of visited rows. One row can be as large as a thousand others.
 const MAX_VISITED_BYTES: usize = 16 * limits::PAGE_BYTES;
@@ -92,6 +93,7 @@ impl<'a> Scan<'a> {
     /// Returns the range of sortable keys to visit, in order; `None` if it is empty.
     pub fn range(&self) -> Option<SortableRange<'_>> {
         let (from, to) = (as_slice(&self.from), as_slice(&self.to));
+        // `BTreeMap::range` panics if the start of a range is after its end.
         let empty = match (from, to) {
             (Bound::Included(a), Bound::Included(b)) => a > b,
             (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
@@ -190,6 +192,8 @@ impl<'a> Scan<'a> {
 
     /// Whether a row of this many bytes belongs to the next page. A page holds at least one row.
     const fn is_full(&self, bytes: usize) -> bool {
+        // A single row may exceed both limits of bytes, and is a page of its own then. A page that visits no row
+        // would return the continuation token that it received, and the query would never end.
         let (rows, taken) = (self.rows.len(), self.rows.bytes());
         rows == self.limit
             || self.visited == MAX_VISITED
@@ -248,6 +252,7 @@ fn position(
 fn later(lower: Bound<Vec<u8>>, position: Vec<u8>) -> Bound<Vec<u8>> {
     match lower {
         Bound::Included(from) | Bound::Excluded(from) if position < from => Bound::Included(from),
+        // A token of this query never names the excluded key, a forged one can.
         Bound::Excluded(from) if position == from => Bound::Excluded(from),
         _ => Bound::Included(position),
     }
@@ -257,6 +262,8 @@ fn later(lower: Bound<Vec<u8>>, position: Vec<u8>) -> Bound<Vec<u8>> {
 /// single partition only.
 fn visited(bounds: &KeyBounds) -> KeyBounds {
     match bounds.partition.as_single() {
+        // Over several partitions: ('a', 'z') is between ('a', 'b') and ('c', 'd'), so the bounds of the RowKey do
+        // not hold for it.
         Some(_) => bounds.clone(),
         None => KeyBounds { row: Range::ALL, ..bounds.clone() },
     }

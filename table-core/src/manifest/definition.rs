@@ -273,6 +273,8 @@ impl IndexDefinition {
 
     /// Returns 32 hexadecimal digits that identify the definition: the 128-bit XXH3 hash of its [JSON](Self::to_json).
     pub fn fingerprint(&self) -> String {
+        // The order and the names of the members of the JSON are therefore a format: a program that writes other JSON
+        // for the same definition would declare a second index.
         format!("{:032x}", xxh3_128(self.to_json().as_bytes()))
     }
 }

@@ -81,6 +81,8 @@ impl Evaluator {
             let Some(partition) = partition else { continue };
             let Some(row) = self.fill("RowKey", row_key, entity, element.as_ref())? else { continue };
             let key = Key::new(partition, row)?;
+            // Such an entry would replace an entity, or be read as one. The derive refuses the templates that always
+            // collide; here are those that collide for some values.
             if !matches!(placement, Placement::OtherTable(_)) && self.is_key_of_entity(&key) {
                 return Err(could_be_entity(name, &self.definition.entity.name, &key));
             }
@@ -254,6 +256,8 @@ fn read_field<'e>(
             }
         }
     }
+    // A key that does not fit as a whole was not written by this type. Its parts mean nothing, also those that could
+    // be read.
     parser.finish().ok()?;
     found
 }

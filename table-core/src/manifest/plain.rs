@@ -144,6 +144,7 @@ impl<'a> WriteTarget<'a> {
             (Discriminator::PartitionPrefix(prefix), _) => self.key().partition().starts_with(&**prefix),
             (Discriminator::Property(_), Self::Type(known, _)) => !known.is_disjoint_from(of),
             (Discriminator::Property(_), Self::Entity(entity)) => of.admits(entity),
+            // A patch without the property leaves the type of the stored entity as it is, and that is not known here.
             (Discriminator::Property(name), Self::Patch(patch)) => {
                 patch.get(name).is_none() || of.admits(patch)
             }

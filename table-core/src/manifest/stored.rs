@@ -60,6 +60,7 @@ impl Manifest {
         let mut manifest = Self::default();
         for row in rows {
             match row.key().row() {
+                // A program must not fail at rows of a kind that a later version of the library has added.
                 name if name.starts_with(INDEX_ROWS) => manifest.indexes.push(StoredIndex::read(&row)?),
                 name if name.starts_with(TYPE_ROWS) => manifest.types.push(StoredType::read(&row)?),
                 _ => manifest.others.push(row),
@@ -106,6 +107,9 @@ impl StoredIndex {
     /// Fails if the names are too long for a key.
     pub fn key(&self) -> Result<Key> {
         let of = self.entity.as_ref().map_or("", |entity| &*entity.name);
+        // Both parts are escaped, so `~` separates them without doubt. The key has the fingerprint: programs that
+        // declare the same index at once insert one row, and one of them is refused; another definition of the same
+        // name has a row of its own.
         Key::new(MANIFEST_PARTITION, format!("{INDEX_ROWS}{}~{}", part(of)?, part(&self.id())?))
     }
 
@@ -155,6 +159,8 @@ impl StoredIndex {
     /// # Errors
     /// Fails if the names are too long for a key.
     pub fn state_patch(&self, state: IndexState, progress: Option<&str>) -> Result<Entity> {
+        // A patch and not the whole row: programs of other versions change states at the same time, under the ETag of
+        // the row, and may know properties that this program does not.
         Ok(Entity::from(self.key()?).with(STATE, state.name()).with(PROGRESS, progress.unwrap_or_default()))
     }
 
@@ -169,6 +175,8 @@ impl StoredIndex {
             entity: read_type(row),
             name: needed(NAME)?.to_owned(),
             fingerprint: needed(FINGERPRINT)?.to_owned(),
+            // Name, fingerprint, shape and state are read in every format. So this program can still refuse to write
+            // entities of an index whose definition it cannot read.
             definition: if is_known { Some(read(needed(DEFINITION)?)?) } else { None },
             format,
             table: text(row, INDEX_TABLE).map(TableName::new).transpose()?,
@@ -215,6 +223,7 @@ impl EntityType {
 /// Returns the name of an index from its id.
 pub fn index_name(id: &str) -> &str {
     match id.rsplit_once('.') {
+        // The name may have dots too; the digits after the last one have a fixed number.
         Some((name, digits)) if digits.len() == 8 => name,
         _ => id,
     }

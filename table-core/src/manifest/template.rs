@@ -108,7 +108,10 @@ impl KeyTemplate {
             }
             let problem = match (self.segments.get(at + 1), self.stop(at)) {
                 (None, _) => continue,
+                // Nothing shows where the next part starts: ('ab', 'c') and ('a', 'bc') would have one key.
                 (Some(KeySegment::Part(_)), _) => "has no fixed width: add a separator such as `_` after it",
+                // An escape is `~` and two digits of this set (`model/key_part/escape.rs`). The reader ends the part
+                // at the first separator, which could be in the middle of an escape.
                 (_, Some('0'..='9' | 'A'..='F' | '~')) => {
                     "may be text, and the separator after it can be part of an escape: use another separator, such as `_`"
                 }

@@ -45,6 +45,8 @@ impl<'e> PartValue<'e> {
         Ok(match value {
             ValueRef::String(text) => Self::Text(Cow::Borrowed(text)),
             ValueRef::Boolean(value) => Self::Bool(value),
+            // Without a declared type, the stored type is the type: the same number has different keys as Int32 and
+            // as Int64.
             ValueRef::Int32(value) => Self::I32(value),
             ValueRef::Int64(value) => Self::I64(value),
             ValueRef::Double(value) => Self::F64(value),

@@ -195,6 +195,8 @@ impl MemoryTable {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
+        // A page is read under one lock. `Scan` bounds the rows that it visits, and so the time for which writers
+        // wait.
         let mut scan = Scan::new(profile, &self.name, query, from)?;
         let rows = self.read();
         if let Some((from, to)) = owned(scan.range()) {
@@ -214,6 +216,7 @@ impl MemoryTable {
         stamp: impl FnOnce() -> Stamp,
     ) -> Result<Written> {
         let mut rows = self.write_lock();
+        // The stamp is taken under the lock, so that the versions of a table rise in the order of its writes.
         let (key, change) = apply_to(&*rows, profile, &self.name, operation, stamp())?;
         let written = change.written();
         store(&mut rows, key, change);

@@ -147,6 +147,7 @@ impl ChunkBytes {
     pub(crate) fn raw_or_numbered(&self) -> (&[u8], Option<&PropertyDictionary>) {
         match self {
             Self::Own(bytes) => (bytes, None),
+            // The row as it is stored: derived types decode numbered rows directly, and the chunk is not converted.
             Self::Shared { chunk, row, .. } => {
                 (&chunk.properties[row.range()], chunk.numbered.as_ref().map(|n| &**n.dictionary()))
             }

@@ -87,6 +87,9 @@ impl<S: System> Chunks<S> {
     pub(crate) fn end_row(&mut self, key: Span, split: u32, from: usize, packed: usize, system: S) {
         let row = Span::new(from, self.current.properties.len());
         let end = self.packed + packed;
+        // The place of the row among the packed bytes is fixed here, before these bytes exist. `Numbered::unpack`
+        // converts the rows of a chunk in the same order, so a row starts where the lengths of the rows before it
+        // end.
         let place = Place { key, split, row, packed: Span::new(self.packed, end) };
         self.packed = end;
         self.rows.push((place, system));
@@ -99,6 +102,7 @@ impl<S: System> Chunks<S> {
     }
 
     fn end_chunk(&mut self) {
+        // Not in `new`: a page that ends in its first chunk needs no memory for `most` entities.
         if self.entities.is_empty() {
             self.entities.reserve_exact(self.most);
         }

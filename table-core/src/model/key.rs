@@ -125,6 +125,7 @@ pub struct Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
+        // The text alone is not enough: ('a', 'b') and ('ab', '') have the same.
         self.split == other.split && self.text == other.text
     }
 }
@@ -200,6 +201,7 @@ impl Key {
 
     /// Parses the bytes of [`Key::to_sortable`]; `None` if they are not a key.
     pub fn from_sortable(bytes: &[u8]) -> Option<Self> {
+        // The zero byte between the two keys is not a part of the text.
         let mut text = Vec::with_capacity(bytes.len() - usize::from(!bytes.is_empty()));
         let split = key_order::push_key_text(&mut text, bytes, 0)?;
         Some(Self { text: ChunkText::Own(String::from_utf8(text).ok()?.into()), split })

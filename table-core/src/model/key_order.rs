@@ -99,6 +99,8 @@ pub fn key_prefix_end(prefix: &str) -> Option<String> {
 
 fn end(prefix: &str, next: impl Fn(char) -> Option<char>) -> Option<String> {
     let mut end = prefix.to_owned();
+    // A last character without a successor is dropped, and the character before it is raised, like a carry in an
+    // addition: after 'a\u{FFFF}' comes 'b'.
     while let Some(last) = end.pop() {
         if let Some(next) = next(last) {
             end.push(next);
@@ -111,6 +113,8 @@ fn end(prefix: &str, next: impl Fn(char) -> Option<char>) -> Option<String> {
 /// Returns the next character in UTF-16 order.
 fn successor(c: char) -> Option<char> {
     match c {
+        // The order by UTF-16: U+0000 to U+D7FF, then all characters above U+FFFF, whose surrogates start at U+D800,
+        // then U+E000 to U+FFFF.
         '\u{D7FF}' => Some('\u{10000}'),
         '\u{10FFFF}' => Some('\u{E000}'),
         '\u{FFFF}' => None,
@@ -125,6 +129,7 @@ pub fn key_text_before(end: &str) -> Option<String> {
     let last = text.pop()?;
     let mut before = std::iter::successors(predecessor(last), |c| predecessor(*c));
     if let Some(before) = before.find(|c| !super::key::is_forbidden(*c)) {
+        // With U+FFFF behind it, the text follows nearly every text that starts with the preceding character.
         text.extend([before, '\u{FFFF}']);
     }
     Some(text)

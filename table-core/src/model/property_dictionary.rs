@@ -70,6 +70,7 @@ impl PropertyDictionary {
         let entry = DictionaryEntry::new(packed)?;
         let number = u16::try_from(self.entries.len() + 1).ok()?;
         self.numbers.insert(entry.shared(), number);
+        // `sizes` is indexed by the number itself, so its first place, that of `INLINE`, has no entry.
         self.sizes.resize(usize::from(number), Size::UNKNOWN);
         self.sizes.push(Size { entry: entry.packed().len(), value: entry.width() });
         self.entries.push(entry);
@@ -136,6 +137,7 @@ impl PropertyDictionary {
     #[inline]
     fn pack_one(&self, number: u16, packed: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
         let entry = self.get(number)?;
+        // Compares tag, mark and name. A property of the same name with another type or mark has an entry of its own.
         let value = entry.strip(packed)?;
         let length = match entry.width() {
             Some(width) => width,
@@ -183,6 +185,7 @@ impl PropertyDictionary {
             // Copies a block of a constant length, although the value may be shorter: a few instructions instead of a call of
             // `memcpy` for each short value. What is too much is overwritten by the next property.
             out.push_start::<VALUE>(row, length)?;
+            // `push_start` has found this number of bytes, so the slice cannot panic.
             row = &row[length..];
         }
         Some(())
@@ -278,6 +281,8 @@ impl PropertyDictionary {
             _ => (u16::from(*first), rest),
         };
         match self.get(number) {
+            // An entry is stored in the commit of the first row that refers to it, so a number without an entry is
+            // damage.
             Some(entry) => Some(NextEntry::Known(entry)),
             None if number == Self::INLINE => next_inline(row),
             None => None,
@@ -405,6 +410,9 @@ impl DictionaryEntry {
         let length = self.packed.len();
         match bytes.first_chunk::<BLOCK>() {
             Some(found) if length <= BLOCK => {
+                // Compares all bytes of the block and never stops early, so that the compiler can use vector
+                // instructions. Behind the entry, the mask sets the bytes of the value to zero, as they are in
+                // `block`.
                 let pairs = found.iter().zip(&self.mask).zip(&self.block);
                 let differ =
                     pairs.fold(0, |differ, ((found, mask), known)| differ | ((found & mask) ^ known));
@@ -482,6 +490,8 @@ pub struct PackBuffer {
 impl PackBuffer {
     /// Reserves this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
+        // With the slack, also the last value of the expected bytes is copied as a block, and the buffer does not
+        // grow.
         Self { bytes: vec![0; bytes + SLACK], end: 0 }
     }
 
@@ -516,6 +526,7 @@ impl PackBuffer {
         let room = self.bytes.get_mut(self.end..).and_then(|room| room.first_chunk_mut());
         match room {
             Some(room) => {
+                // Writes N bytes and counts `length` of them. The next append overwrites the rest.
                 *room = *block;
                 self.end += length;
             }
@@ -527,6 +538,7 @@ impl PackBuffer {
     #[inline(always)]
     fn push_start<const N: usize>(&mut self, row: &[u8], length: usize) -> Option<()> {
         match row.first_chunk::<N>() {
+            // Near the end of a row there is no whole block, so that only the bytes of the value are copied.
             Some(block) if length <= N => self.push_block(block, length),
             _ => self.push(row.get(..length)?),
         }
@@ -535,6 +547,8 @@ impl PackBuffer {
 
     #[cold]
     fn grow(&mut self, end: usize) {
+        // To a power of two, so that a buffer of many small appends is copied a few times only. The zeros are never
+        // read.
         self.bytes.resize((end + (1 << 10)).next_power_of_two(), 0);
     }
 }

@@ -284,6 +284,7 @@ impl Scalar {
             (EdmType::DateTime, Self::Text(v)) => v.parse().ok().map(EdmValue::DateTime),
             (EdmType::Double, Self::Number(v)) => Some(EdmValue::Double(v)),
             (EdmType::Double, Self::Integer(v)) => {
+                // Refuses an integer that a Double does not hold exactly: the conversion back must give the same.
                 let double = v as f64;
                 (double as i128 == i128::from(v)).then_some(EdmValue::Double(double))
             }
@@ -440,6 +441,8 @@ fn write_properties<M: serde::ser::SerializeMap>(
             let reason = format!("{name:?} cannot be the name of a property in the JSON of an entity");
             return Err(M::Error::custom(reason));
         }
+        // Annotations come before their value: a reader that goes through the members once knows the type when it
+        // reads the value.
         if needs_type(value) {
             map.serialize_entry(&format!("{name}{TYPE}"), &value.edm_type())?;
         }

@@ -186,6 +186,7 @@ fn utc(text: &[u8]) -> Option<Ticks> {
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
     let plausible = separators == *b"--T::" && hour < 24 && minute < 60 && second < 60;
     let days = days(year, month, day).filter(|_| plausible)?;
+    // Cannot overflow: a year has four digits, and the last day of 9999 is far below the end of an `i64`.
     Ticks::new(days * PER_DAY + (hour * 3600 + minute * 60 + second) * PER_SECOND + fraction)
 }
 

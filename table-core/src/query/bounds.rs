@@ -53,6 +53,7 @@ impl KeyBounds {
     }
 
     fn hull(self, other: Self) -> Self {
+        // Without this, the range around an empty range and another one would have keys of neither.
         if self.is_empty() || other.is_empty() {
             return if self.is_empty() { other } else { self };
         }
@@ -100,6 +101,7 @@ impl Filter {
             FilterNode::Compare { property, comparison, value } => {
                 KeyBounds::of_comparison(property, *comparison, value, negated)
             }
+            // By De Morgan's laws a negated `and` is an `or` of the negated operands, and the reverse.
             FilterNode::Not(inner) => inner.bounds(!negated),
             FilterNode::And(a, b) if !negated => a.bounds(false).intersect(b.bounds(false)),
             FilterNode::Or(a, b) if negated => a.bounds(true).intersect(b.bounds(true)),

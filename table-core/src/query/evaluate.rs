@@ -77,6 +77,8 @@ impl Filter {
         let (mut steps, mut found) = (vec![Step::Evaluate(self)], Vec::new());
         while let Some(step) = steps.pop() {
             let Step::Evaluate(filter) = step else {
+                // Every step leaves one result, so the results that an operator takes are always there. Both operands
+                // are evaluated, also where one decides: a comparison has no effect that could be noticed.
                 let last = found.pop().unwrap_or_default();
                 let joined = match step {
                     Step::And => found.pop().unwrap_or_default() && last,
@@ -117,11 +119,14 @@ pub(crate) struct RowRef<'a> {
 impl<'a> RowRef<'a> {
     #[inline]
     fn compares(&self, property: &str, comparison: Comparison, value: &EdmValue) -> bool {
+        // A missing property fails every operator, also `ne`. A property of another type is different: `order`
+        // returns `None`, for which `ne` holds.
         self.get(property).is_some_and(|found| comparison.holds(order(found, value.as_ref())))
     }
 
     fn get(&self, name: &str) -> Option<ValueRef<'a>> {
         match name {
+            // No property has one of these names: `check_operation` refuses them.
             Filter::PARTITION_KEY => Some(ValueRef::String(self.partition)),
             Filter::ROW_KEY => Some(ValueRef::String(self.row)),
             Filter::TIMESTAMP => self.timestamp.map(ValueRef::DateTime),
@@ -137,9 +142,12 @@ fn order(property: ValueRef<'_>, literal: ValueRef<'_>) -> Option<Ordering> {
         (String(a), String(b)) => Some(key_order::compare(a, b)),
         (Int32(a), Int32(b)) => Some(a.cmp(&b)),
         (Int64(a), Int64(b)) => Some(a.cmp(&b)),
+        // Only the literal is widened. The opposite pair, an Int32 property and an Int64 literal, is not comparable.
         (Int64(a), Int32(b)) => Some(a.cmp(&i64::from(b))),
+        // NaN has no order: `None`, so that only `ne` holds.
         (Double(a), Double(b)) => a.partial_cmp(&b),
         (Double(a), Int32(b)) => a.partial_cmp(&f64::from(b)),
+        // Rounds integers of more than 53 bits. Assumed: the service does not document it.
         (Double(a), Int64(b)) => a.partial_cmp(&(b as f64)),
         (DateTime(a), DateTime(b)) => Some(a.cmp(&b)),
         (Boolean(a), Boolean(b)) => Some(a.cmp(&b)),

@@ -106,6 +106,9 @@ fn seekable(filter: &Filter) -> KeyBounds {
         FilterNode::Compare { property, comparison, value } => {
             KeyBounds::of_comparison(property, *comparison, value, false)
         }
+        // The design guide says of `or` that the service does not treat it as a range of keys
+        // (<https://learn.microsoft.com/azure/storage/tables/table-storage-design-for-query>). It does not mention
+        // `not`: assumed.
         FilterNode::Or(..) | FilterNode::Not(_) => KeyBounds::ALL,
     }
 }

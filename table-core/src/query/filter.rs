@@ -55,7 +55,8 @@ impl Comparison {
         }
     }
 
-    /// Returns the opposite operator for values that have an order.
+    /// Returns the opposite operator for values that have an order, such as keys. For a property that may be absent or of
+    /// another type it is not the negation: there, neither `gt` nor `le` holds.
     pub(super) const fn negated(self) -> Self {
         match self {
             Self::Equal => Self::NotEqual,
@@ -215,6 +216,8 @@ impl Filter {
         right_grouped: bool,
         node: fn(Self, Self) -> FilterNode,
     ) -> Self {
+        // Counts the parentheses that `Display` writes, so that a filter within the limits can be parsed again from
+        // its text.
         let nesting = |filter: &Self, grouped| filter.nesting.saturating_add(u32::from(grouped));
         let nesting = nesting(&left, left_grouped).max(nesting(&right, right_grouped));
         let comparisons = left.comparisons.saturating_add(right.comparisons);
@@ -329,6 +332,7 @@ impl fmt::Debug for Filter {
 /// Takes a filter apart that is too deep to be dropped recursively.
 impl Drop for Filter {
     fn drop(&mut self) {
+        // The parts of a filter within the limits are dropped by the compiler's code, which recurses.
         if self.is_bounded() {
             return;
         }
@@ -352,6 +356,7 @@ impl Filter {
             let (property, comparison) = (Box::default(), Comparison::Equal);
             Arc::new(FilterNode::Compare { property, comparison, value: EdmValue::Boolean(false) })
         });
+        // The emptied filter is within the limits, so that dropping it does not come back here.
         (self.comparisons, self.nesting) = (1, 0);
         std::mem::replace(&mut self.node, Arc::clone(&NOTHING))
     }

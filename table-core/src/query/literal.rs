@@ -54,6 +54,7 @@ pub(super) fn typed(prefix: &str, text: &str) -> Result<EdmValue, String> {
 fn datetime(text: &str) -> Result<Ticks, String> {
     let decimals = text.split_once('.').map_or(0, |(_, t)| t.bytes().take_while(u8::is_ascii_digit).count());
     let zoned = match text.len() {
+        // `2013-01-01T05:15`, without seconds.
         16 => format!("{text}:00Z"),
         _ if text.get(10..).is_some_and(|time| time.contains(['Z', '+', '-'])) => text.to_owned(),
         _ => format!("{text}Z"),

@@ -151,6 +151,7 @@ fn regions(filter: &Filter, negated: bool) -> Option<Vec<KeyBounds>> {
 
 /// Returns the intersections of each bounds in `a` with each bounds in `b`; `None` if there are too many.
 fn cross(a: &[KeyBounds], b: &[KeyBounds]) -> Option<Vec<KeyBounds>> {
+    // Checked before the pairs are built: a filter with n `or` of keys joined by `and` has exponentially many.
     if a.len() * b.len() > MAX_PARTS {
         return None;
     }
@@ -169,6 +170,7 @@ fn union(mut a: Vec<KeyBounds>, b: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
 
 /// Returns disjoint bounds of the same keys in key order; `None` if partitions overlap without being equal.
 fn disjoint(mut parts: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
+    // In this order a part can overlap only the last part kept: all others end before that one starts.
     parts.sort_by(|a, b| {
         compare_starts(&a.partition.from, &b.partition.from)
             .then_with(|| compare_starts(&a.row.from, &b.row.from))
@@ -186,6 +188,8 @@ fn disjoint(mut parts: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
                     out.push(part);
                 }
             }
+            // To become disjoint, the two would be cut into three ranges with different rows. A filter that needs
+            // this is rare, and a scan answers it too.
             Some(last) if overlap(&last.partition, &part.partition) => return None,
             _ => out.push(part),
         }

@@ -33,7 +33,8 @@ impl Range {
         }
     }
 
-    /// Whether the range is certainly empty.
+    /// Whether the range is certainly empty. A range between two texts without another text between them is not recognized;
+    /// it costs a read that finds nothing.
     pub fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -82,6 +83,8 @@ impl Range {
     /// Keys contain no zero character, because it separates the two parts of a stored key. A bound with a
     /// zero character is cut there, which does not change the set of keys.
     pub(super) fn of_text(comparison: Comparison, text: &str) -> Self {
+        // Of the keys, only 'a' itself is between 'a' and "a\0z". So `lt` of such a text includes the text before the
+        // zero character, and `ge` excludes it.
         let (whole, text) = (!text.contains('\0'), text.split('\0').next().unwrap_or_default());
         let (included, excluded) = (Bound::Included(text.to_owned()), Bound::Excluded(text.to_owned()));
         match (comparison, whole) {

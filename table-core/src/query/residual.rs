@@ -23,6 +23,7 @@ impl Filter {
 /// Returns the rest of a filter within bounds.
 pub(super) fn within(filter: &Filter, part: &KeyBounds) -> ResidualFilter {
     match filter.node() {
+        // Too deep for recursion. Evaluating all of it for each row is right too, and only slower.
         _ if !filter.is_bounded() => ResidualFilter::When(filter.clone()),
         FilterNode::Compare { property, comparison, value } => {
             let known = match &**property {
@@ -86,6 +87,8 @@ fn known(range: &Range, comparison: Comparison, value: &EdmValue) -> Option<bool
         return Some(comparison.holds(Some(key_order::compare(key, text))));
     }
     let overlaps = |comparison| !range.clone().intersect(Range::of_text(comparison, text)).is_empty();
+    // An empty overlap may not be recognized as empty. The result is then `None`, and the comparison is evaluated for
+    // each row, which is always right.
     match (overlaps(comparison), overlaps(comparison.negated())) {
         (false, _) => Some(false),
         (_, false) => Some(true),

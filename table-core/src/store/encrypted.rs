@@ -96,7 +96,7 @@ impl EncryptedNames {
         self.iter().next().is_none()
     }
 
-    /// Whether the name is known, also if a rule has it.
+    /// Whether a mark has made the name known, whether or not a rule has it too.
     pub fn has_known(&self, name: &str) -> bool {
         self.known().contains(name)
     }
@@ -144,7 +144,7 @@ impl EncryptedNames {
             || self.by_row().iter().any(|(names, rule)| names.contains(name) && rule(key, name))
     }
 
-    /// Whether the name is known and no rule has it.
+    /// Whether the name is known and no rule has it: it is then encrypted in every row.
     pub fn is_known(&self, name: &str) -> bool {
         self.known().contains(name) && !self.has_rule(name)
     }

@@ -147,6 +147,8 @@ impl Drop for LocalPermit {
         *count -= 1;
         if *count == 0 {
             register.permits.remove(&self.since);
+            // Only a change after this permit waits for it. Most permits see no change, and their return wakes no
+            // task.
             let may_be_awaited = register.last > self.since;
             drop(register);
             if may_be_awaited {
@@ -166,6 +168,7 @@ pub struct LocalChange {
 impl LocalChange {
     /// Whether all writers know the change, because every permit from before the change was returned.
     pub fn is_known(&self) -> bool {
+        // The map is sorted: if the oldest permit knows the change, all do.
         let first = self.writers.register().permits.keys().next().copied();
         !self.writers.is_served() && first.is_none_or(|since| since >= self.number)
     }

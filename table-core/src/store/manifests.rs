@@ -101,12 +101,15 @@ impl ManifestCache {
             }
             // The wait is bounded, because the task that reads may not poll its future.
             let _reading = timeout(READ_WAIT, slot.reading.lock()).await;
+            // A change removed the slot while this task waited. The slot of the change may have a newer manifest.
             if !self.is_current(&identity, &slot) {
                 continue;
             }
             if let Some(manifest) = slot.fresh(local.as_deref(), &identity) {
                 return Ok(manifest);
             }
+            // Before the request. With local writers, a change that follows has a later number, and `fresh` then
+            // refuses the answer, whether or not the answer has the change.
             let requested = RequestTime::now(local.as_deref());
             let manifest = Arc::new(Manifest::load(store, table).await?);
             slot.put(CachedManifest { manifest: Arc::clone(&manifest), requested });
@@ -149,6 +152,8 @@ impl ManifestCache {
     #[must_use]
     pub fn change(self: &Arc<Self>, table: &TableName) -> ManifestChange {
         self.forget(table);
+        // Once is not enough: a task may read the manifest while the request of the change is under way, and cache
+        // the state from before it. So the drop forgets the manifest again.
         ManifestChange { cache: Arc::clone(self), table: table.clone() }
     }
 
@@ -171,6 +176,7 @@ impl ManifestCache {
         if let Some(slot) = self.tables().get(identity) {
             return Arc::clone(slot);
         }
+        // Another task may add the slot before the second lock; `entry` then finds it.
         self.evict();
         Arc::clone(self.tables().entry(identity.to_owned()).or_default())
     }
@@ -184,6 +190,7 @@ impl ManifestCache {
     fn evict(&self) {
         let mut tables = self.tables();
         if tables.len() >= MAX_TABLES {
+            // A task that holds a slot is about to fill it.
             tables.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_young());
         }
         if tables.len() >= MAX_TABLES {

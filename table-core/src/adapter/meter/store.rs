@@ -75,6 +75,9 @@ impl Chain {
     }
 
     fn end(&mut self, begin: u64) {
+        // Requests are looked at in the order of their ends. The first one that began after the chain's last end is
+        // thus the one that ends first of all that can follow, and taking it is the optimal choice
+        // (<https://en.wikipedia.org/wiki/Interval_scheduling>).
         self.events += 1;
         if begin > self.end {
             self.end = self.events;
@@ -195,6 +198,8 @@ impl<S: TableStore> Around for Metered<S> {
         request: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         self.meter.add(&call, Count { requests: 1, ..Count::default() });
+        // The block ends the request before its answer is counted: a request that begins because of this answer must
+        // see the end.
         let result = {
             let _under_way = UnderWay { begin: self.meter.lock().chain.begin(), meter: &self.meter };
             request.await

@@ -57,6 +57,7 @@ impl<'a> Attempts<'a> {
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let start = Instant::now();
+        // `checked_add`: a caller may write `Duration::MAX` for "no limit".
         let own = self.policy.attempt_timeout.and_then(|time| start.checked_add(time));
         let Some(end) = own.into_iter().chain(self.deadline).min() else { return request.await };
         timeout_at(end, request).await.unwrap_or_else(|_| Err(cut_off(is_read, end - start)))
@@ -67,6 +68,8 @@ impl<'a> Attempts<'a> {
         if self.made >= self.policy.max_attempts {
             return false;
         }
+        // The service knows its own load: its `Retry-After` is a lower bound, also of the longest delay of the
+        // policy.
         let delay = self.policy.delay(self.made, self.rng.f64()).max(retry_after(failure));
         let late = |deadline: Instant| Instant::now().checked_add(delay).is_none_or(|due| due >= deadline);
         if self.deadline.is_some_and(late) {

@@ -28,9 +28,12 @@ pub(super) fn projection() -> Select {
 /// Only the id is proof, because two writers can store equal content.
 pub(super) fn judge(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert) -> Evidence {
     let each = || job.operations().iter().zip(found);
+    // One id is enough, because a group is atomic: if one of its writes took effect, all did, also its deletes.
     if each().any(|(_, entity)| carries(entity.as_ref(), id)) {
         return Evidence::Applied(each().map(|(op, entity)| answer(op, entity.as_ref(), id)).collect());
     }
+    // Before `NotSeen`: an entity that has changed since may have been changed by our own write and then by another
+    // one.
     if each().any(|(operation, entity)| cannot_succeed(operation, entity.as_ref())) {
         return Evidence::Undecided;
     }

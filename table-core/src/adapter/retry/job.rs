@@ -49,6 +49,7 @@ impl Job {
     }
 
     pub(super) fn repeat(&self) -> Repeat {
+        // The first rule that fits decides: one ETag makes a whole group safe, whatever inserts it has.
         let any = |test: fn(&Operation) -> bool| self.operations().iter().any(test);
         if any(|operation| matches!(operation.if_match(), Some(IfMatch::Exactly(_)))) {
             Repeat::AtMostOnce

@@ -132,6 +132,7 @@ impl RetryPolicy {
     pub(super) fn delay(&self, made: u32, random: f64) -> Duration {
         let doubled = 2u32.saturating_pow(made.saturating_sub(1));
         let full = self.base_delay.saturating_mul(doubled).min(self.max_delay);
+        // Jitter only shortens a delay, so no delay is longer than `max_delay`.
         full.mul_f64(1.0 - self.jitter * random)
     }
 }

@@ -38,6 +38,8 @@ impl<S: TableStore> Retrying<S> {
         let mut doubt: Option<Error> = None;
         loop {
             let failure = match attempts.run(false, job.send(self.inner(), table)).await {
+                // An error after the write was applied, for example an answer without an ETag, must not lead to a
+                // second effect.
                 Err(failure) if failure.outcome() != Outcome::Applied => failure,
                 answer => return answer,
             };
@@ -69,6 +71,8 @@ impl<S: TableStore> Retrying<S> {
         failure: &Error,
     ) -> Next {
         match id {
+            // Without an id, an entity at this key could be ours or that of another writer, and no entity could mean
+            // that ours was deleted again.
             None if job.repeat() == Repeat::Insert => return Next::GiveUp,
             None => {}
             Some(id) => match self.look(attempts, table, job, id).await {
@@ -77,6 +81,8 @@ impl<S: TableStore> Retrying<S> {
                 Ok(Evidence::Undecided) | Err(_) => return Next::GiveUp,
             },
         }
+        // Any other failure is an answer to this attempt, such as a failed condition. It may be the effect of an
+        // earlier attempt, so it is not the answer to the caller, and repeating it would not change it.
         let may_pass = failure.is_ambiguous() || failure.is_transient();
         if may_pass && attempts.another(failure).await { Next::Repeat } else { Next::GiveUp }
     }

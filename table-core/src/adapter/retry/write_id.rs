@@ -35,6 +35,8 @@ pub(super) fn attach(job: &mut Job, profile: &ServiceProfile) -> Result<Uuid> {
 
 fn attach_one(operation: &mut Operation, id: Uuid, profile: &ServiceProfile) -> Result<()> {
     if let Some(entity) = operation.entity_mut() {
+        // An entity that was read past this adapter has the id of an earlier write. It must neither count for the
+        // caller's limits nor stay.
         entity.properties_mut().remove(WRITE_ID_PROPERTY);
     }
     engine::check_operation(profile, operation)?;

@@ -75,6 +75,8 @@ impl KeyBuilder {
         value.encode(&mut self.writer)?;
         let written = self.writer.out.len() - start;
         match width {
+            // A custom part that breaks its promise of a width would move the start of the next part, and the key
+            // could not be parsed.
             Some(width) if width != written => {
                 Err(ValueError::new(format!("{width} characters"), format_args!("{written} characters")))
             }

@@ -66,6 +66,7 @@ impl<'a> KeyParser<'a> {
             // value.
             (Some(width), _) if !self.rest.is_char_boundary(width) => self.rest.len(),
             (Some(width), _) => width,
+            // The writer escapes the separator within the text, so the first one ends the part.
             (None, Some(stop)) => self.rest.find(stop).unwrap_or(self.rest.len()),
             (None, None) => self.rest.len(),
         };

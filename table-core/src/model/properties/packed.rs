@@ -66,11 +66,13 @@ fn storable_name(name: &str) -> &str {
 
 #[inline]
 fn push_long(out: &mut Vec<u8>, bytes: &[u8]) {
+    // A property that the limits allow has at most 64 KiB, so the cast loses nothing.
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// Returns the offset of the first invalid byte; `None` if all bytes are valid.
+/// Returns the offset at which the check stopped, or `None` if all bytes are valid. Invalid lengths and types stop it at the
+/// start of their property; an invalid text or time stops it at the end of its property.
 pub(super) fn first_invalid_offset(packed: &[u8]) -> Option<usize> {
     let mut rest = packed;
     while !rest.is_empty() {
@@ -93,6 +95,8 @@ pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
         if len == name.len() && after.get(..len)? == name.as_bytes() {
             return Raw::split(&mut rest);
         }
+        // The length of a value follows from its type. Behind an unknown type nothing can be found, so the search
+        // ends.
         let value = match FIXED.get(usize::from(tag & !MARK))? {
             0 => 4usize.checked_add(u32::from_le_bytes(*after.get(len..)?.first_chunk()?) as usize)?,
             fixed => usize::from(*fixed),
@@ -179,6 +183,7 @@ impl<'a> Raw<'a> {
             fixed => (name_end, usize::from(fixed)),
         };
         let (whole, after) = bytes.split_at_checked(start.checked_add(len)?)?;
+        // Last, so that `rest` still starts at the property if its bytes are damaged.
         *rest = after;
         Some(Self { whole, tag, name: whole.get(3..name_end)?, bytes: &whole[start..], edm_type })
     }

@@ -16,7 +16,7 @@ pub struct Slots<'a, const N: usize> {
     found: [Option<Raw<'a>>; N],
 }
 
-/// Returns the position of a name. Searches from `next` on, then from the start.
+/// Returns the position of a name in `names`. Searches from `next` on, then from the start.
 #[inline]
 fn place<const N: usize>(names: &[&str; N], next: usize, name: &[u8]) -> Option<usize> {
     let matches = |i: &usize| names[*i].as_bytes() == name;
@@ -51,6 +51,7 @@ impl<'a, const N: usize> Slots<'a, N> {
             if found[place].is_none() {
                 found[place] = Some(raw);
             }
+            // The next stored property is most likely the next field, so the search for it starts there.
             next = place + 1;
         }
         Self { owner, names, prefix, entity, found }

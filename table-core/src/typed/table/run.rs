@@ -79,6 +79,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let keys_only = Select::new([Filter::PARTITION_KEY].into_iter().chain(index_name));
         let query = self.to_query().map(|query| query.with_select(keys_only));
         let mut counted = self.clone();
+        // A count does not depend on the order, so a limit is no reason to refuse it.
         if counted.options.order == Order::Store {
             counted = counted.in_any_order();
         }
@@ -150,6 +151,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     fn cursor(&self, mut query: Query) -> Option<TypedCursor> {
         let limit = self.options.limit;
         if self.sorts() {
+            // All results are read: the first ones by key may come last. So the limit applies after the sort.
             let cursor = self.read_cursor(query).filter(|_| limit != Some(0));
             return cursor.map(|cursor| TypedCursor::SortedOnClient(cursor, limit));
         }

@@ -182,6 +182,7 @@ where
     }
 
     async fn window(&self, rows: &mut BoxStream<'_, Result<Entity>>) -> Result<Vec<Entity>> {
+        // A window bounds the memory: all of its rows are there while their groups are formed.
         let (mut window, mut bytes) = (Vec::new(), 0);
         while window.len() < WINDOW && bytes < WINDOW_BYTES {
             let Some(row) = rows.try_next().await? else { break };
@@ -252,6 +253,8 @@ where
                 }
                 Err(error) => error,
             };
+            // One row must not keep the other 99 from being written. If the error names the row, it is written by
+            // itself; otherwise halves of the group find it, with at most 2 log2(n) more requests.
             if group.len() > 1 && is_of_one_row(&error) {
                 match self.writer.failed(&error).filter(|index| *index < group.len()) {
                     Some(index) => {
@@ -291,6 +294,7 @@ where
     ) -> Option<Option<BulkOutcome>> {
         let (key, mut conflicts) = (change.old.key().clone(), Conflicts::new(self.attempts));
         loop {
+            // Another writer has deleted the row, so it is not in the set any more.
             if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied {
                 return None;
             }

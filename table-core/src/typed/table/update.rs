@@ -104,6 +104,8 @@ impl<T: TableEntity> Table<T> {
             } else {
                 Operation::InsertOrReplace(moved)
             };
+            // The target first: a crash between the two requests leaves two entities. In the other order it would
+            // leave none.
             let moved = match target.write(put).await {
                 Ok(_) => self.write(Operation::Delete(key.clone(), version)).await,
                 Err(error) => Err(error),

@@ -32,6 +32,8 @@ impl<T: TableEntity> Table<T> {
         self.to_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
+            // The condition is the ETag of this read, or that there is no entity. A write without a condition could
+            // replace an entity that a later program has written in a later schema version since.
             let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
             match self.write(insert_or_replace_at(entity.clone(), stored)).await {
                 Err(error) => conflicts.wait(error).await?,
