@@ -98,6 +98,7 @@ impl BackupArgs {
         let tables = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
         let open = self.store.open(Access::Read, self.pace).await?;
         let work = self.back_up(&open, tables);
+        // The job saves its position in the directory after each file, and writes `backup.json` last.
         let done = until_stopped(work, "run the same command again, which continues the backup").await;
         open.close().await?;
         done
@@ -197,6 +198,7 @@ impl RestoreArgs {
         let memory = StoreName::Memory.open(Access::Read, Pace::default()).await?;
         let job = RestoreJob::open(directory.clone(), Arc::clone(&memory.store)).await?;
         let job = if tables.is_empty() { job } else { job.tables(tables.iter().cloned()) };
+        // Every file is compared before the target is opened: a damaged backup must not be restored in part.
         if let Some(fault) = job.first_fault().await? {
             return Err(Failure::Damaged(format!("{fault}: nothing was restored")));
         }

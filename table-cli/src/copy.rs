@@ -260,6 +260,8 @@ impl CopyArgs {
             Err(error) if error.is_table_not_found() => return Ok(false),
             page => page?.items,
         };
+        // An interrupted copy has saved its position in the target and continues there. Without a position, the rows of the target are of
+        // another program, or of a copy that has ended: then the tables are equal.
         if there.is_empty() || job.is_begun().await? {
             return Ok(false);
         }

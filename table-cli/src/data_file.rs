@@ -74,6 +74,7 @@ impl DataFile {
         let Some(path) = &self.path else {
             return Ok(DataWriter { out: Out::Plain(Box::new(io::stdout())), path: None });
         };
+        // A partial file of an earlier run is replaced: nothing records which rows it has.
         let partial = partial(path);
         let file = File::create(&partial).map_err(|error| failed(&partial, &error))?;
         let out = match self.is_compressed {
@@ -116,6 +117,7 @@ impl DataWriter {
             Out::Compressed(out) => out.finish()?.sync_all()?,
         }
         match self.path {
+            // Last: a file under the final name is complete. Within one directory, a rename replaces an older file in one step.
             Some(path) => fs::rename(partial(&path), &path).map_err(|error| failed(&path, &error)),
             None => Ok(()),
         }

@@ -67,6 +67,8 @@ impl DeleteArgs {
             self.store.open(if self.dry_run { Access::Read } else { Access::Change }, self.pace).await?;
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?;
         check_layouts(&manifest, &table)?;
+        // The question names the number. The entities are read again for the deletion, and each is deleted under the ETag of that read:
+        // an entity that changes after it may no longer match.
         let count = found(&open, &table, &query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
         if self.dry_run {
             self.print_dry_run(&table, count, open.meter.total())?;
@@ -131,6 +133,7 @@ impl DeleteArgs {
             let mut deletes =
                 pin!(BulkWriter::with_options(Arc::clone(&open.store), options).outcomes(deletes));
             while let Some(outcome) = deletes.try_next().await? {
+                // An entity that another program deleted meets the purpose; so does one that a lost answer of this command deleted.
                 let error = outcome.result.as_ref().err().filter(|error| !is_gone(error));
                 outcomes.add(&outcome.key.to_string(), error);
                 progress.add(1);

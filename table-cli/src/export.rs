@@ -96,6 +96,7 @@ impl ExportArgs {
         let mut out = file.create()?;
         let (mut rows, mut encoder, mut text) = (0_u64, EntityEncoder::default(), Vec::new());
         let mut spool = (file.format == DataFormat::Csv).then(Spool::new).transpose()?;
+        // A page in memory at a time. CSV goes through a temporary file, because its header has the names of all entities.
         while let Some(entities) = page {
             let before = rows;
             for entity in entities.items.iter().filter(|entity| self.selection.shows(entity)) {

@@ -96,8 +96,11 @@ impl ImportArgs {
         open.store.create_table_if_missing(&table).await?;
         let report = Shared::default();
         let resume = "run the same command with --mode upsert to go on, which writes the first rows again";
+        // There is no file of progress: groups finish in any order, so the first row that is not written is not known. Writing rows
+        // again with `upsert` gives the same result.
         let done = until_stopped(self.write(&open, &table, reader, &report), resume).await;
         let requests = open.meter.total();
+        // The report is printed after an interruption too: it says how many rows are written.
         open.close().await?;
         let end = locked(&report, |report| self.print_report(&table, report, &inferred, requests));
         done.and(end)
@@ -155,6 +158,8 @@ fn rows(
     mut reader: RowReader,
     report: Shared,
 ) -> impl Stream<Item = Result<Entity, Error>> + Send + Unpin + 'static {
+    // Bounded, so that a fast file does not fill the memory while a slow service writes. If the import ends first, the receiver is
+    // dropped and the thread stops at its next row.
     let (sender, receiver) = mpsc::channel(WAITING);
     tokio::task::spawn_blocking(move || {
         while let Some(row) = reader.next() {

@@ -26,6 +26,8 @@ pub(crate) async fn until_stopped<T>(
     work: impl Future<Output = Result<T>>,
     resume: &'static str,
 ) -> Result<T> {
+    // Dropping the work cancels it, at whichever `await` it is. Rows that are written stay. The next run goes on from a position that
+    // was saved, or does the work again with the same result: `resume` says how.
     tokio::select! {
         done = work => done,
         () = stopped() => Err(Failure::failed(format!("interrupted: {resume}"))),

@@ -147,12 +147,14 @@ impl QueryArgs {
             }
             query.top = self.top.map(|_| left.min(PAGE));
             let page = open.store.query(table, &query, from.as_ref()).await?;
+            // A service that returned the same token again would make this loop endless.
             check_progress(from.as_ref(), page.continuation.as_ref())?;
             let mut rows: Vec<_> = page.items.into_iter().filter(|row| self.selection.shows(row)).collect();
             rows.truncate(left);
             left -= rows.len();
             shown += rows.len();
             pages += 1;
+            // Pages of a query that may be refused are held back: a refusal prints nothing, so that no reader takes a part for the whole.
             match is_limited {
                 true => held.push(rows),
                 false => printer.page(&rows)?,

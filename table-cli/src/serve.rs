@@ -162,6 +162,8 @@ impl ServeArgs {
     /// Returns the files of the certificate of a directory, which are made if both are missing.
     fn self_signed(&self, directory: &Path) -> Result<(PathBuf, PathBuf)> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
+        // One of two files is not replaced: clients may trust the certificate, and a new key would not match it. Reading them then names
+        // the missing file.
         if certificate.exists() || key.exists() {
             remark(&format!("uses {}", certificate.display()));
             return Ok((certificate, key));

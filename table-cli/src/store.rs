@@ -188,6 +188,7 @@ impl OpenStore {
             store = store.rate(limit);
         }
         let store = match &embedded {
+            // An embedded store reopens its file by itself after a failure; a repeated request would only wait for that.
             Some(_) => store.build(),
             None => store.retry(RetryPolicy::default()).build(),
         };

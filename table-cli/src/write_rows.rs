@@ -58,6 +58,8 @@ impl RowWriter<'_> {
         if !manifest.indexes.is_empty() {
             let (store, options) = (Arc::clone(store), IndexOptions::default());
             let indexed = IndexedEntities::open(store, table.clone(), Vec::new(), options).await?;
+            // The last writes leave journal rows that are cleared after their answers. Without the flush, the process could end before that and
+            // leave them to a sweep.
             let written = self.write_indexed(&indexed, rows, report, progress).await;
             indexed.flush().await;
             return written;
