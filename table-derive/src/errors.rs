@@ -47,6 +47,7 @@ impl Errors {
 impl Drop for Errors {
     fn drop(&mut self) {
         let checked = self.0.borrow().is_none();
+        // A second panic while one unwinds would abort the compiler and hide the first.
         assert!(checked || std::thread::panicking(), "the macro forgot to report its errors");
     }
 }

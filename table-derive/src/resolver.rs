@@ -85,6 +85,7 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
     let types: Vec<_> = variants.iter().map(|(_, ty)| *ty).collect();
     let all: Vec<_> = types.iter().copied().chain(other.map(|(_, ty)| ty)).collect();
     let filter = match other {
+        // A variant for other rows wants all rows; without one, the service can filter by type.
         Some(_) => quote!(::core::option::Option::None),
         None => {
             quote!(#krate::__private::filter_all([#(<#types as #krate::typed::FromEntity>::type_filter()),*]))
@@ -97,6 +98,8 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 return <#ty as #krate::typed::FromEntity>::from_entity(#stored).map(Self::#ident);
             }
         };
+        // The arm has the span of the variant's type, so that errors are reported there. A variable needs the same
+        // span to be seen in it (`fields::var`), and gives the entity back for the next arm.
         quote!(let #stored = __entity; #arm let __entity = #stored;)
     });
     let end = match other {

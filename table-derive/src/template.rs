@@ -55,7 +55,8 @@ impl Part {
         Self { field, each: false, transforms: Vec::new(), width: None, shards: None }
     }
 
-    /// Whether different values always give different parts, in any order.
+    /// Whether different values always give different texts, so that the text identifies the value. Descending order keeps
+    /// that; the other transforms and a shard give many values one text.
     pub(crate) fn tells_value(&self) -> bool {
         self.shards.is_none() && self.transforms.iter().all(|t| *t == Transform::Descending)
     }
@@ -80,6 +81,7 @@ impl Template {
     pub(crate) fn parse(text: &LitStr) -> Result<Self, String> {
         Self::with(text, |name| {
             let name = name.strip_prefix("r#").unwrap_or(name);
+            // A template names a field without `r#`, but a keyword such as `type` is an identifier only with it.
             let raw = syn::parse_str::<Ident>(name).is_err();
             let parsed = if raw { format!("r#{name}") } else { name.to_owned() };
             let mut ident = syn::parse_str::<Ident>(&parsed)
@@ -180,6 +182,8 @@ impl Template {
         literal.push_str(rest);
         push_literal(&mut segments, literal)?;
         let template = Self { text: text.clone(), segments };
+        // A key that starts with a field needs no check: text is escaped in keys, and an escape such as `~7E` never
+        // gives `~~`.
         if template.prefix().is_some_and(|text| text.starts_with('~')) {
             return Err(
                 "a key cannot start with `~`: keys with `~~` are reserved for the library's own rows, which queries do not return; start with another character"
@@ -210,6 +214,7 @@ fn push_literal(segments: &mut Vec<Segment>, text: String) -> Result<(), String>
 
 fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Part, String> {
     // `r#type` is a name.
+    // Before the words are split: the number of shards is at the end, behind all words.
     let (text, shards) = match text.rsplit_once('#').filter(|(name, _)| *name != "r") {
         Some((text, count)) => (text, Some(shards(count)?)),
         None => (text, None),

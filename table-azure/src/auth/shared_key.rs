@@ -62,6 +62,7 @@ impl SharedKey {
             _ => None,
         };
         let key = Zeroizing::new(STANDARD.decode(key).map_err(|_| invalid())?);
+        // The keyed state, so that a signature starts with a copy and the key is hashed once.
         let mac = Hmac::new_from_slice(&key).map_err(|_| invalid())?;
         Ok(Self { account: account.into(), mac, emulator })
     }
@@ -99,6 +100,10 @@ impl SharedKey {
         path: &str,
         comp: Option<&str>,
     ) -> String {
+        // The lines of the string to sign: verb, Content-MD5 (not sent, hence empty), Content-Type, date, resource.
+        // The date is that of `x-ms-date`, which the service takes in place of `Date`. The resource is `/`, the
+        // account, and the path as it is sent, still encoded. With an emulator, whose paths start with the account,
+        // the account is in it twice. Of the query only `comp` is signed.
         let comp = comp.map_or(["", ""], |comp| ["?comp=", comp]);
         let text = [verb, "\n\n", content_type, "\n", date, "\n/", self.account(), path, comp[0], comp[1]];
         ["SharedKey ", self.account(), ":", &self.sign_parts(&text)].concat()
@@ -121,6 +126,7 @@ pub(crate) const DATE: HeaderName = HeaderName::from_static("x-ms-date");
 #[async_trait]
 impl Policy for SharedKeyPolicy {
     async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+        // In each attempt again: the service refuses a date that is more than 15 minutes old.
         let date = http_date(Utc::now());
         let content_type = text(request.headers(), &CONTENT_TYPE).unwrap_or_default();
         let url = request.url();

@@ -21,6 +21,7 @@ pub(crate) fn read_answer(
         .and_then(boundary)
         .ok_or_else(|| unreadable("the content type has no boundary"))?;
     let parts = responses(text, boundary).ok_or_else(|| unreadable("the body is truncated or malformed"))?;
+    // Before the search for a refusal: with too many parts, it is not certain that the answer is to this request.
     if parts.len() > group.len() {
         return Err(unreadable(&format!(
             "the body has at least {} parts for {} operations",
@@ -39,6 +40,7 @@ pub(crate) fn read_answer(
             group.len()
         )));
     }
+    // A success that the protocol does not have. A proxy may have written it, and the write may not have happened.
     if let Some(part) = parts.iter().find(|part| !DONE.contains(&part.status)) {
         return Err(unreadable(&format!("a part has the unexpected status {}", part.status)));
     }
@@ -58,12 +60,16 @@ fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
 fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
     let wait = pause(part.wait_millis, part.wait);
     let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(part.code, wait, answer);
+    // The message of the service starts with the index of the operation: `1:The specified entity already exists.`
+    // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
     let index = failure.take_index().or_else(|| (group.len() == 1).then_some(0));
     let named = index.and_then(|index| Some((index, group.operations().get(index)?)));
     let Some((index, operation)) = named else {
         return failure.into_error(&Subject::Table(table), true);
     };
     let error = failure.into_error(&Subject::Entity(table, operation.key()), true);
+    // Other errors, such as a missing table or a busy service, would repeat themselves for every operation. They are
+    // reported for the group.
     if is_about_one(error.kind()) { Error::in_transaction(index, error) } else { error }
 }
 
@@ -116,9 +122,11 @@ fn read_parts<'a>(
     found: &mut Vec<Response<'a>>,
 ) -> Option<()> {
     while let (_, Delimiter::Next) = lines.seek_delimiter(boundary)? {
+        // Enough to see that there are too many. The rest of a hostile answer is not parsed.
         if found.len() == MAX_PARTS {
             return Some(());
         }
+        // A part is either a set of parts (the change set) or one response.
         match lines.head(boundary)?.content_type.and_then(self::boundary) {
             Some(inner) => read_parts(lines, inner, depth.checked_sub(1)?, found)?,
             None => found.push(response(lines, boundary)?),
@@ -216,6 +224,8 @@ impl<'a> Lines<'a> {
 
 #[inline]
 fn delimiter(line: &str, boundary: &str) -> Option<Delimiter> {
+    // White space may follow a boundary: <https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1>. Any other text makes
+    // it another, longer boundary.
     match line.strip_prefix("--")?.strip_prefix(boundary)?.trim_end() {
         "" => Some(Delimiter::Next),
         "--" => Some(Delimiter::Last),

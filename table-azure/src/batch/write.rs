@@ -50,6 +50,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn push_part(&mut self, write: &Write<'_>) {
         match (&self.insert, write.key) {
+            // The head of an insert names the table alone. Those of the other writes have their key and condition.
             (Some(insert), None) => self.bytes.extend_from_within(insert.clone()),
             (_, key) => {
                 let from = self.bytes.len();
@@ -69,6 +70,9 @@ impl Writer<'_> {
         let out = &mut self.bytes;
         push(out, &["\r\n--", &self.changeset, "\r\nContent-Type: application/http\r\n"]);
         push(out, &["Content-Transfer-Encoding: binary\r\n\r\n"]);
+        // The URL of a part is absolute, as in the service's examples
+        // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>), and has no
+        // SAS: the outer request is authorized for all of them.
         push(out, &[write.method.as_str(), " ", self.endpoint.root().as_str(), &path, " HTTP/1.1\r\n"]);
         push(out, &["Accept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n"]);
         if let Some(verb) = write.tunnelled {

@@ -74,6 +74,8 @@ impl Endpoint {
         let mut address = parse_part(address, url)?;
         let table = query_pairs(sas).find(|(name, _)| name == "tn").map(|(_, value)| value);
         let last = address.path_segments().and_then(|mut segments| segments.next_back());
+        // The portal and other tools give the URL of the table. Requests need that of the account, to which they
+        // append the table.
         if table.is_some_and(|table| last.is_some_and(|last| last.eq_ignore_ascii_case(&table))) {
             address.path_segments_mut().map_err(|()| invalid(url, "the URL has no path"))?.pop();
         }
@@ -235,6 +237,7 @@ fn base(mut url: Url) -> Url {
 /// emulator), otherwise in the host name.
 fn secondary_of(primary: &Url) -> Result<Url> {
     let mut url = primary.clone();
+    // `domain` is `None` for an address such as 127.0.0.1: the emulator has the account in the path.
     let host = primary.domain().filter(|_| primary.path() == "/");
     match host.and_then(|host| host.split_once('.')) {
         Some((account, domain)) => {
@@ -279,6 +282,7 @@ fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
 /// The error does not show the query, which may be a SAS. It does not show the URL at all if that may contain
 /// a password.
 fn invalid(endpoint: &str, reason: &str) -> Error {
+    // A user name or password is before an `@`; a text that cannot be parsed may have it anywhere.
     let shown = endpoint.split(['?', '#']).next().filter(|_| !endpoint.contains('@'));
     let shown = shown.map(|shown| format!(" {shown:?}")).unwrap_or_default();
     Error::invalid_request(format!("the endpoint{shown} cannot be used: {reason}"))

@@ -30,10 +30,14 @@ impl Policy for QueueKeyPolicy {
 
 /// The lines: verb, standard headers (queue requests set two of them), `x-ms-*` headers, resource.
 fn string_to_sign(request: &Request, account: &str) -> String {
+    // From version 2015-02-21 on, a length of zero is an empty line.
     let length = request.body().len().filter(|length| *length > 0);
     let length = length.map(|length| length.to_string()).unwrap_or_default();
     let content_type = request.headers().get_optional_str(&CONTENT_TYPE).unwrap_or_default();
     format!(
+        // Verb, Content-Encoding, Content-Language, Content-Length, Content-MD5, Content-Type, Date,
+        // If-Modified-Since, If-Match, If-None-Match, If-Unmodified-Since, Range. `Date` is empty because `x-ms-date`
+        // is among the headers that follow.
         "{}\n\n\n{length}\n\n{content_type}\n\n\n\n\n\n\n{}{}",
         request.method(),
         canonical_headers(request),
@@ -43,6 +47,7 @@ fn string_to_sign(request: &Request, account: &str) -> String {
 
 fn canonical_headers(request: &Request) -> String {
     let ours = |name: &HeaderName| name.as_str().starts_with("x-ms-");
+    // Sorted by name, as the string to sign needs them. `azure_core` has the names in lower case.
     let headers: BTreeMap<_, _> = request
         .headers()
         .iter()
@@ -55,6 +60,7 @@ fn canonical_headers(request: &Request) -> String {
 fn canonical_resource(url: &Url, account: &str) -> String {
     let mut query: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in url.query_pairs() {
+        // Decoded values, in contrast to the path, which is signed as it is sent.
         query.entry(name.to_lowercase()).or_default().push(value.into_owned());
     }
     let mut text = format!("/{account}{}", url.path());

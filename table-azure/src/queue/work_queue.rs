@@ -204,6 +204,8 @@ impl AzureWorkQueue {
             }
             return Ok(None);
         }
+        // Not deleted: it is received again, until it counts as poison and moves to the second queue, where a person
+        // can see it.
         let Some(body) = decode(&text) else { return Ok(None) };
         let message = message(receipt.id().clone(), body, item.dequeue_count, item.insertion_time)?;
         Ok(Some(message.with_receipt(receipt)))

@@ -46,6 +46,7 @@ impl Bounded {
     /// Sends the request to its real URL, which may differ from the URL that the logs show.
     async fn exchange(&self, ctx: &Context<'_>, request: &mut Request) -> PolicyResult {
         let Some(SentTo(address)) = ctx.value() else { return self.0.send(ctx, request).await };
+        // The policies above log the request after the answer too, so the URL for the logs comes back.
         let logged = std::mem::replace(request.url_mut(), address.clone());
         let answer = self.0.send(ctx, request).await;
         *request.url_mut() = logged;

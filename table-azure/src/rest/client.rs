@@ -106,7 +106,9 @@ impl<'a> Call<'a> {
 impl Client {
     /// Sends the request once and waits for the complete answer.
     pub(crate) async fn send(&self, mut call: Call<'_>) -> Result<Answer> {
-        let _place = self.place().await?;
+        // Before the time of the request begins: a write that waited too long is certainly not applied, and one that
+        // was cut off while it was sent is not.
+        let _permit = self.permit().await?;
         let context = self.context(call.name);
         // Policies may change the address.
         let is_secondary = self.endpoint.is_secondary(call.request.url());
@@ -123,7 +125,7 @@ impl Client {
         Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))
     }
 
-    /// Hands the answer's metadata to those who asked for it.
+    /// Passes the answer's metadata to the hook of the store and to [`collect_responses`](crate::collect_responses).
     fn report(&self, call: &Call<'_>, answer: &Answer, is_secondary: bool, duration: Duration) {
         if self.on_response.is_none() && !response::is_collecting() {
             return;
@@ -151,12 +153,12 @@ impl Client {
     }
 
     /// Waits for a permit among the requests in flight. Nothing is sent without a permit.
-    async fn place(&self) -> Result<SemaphorePermit<'_>> {
-        if let Ok(place) = self.in_flight.try_acquire() {
-            return Ok(place);
+    async fn permit(&self) -> Result<SemaphorePermit<'_>> {
+        if let Ok(permit) = self.in_flight.try_acquire() {
+            return Ok(permit);
         }
         match tokio::time::timeout(self.permit_timeout, self.in_flight.acquire()).await {
-            Ok(place) => place.map_err(|_| Error::invalid_request("the store is closed")),
+            Ok(permit) => permit.map_err(|_| Error::invalid_request("the store is closed")),
             Err(_) => Err(timed_out(self.permit_timeout, false)),
         }
     }
@@ -212,6 +214,7 @@ fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
             (ErrorKind::Service(cause.to_string()), unknown(writes))
         }
         Kind::Credential => (ErrorKind::Unauthorized(cause.to_string()), Outcome::NotApplied),
+        // Without a connection nothing was sent. `Io` is an error on a connection: bytes may have arrived.
         Kind::Connection => (ErrorKind::Transport(cause.within("no connection")), Outcome::NotApplied),
         Kind::Io => {
             (ErrorKind::Transport(cause.within("the connection broke during the exchange")), unknown(writes))

@@ -102,6 +102,8 @@ impl Failure {
     /// operation.
     fn outcome(&self, writes: bool) -> Outcome {
         match (self.status, self.code.as_deref()) {
+            // A 503 of a load balancer or a proxy has no code of the service. The request may have reached the
+            // service before.
             (503, Some("ServerBusy")) | (501, _) => Outcome::NotApplied,
             (..300 | 408 | 500.., _) => unknown(writes),
             _ => Outcome::NotApplied,
@@ -121,6 +123,8 @@ impl Failure {
             "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => ErrorKind::InvalidRequest(
                 format!("{}: check the account in the endpoint", self.explanation()),
             ),
+            // The service has one code for a missing table and a missing entity in some operations; the object of the
+            // request decides.
             "ResourceNotFound" | "EntityNotFound" => {
                 self.of_entity(subject, |table, key| ErrorKind::EntityNotFound { table, key })
             }

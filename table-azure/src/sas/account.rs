@@ -60,6 +60,8 @@ impl AccountSas {
     }
 
     pub(super) fn string_to_sign(&self, account: &str) -> String {
+        // Every field has its line, also an empty one, and a line end follows the last one:
+        // <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#construct-the-signature-string>.
         let Self { permissions, resources, services, limits } = self;
         format!(
             "{account}\n{permissions}\n{services}\n{resources}\n{}\n{}\n{}\n{}\n{VERSION}\n",

@@ -3,7 +3,8 @@ use std::net::Ipv4Addr;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// The version of the string to sign: the last one before account SAS got a field for blobs only.
+/// The version of the string to sign. From 2020-12-06 on, an account SAS has one more line, for the encryption scope of blobs
+/// (<https://learn.microsoft.com/rest/api/storageservices/create-account-sas#construct-the-signature-string>).
 pub(super) const VERSION: &str = "2019-02-02";
 
 /// The client addresses that a signature is valid for.

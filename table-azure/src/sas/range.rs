@@ -55,6 +55,8 @@ impl SasRange {
         }
         self.start_row = match rows.from {
             Bound::Included(text) => Some(text),
+            // A SAS has no excluded ends. The next RowKey after a text is the text with the smallest character behind
+            // it.
             Bound::Excluded(text) => Some(format!("{text}{FIRST}")),
             Bound::Unbounded => None,
         };
@@ -73,6 +75,7 @@ impl SasRange {
     /// # Errors
     /// Fails for an end at the empty key: the protocol would read it as "no end" and allow everything.
     pub(super) fn fields(&self) -> Result<[&str; 4]> {
+        // An empty parameter is left out of the token, and a missing end is no end.
         if [&self.end_partition, &self.end_row].into_iter().any(|end| end.as_deref() == Some("")) {
             return Err(Error::invalid_request(
                 "a signature cannot end at an empty key: the service would read it as 'no end'",

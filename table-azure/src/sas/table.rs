@@ -147,6 +147,9 @@ impl TableSas {
     }
 
     pub(super) fn string_to_sign(&self, account: &str, range: [&str; 4]) -> String {
+        // Every field has its line, also an empty one, in this order:
+        // <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#construct-the-signature-string>.
+        // The service builds the same text from the parameters of the token; no line end follows the last line.
         let table = self.table.to_lowercase();
         let range = range.join("\n");
         format!(

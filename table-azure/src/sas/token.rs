@@ -11,6 +11,7 @@ impl SasToken {
     pub(super) fn new(fields: &[(&str, &str)]) -> Self {
         let given = fields.iter().filter(|(_, value)| !value.is_empty());
         let pairs: Vec<_> = given
+            // Encodes all but letters and digits. A `+` in a signature would otherwise be read as a space.
             .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
             .collect();
         Self(pairs.join("&"))

@@ -154,9 +154,11 @@ impl AzureTableStore {
             if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
         profile.has_stale_reads = options.read_from == ReadFrom::Secondary;
         let mut client_options = options.client_options;
+        // `azure_core` repeats every request after an error of the connection, also an insert whose answer was lost.
         client_options.retry = RetryOptions::none();
         quiet(&mut client_options.instrumentation, options.trace_keys);
         if options.trace_keys == TraceKeys::Hidden {
+            // The last policy: all policies of the caller and the signature see the real URL.
             client_options.per_try_policies.push(Arc::new(HideKeys));
         }
         #[cfg(feature = "reqwest_rustls")]

@@ -55,6 +55,7 @@ impl Client {
         check_page(&self.profile, table, query, &items)?;
         let continued = |position| Continuation::new(&self.profile, table, query, position);
         let continuation = next(&answer)?.map(continued);
+        // A service that returns the same token for ever would keep the program in a loop of paid requests.
         check_progress(from, continuation.as_ref())?;
         Ok(Page { items, continuation })
     }
@@ -62,6 +63,8 @@ impl Client {
 
 /// Returns the selected names, with the properties that every answer needs.
 fn names(select: &Select) -> String {
+    // `$select` leaves out the keys too, and an entity without keys cannot be read. The ETag is an annotation and is
+    // always there.
     let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(select.names()).collect();
     Select::new(names).names().collect::<Vec<_>>().join(",")
 }

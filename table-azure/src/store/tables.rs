@@ -52,6 +52,8 @@ impl Client {
     /// Returns a range that contains every name with the prefix, whether or not the service compares case.
     /// The client drops the other names.
     fn names_like(&self, prefix: &str) -> Option<Filter> {
+        // In ASCII, capital letters are before small ones. All spellings of the prefix are between its capital and
+        // its small form.
         let (low, high) = match self.profile.case_sensitive_tables {
             true => (prefix.to_owned(), prefix.to_owned()),
             false => (prefix.to_ascii_uppercase(), prefix.to_ascii_lowercase()),

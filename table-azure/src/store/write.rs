@@ -33,6 +33,8 @@ impl Client {
     pub(super) async fn transact(&self, table: &TableName, group: &GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.profile, group)?;
         let body = GroupBody::new(&self.endpoint, table, group)?;
+        // `check_group` knows a lower bound; only now is the exact size known. The service would refuse the request
+        // after the whole upload.
         if body.bytes.len() > self.profile.group_bytes {
             let what = "bytes of a group transaction's request";
             return Err(Error::limit(what, self.profile.group_bytes, body.bytes.len()));

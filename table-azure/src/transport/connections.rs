@@ -65,6 +65,7 @@ impl HttpClient for Connections {
             };
             match connection.exchange(message).await {
                 Ok(received) => {
+                    // Polls the connection once more: it may have read `Connection: close` with the answer.
                     if connection.is_open() {
                         self.idle.put(connection);
                     }

@@ -41,6 +41,8 @@ impl Idle {
 
 impl Waiting {
     fn take(&mut self, url: &Url) -> Option<(Connection, Instant)> {
+        // From the end: the connection that was used last is the least likely to be closed, and those at the start
+        // can grow old and be swept.
         let at = self.connections.iter().rposition(|(connection, _)| connection.matches_origin(url))?;
         Some(self.connections.remove(at))
     }

@@ -63,6 +63,8 @@ impl Names {
     /// Adds a name. Returns whether the set may have contained it.
     #[inline]
     fn insert(&mut self, name: &str) -> bool {
+        // Length and three characters, in which the names of a type mostly differ. Two names with one bit cost a
+        // search, never a wrong answer.
         let bytes = name.as_bytes();
         let at = |place: usize| bytes.get(place).copied().map_or(0, usize::from);
         let (first, middle, last) = (at(0), at(bytes.len() / 2), at(bytes.len().saturating_sub(1)));
@@ -92,6 +94,8 @@ impl<'a> EntityReader<'a> {
     pub(super) fn read(&mut self, json: &mut Json<'a>) -> json::Result<EntityParts<'_>> {
         self.shape.start();
         self.values.clear();
+        // First the members that are as in the previous entity, by one comparison each; then the others, by their
+        // names. Most entities of a page have no others.
         while let Some(member) = self.shape.follow(json) {
             self.values.read(json, member)?;
         }
@@ -102,10 +106,13 @@ impl<'a> EntityReader<'a> {
 
     /// Parses the members that differ from the previous entity's.
     fn others(&mut self, json: &mut Json<'a>) -> json::Result<()> {
+        // `from` is where the last value ended, so that the text since then is all that precedes the next value:
+        // separators, annotation and name. `Shape` keeps this text.
         let mut from = json.at();
         if !json.next_name_from(self.shape.is_followed())? {
             return Ok(());
         }
+        // The followed members were not added to the set. With all names in it, each further name is searched.
         self.names = if self.shape.is_followed() { Names::ALL } else { Names::default() };
         self.shape.leave();
         loop {
@@ -132,6 +139,7 @@ impl<'a> EntityReader<'a> {
         if !self.names.insert(name) {
             return Ok(());
         }
+        // A null is no property, but its name has occurred: `has_followed` knows it.
         if self.values.properties.find(name).is_none() && !self.shape.has_followed(name) {
             return Ok(());
         }
@@ -178,6 +186,8 @@ impl<'a> Values<'a> {
         match member {
             Member::Property(name, edm_type) => {
                 let value = json.scalar().map_err(|e| e.of_property(name))?;
+                // A null stands for a selected property that the entity does not have. It takes no room, so it does
+                // not count.
                 self.count += usize::from(value != Scalar::Null);
                 if self.count > MAX_PROPERTIES {
                     return Err(json.broken(format!("more than {MAX_PROPERTIES} properties")));
@@ -188,6 +198,8 @@ impl<'a> Values<'a> {
             Member::Row => self.row = Some(json.text()?),
             Member::Timestamp => self.timestamp = timestamp(json)?,
             Member::ETag => {
+                // Into a buffer that all entities of the page use: an ETag has escapes, so its text cannot be
+                // borrowed from the JSON.
                 self.etag.clear();
                 json.text_into(&mut self.etag)?;
                 self.has_etag = true;
@@ -234,6 +246,7 @@ impl<'a> Annotations<'a> {
         if self.other.len() == MAX_PROPERTIES {
             return Err(json.broken(format!("more than {MAX_PROPERTIES} type annotations without a value")));
         }
+        // The type of the Timestamp is fixed. Its annotation would wait for a value that does not ask for it.
         if name != "Timestamp" {
             self.other.extend(self.next.replace((name, edm_type)));
         }
@@ -245,6 +258,7 @@ impl<'a> Annotations<'a> {
         if let Some((_, edm_type)) = self.next.take_if(|(next, _)| next == name) {
             return Some(edm_type);
         }
+        // Another order than the service's: still right, and slower.
         let at = self.other.iter().position(|(other, _)| other == name)?;
         Some(self.other.swap_remove(at).1)
     }

@@ -73,6 +73,8 @@ impl EntityEncoder {
     }
 
     fn keep(&mut self, place: usize, prefix: &[u8], before: &[u8]) {
+        // Groups of many different entities would let the buffer grow without end. All is dropped, since the ranges
+        // point into one buffer.
         if self.texts.len() > KEPT {
             self.known.clear();
             self.texts.clear();
@@ -132,6 +134,7 @@ fn push_name(out: &mut Vec<u8>, name: &[u8]) {
 fn push_text(out: &mut Vec<u8>, mut text: &[u8]) {
     out.push(b'"');
     loop {
+        // All escaped bytes are ASCII, so the text is never cut within a character.
         let (plain, rest) = text.split_at(before_escape(text));
         out.extend_from_slice(plain);
         let [escaped, rest @ ..] = rest else { break };

@@ -168,6 +168,7 @@ impl<'a> Json<'a> {
     }
 
     fn skip_within(&mut self, depth: usize) -> Result<()> {
+        // Each level is a call. Without a bound, an answer of opening brackets would exhaust the stack.
         let inner = || depth.checked_sub(1);
         match self.peek() {
             Some(b'{' | b'[') if inner().is_none() => {
@@ -217,9 +218,12 @@ impl<'a> Json<'a> {
 fn number<'a>(text: &str) -> Option<Scalar<'a>> {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     let whole = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+    // The grammar of JSON (<https://www.rfc-editor.org/rfc/rfc8259#section-6>), which is stricter than Rust's parser
+    // of numbers: no leading zeros, and digits before and after the point.
     if whole == 0 || (whole > 1 && digits[0] == b'0') {
         return None;
     }
+    // An `i64` has no negative zero. A number that does not fit an `i64` goes on as a Double.
     let integer = if whole == digits.len() && text != "-0" { text.parse().ok() } else { None };
     if let Some(integer) = integer {
         return Some(Scalar::Integer(integer));

@@ -54,6 +54,8 @@ impl<'a> Shape<'a> {
     #[inline]
     pub(super) fn follow(&mut self, json: &mut Json<'a>) -> Option<&Member<'a>> {
         let step = self.steps.get(self.followed)?;
+        // `before` reaches from the previous value to this one. If it is the same text, then it is the same name with
+        // the same annotation, and no other member is in between.
         json.skip_exact(step.before).then(|| {
             self.followed += 1;
             &step.member
@@ -72,11 +74,14 @@ impl<'a> Shape<'a> {
 
     /// Stops the prediction: from here on the current entity differs from the previous one.
     pub(super) fn leave(&mut self) {
+        // The steps that follow are of the previous entity; `keep` replaces them by those of this one.
         self.steps.truncate(self.followed);
     }
 
     /// Keeps a member for the next entity. `alone` says that no annotation is pending for another member.
     pub(super) fn keep(&mut self, before: &'a str, member: Member<'a>, alone: bool) {
+        // An annotation that waits for a later value is not in the text before that value. Such an entity is not a
+        // prediction for the next one, from this member on.
         self.whole &= alone && self.steps.len() < MAX_STEPS;
         if self.whole {
             if self.steps.is_empty() {

@@ -23,6 +23,7 @@ pub(super) fn push_value(
         Scalar::Boolean(value) => only(EdmType::Boolean, edm_type, ValueRef::Boolean(*value)),
         Scalar::Integer(value) => integer(*value, edm_type),
         Scalar::Decimal(value) => only(EdmType::Double, edm_type, ValueRef::Double(*value)),
+        // Apart from the other types, because its bytes need a buffer that lives until they are pushed.
         Scalar::Text(text) if edm_type == Some(EdmType::Binary) => {
             let pushed = push_base64(properties, name, text);
             return pushed.ok_or_else(|| mismatch(name, edm_type, value));
@@ -95,6 +96,7 @@ fn double(text: &str) -> Option<f64> {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
         "-Infinity" => Some(f64::NEG_INFINITY),
+        // Rust's parser also reads `inf` and `nan`, which no service writes.
         _ => text.parse().ok().filter(|n: &f64| n.is_finite()),
     }
 }

@@ -40,12 +40,14 @@ fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
         Some(quote_spanned!(ty.span()=> const _: () = ::core::assert!(
             #krate::__private::can_be_large(#codec::TYPE, #over), "{}", #problem);))
     };
+    // A constant outside of the implementation cannot name its type parameters; such a field is not checked here.
     entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
 }
 
 pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {
     let check = |(i, segment): (usize, &Segment)| {
         let Segment::Part(part) = segment else { return None };
+        // A shard is a number whose width follows from the number of shards.
         if part.shards.is_some() {
             return None;
         }
@@ -96,17 +98,22 @@ fn ended(
                 "`{name}` has no fixed width, so the start of `{next}` cannot be found; put a separator such as `_` between them"
             )
         }
+        // Text escapes a character as `~` and two of these digits. A reader ends the part at the first separator,
+        // which could be in the middle of an escape.
         (_, Some(c @ ('0'..='9' | 'A'..='F' | '~'))) => {
             format!(
                 "`{name}` is text, in which {c:?} can be part of an escape; separate it by another character such as `_`"
             )
         }
+        // An escape has two digits, and other characters need more.
         (_, Some(c)) if !c.is_ascii() => {
             format!("`{name}` is text and cannot be separated by {c:?}; use an ASCII character such as `_`")
         }
         _ => return None,
     };
     let problem = message(problem);
+    // Whether the part has a fixed width is a question of its type, so the compiler answers it: the assertion fails
+    // the build only if it has none.
     let written = written_type(krate, part, ty);
     Some(quote_spanned!(ty.span()=>
         const _: () = ::core::assert!(
@@ -130,6 +137,7 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
         "{name}: an entity has at most 252 properties, flattened ones included: store a group together with \
          `#[entity(json)]`, or make it a wide entity, `#[entity(wide)]`"
     );
+    // `__NAMES` has all names that a row may have. The limit is for the names that this version writes.
     let unread = unwritten + aliases(&entity.fields).len();
     let pieces = entity.fields.iter().filter_map(|field| group(krate, field));
     let most = if entity.wide { usize::MAX } else { 252 };
@@ -146,6 +154,7 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
 /// The previous version must describe the same rows.
 fn previous(entity: &Entity<'_>) -> Option<TokenStream> {
     let (krate, previous) = (&entity.krate, entity.previous.as_ref()?);
+    // A constant outside of the implementation cannot name its type parameters.
     if entity.input.generics.type_params().next().is_some() {
         return None;
     }

@@ -16,6 +16,7 @@ pub(super) fn expand(input: &DeriveInput, error: Option<syn::Error>) -> TokenStr
     let _ = errors.check();
     let error = error.map(syn::Error::into_compile_error);
     let named = matches!(&input.data, Data::Struct(s) if matches!(s.fields, Fields::Named(_)));
+    // For these inputs the implementations below would be errors themselves.
     if !named || input.generics.lifetimes().next().is_some() {
         return quote!(#error);
     }

@@ -12,6 +12,8 @@ pub(crate) fn generics(input: &DeriveInput) -> Generics {
     let params: Vec<_> = generics.type_params().map(|p| p.ident.clone()).collect();
     let bounds = &mut generics.make_where_clause().predicates;
     bounds.extend(params.iter().map(|p| -> syn::WherePredicate {
+        // The futures of a table hold the type across awaits and are `Send`; streams outlive the handle that made
+        // them.
         parse_quote!(#p: ::core::marker::Send + ::core::marker::Sync + 'static)
     }));
     generics

@@ -11,6 +11,7 @@ use crate::fields::{Field, Role, codec_for, var};
 /// Returns statements that return the value if the properties are in order; `None` for types with properties
 /// that the macro does not know.
 pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
+    // The names of such properties are not known here, so neither is the next name.
     if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest)) {
         return None;
     }
@@ -40,6 +41,8 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
             #check_reader
             let #key = <Self as #krate::__private::KeyFields>::key_fields(__entity.key()).ok()?;
             let __value = Self { #(#fields),* };
+            // After the last field: a property of the type that is left over was out of order, and a field was taken
+            // for absent.
             __in_order.finish(__NAMES)?;
             ::core::option::Option::Some(__value)
         })();

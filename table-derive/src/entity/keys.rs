@@ -26,6 +26,7 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
         quote!(#local: &#ty)
     });
     let display = template.display();
+    // Before the steps. Without these statements, a wrong type would be reported a second time, at the derive.
     let needed = entity.key_fields_of(template).into_iter().map(|f| key_part(krate, f.part_type()));
     let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
@@ -69,6 +70,8 @@ pub(crate) fn transformed(krate: &Path, part: &Part, value: TokenStream) -> Toke
         Transform::Date => quote!(&#krate::__private::date(#value)),
         Transform::Hour => quote!(&#krate::__private::hour(#value)),
         Transform::Descending => {
+            // `Reverse` owns its value, and the function has a reference. The values that can be reversed are numbers
+            // and times, which are cheap to clone.
             quote!(&#krate::model::Reverse(::core::clone::Clone::clone(#value)))
         }
     })
@@ -115,6 +118,7 @@ fn reader(entity: &Entity<'_>) -> TokenStream {
         quote!(pub #ident: #ty)
     });
     let idents = fields.iter().map(|f| &f.ident);
+    // Two names for each field: its own in the struct, and a variable that cannot meet a name of the program.
     let locals = fields.iter().map(|f| f.local());
     let mut seen = Vec::new();
     let partition = reads(entity, &entity.partition, &format_ident!("partition"), &mut seen);
@@ -170,6 +174,8 @@ fn read<'e>(
     let (name, format) = (plain(&part.field), format(entity, template, index, part));
     let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
     let (local, ty) = (field.local(), &field.ty);
+    // A field may be in both keys. Each place has a value of its own in a stored key, and a key in which they differ
+    // was not written by this type.
     if seen.contains(&&part.field) {
         return quote!(__parser.again::<#ty>(#name, #format, &#local)?;);
     }

@@ -60,6 +60,8 @@ fn expand(entity: &Entity<'_>) -> TokenStream {
         index::expand(entity),
     ];
     quote! {
+        // The types are outside of the constant, so that the program can name them. The rest is inside, where its
+        // helpers cannot meet names of the program.
         #patch
         #prefix
         #lookups

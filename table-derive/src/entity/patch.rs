@@ -35,6 +35,8 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
         #[must_use]
         #vis struct #name #params #where_clause {
             #(#fields,)*
+            // `fn() ->`: the patch contains no entity, so it is `Send` and `Sync` whatever the entity's parameters
+            // are.
             __of: ::core::marker::PhantomData<fn() -> #of #ty_generics>,
         }
     }

@@ -1,4 +1,7 @@
 //! Generates `T::row_prefix()`: a step per part of the RowKey. Each step is a prefix.
+//!
+//! The number of the step is a const parameter of the type, and each method exists for one number. So the parts can be set
+//! only in the order of the key, each once.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -31,6 +34,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let (of, name, vis) = (&entity.input.ident, name(entity), &entity.input.vis);
     let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
     let mut with_step = entity.generics.clone();
+    // `From` is implemented for all steps at once, by one more const parameter.
     with_step.params.push(syn::parse_quote!(const __STEP: usize));
     let (step_generics, ..) = with_step.split_for_impl();
     let display = entity.row.display();

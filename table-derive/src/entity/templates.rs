@@ -23,6 +23,7 @@ pub(super) fn template(
         })
         .collect();
     let template = given(name, whole, &marks, input, sources, errors)?;
+    // Transforms lose information, and a list has several values: the field could not be read back from the key.
     if template.parts().any(|part| part.each || !part.transforms.is_empty()) {
         let problem = "the fields of an entity are parsed from its key, so the key cannot have transforms or lists, which are for the keys of an index; for a descending key use `Reverse`";
         errors.push(&template.text, problem);

@@ -108,6 +108,8 @@ impl Field {
     /// does not depend on the macros that the field and its template came from. Its span is the type's, so
     /// that the compiler reports an error of the type there, once.
     pub(crate) fn local(&self) -> Ident {
+        // The place of the type, for error messages; the scope of the field's name, so that the variable is found
+        // where the template uses it.
         let at = self.value_type().span().resolved_at(self.ident.span());
         Ident::new(&format!("__field_{}", plain(&self.ident)), at)
     }
@@ -120,6 +122,7 @@ impl Field {
 
     /// Returns the element type of a list stored as JSON.
     pub(crate) fn element_type(&self) -> Option<&Type> {
+        // Only in JSON are the elements text that a program without the Rust type can read (`ListElement`).
         let is_json = self.property().is_some_and(|property| property.form == Form::Json);
         if is_json { element(self.value_type()) } else { None }
     }
@@ -297,6 +300,8 @@ fn inside<'t>(ty: &'t Type, names: &[&str]) -> Option<&'t Type> {
 
 /// Whether a type is written as owned text.
 pub(crate) fn is_text(ty: &Type) -> bool {
+    // `Box<str>`, `Arc<str>`, `Cow<'static, str>`. A macro sees the tokens of a type and not its meaning: an alias of
+    // `String` is not recognized, and only lacks the methods for prefixes.
     let text = ty.to_token_stream().to_string();
     last_segment(ty).is_some_and(|s| s == "String") || text.ends_with("str >")
 }

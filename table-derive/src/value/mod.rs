@@ -170,6 +170,7 @@ fn check_numbers(data: &syn::DataEnum, variants: &[Variant<'_>], errors: &Errors
             );
             errors.push(variant.ident, problem);
         }
+        // Parsed a second time for its tokens; the first time has reported the errors.
         let attrs = VariantAttrs::parse(&source.attrs, &Errors::ignored());
         for at in attrs.rename.iter().chain(&attrs.aliases) {
             errors.push(at, "the variant is stored as its number and has no text; remove the name");

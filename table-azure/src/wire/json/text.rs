@@ -9,6 +9,9 @@ impl<'a> Json<'a> {
     #[inline]
     pub(in crate::wire) fn text(&mut self) -> Result<Cow<'a, str>> {
         self.expect(b'"')?;
+        // Control characters without an escape are accepted, although JSON forbids them
+        // (<https://www.rfc-editor.org/rfc/rfc8259#section-7>): their meaning is clear, and the search for the quote
+        // is one pass.
         let start = self.at;
         match self.stop(start)? {
             (end, b'"') => {
@@ -52,6 +55,7 @@ impl<'a> Json<'a> {
         let (mut from, before) = (start, text.len());
         loop {
             let escape = self.text.as_bytes().get(backslash + 1).copied();
+            // These escapes stand for themselves and are nearly all that occur: ETags contain quotes.
             let Some(escape @ (b'"' | b'\\' | b'/')) = escape else {
                 text.truncate(before);
                 text.push_str(&self.rarely_escaped(start)?);
@@ -72,6 +76,8 @@ impl<'a> Json<'a> {
 
     /// Reads a string with any kind of escape. It is rarely needed.
     fn rarely_escaped(&mut self, start: usize) -> Result<String> {
+        // From the opening quote, at `start - 1`. The iterator stops after one value, so the rest of the document is
+        // not read.
         let mut rest = serde_json::Deserializer::from_str(&self.text[start - 1..]).into_iter::<String>();
         let text = match rest.next() {
             Some(Ok(text)) => text,

@@ -19,6 +19,7 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
     });
     let version_place = usize::from(check_type.is_some());
     let check_version = check_version(entity, version_place);
+    // A type without key fields (literal keys) still checks its keys, and binds no variable, which would be unused.
     let keys = !entity.key_fields().is_empty();
     let read_keys = if keys {
         quote!(let __key = <Self as #krate::__private::KeyFields>::key_fields(__entity.key())?;)
@@ -89,6 +90,8 @@ fn check_version(entity: &Entity<'_>, place: usize) -> TokenStream {
 /// Returns `field: expression` for every field. Expressions read from `__slots` (whose names start at
 /// `first`), `__entity` and `__key`.
 pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec<TokenStream> {
+    // The places in `__NAMES` (see `all_names`): the names of all properties in the order of the fields, then all
+    // aliases in the same order. Both counters must go up exactly as that list does.
     let mut place = first;
     let mut alias_place = first + super::names(fields).len();
     let groups = fields.iter().filter_map(|field| group(krate, field));
@@ -115,6 +118,8 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
                 });
                 let aliases: Vec<_> = aliases.collect();
                 match &property.default {
+                    // The current name is first: a row that was updated by a merge may have both, and the former name
+                    // has the older value.
                     None if !aliases.is_empty() => quote_spanned! {span=>
                         #slots.get_renamed::<#ty, #encrypt>(
                             &[#i #(, #aliases)*], #codec::TYPE, #codec::read, #codec::missing)?

@@ -20,6 +20,8 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     let partition = entity.key_fields_of(&entity.partition).into_iter().map(|f| &f.ident);
     let row = entity.key_fields_of(&entity.row).into_iter().map(|f| &f.ident);
     let steps = encode_steps(entity);
+    // An estimate of the packed bytes: name, tag, length and a short value for each field. A wrong one costs one copy
+    // of the buffer.
     let capacity: usize = 32 + names(&entity.fields).iter().map(|n| n.len() + 20).sum::<usize>();
     let etag = entity.fields.iter().find(|f| matches!(f.role, Role::ETag)).map_or_else(
         || quote!(::core::option::Option::None),
@@ -92,6 +94,7 @@ fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
         quote!({ let (#encoder, #rest) = (&mut *__encoder, &self.#ident); #write })
     });
     let fields = encode_fields(krate, &entity.fields);
+    // `in_order` expects this order. In another one, each read would go on to the decoder by names.
     discriminator.into_iter().chain(version).chain(reader).chain(fields).chain(rest).collect()
 }
 

@@ -47,6 +47,8 @@ pub(crate) fn read_names(fields: &[Field]) -> Vec<&str> {
 fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let discriminator = property(entity).map(|name| quote!(#name));
+    // Version and reader are here also if the type writes neither: a row that has them was written in another
+    // version, and the decoder must see that.
     let version = quote!(#krate::typed::Schema::VERSION_PROPERTY);
     let reader = quote!(#krate::typed::Schema::READER_PROPERTY);
     let own = read_names(&entity.fields).into_iter().map(|name| quote!(#name));

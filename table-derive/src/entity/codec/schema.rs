@@ -109,10 +109,14 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
 pub(crate) fn group(krate: &Path, field: &Field) -> Option<TokenStream> {
     let Role::Flatten(prefix) = &field.role else { return None };
     let ty = &field.ty;
+    // The macro sees the name of the group's type and not its fields. So lengths and texts are computed by constant
+    // functions, which the compiler runs on the group's own constant.
     let own = quote!(<#ty as #krate::typed::PropertyGroup>::PROPERTIES);
     if prefix.is_empty() {
         return Some(own);
     }
+    // Two constants and not one: the schema holds `&'static str`, so the joined names need a constant of their own to
+    // borrow from.
     Some(quote!({
         const __TEXT: &[u8] =
             &#krate::__private::prefixed_names::<{ #krate::__private::prefixed_bytes(#prefix, #own) }>(#prefix, #own);
@@ -136,6 +140,7 @@ pub(crate) fn properties(krate: &Path, fields: &[Field]) -> TokenStream {
             (!own.is_empty()).then(|| quote!(&[#(#own),*]))
         })
     });
+    // The length of the joined array: known for the fields of this type, and a sum of constants for its groups.
     let own = names(fields).len();
     quote! {
         &#krate::__private::joined::<{ #own #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* }>(

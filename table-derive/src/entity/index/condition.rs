@@ -1,6 +1,9 @@
 //! Checks the filter of `where = "…"` without the library: its tokens, and whether their order forms a
 //! filter.
 
+// `table_core` re-exports this crate, so this crate cannot use its parser, `table_core::query`. This one checks the order of
+// the tokens and finds the names. Literals are not checked: the library's parser does that when the index is opened.
+
 /// Returns the names of the properties that a filter compares, or an error.
 pub(super) fn names(text: &str) -> Result<Vec<String>, String> {
     let words = words(text)?;

@@ -94,6 +94,7 @@ fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let values = all.into_iter().map(|field| {
         let (ident, local) = (&field.ident, field.local());
         if is_option(&field.ty) {
+            // An absent value has no place in a key: the entity has no entry in this index.
             quote! {
                 let ::core::option::Option::Some(#local) = ::core::option::Option::as_ref(&self.#ident) else {
                     return ::core::result::Result::Ok(__keys);
@@ -114,6 +115,8 @@ fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let list = index.parts().find(|part| part.each);
     let list = list.and_then(|part| entity.fields.iter().find(|f| f.ident == part.field)).map(Field::local);
     let push = match list {
+        // The loop variable takes the name of the list, so that the code for one key is the same with and without a
+        // list.
         Some(list) => quote!(for #list in #list { #push }),
         None => push,
     };

@@ -1,4 +1,7 @@
 //! Generates `T::by_name(…)`: lookups in an index, with a step per part of the RowKey.
+//!
+//! The number of the step is a const parameter of the type, and each method exists for one number: parts are set in the order
+//! of the key. A range or a prefix of text leads to the step `done`, which has no methods.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -68,6 +71,7 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     // The value of a shard is known, and the RowKey starts with it.
     let known = index.partition.as_ref().and_then(Template::shard);
     let first = known.map(|part| first(entity, index, &part.field));
+    // The shard is computed from the value, so the caller has given the value already: its step is done.
     let step = usize::from(known.is_some());
     let is_whole = (whole(index) == step).then(|| quote!(.whole()));
     let function = format_ident!("by_{}", index_name);
@@ -123,6 +127,7 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
         return TokenStream::new();
     };
     let mut fields = entity.key_fields_of(template);
+    // All shards are listed, so the value that would choose one is not asked for.
     fields.retain(|f| f.ident != *sharded);
     let (params, values) = arguments(krate, &fields);
     let (index_name, display) = (plain(&index.name), template.display());
@@ -281,6 +286,7 @@ fn entries_of(entity: &Entity<'_>, index: &Index, step: usize) -> TokenStream {
     let krate = &entity.krate;
     let (of, name) = (&entity.input.ident, name(entity, index));
     let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    // Only here can a lookup promise one entry: with fewer parts, or a range, a unique index has many.
     let is_one = index.unique.is_some() && step == whole(index);
     let kind = if is_one { quote!(OneEntry) } else { quote!(ManyEntries) };
     quote! {

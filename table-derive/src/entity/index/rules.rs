@@ -114,6 +114,8 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
         errors
             .push(&template.text, format!("a shard is made of text, and `{name}` is none: index a `String`"));
     }
+    // A lookup by the value reads one shard, in which other values are too. With the value first, its entries are one
+    // range.
     if index.row.parts().next().is_none_or(|first| first.field != shard.field) {
         let remedy = format!("start its fields with `{{{name}}}`");
         errors.push(&index.row.text, format!("the row key must distinguish the values of a shard: {remedy}"));
@@ -123,6 +125,7 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// A list gives a key per element. Only one list is allowed; two would give a key per pair of elements.
 fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let mut list: Option<&Part> = None;
+    // One list may occur in both templates; each element is then in both keys.
     for (template, part) in index.templates().flat_map(|t| t.parts().map(move |part| (t, part))) {
         let Some(field) = field(part, cx) else { continue };
         let name = plain(&field.ident);

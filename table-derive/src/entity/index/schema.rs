@@ -122,6 +122,8 @@ fn template(entity: &Entity<'_>, template: &Template) -> TokenStream {
         Segment::Part(part) => self::part(entity, part),
     });
     quote! {{
+        // A named constant: the borrow of an array whose elements come from function calls would end with its
+        // statement.
         const __SEGMENTS: &[#krate::manifest::KeySegment] = &[#(#segments),*];
         #krate::manifest::KeyTemplate::from_static(__SEGMENTS)
     }}
@@ -156,6 +158,8 @@ fn part(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
     });
     let transforms: Vec<_> = transforms.chain(shard).collect();
     let transforms = match transforms.is_empty() {
+        // A field of type `Reverse<T>` is a descending part without a transform. The macro cannot recognize it behind
+        // an alias, the type can.
         true => quote!(#krate::__private::reversed(#of::REVERSED)),
         false => quote!(&[#(#transforms),*]),
     };

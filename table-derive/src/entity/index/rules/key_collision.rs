@@ -39,6 +39,7 @@ fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
 
 /// Returns the parts of the entity's key that the entry's key does not contain.
 fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
+    // An entry in the entity's partition has its PartitionKey, and with it the fields of that key.
     let own = if index.partition.is_none() { cx.partition } else { None };
     let is_contained = |part: &&Part| {
         let parts = index.parts().chain(own.into_iter().flat_map(Template::parts));
@@ -104,6 +105,8 @@ fn check_entity_keys(index: &Index, cx: &Context<'_>, errors: &Errors) {
 
 /// Whether every key of the first template may be a key of the second.
 fn meets(own: &Template, other: &Template, cx: &Context<'_>) -> bool {
+    // A template of one text field without literals accepts every key. All other pairs are compared when entries are
+    // written.
     let any_text = matches!(&*other.segments, [Segment::Part(part)] if is_any_text(part, cx));
     any_text || own.display() == other.display()
 }
