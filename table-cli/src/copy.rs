@@ -386,6 +386,7 @@ fn differs(pair: &Pair, compared: &Comparison) -> String {
     )
 }
 
+/// Refuses an entity with ciphertext, which is bound to its table and could not be decrypted in another.
 fn readable(row: Entity) -> Result<Entity, Error> {
     match row.is_ciphertext() {
         false => Ok(row),

@@ -1,5 +1,5 @@
-//! The command line `tables`: it lists, queries, counts, exports, imports and deletes entities, and cares for indexes, in
-//! Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores.
+//! The command line `tables`: it lists, queries, counts, exports, imports, copies, backs up, deletes and serves entities,
+//! and repairs indexes, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores.
 //!
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
 

@@ -37,6 +37,7 @@ impl Outcomes {
         }
     }
 
+    /// Lists a row with its reason, if it is among the first.
     fn name(&mut self, row: String) {
         if self.named.len() < NAMED {
             self.named.push(row);

@@ -189,6 +189,7 @@ fn written(text: &str) -> String {
     format!("1!{}!{encoded}", encoded.len())
 }
 
+/// Reads a part of a continuation token that [`written`] has encoded.
 fn token(parameters: &Parameters, name: &str) -> Result<Option<String>> {
     let Some(text) = parameters.get(name)? else { return Ok(None) };
     let read = || {

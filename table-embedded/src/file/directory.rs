@@ -140,6 +140,7 @@ impl Directory {
     }
 }
 
+/// Writes a new file and fills it.
 fn make(
     path: &Path,
     config: &FileConfig,

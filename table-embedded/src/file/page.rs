@@ -151,7 +151,7 @@ impl Header {
         pairs.map(|(name, definition)| Some((name.to_vec(), self.root_of(definition)?))).collect()
     }
 
-    /// Returns the root in a table definition, if the table has pages.
+    /// Returns the root in a table definition: `Some(None)` if the table has no pages, `None` if the definition is malformed.
     fn root_of(&self, definition: &[u8]) -> Option<Option<PageRef>> {
         let width = |at: usize| match *definition.get(at)? {
             0 => Some(None),
@@ -187,6 +187,7 @@ pub(crate) fn sum(page: &[u8], kind: Kind) -> Option<u128> {
     page.get(..end).map(xxh3_128)
 }
 
+/// The offset after key n of a branch.
 fn branch_key_end(page: &[u8], kind: Kind, n: usize) -> Option<usize> {
     let keys = count(page)?;
     let ends = 8 + 24 * (keys + 1);
@@ -233,11 +234,13 @@ impl<'p> Leaf<'p> {
         self.page.get(from..self.value_end(n)?)
     }
 
+    /// The offset of the first key, after the stored ends of keys and values.
     fn keys_at(&self) -> usize {
         let stored = usize::from(self.kind.key.is_none()) + usize::from(self.kind.value.is_none());
         4 + 4 * self.pairs * stored
     }
 
+    /// The offset after key n.
     fn key_end(&self, n: usize) -> Option<usize> {
         match self.kind.key {
             Some(width) => Some(self.keys_at() + width as usize * (n + 1)),
@@ -245,6 +248,7 @@ impl<'p> Leaf<'p> {
         }
     }
 
+    /// The offset after value n.
     fn value_end(&self, n: usize) -> Option<usize> {
         let ends = 4 + if self.kind.key.is_none() { 4 * self.pairs } else { 0 };
         match self.kind.value {

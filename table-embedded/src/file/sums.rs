@@ -98,14 +98,17 @@ impl Expected {
     }
 }
 
+/// The part of a checksum that an entry keeps.
 const fn bits(sum: u64) -> u64 {
     sum >> TAG_BITS << TAG_BITS
 }
 
+/// The order of a page of this length: a page of order n has 2^n times 4 KiB.
 fn order(len: usize) -> u64 {
     (len as u64 / PAGE).max(1).ilog2().into()
 }
 
+/// The part of the table, and the entry in it, of the page at an offset.
 fn place(at: u64) -> (usize, usize) {
     let page = (at / PAGE) as usize;
     (page / PART, page % PART)

@@ -29,6 +29,7 @@ impl Cbc {
         String::from_utf8(plaintext).ok()
     }
 
+    /// The IV of a property: the first 16 bytes of a hash of the entity's IV, its keys and the property's name.
     fn iv(&self, name: &str) -> [u8; 16] {
         let (partition, row) = (self.entity.partition(), self.entity.row());
         // Without lengths between the parts, so two entities or properties can share an IV. The format requires it.
