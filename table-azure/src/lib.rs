@@ -13,6 +13,16 @@
 //!
 //! The crate also has [shared access signatures](sas) and the account's [stored access policies, properties
 //! and statistics](service).
+//!
+//! | module | content |
+//! |---|---|
+//! | [`sas`] | shared access signatures for tables and accounts |
+//! | [`service`] | stored access policies, properties and statistics of the Table service, the tenant of an account |
+//! | [`wire`] | the JSON of entities and pages |
+//! | `queue` | work queues in Azure Queue Storage (feature `queue`) |
+//!
+//! The feature `reqwest_rustls`, which is on by default, adds an HTTP transport. Without it, set a transport in
+//! [`AzureTableStoreOptions::client_options`].
 
 mod auth;
 mod batch;

@@ -37,7 +37,8 @@
 //! | [`manifest`] | the manifest of a table: index definitions and layouts as data |
 //! | [`engine`] | the semantics of the service, shared by the local stores |
 //!
-//! The feature `derive` adds the derive macros. It is on by default.
+//! The feature `derive` adds the derive macros. It is on by default. The feature `opentelemetry` adds metrics
+//! (`adapter::Telemetry`).
 
 mod access_path;
 pub mod adapter;

@@ -43,7 +43,7 @@ pub(crate) struct Endpoint {
     reads: Url,
     secondary: Option<Url>,
     sas: Option<String>,
-    /// Whether the SAS is of a range of keys without the whole of every manifest.
+    /// Whether the SAS is limited to a range of keys that does not contain the whole partition of the manifest.
     hides_manifest: bool,
     pub(crate) cosmos: bool,
     pub(crate) secure: bool,
@@ -125,7 +125,7 @@ impl Endpoint {
         self.secondary.clone().map_or_else(|| secondary_of(&self.primary), Ok)
     }
 
-    /// Whether a query of a manifest would not find all of it, and not say so.
+    /// Whether the SAS covers only a part of a table's manifest. A query of the manifest would then miss rows without an error.
     pub(crate) const fn hides_manifest(&self) -> bool {
         self.hides_manifest
     }

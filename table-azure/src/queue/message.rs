@@ -18,11 +18,19 @@ pub(super) fn decode(text: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(text).ok()?).ok()
 }
 
+/// Returns a receipt from the elements of an answer.
+///
+/// # Errors
+/// Fails if one of them is missing.
 pub(super) fn receipt(id: Option<String>, token: Option<String>) -> Result<Receipt> {
     let (id, token) = id.zip(token).ok_or_else(unreadable)?;
     Ok(Receipt::new(MessageId::new(id), token))
 }
 
+/// Returns a message without a receipt. `dequeued` is the number of times that it was received.
+///
+/// # Errors
+/// Fails if the time of its insertion is missing.
 pub(super) fn message(
     id: MessageId,
     body: String,

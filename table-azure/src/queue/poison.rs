@@ -19,6 +19,7 @@ pub(super) fn poison_token(receipt: &Receipt) -> Option<&str> {
     receipt.token().strip_prefix(POISON)
 }
 
+/// Returns the receipt with the mark of the poison queue, by which a later call finds the queue of the message.
 fn marked(receipt: &Receipt) -> Receipt {
     Receipt::new(receipt.id().clone(), format!("{POISON}{}", receipt.token()))
 }
@@ -64,6 +65,7 @@ impl QueueApi {
     }
 }
 
+/// Converts a message of the poison queue.
 fn shown(item: ReceivedMessage) -> Result<Message> {
     let receipt = marked(&receipt(item.message_id, item.pop_receipt)?);
     let text = item.message_text.unwrap_or_default();

@@ -88,6 +88,8 @@ impl Failure {
         self
     }
 
+    /// Converts to the library's error. `writes` says whether the request could change something; without it, no failure is
+    /// ambiguous.
     pub(crate) fn into_error(self, subject: &Subject<'_>, writes: bool) -> Error {
         let outcome = self.outcome(writes);
         let answer = ServiceAnswer {
@@ -216,6 +218,7 @@ impl Failure {
     }
 }
 
+/// Returns a kind of error about the table of the request.
 fn table(subject: &Subject<'_>, kind: impl FnOnce(String) -> ErrorKind) -> ErrorKind {
     kind(match subject {
         Subject::Service => String::new(),

@@ -92,8 +92,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Moves to the next name of an object, from the object's start or from the value `within` it. Returns
-    /// whether there is a name.
+    /// Moves to the next name of an object. Returns whether there is a name. `within` says that the reader is after a value of
+    /// the object; otherwise it is before the object.
     pub(super) fn next_name_from(&mut self, within: bool) -> Result<bool> {
         if within {
             return self.next_name();

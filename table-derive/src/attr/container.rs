@@ -56,6 +56,7 @@ pub(crate) const VALUE: &[&str] = &["rename_all", "integer", "crate"];
 pub(crate) const RESOLVER: &[&str] = &["crate"];
 
 impl Container {
+    /// Parses `#[entity(…)]`. `known` are the settings that the derive has.
     pub(crate) fn parse(attrs: &[Attribute], known: &[&str], errors: &Errors) -> Self {
         let mut out = Self::default();
         for attr in attrs.iter().filter(|a| a.path().is_ident("entity")) {
@@ -75,6 +76,7 @@ impl Container {
         self.krate.clone().unwrap_or_else(|| parse_quote!(::table_core))
     }
 
+    /// Sets the value of one setting, whose name is known.
     fn take(&mut self, item: &Item, errors: &Errors) {
         match item.name().as_str() {
             "type" => set(&mut self.type_name, item.string(errors), item, errors),
@@ -90,6 +92,7 @@ impl Container {
             "projection_of" => set(&mut self.projection_of, item.ty(errors), item, errors),
             "integer" => set(&mut self.integer, item.flag(errors), item, errors),
             "wide" => set(&mut self.wide, item.flag(errors), item, errors),
+            // `crate`, the last of the known names.
             _ => set(&mut self.krate, item.path(errors), item, errors),
         }
     }

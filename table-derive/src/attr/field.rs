@@ -117,6 +117,7 @@ fn flatten(item: &Item, errors: &Errors) -> Option<FlattenAttr> {
     Some(FlattenAttr { at: item.key.clone(), prefix })
 }
 
+/// Parses an attribute without a value, such as `#[etag]`.
 fn bare(attr: &Attribute, errors: &Errors) -> Option<Path> {
     if matches!(attr.meta, Meta::Path(_)) {
         return Some(attr.path().clone());
@@ -125,6 +126,7 @@ fn bare(attr: &Attribute, errors: &Errors) -> Option<Path> {
     None
 }
 
+/// Parses `#[partition_key]` or `#[row_key]`, with its settings.
 fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
     let (mut format, mut spread, mut salt) = (None, None, None);
     for item in items(attr, errors) {
@@ -141,6 +143,7 @@ fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
 /// Default of `over` for a large field.
 const LARGE_OVER: usize = 32_768;
 
+/// Parses `#[large]`, with its settings.
 fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {
     let mut over = None;
     for item in items(attr, errors) {
@@ -155,6 +158,7 @@ fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {
     Some(LargeAttr { at: attr.path().clone(), over: over.ok()? })
 }
 
+/// Sets the value of an attribute; reports an error if the field has the attribute twice.
 fn once<T>(slot: &mut Option<T>, value: Option<T>, attr: &Attribute, errors: &Errors) {
     if slot.is_some() {
         errors.push(attr, "this attribute is given twice; keep one");

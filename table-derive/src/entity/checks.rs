@@ -44,6 +44,8 @@ fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
     entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
 }
 
+/// Returns the checks of the parts of a key template: their widths, and that a reader can find their ends. `which` is the name
+/// of the key for messages.
 pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {
     let check = |(i, segment): (usize, &Segment)| {
         let Segment::Part(part) = segment else { return None };

@@ -47,6 +47,7 @@ pub(super) fn discriminator(
     })
 }
 
+/// Returns the name of the property that stores the type, and reports a name that it cannot have.
 fn checked_name(name: &LitStr, errors: &Errors) -> String {
     let text = name.value();
     let valid = syn::parse_str::<Ident>(&text).is_ok() || text.starts_with('_');

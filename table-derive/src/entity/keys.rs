@@ -164,6 +164,7 @@ fn reads<'e>(
     }
 }
 
+/// Returns the statement that parses one part. `seen` are the fields that were parsed before.
 fn read<'e>(
     entity: &Entity<'_>,
     template: &Template,

@@ -93,7 +93,9 @@ impl FaultRule {
 #[derive(Debug)]
 pub(super) struct ActiveRule {
     rule: FaultRule,
+    /// The number of requests that the rule fits.
     fitted: u64,
+    /// The number of those that got the fault.
     struck: u64,
 }
 

@@ -105,7 +105,7 @@ impl<S: TableStore> Retrying<S> {
         Ok(judge(job, &found, id, self.policy().absent_insert))
     }
 
-    /// Reads an entity's id. A failed read counts as an attempt.
+    /// Reads the write id of a stored entity. A failed read counts as an attempt.
     async fn find(
         &self,
         attempts: &mut Attempts<'_>,

@@ -158,7 +158,9 @@ impl std::fmt::Debug for PackedPart<'_> {
 /// A packed property that is not decoded yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Raw<'a> {
+    /// All bytes of the property.
     pub(crate) whole: &'a [u8],
+    /// The type's number and the mark.
     tag: u8,
     pub(crate) name: &'a [u8],
     /// The value without its length prefix.

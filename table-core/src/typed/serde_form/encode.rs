@@ -322,6 +322,8 @@ impl Serializer for ValueSerializer {
         value: &T,
     ) -> Result<Stored, Problem> {
         match name {
+            // serde has no times. Types of this library serialize as newtypes with names of their own, so that this
+            // serializer recognizes them; other formats ignore the names.
             serde_names::TICKS => {
                 let time: Ticks = serde_json::from_value(serde_json::to_value(value)?)?;
                 Ok(Some(ValueRef::DateTime(time).to_owned()))

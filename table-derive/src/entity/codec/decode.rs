@@ -56,6 +56,8 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
+/// Returns the statements that check the stored schema version. A row of an older version is read as the previous type and
+/// converted; the ETag and the Timestamp of the row are then set in the new value.
 fn check_version(entity: &Entity<'_>, place: usize) -> TokenStream {
     let (krate, version) = (&entity.krate, entity.version);
     let Some(previous) = &entity.previous else {

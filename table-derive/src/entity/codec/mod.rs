@@ -16,6 +16,7 @@ pub(crate) use decode::decode_fields;
 pub(crate) use encode::encode_fields;
 pub(crate) use schema::{group, properties};
 
+/// Generates both implementations, and the names that decoding looks for.
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let names = all_names(entity);
     let count = names.len();

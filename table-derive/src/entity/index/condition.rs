@@ -33,6 +33,7 @@ impl Word {
     }
 }
 
+/// Splits a filter into names, literals and parentheses.
 fn words(text: &str) -> Result<Vec<Word>, String> {
     let (mut words, mut rest) = (Vec::new(), text.trim_start());
     while let Some(first) = rest.chars().next() {
