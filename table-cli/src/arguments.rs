@@ -102,6 +102,7 @@ impl Command {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
+    // Before the arguments are parsed: the parser's errors repeat arguments, and logs keep errors.
     if std::env::args_os().skip(1).any(|argument| has_secret(&argument.to_string_lossy())) {
         remark(
             "error: an argument has a key or a signature, which other users of the machine can read in the command line: put it into an \

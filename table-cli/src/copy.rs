@@ -372,6 +372,7 @@ impl CopyArgs {
     }
 }
 
+/// The error of a copy that differs from its source, with the first difference.
 fn differs(pair: &Pair, compared: &Comparison) -> String {
     let first = match compared.differences.first() {
         None => format!("{} rows in the source, {} in the target", compared.first, compared.second),

@@ -36,6 +36,7 @@ impl FromStr for Faults {
     }
 }
 
+/// Parses `NAME=PROBABILITY`, or `delay=PROBABILITY:MILLISECONDS`.
 fn rule(text: &str) -> Result<FaultRule, String> {
     let (name, value) =
         text.trim().split_once('=').ok_or_else(|| format!("'{text}' has no '=': write NAME=PROBABILITY"))?;

@@ -50,6 +50,7 @@ async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> 
     Ok(format!("{table}\t{}{more} rows{}\n", page.items.len(), in_short(&manifest)))
 }
 
+/// The names of the types and indexes, each with a tab before it; empty if there are none.
 fn in_short(manifest: &Manifest) -> String {
     let index = |index: &table_core::manifest::StoredIndex| format!("{} ({})", index.name, index.state);
     let indexes: Vec<_> = manifest.indexes.iter().map(index).collect();

@@ -32,5 +32,6 @@ pub(crate) fn ask(question: &str) -> bool {
     if !is_read {
         let _ = writeln!(err);
     }
+    // Anything else is no, the end of input too: a program without a terminal must not delete by accident.
     ["y", "yes"].contains(&&*answer.trim().to_lowercase())
 }

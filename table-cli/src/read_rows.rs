@@ -47,7 +47,7 @@ impl KeyTemplates {
         Ok(Self(Some(definition.evaluator().map_err(Failure::misuse)?)))
     }
 
-    /// Whether the file needs no keys.
+    /// Whether templates are given, so that the file needs no keys.
     const fn are_given(&self) -> bool {
         self.0.is_some()
     }
@@ -131,6 +131,7 @@ fn of_json(line: &str, keys: &KeyTemplates) -> Result<Entity, String> {
     let read = match (decode_entity(line.as_bytes()), members) {
         (Err(_), Some(members)) if keys.are_given() => {
             let comma = if members.starts_with('}') { "" } else { "," };
+            // Empty keys in front, so that the line parses as an entity; the templates replace them.
             let line = format!("{{\"{PARTITION}\":\"\",\"{ROW}\":\"\"{comma}{members}");
             decode_entity(line.as_bytes())
         }
@@ -214,6 +215,7 @@ impl CsvReader {
         let sample = || self.sample.iter().flatten();
         for column in self.columns.iter_mut().filter(|column| column.is_inferred) {
             let mut names = sample().filter_map(|record| record.get(column.types?));
+            // The first type that the sample names is the type of the values without one: see `Column::edm_type`.
             if let Some(edm_type) = names.find_map(edm_type) {
                 (column.edm_type, column.is_inferred) = (edm_type, false);
                 continue;
@@ -224,6 +226,8 @@ impl CsvReader {
             let fits = |edm_type: &EdmType| {
                 !texts.is_empty() && texts.iter().all(|text| is_inferable(text, *edm_type))
             };
+            // The narrowest type of every sampled value. A later value that does not fit is a skipped row and never another type: one property
+            // with two types would be missed by filters.
             column.edm_type = INFERRED.into_iter().find(fits).unwrap_or(EdmType::String);
         }
     }

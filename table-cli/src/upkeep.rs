@@ -109,6 +109,7 @@ impl Rounds {
                 *printed = kept.rounds;
                 let due = report.due().filter(|(of, ..)| *of == table).count();
                 let line = if self.is_json { json_line(table, kept, due) } else { line(table, kept, due) };
+                // The upkeep goes on if standard output is closed: its work does not depend on a reader.
                 if self.end.is_ok() {
                     self.end = print(&line);
                 }

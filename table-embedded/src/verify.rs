@@ -116,6 +116,7 @@ impl Pinned {
     }
 }
 
+/// The ids of the tables with rows; `None` if the metadata cannot be read.
 fn tables(snapshot: &Snapshot) -> Option<BTreeSet<u64>> {
     let contents = Contents::read(&snapshot.transaction).ok()?;
     Some(contents.catalog.iter().map(|(id, _)| id).chain(contents.dropped).collect())

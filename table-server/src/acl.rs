@@ -102,6 +102,7 @@ pub(crate) async fn get(tenant: &Tenant, table: &TableName) -> Result<Answer> {
 /// Set Table ACL.
 pub(crate) async fn set(tenant: &Tenant, table: &TableName, body: &[u8]) -> Result<Answer> {
     let policies = read(body)?;
+    // So that no deletion of the table comes between the check and the write: its policies would wait for the next table of the name.
     let _alone = tenant.tables.lock().await;
     tenant.require_table(table).await?;
     tenant.settings.set(Setting::Policies(table), &policies).await?;

@@ -66,6 +66,7 @@ impl Address {
             Some((_, rest)) => rest.split_once('/').map_or("", |(_, path)| path),
             None => address.strip_prefix('/').unwrap_or(address),
         };
+        // Clients write the account into these addresses or leave it out, so it is removed only where it is the whole first part.
         let account = &self.raw_path[..self.raw_path.len() - self.path.len()];
         let account = account.trim_matches('/');
         let inner = match path.strip_prefix(account).and_then(|rest| rest.strip_prefix('/')) {

@@ -110,6 +110,7 @@ pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answe
 /// Adds the headers that a page of another origin needs to read the response.
 pub(crate) fn expose(rules: &[CorsRule], origin: &str, method: &str, answer: &mut Answer) {
     let Some(rule) = rules.iter().find(|rule| rule.allows(origin, method)) else {
+        // Also without a rule for this origin: a cache must not give this answer to a page of another origin.
         if rules.iter().any(|rule| !rule.is_for_all()) {
             answer.set("vary", "Origin");
         }

@@ -111,7 +111,7 @@ async fn changes(indexed: &IndexedEntities, operations: &[Operation], check: &Ch
         .collect()
 }
 
-/// The entity before an operation. An insert finds out by its write.
+/// The entity before an operation. An insert reads nothing: its write fails if the entity exists.
 async fn read(indexed: &IndexedEntities, operation: &Operation) -> Result<Option<Entity>> {
     match operation {
         Operation::Insert(_) => Ok(None),

@@ -131,6 +131,7 @@ pub(crate) async fn get(tenant: &Tenant) -> Result<Answer> {
 pub(crate) async fn set(tenant: &Tenant, body: &[u8]) -> Result<Answer> {
     let new: Properties = xml::read(body, "StorageServiceProperties")?;
     new.check()?;
+    // The properties that a request leaves out keep their values, so the read and the write belong together.
     let _alone = tenant.tables.lock().await;
     let old: Properties = tenant.settings.get(Setting::Properties).await?;
     let properties = Properties {

@@ -109,6 +109,8 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
             && filter.as_ref().is_none_or(named)
     };
     let mut items: Vec<TableName> = items.into_iter().filter(shown).collect();
+    // The store chooses the size of its pages, so a page can have more tables than the client wants. The token then names the position of
+    // the page and the last table of it that was returned.
     let next = if items.len() > top {
         items.truncate(top);
         // The same page again, after its last table.
@@ -194,6 +196,7 @@ fn token(parameters: &Parameters, name: &str) -> Result<Option<String>> {
     let Some(text) = parameters.get(name)? else { return Ok(None) };
     let read = || {
         let (length, encoded) = text.strip_prefix("1!")?.split_once('!')?;
+        // The form of the service's tokens. The length finds a token that was cut on its way.
         let whole = length.parse() == Ok(encoded.len());
         let bytes = URL_SAFE_NO_PAD.decode(encoded).ok().filter(|_| whole)?;
         String::from_utf8(bytes).ok()

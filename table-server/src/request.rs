@@ -92,7 +92,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Parses the table name of a URL. The server's own table is treated as invalid.
+/// Parses the table name of a URL. The server's own table counts as absent.
 pub(crate) fn table(name: &str) -> Result<TableName> {
     let table = TableName::new(name)?;
     if is_hidden(&table) { Err(Failure::table_not_found()) } else { Ok(table) }

@@ -42,6 +42,7 @@ impl Tenant {
 
     /// Returns the table under the name with which it was created.
     pub(crate) async fn find_table(&self, table: &TableName) -> Result<Option<TableName>> {
+        // By the list and not by a read: only the list has the name in the case in which the table was created.
         let identity = self.store.profile().table_identity(table);
         let mut from = None;
         loop {

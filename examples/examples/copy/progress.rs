@@ -26,6 +26,7 @@ impl Bar {
         move |rows| bar.set_position(rows)
     }
 
+    /// Shows the number of copied items, and that they are compared now.
     pub(crate) fn compares(&self, rows: u64) {
         self.0.set_position(rows);
         self.0.set_message("comparing");

@@ -29,9 +29,9 @@ pub(super) async fn account(connection_string: &str) -> table_core::Result<OpenS
 
 /// Identifies the account of a connection string, without its keys.
 fn identity(connection_string: &str) -> String {
-    let tells = ["AccountName=", "TableEndpoint=", "EndpointSuffix=", "UseDevelopmentStorage="];
+    let identifying = ["AccountName=", "TableEndpoint=", "EndpointSuffix=", "UseDevelopmentStorage="];
     let parts = connection_string.split(';').map(str::trim);
-    parts.filter(|part| tells.iter().any(|name| part.starts_with(name))).collect::<Vec<_>>().join(";")
+    parts.filter(|part| identifying.iter().any(|name| part.starts_with(name))).collect::<Vec<_>>().join(";")
 }
 
 /// Retries with write ids for up to three minutes. The service may reserve the name of a deleted table for at

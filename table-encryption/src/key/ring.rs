@@ -59,6 +59,7 @@ impl Keys {
         &self.active
     }
 
+    /// The keys of this ring, without the keys that only the resolver knows.
     pub(crate) fn named(&self) -> impl Iterator<Item = &Arc<dyn KeyWrap>> {
         std::iter::once(&self.active).chain(self.others.values())
     }

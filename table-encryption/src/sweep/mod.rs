@@ -165,6 +165,7 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         }
     }
 
+    /// Processes an entity, again after each conflict with another writer.
     async fn change_now(&self, mut entity: Entity) -> Result<SweptEntity, Failure> {
         let (key, select) = (entity.key().clone(), self.job.select());
         let mut conflicts = Conflicts::new(ATTEMPTS);

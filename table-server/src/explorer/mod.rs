@@ -69,12 +69,16 @@ impl Visit<'_> {
     fn allow(&self) -> Result<()> {
         let text =
             |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // The name too, not only the peer: a site can give its own name the address 127.0.0.1 (DNS rebinding), and its page would then be
+        // of the same origin as this one.
         let host = text("host");
         let name = host
             .rsplit_once(':')
             .map_or(host, |(name, port)| if port.bytes().all(|b| b.is_ascii_digit()) { name } else { host });
         let is_here =
             self.peer.to_canonical().is_loopback() && ["localhost", "127.0.0.1", "[::1]"].contains(&name);
+        // Browsers set this header and pages cannot: <https://www.w3.org/TR/fetch-metadata/>. A program sends none, and may read everything
+        // on this machine in any case.
         let is_own = ["", "none", "same-origin"].contains(&text("sec-fetch-site"))
             // A link or a typed address.
             || text("sec-fetch-mode") == "navigate";
@@ -198,6 +202,7 @@ enum Kind {
     System,
 }
 
+/// Finds the kind of a row by its key, its properties and the types in the manifest.
 fn kind(manifest: &Manifest, entity: &Entity) -> Kind {
     if entity.key().is_system() {
         return Kind::System;

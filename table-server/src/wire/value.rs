@@ -43,6 +43,7 @@ pub(super) fn read(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) ->
 }
 
 fn integer(value: i64, edm_type: Option<EdmType>) -> Option<EdmValue> {
+    // A number that a Double would round is refused instead of being stored as another number.
     let exact = value.unsigned_abs() <= EXACT;
     match (edm_type, i32::try_from(value)) {
         (None | Some(EdmType::Int32), Ok(value)) => Some(value.into()),
