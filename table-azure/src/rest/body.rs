@@ -18,6 +18,9 @@ impl Body {
     fn from_json(body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Json {
+            // The documented form is `odata.error` with a localized message
+            // (<https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2>). The same two values are read
+            // from other forms too.
             #[serde(rename = "odata.error", alias = "error")]
             error: JsonError,
         }

@@ -101,8 +101,8 @@ impl Filter {
             FilterNode::Compare { property, comparison, value } => {
                 KeyBounds::of_comparison(property, *comparison, value, negated)
             }
-            // By De Morgan's laws a negated `and` is an `or` of the negated operands, and the reverse.
             FilterNode::Not(inner) => inner.bounds(!negated),
+            // By De Morgan's laws a negated `and` is an `or` of the negated operands, and the reverse.
             FilterNode::And(a, b) if !negated => a.bounds(false).intersect(b.bounds(false)),
             FilterNode::Or(a, b) if negated => a.bounds(true).intersect(b.bounds(true)),
             FilterNode::And(a, b) | FilterNode::Or(a, b) => a.bounds(negated).hull(b.bounds(negated)),

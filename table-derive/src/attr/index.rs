@@ -131,6 +131,7 @@ fn payload_of(value: &Value) -> Option<PayloadAttr> {
     }
 }
 
+/// Returns the name, if the type is written as a single name.
 pub(super) fn name_of(ty: &Type) -> Option<Ident> {
     match ty {
         Type::Path(path) => path.path.get_ident().cloned(),

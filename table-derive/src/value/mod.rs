@@ -79,6 +79,7 @@ impl<'a> Value<'a> {
     }
 }
 
+/// Returns the only field of a struct.
 fn newtype<'a>(fields: &'a Fields, input: &DeriveInput, derive: &str, errors: &Errors) -> Option<Shape<'a>> {
     let mut members = fields.members();
     let (Some(member), None, Some(field)) = (members.next(), members.next(), fields.iter().next()) else {
@@ -91,6 +92,7 @@ fn newtype<'a>(fields: &'a Fields, input: &DeriveInput, derive: &str, errors: &E
     Some(Shape::Newtype(member, &field.ty))
 }
 
+/// Returns the variants of an enum with their texts and numbers, and reports invalid ones.
 fn variants<'a>(
     data: &'a syn::DataEnum,
     rename_all: Option<Case>,

@@ -91,6 +91,7 @@ impl Chain {
     }
 }
 
+/// The counts of the requests to one table, by operation and access path.
 type Sorts = HashMap<(OperationKind, Option<AccessPath>), Count>;
 
 impl Tables {

@@ -50,6 +50,7 @@ pub(crate) fn build(attrs: &[IndexAttr], cx: &Context<'_>, errors: &Errors) -> V
     built
 }
 
+/// Determines the meaning of one index; `None` if a template is invalid.
 fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
     let template = |text: &LitStr| parsed(text, Template::parse(text), cx.sources, errors);
     let partition = attr.partition_key.as_ref().map(template);
