@@ -49,6 +49,7 @@ impl<'a> Write<'a> {
 
     /// Whether the request asks the service not to return the entity.
     pub(crate) fn prefers_no_content(&self) -> bool {
+        // Only an insert answers with the entity otherwise; the other writes have no body in their answers.
         self.key.is_none()
     }
 

@@ -90,6 +90,7 @@ struct Settings<'a> {
 impl<'a> Settings<'a> {
     fn parse(text: &'a str, service: &'static str) -> Result<Self> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        // At the first `=`: keys in base64 and signatures contain further ones.
         let pairs = parts.map(|part| part.split_once('=').ok_or_else(malformed));
         Ok(Self { pairs: pairs.collect::<Result<_>>()?, service })
     }
@@ -108,6 +109,7 @@ impl<'a> Settings<'a> {
     fn secondary_endpoint(&self) -> Option<String> {
         let given = self.get("TableSecondaryEndpoint").map(str::to_owned);
         let derived =
+            // The name of the secondary endpoint follows from the account's name only for the standard domains.
             || self.get("TableEndpoint").is_none().then(|| self.account_host("-secondary")).flatten();
         given.or_else(derived)
     }

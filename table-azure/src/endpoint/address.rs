@@ -48,6 +48,7 @@ impl<'a> Address<'a> {
     pub(crate) fn into_url(mut self) -> Url {
         if let Some(sas) = self.sas {
             self.separate();
+            // As it was given, since it is encoded already. Encoding it again would change the signature.
             self.query.push_str(sas);
         }
         if !self.query.is_empty() {
@@ -73,6 +74,7 @@ pub(crate) fn entity_path(table: &TableName, key: &Key) -> String {
 fn push_literal(path: &mut String, text: &str) {
     for (n, part) in text.split('\'').enumerate() {
         if n > 0 {
+            // A quote in a literal is doubled, as in OData, and then encoded.
             path.push_str("%27%27");
         }
         path.extend(utf8_percent_encode(part, ENCODED));

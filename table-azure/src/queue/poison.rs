@@ -36,6 +36,8 @@ impl QueueApi {
             sent => drop(sent?),
         }
         match from.delete(at.id(), at.token()).await {
+            // Another worker has received the message since and will set it aside again; twice in the poison queue is
+            // better than lost.
             Err(error) if error.is_precondition_failed() => Ok(()),
             deleted => deleted,
         }
@@ -58,6 +60,8 @@ impl QueueApi {
         token: &str,
         to: &Self,
     ) -> Result<Receipt> {
+        // Proves that the receipt is valid before the message is sent again: otherwise another caller has put it back
+        // already.
         let token = self.update(at.id(), token, LOOK).await?;
         let sent = to.send(encode(body), Duration::ZERO).await?;
         self.delete(at.id(), &token).await?;

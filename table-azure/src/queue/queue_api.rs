@@ -77,6 +77,7 @@ impl QueueApi {
     pub(super) async fn send(&self, text: String, delay: Duration) -> Result<Receipt> {
         let options = QueueClientSendMessageOptions {
             visibility_timeout: Some(seconds(delay)?),
+            // -1: never expires. The default is seven days, after which work would be lost without a trace.
             message_time_to_live: Some(-1),
             ..Default::default()
         };
@@ -92,6 +93,7 @@ impl QueueApi {
     pub(super) async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<ReceivedMessage>> {
         let options = QueueClientReceiveMessagesOptions {
             number_of_messages: Some(max.min(MAX_MESSAGES) as i32),
+            // The service refuses 0 for a receive.
             visibility_timeout: Some(seconds(visibility)?.max(1)),
             ..Default::default()
         };
@@ -122,6 +124,7 @@ impl QueueApi {
 
     /// Reports a pop receipt that is no longer valid as a failed condition.
     fn void(&self, id: &MessageId, error: Error) -> Error {
+        // Both say that another caller has received the message since: it has a new receipt, or was deleted.
         if !matches!(code(&error), Some("MessageNotFound" | "PopReceiptMismatch")) {
             return error;
         }

@@ -147,6 +147,7 @@ impl AzureWorkQueue {
             return Err(Error::limit("characters of a queue's name without '-poison'", NAME_CHARS, chars));
         }
         let mut poison_url = url.clone();
+        // The query stays, so that a SAS is used for both queues.
         poison_url.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();

@@ -87,6 +87,7 @@ impl Answer {
     /// Reads the answer completely.
     pub(super) async fn whole(response: AsyncRawResponse) -> azure_core::Result<Self> {
         let (status, headers, mut chunks) = response.deconstruct();
+        // The usual answer has one chunk, which is kept without a copy.
         let mut body = chunks.try_next().await?.unwrap_or_default();
         if let Some(second) = chunks.try_next().await? {
             let mut all = [body, second].concat();

@@ -10,6 +10,7 @@ impl Cause {
         let mut next = error.source();
         while let Some(cause) = next {
             let cause_text = cause.to_string();
+            // Some errors print their cause themselves.
             if !text.contains(&cause_text) {
                 text = format!("{text}: {cause_text}");
             }
@@ -37,6 +38,8 @@ fn without_signatures(text: &str) -> String {
     let mut parts = text.split("sig=");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
+        // The characters of base64 and of percent-encoding. What follows is not a part of the signature and may
+        // explain the error.
         let end =
             part.find(|c: char| !(c.is_ascii_alphanumeric() || "%+/=-_".contains(c))).unwrap_or(part.len());
         out.push_str("sig=REDACTED");

@@ -104,6 +104,7 @@ struct AccessPolicy {
 
 impl Identifier {
     fn of(policy: &StoredPolicy) -> Self {
+        // The service documents up to seven decimals; `chrono` writes three, six or nine.
         let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Micros, true);
         let access_policy = AccessPolicy {
             start: policy.start.map(time).unwrap_or_default(),

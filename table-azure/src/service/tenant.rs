@@ -85,6 +85,7 @@ fn parse(challenge: &str) -> Option<Tenant> {
         }
     }
     let url = Url::parse(authorization?).ok().filter(|url| url.scheme() == "https")?;
+    // The first segment of the path of the authorization URL is the tenant.
     let id = url.path_segments()?.next().filter(|id| !id.is_empty())?.to_owned();
     Some(Tenant { id, authority_host: url.origin().ascii_serialization(), resource })
 }

@@ -113,6 +113,8 @@ pub(super) fn answer(answer: http::Response<Bytes>) -> AsyncRawResponse {
     let (head, body) = answer.into_parts();
     let mut headers = HashMap::with_capacity(head.headers.len());
     for (name, value) in &head.headers {
+        // Headers of `azure_core` are text. `Answer::continuation` finds the replacement character where a wrong text
+        // would do harm.
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         headers.insert(received(name.as_str()), HeaderValue::from(value));
     }

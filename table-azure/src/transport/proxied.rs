@@ -18,6 +18,7 @@ impl Proxied {
     /// Returns `None` if TLS is not available on this machine.
     pub(super) fn new() -> Option<Self> {
         let builder = reqwest::ClientBuilder::new().connect_timeout(CONNECT);
+        // A redirect could send the signature of the request to another server.
         builder.redirect(reqwest::redirect::Policy::none()).build().ok().map(Self)
     }
 }

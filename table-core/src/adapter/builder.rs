@@ -139,6 +139,7 @@ impl StoreBuilder {
 
     /// Returns the stack.
     pub fn build(self) -> Arc<dyn TableStore> {
+        // From the inside out: the last line is the outermost adapter. The table above has the reasons.
         let store = wrap(self.store, self.faults, Faulty::new);
         #[cfg(feature = "opentelemetry")]
         let store = wrap(store, self.telemetry.clone(), |store, telemetry| super::telemetry::Counted {

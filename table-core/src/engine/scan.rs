@@ -297,8 +297,9 @@ fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     }
 }
 
-/// Returns the position before (0) or after (1) all keys of a partition. A zero byte separates the
-/// PartitionKey from the RowKey in stored keys, so bounds never contain it.
+/// Returns the position before (`side` 0) or after (`side` 1) all keys of a partition. In stored keys a zero byte separates the
+/// PartitionKey from the RowKey. The PartitionKey of a bound has no zero byte (`Range::of_text`), so no other partition is in
+/// between.
 fn edge(partition: &str, side: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(partition.len() + 1);
     key_order::push_sortable(&mut out, partition);

@@ -71,6 +71,7 @@ impl Layout {
 
     /// Parses the JSON of a manifest.
     pub fn from_json(text: &str) -> Self {
+        // The text is kept, so that a program that extends the row writes the unknown layout back as it is.
         serde_json::from_str(text).unwrap_or_else(|_| Self::Unknown(text.to_owned()))
     }
 }

@@ -74,6 +74,8 @@ pub fn lowercase(text: &str) -> String {
 
 fn mapped(c: char) -> char {
     let code = u32::from(c);
+    // The runs are sorted and do not overlap: the first one that ends at the letter or after it is the only one that
+    // can contain it.
     let at = RUNS.partition_point(|(_, last, ..)| *last < code);
     let Some((first, _, step, distance)) = RUNS.get(at) else { return c };
     if code < *first || !(code - first).is_multiple_of(*step) {

@@ -44,6 +44,7 @@ impl StoredType {
     pub fn with(&self, other: &Self) -> Self {
         let reader = match self.version.cmp(&other.version) {
             std::cmp::Ordering::Less => other.reader,
+            // Two programs of one version disagree: the later reader is the one that is safe for both.
             std::cmp::Ordering::Equal => self.reader.max(other.reader),
             std::cmp::Ordering::Greater => self.reader,
         };
@@ -82,6 +83,8 @@ impl StoredType {
     pub fn operation(&self) -> Result<Operation> {
         let row = self.to_entity()?;
         Ok(match &self.etag {
+            // Two programs may extend the row at once. One of them fails, reads the row again, and extends what the
+            // other has written.
             Some(etag) => Operation::Replace(row, IfMatch::from(etag)),
             None => Operation::Insert(row),
         })

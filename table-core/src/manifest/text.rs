@@ -110,6 +110,7 @@ fn push_literal(segments: &mut Vec<KeySegment>, text: String) {
 }
 
 fn part(text: &str) -> Result<TemplatePart, String> {
+    // The same grammar as in the derive (`table-derive/src/template.rs`), with the type of the value in addition.
     let (text, shards) = match text.rsplit_once('#') {
         Some((text, count)) => (text, Some(shards(count)?)),
         None => (text, None),

@@ -94,6 +94,7 @@ impl<'de> Deserialize<'de> for IfMatch {
 impl Serialize for Ticks {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
+            // JSON ignores the name of the newtype; the serializer of tables recognizes it (`typed/serde_form`).
             return serializer.serialize_newtype_struct(names::TICKS, &self.to_string());
         }
         serializer.serialize_i64(self.get())
@@ -470,6 +471,7 @@ impl Members {
     fn properties(&mut self) -> Result<Properties, String> {
         let mut properties = PropertiesBuilder::default();
         for (name, scalar) in std::mem::take(&mut self.values) {
+            // Only now, after all members: serde's maps have no order, so an annotation may come after its value.
             let value = scalar.into_value(self.types.get(&name).copied());
             let value = value.map_err(|reason| format!("the property {name:?}: {reason}"))?;
             let encrypt = self.encrypted.contains(&name);

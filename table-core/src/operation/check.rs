@@ -34,6 +34,8 @@ impl<'a> Names<'a> {
         }
         let ordinary = is_ordinary_name(profile, raw);
         if ordinary {
+            // From this position on, the entity differs from the one before, so the names that follow are not known
+            // to be allowed.
             self.0.truncate(place);
             if place == self.0.len() {
                 self.0.push(prefix);
@@ -89,6 +91,7 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
     }
     let (mut seen, mut names) = (HashSet::new(), Names::default());
     for (index, operation) in group.operations().iter().enumerate() {
+        // `push` has checked these rules; only an adapter that changed operations can have broken them.
         let member = match group.is_as_pushed() {
             true => Ok(()),
             false => check_member(group.partition(), operation, &mut seen),
@@ -158,6 +161,8 @@ fn check_raw(profile: &ServiceProfile, raw: &Raw<'_>, ordinary_name: bool) -> Re
     if ordinary_name && is_ordinary_value(profile, raw) {
         return Ok(());
     }
+    // The slow check decides, and names what is wrong. Bytes that cannot be parsed do not occur: `Properties` is
+    // valid by construction.
     raw.parse().map_or(Ok(()), |property| check_property(profile, &property))
 }
 
@@ -188,6 +193,8 @@ fn is_ordinary_name(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
 fn is_ordinary_value(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
     match raw.edm_type() {
         EdmType::Binary => raw.bytes.len() <= limits::BINARY_BYTES,
+        // Bytes in place of UTF-16 units: a character has at least as many bytes as units, so a text that passes here
+        // is allowed.
         EdmType::String => raw.bytes.len() <= limits::STRING_UNITS,
         EdmType::DateTime => {
             matches!(raw.value(), Some(ValueRef::DateTime(time)) if time.get() >= profile.datetime_min)

@@ -69,6 +69,8 @@ impl GroupTransaction {
             )));
         }
         let hash = xxh3_64(key.row().as_bytes());
+        // The service refuses a group that writes an entity twice
+        // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
         if self.hashes.contains(&hash) && self.writes(key) {
             return Err(Error::invalid_group(format!(
                 "{key} occurs twice: a group transaction can write an entity once"
@@ -82,6 +84,7 @@ impl GroupTransaction {
             ));
         }
         let at_most = self.at_most.saturating_add(Tally::at_most_of(&operation).payload);
+        // Near the limit the bound is too rough. The operations up to here are counted once, and their sum is kept.
         if at_most > self.max_bytes {
             self.counted = (self.operations.len(), self.payload());
             let bytes = self.counted.1 + least_payload(&operation);
@@ -142,6 +145,8 @@ impl GroupTransaction {
     /// change; backends check them.
     pub fn operations_mut(&mut self) -> &mut [Operation] {
         self.may_have_changed = true;
+        // The caller may change any operation, so nothing that was counted holds; `usize::MAX` makes the next check
+        // count again.
         (self.at_most, self.counted) = (usize::MAX, (0, 0));
         &mut self.operations
     }

@@ -68,6 +68,8 @@ impl Tally {
         let value = raw.bytes;
         let (size, payload) = match raw.edm_type() {
             EdmType::String => (4 + 2 * units(value), value.len()),
+            // In JSON, bytes are base64: four characters for three bytes. A GUID has 36 characters, and the shortest
+            // time 20.
             EdmType::Binary => (4 + value.len(), value.len().div_ceil(3) * 4),
             EdmType::Guid => (value.len(), 36),
             EdmType::DateTime => (value.len(), 20),

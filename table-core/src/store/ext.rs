@@ -140,6 +140,7 @@ pub trait TableStoreExt: TableStore {
     where
         Self: Sized,
     {
+        // An `Arc` in an `Arc` would work too, with one more indirection for each request.
         match (&self as &dyn Any).downcast_ref::<Arc<dyn TableStore>>() {
             Some(shared) => Arc::clone(shared),
             None => Arc::new(self),

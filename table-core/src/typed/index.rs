@@ -215,11 +215,14 @@ impl EntriesBuilder {
     ) -> Self {
         self.then(|key| {
             let text = |value: P| key.clone().part(name, &value, format).map(KeyBuilder::finish);
+            // An open end of the range is the end of the prefix that the earlier parts give, not of the partition.
             let all = under(&key.clone().finish());
             let from = match from {
                 Bound::Unbounded => all.from,
                 Bound::Included(value) => Bound::Included(text(value)?),
                 Bound::Excluded(value) if ends => Bound::Excluded(text(value)?),
+                // Further parts follow in the key. A range that excludes a value must exclude all keys that start
+                // with it.
                 Bound::Excluded(value) => after(under(&text(value)?)),
             };
             let to = match to {

@@ -142,6 +142,7 @@ impl Schema {
     /// Fails if the entity is stored in a later version that this version cannot read.
     pub fn check_replaceable(&self, entity: &Entity) -> Result<()> {
         if let Some(name) = self.discriminator.property()
+            // The versions of two types are not comparable.
             && entity.get(name) != Some(ValueRef::String(self.type_name))
         {
             return Ok(());
@@ -185,6 +186,8 @@ impl Schema {
     pub fn keep_unknown(&self, old: &Entity, new: &mut Entity) -> Result<()> {
         let version = self.stored_version(old)?;
         if version > i64::from(self.version) {
+            // The row stays a row of the later version: with this program's version in it, later programs would
+            // convert it from this version and lose what only they know.
             for name in [Self::VERSION_PROPERTY, Self::READER_PROPERTY] {
                 new.properties_mut().remove(name);
                 if let Some(value) = old.get(name) {

@@ -68,6 +68,7 @@ fn at_least(property: &str, least: i128) -> Option<Filter> {
     }
     let of_int64 =
         (least <= i64::MAX.into()).then(|| Filter::ge(property, least.max(i64::MIN.into()) as i64));
+    // Below all Int32 values: each of them matches, but no Int64 literal finds them.
     let every_int32 = (least < 0).then(|| Filter::ge(property, i32::MIN));
     joined(of_int64, every_int32)
 }
@@ -77,6 +78,7 @@ fn at_most(property: &str, most: i128) -> Option<Filter> {
         return Some(Filter::le(property, most));
     }
     let of_int64 = (most >= i64::MIN.into()).then(|| Filter::le(property, most.min(i64::MAX.into()) as i64));
+    // Above all Int32 values: each of them matches.
     let every_int32 = (most > 0).then(|| Filter::le(property, i32::MAX));
     joined(of_int64, every_int32)
 }

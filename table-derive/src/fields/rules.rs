@@ -58,6 +58,8 @@ fn present(attrs: &FieldAttrs) -> Vec<Present> {
 
 fn check_conflicts(is_key: bool, present: &[Present], errors: &Errors) {
     let has = |role: &str| if role == "key" { is_key } else { present.iter().any(|(name, _)| *name == role) };
+    // The first role in the order of the table decides, so that a field with three attributes gives one reason for
+    // each conflict.
     let Some((role, allowed, why)) = ROLES.iter().find(|(role, ..)| has(role)) else { return };
     for (name, at) in present.iter().filter(|(name, _)| name != role && !allowed.contains(name)) {
         let what = if *role == "key" { "a key field".to_owned() } else { format!("`{role}`") };
@@ -182,6 +184,7 @@ fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
     }
     let properties: Vec<_> = built.iter().filter(|f| f.property().is_some()).collect();
     let own = rules.reserved.iter().filter(|(_, by)| *by == super::DISCRIMINATOR).count();
+    // The first field that does not fit is where the error is shown.
     if let Some(first) = properties.get(MAX_PROPERTIES - own) {
         let count = properties.len() + own;
         let remedy = "store some of them together with `#[entity(json)]`, in another entity, or as a wide entity, \

@@ -93,6 +93,8 @@ fn newtype(value: &Value<'_>, member: &Member, ty: &Type) -> TokenStream {
     );
     quote! {
         const TYPE: #krate::model::EdmType = {
+            // In a constant that every use of the type reads. The macro cannot see an `Option` behind an alias; the
+            // compiler can.
             ::core::assert!(!#property::OPTIONAL, "{}", #problem);
             #property::TYPE
         };

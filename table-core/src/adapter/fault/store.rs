@@ -55,6 +55,7 @@ impl<S: TableStore> Faulty<S> {
             // The write of a late effect is already queued.
             Some(Fault::LoseRequest | Fault::LateEffect { .. }) => Err(kind::lost(call.kind)),
             Some(Fault::LoseAnswer) => {
+                // The store executes the request; only the caller does not see the answer.
                 let _unseen = request.await;
                 Err(kind::lost(call.kind))
             }
@@ -154,6 +155,7 @@ impl<S: TableStore> TableStore for Faulty<S> {
         let call = Call::new(operation.kind(), table);
         let (request, fault) = self.next(&call).await;
         if let Some(Fault::LateEffect { requests }) = fault {
+            // With a permit, as a write in flight has one: a change of the manifest must wait for the late write too.
             let late = LateWrite::One(table.clone(), operation.clone());
             self.late.push(request + requests, late, self.store.local_writers().map(|all| all.enter()));
         }

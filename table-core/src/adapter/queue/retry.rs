@@ -64,6 +64,8 @@ impl<Q: WorkQueue> RetryingQueue<Q> {
             if doubt.is_none() && failure.is_ambiguous() {
                 doubt = Some(failure.clone());
             }
+            // Every call may be repeated: a queue delivers at least once, so a message that was sent twice, or
+            // received and lost, is allowed.
             let may_pass = failure.is_transient() || failure.is_ambiguous();
             if !(may_pass && attempts.another(&failure).await) {
                 return Err(match doubt {

@@ -124,6 +124,7 @@ impl<S: TableStore> Retrying<S> {
     }
 
     pub(super) fn attempts(&self, kind: OperationKind) -> Attempts<'_> {
+        // A generator for each operation, so that the lock is not held during the delays.
         let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
         let attempts = Attempts::new(&self.policy, kind.name(), rng);
         #[cfg(feature = "opentelemetry")]

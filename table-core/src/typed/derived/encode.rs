@@ -63,6 +63,8 @@ impl Encoder {
     /// # Errors
     /// Fails if a value cannot be stored.
     pub fn group<G: PropertyGroup>(&mut self, prefix: &str, group: &G) -> Result<()> {
+        // Groups may be within groups: the prefixes are joined, and this one ends with its group, also after an
+        // error.
         let outer = self.prefix.len();
         self.prefix.push_str(prefix);
         let written = group.write(self);
@@ -92,6 +94,8 @@ impl Encoder {
     /// Fails if the value cannot be stored or would remove the property; a merge cannot remove properties.
     pub fn patch<T>(&mut self, name: &str, value: Option<&T>, encrypt: bool, write: Write<T>) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
+        // A codec that puts nothing means an absent property. A merge cannot remove a property, so the old value
+        // would stay without an error.
         let before = self.properties.as_packed().len();
         self.field(name, value, encrypt, write)?;
         if self.properties.as_packed().len() == before { Err(self.cannot_clear(name)) } else { Ok(()) }

@@ -110,6 +110,7 @@ impl<'e> MapAccess<'e> for Members<'e> {
     type Error = Problem;
 
     fn next_key_seed<K: DeserializeSeed<'e>>(&mut self, seed: K) -> Result<Option<K::Value>, Problem> {
+        // Keys, ETag and Timestamp first, from the end of the list: PartitionKey is the first member.
         if let Some((name, value)) = self.system.pop() {
             self.next = Some(Next::System(name, value));
             return seed.deserialize(StrDeserializer::new(name)).map(Some);
@@ -133,6 +134,7 @@ impl<'e> MapAccess<'e> for Members<'e> {
                 seed.deserialize(ValueDeserializer(ValueRef::DateTime(time))).map_err(|e| of(name, e))
             }
             Some(Next::Property { name, value, is_secret }) => {
+                // serde's messages contain the value. For a property with the mark, the message is replaced.
                 seed.deserialize(ValueDeserializer(value)).map_err(|problem| match is_secret {
                     true => {
                         of(name, Problem { property: None, message: "another value (secret)".to_owned() })
@@ -181,6 +183,7 @@ struct ValueDeserializer<'e>(ValueRef<'e>);
 macro_rules! from_json {
     ($($name:ident($($argument:ident: $ty:ty),*);)*) => {$(
         fn $name<V: Visitor<'e>>(self, $($argument: $ty,)* visitor: V) -> Result<V::Value, Problem> {
+            // The type asks for a list, a map or a struct. `encode` has stored such a value as JSON text.
             let ValueRef::String(text) = self.0 else { return self.deserialize_any(visitor) };
             let mut json = serde_json::Deserializer::from_str(text);
             let value = (&mut json).$name($($argument,)* visitor)?;

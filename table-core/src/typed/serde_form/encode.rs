@@ -82,6 +82,7 @@ impl Encoded {
         let value = match value.serialize(ValueSerializer) {
             Ok(None) => return Ok(()),
             Ok(Some(value)) => value,
+            // Found out by trying: serde does not say beforehand whether a value has parts.
             Err(Problem::Compound) => EdmValue::String(serde_json::to_string(value)?),
             Err(problem) => return Err(problem),
         };

@@ -266,6 +266,8 @@ impl Shared {
     /// Returns the rows that a read of this table as `R` removes. If a discriminator selects the type, the service returns
     /// no index entries, because entries do not have the discriminator.
     pub(super) fn row_filter<R: FromEntity>(&self, extra: ExtraRows, select: Option<&Select>) -> RowFilter {
+        // Otherwise each page is filtered here. For that the reads must select the property that marks entries, which
+        // the caller may not have selected.
         let has_discriminator = self.type_filter.is_some() || R::type_filter().is_some();
         let removes_index_entries = !has_discriminator && !extra.index_entries;
         let is_selected = select.is_none_or(|select| select.contains(INDEX_NAME));
@@ -316,6 +318,7 @@ impl<T: TableEntity> Table<T> {
     /// index or another layout. Keep the result until the write is done.
     pub(super) async fn to_write(&self, key: &Key, operation: &str) -> Result<Option<PlainWrite>> {
         let shared = self.shared();
+        // First the declarations of the type, which cost no request.
         shared.check_no_index(T::SCHEMA.indexes.first(), operation)?;
         let plain = shared.plain_write().await?;
         if let Some(plain) = &plain {

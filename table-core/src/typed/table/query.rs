@@ -303,6 +303,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     pub fn to_query(&self) -> Result<Query> {
         let mut conditions = self.conditions.clone()?;
         let (of_table, of_result) = (self.table.shared().type_filter.clone(), R::type_filter());
+        // The same condition twice would count twice in the limit of comparisons.
         let of_result = of_result.filter(|filter| of_table.as_ref() != Some(filter));
         of_table.into_iter().chain(of_result).for_each(|filter| conditions.of_type(filter));
         let filter = conditions.into_filter();
@@ -316,6 +317,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     pub(super) fn row_filter(&self) -> RowFilter {
         let mut extra_rows = self.options.extra_rows;
         if let Ok(conditions) = &self.conditions {
+            // A filter that names this property asks for entries; to remove them would always give an empty result.
             extra_rows.index_entries |= conditions.compares(INDEX_NAME);
         }
         self.table.shared().row_filter::<R>(extra_rows, self.select.as_ref())
@@ -339,6 +341,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     /// Whether the limit may leave out results, so that their order matters.
     fn may_be_cut(&self, query: &Query) -> bool {
+        // Without an order, the first results are any results. A point query has one result at most, so its order is
+        // known.
         self.options.limit.is_some_and(|limit| limit > 0) && query.access_path() != AccessPath::Point
     }
 
@@ -411,6 +415,8 @@ impl Conditions {
     /// within these bounds needs no further comparisons.
     pub(super) fn of_type(&mut self, filter: Filter) {
         match filter.node() {
+            // The filter of a type by a prefix is two comparisons of a key. As bounds, they narrow the bounds of the
+            // query, and one comparison of each end is sent instead of two.
             FilterNode::And(a, b) if filter.is_bounded() => {
                 self.of_type(a.clone());
                 self.of_type(b.clone());
@@ -442,6 +448,7 @@ impl Conditions {
     }
 }
 
+/// Whether a comparison means the same as a range of keys.
 fn is_key_range(property: &str, comparison: Comparison, value: &EdmValue) -> bool {
     matches!(property, Filter::PARTITION_KEY | Filter::ROW_KEY)
         && comparison != Comparison::NotEqual

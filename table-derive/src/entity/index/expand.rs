@@ -60,6 +60,7 @@ pub(crate) fn checks(entity: &Entity<'_>) -> Vec<TokenStream> {
     entity.indexes.iter().flat_map(of).collect()
 }
 
+/// Generates the functions that write the two keys of an entry.
 fn writers(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let partition =
         index.partition.as_ref().map(|t| key_writer(entity, t, "PartitionKey", &partition_writer(n, index)));
