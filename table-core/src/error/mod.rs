@@ -75,7 +75,8 @@ impl Error {
         self
     }
 
-    /// Returns an error with this kind and the answer of this error, which becomes its cause.
+    /// Returns an error with this kind and the answer of this error, which becomes its cause. The outcome is *not applied*, so
+    /// this error must not be ambiguous.
     #[doc(hidden)]
     #[must_use]
     pub fn explained(self, kind: ErrorKind) -> Self {

@@ -35,6 +35,8 @@ pub(super) fn check_places(built: &[Index], errors: &Errors) {
     }
 }
 
+/// Returns the table of an index and the outlines of its keys. If they are equal for two indexes, entries of both can have the
+/// same key.
 fn place(index: &Index) -> (Option<String>, Option<String>, String) {
     let table = index.table.as_ref().map(|table| table.value().to_ascii_lowercase());
     (table, index.partition.as_ref().map(Template::outline), index.row.outline())
