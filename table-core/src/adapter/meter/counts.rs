@@ -70,9 +70,11 @@ impl RequestCounts {
         self.counts.iter()
     }
 
-    /// Returns the length of the longest chain of requests of which each began after the end of the one before. Requests that are under
-    /// way at the same time are one round trip. Of work that is measured alone, this is the number of answers that it waited for one
-    /// after the other if all requests take the same time, and at least that number otherwise.
+    /// Returns the number of round trips: the length of the longest chain of requests of which each began after the end of the
+    /// one before. Requests that are under way at the same time are one round trip.
+    ///
+    /// If a piece of work is measured alone and all of its requests take the same time, this is the number of answers that the
+    /// work waited for one after the other. If the requests take different times, it is at least that number.
     pub const fn round_trips(&self) -> u64 {
         self.round_trips
     }
