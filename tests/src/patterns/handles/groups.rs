@@ -1,0 +1,180 @@
+//! Groups of one operation, as handles.
+
+use table_core::model::{ETag, IfMatch};
+use table_core::query::{Continuation, Page};
+use table_core::store::{BulkSummary, Result};
+use table_core::typed::{Table, TableEntity, TableGroup};
+use table_patterns::index::{IndexedGroup, IndexedTable};
+
+use super::costs::{Cells, n, of_group};
+use super::notes::{Indexed, Note as _, Typed, book};
+use super::verbs::{Verbs, Version as _, World};
+
+/// The verbs of a handle as groups of one operation, which `of` commits.
+macro_rules! grouped {
+    () => {
+        async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.insert(note).map(drop)).await
+        }
+
+        async fn upsert(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.upsert(note).map(drop)).await
+        }
+
+        async fn insert_or_merge(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.insert_or_merge(note).map(drop)).await
+        }
+
+        async fn replace(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.replace(note).map(drop)).await
+        }
+
+        async fn replace_if(&self, note: &Self::Of, version: IfMatch) -> Result<Option<ETag>> {
+            self.of(|group| group.replace_if(note, version).map(drop)).await
+        }
+
+        async fn merge(
+            &self,
+            number: u32,
+            patch: &<Self::Of as TableEntity>::Patch,
+            version: IfMatch,
+        ) -> Result<Option<ETag>> {
+            self.of(|group| group.merge(Self::Of::key_of(number), patch, version).map(drop)).await
+        }
+
+        async fn update(
+            &self,
+            _: u32,
+            _: impl FnMut(&mut Self::Of) -> Result<()> + Send,
+        ) -> Result<Self::Of> {
+            unreachable!("a group has no `update`")
+        }
+
+        async fn delete(&self, number: u32, version: IfMatch) -> Result<()> {
+            self.of(|group| group.delete(Self::Of::key_of(number), version).map(drop)).await.map(drop)
+        }
+
+        async fn delete_if_exists(&self, _: u32) -> Result<bool> {
+            unreachable!("a group has no `delete_if_exists`")
+        }
+
+        async fn get(&self, number: u32) -> Result<Option<Self::Of>> {
+            Verbs::get(&self.0, number).await
+        }
+
+        async fn get_existing(&self, number: u32) -> Result<Self::Of> {
+            Verbs::get_existing(&self.0, number).await
+        }
+
+        async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<bool> {
+            unreachable!("a group has no `move_to`")
+        }
+
+        async fn all(&self, _: Option<usize>) -> Result<Vec<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn streamed(&self, _: Option<usize>) -> Result<Vec<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn first(&self) -> Result<Option<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn count(&self, _: Option<usize>) -> Result<usize> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn page(&self, _: usize, _: Option<&Continuation>) -> Result<Page<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn set_update(
+            &self,
+            _: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync,
+        ) -> Result<BulkSummary> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn set_delete(&self) -> Result<BulkSummary> {
+            unreachable!("a group has no `query`")
+        }
+
+        fn with_attempts(self, _: u32) -> Self {
+            unreachable!("a group has no `update`")
+        }
+
+        async fn remove(&self, number: u32) {
+            self.0.remove(number).await;
+        }
+
+        async fn set_unknown(&self, number: u32, value: i32) {
+            self.0.set_unknown(number, value).await;
+        }
+
+        async fn unknown_value(&self, number: u32) -> Option<i32> {
+            self.0.unknown_value(number).await
+        }
+    };
+}
+
+/// Each verb as a group of one operation.
+pub(crate) struct Group(Table<Typed>);
+
+impl Group {
+    async fn of(&self, add: impl FnOnce(&mut TableGroup<Typed>) -> Result<()>) -> Result<Option<ETag>> {
+        let mut group = self.0.group(book());
+        add(&mut group)?;
+        Ok(group.commit().await?.version())
+    }
+}
+
+impl Verbs for Group {
+    type Of = Typed;
+    const NAME: &'static str = "`TableGroup`, a type with `type` or `version`";
+    const CELLS: Cells = of_group(<Table<Typed> as Verbs>::CELLS);
+
+    async fn open(world: &World) -> Self {
+        Self(<Table<Typed> as Verbs>::open(world).await)
+    }
+
+    grouped!();
+}
+
+/// Each verb as a group of one operation, with its entries.
+pub(crate) struct WithEntries(IndexedTable<Indexed>);
+
+impl WithEntries {
+    async fn of(
+        &self,
+        add: impl FnOnce(&mut IndexedGroup<'_, Indexed>) -> Result<()>,
+    ) -> Result<Option<ETag>> {
+        let mut group = self.0.group(book());
+        add(&mut group)?;
+        Ok(group.commit().await?.version())
+    }
+}
+
+impl Verbs for WithEntries {
+    type Of = Indexed;
+    const NAME: &'static str = "`IndexedGroup`, entries in the partition";
+    const CELLS: Cells =
+        of_group(Cells { merge: n(2), merge_any: n(2), ..<IndexedTable<Indexed> as Verbs>::CELLS });
+
+    async fn open(world: &World) -> Self {
+        Self(<IndexedTable<Indexed> as Verbs>::open(world).await)
+    }
+
+    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
+        let read = self.0.get_existing(Indexed::key_of(read)).await?;
+        self.of(|group| group.replace_stored(&read, note).map(drop)).await
+    }
+
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.0.get_existing(Indexed::key_of(read)).await?;
+        self.of(|group| group.delete_stored(&read).map(drop)).await.map(drop)
+    }
+
+    grouped!();
+}

@@ -1,0 +1,115 @@
+//! Handles of entities of one row, with and without indexes.
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use table_core::model::{ETag, IfMatch};
+use table_core::query::{Continuation, Page};
+use table_core::store::{BulkSummary, Result};
+use table_core::typed::{SerdeTable, Table, TableEntity};
+use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::journal::Clearing;
+
+use super::costs::{Cells, NO_SCHEMA, PLAIN, READS, n};
+use super::notes::{Indexed, Note as _, Plain, Typed, Untyped, book};
+use super::verbs::{
+    Value, Verbs, Version as _, World, common, opened, remove_in, set_unknown_in, sets, unknown_value_in,
+};
+
+impl Verbs for Table<Untyped> {
+    type Of = Untyped;
+    const NAME: &'static str = "`Table`";
+    const CELLS: Cells = PLAIN;
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Untyped::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
+    common!(@rows);
+}
+
+impl Verbs for SerdeTable<Plain> {
+    type Of = Plain;
+    const NAME: &'static str = "`SerdeTable`";
+    const CELLS: Cells = Cells { set_update: NO_SCHEMA, set_delete: NO_SCHEMA, ..PLAIN };
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Plain::key_of(number); |table| table.query().partition(book()));
+
+    async fn set_update(&self, _: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+        unreachable!("a table of serde types has no set operations")
+    }
+
+    async fn set_delete(&self) -> Result<BulkSummary> {
+        unreachable!("a table of serde types has no set operations")
+    }
+    common!(@rows);
+}
+
+impl Verbs for Table<Typed> {
+    type Of = Typed;
+    const NAME: &'static str = "`Table`, a type with `type` or `version`";
+    const CELLS: Cells = Cells {
+        upsert: n(2),
+        insert_or_merge: n(2),
+        replace_any: n(2),
+        merge_any: n(2),
+        move_to: n(4),
+        ..PLAIN
+    };
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Typed::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
+    common!(@rows);
+}
+
+impl Verbs for IndexedTable<Indexed> {
+    type Of = Indexed;
+    const NAME: &'static str = "`IndexedTable`, entries in the partition";
+    const CELLS: Cells =
+        Cells { merge: n(1), replace_stored: n(1), delete_stored: n(1), move_to: n(3), ..READS };
+
+    async fn open(world: &World) -> Self {
+        let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
+        Self::open(Arc::clone(&world.store), world.table.clone(), options).await.expect("a new table")
+    }
+
+    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
+        let read = self.get_existing(Indexed::key_of(read)).await?;
+        Ok(self.replace_stored(&read, note).await?.version())
+    }
+
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.get_existing(Indexed::key_of(read)).await?;
+        self.delete_stored(&read).await.map(drop)
+    }
+
+    common!(|number| Indexed::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
+
+    async fn remove(&self, number: u32) {
+        self.delete(Indexed::key_of(number), IfMatch::Any).await.expect("the note");
+    }
+
+    async fn set_unknown(&self, number: u32, value: i32) {
+        let of = self.entities();
+        set_unknown_in(&**of.store(), of.table(), Indexed::key_of(number), value).await;
+    }
+
+    async fn unknown_value(&self, number: u32) -> Option<i32> {
+        let of = self.entities();
+        unknown_value_in(&**of.store(), of.table(), Indexed::key_of(number)).await
+    }
+}
