@@ -34,6 +34,9 @@ pub mod conformance;
 pub mod encryption;
 pub mod eventual;
 mod fault_runs;
+#[allow(dead_code, reason = "other packages use it too")]
+#[path = "../support/faulty_blobs.rs"]
+mod faulty_blobs;
 pub mod patterns;
 pub mod queues;
 pub mod real_time;

@@ -17,7 +17,8 @@ use table_core::typed::TableEntity;
 use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
 
 use crate::Harness;
-use crate::fault_runs::{FaultRun, FaultyBlobs, run_with_faults};
+use crate::fault_runs::{FaultRun, run_with_faults};
+use crate::faulty_blobs::FaultyBlobs;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Report", rename_all = "PascalCase")]
@@ -151,7 +152,7 @@ impl Fixture {
     /// Opens the table for a process with these faults.
     async fn with_faults(&self, faults: &FaultInjector, options: LargeOptions) -> Reports {
         let store = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
-        let blobs = Arc::new(FaultyBlobs::new(self.blobs.clone(), faults.clone()).await);
+        let blobs = Arc::new(FaultyBlobs::new(self.blobs.clone(), faults.clone()));
         LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
     }
 

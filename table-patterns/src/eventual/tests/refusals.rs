@@ -46,7 +46,7 @@ async fn a_worker_without_the_handler_leaves_the_step_to_other_workers() -> Resu
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_a_blob_store_poisons_the_transaction() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
-    let blobs = Arc::new(FaultyBlobs::new(Arc::new(InMemory::new()), FaultInjector::new(1)));
+    let blobs = Arc::new(FaultyBlobs::apart(Arc::new(InMemory::new()), FaultInjector::new(1)));
     blobs.refuse();
     let resources = Resources::new().with_blobs("photos", blobs);
     let process = Coordinator::open(fixture.store.clone(), "Transactions", fixture.queue.clone(), resources);

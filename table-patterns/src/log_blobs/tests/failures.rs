@@ -69,11 +69,14 @@ async fn appends_during_a_flush_share_the_next_flush() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn close_repeats_a_failed_request() -> Result<()> {
-    for point in CrashPoint::ALL {
+    // The list of the directory, and the blob.
+    for (request, point) in
+        [1, 2].into_iter().flat_map(|request| CrashPoint::ALL.map(|point| (request, point)))
+    {
         let (inner, faulty) = blobs();
         let log = LogWriter::new(faulty.clone(), "shop", options())?;
         log.append(&0u32).await?;
-        faulty.fail_at(1, point, false);
+        faulty.fail_at(request, point, false);
         log.close().await?;
         assert!(faulty.has_failed());
         assert_eq!(all(&inner).await?, [0]);

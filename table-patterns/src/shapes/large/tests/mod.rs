@@ -78,7 +78,7 @@ impl Rig {
 
     async fn with(store: Arc<MemoryStore>, inner: Arc<InMemory>, options: LargeOptions) -> Result<Self> {
         let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
-        let blobs = Arc::new(FaultyBlobs::new(Arc::clone(&inner), faults.clone()));
+        let blobs = Arc::new(FaultyBlobs::apart(inner.clone(), faults.clone()));
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
         let metered: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         let shared = Arc::clone(&blobs) as Arc<dyn ObjectStore>;

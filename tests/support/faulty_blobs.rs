@@ -1,7 +1,8 @@
-//! Blob requests with injected faults.
+//! A blob store with injected faults, for the tests of several packages.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -11,13 +12,13 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
-use table_core::adapter::{FaultInjector, Faulty};
+use table_core::adapter::{CrashPoint, Fault, FaultInjector, Faulty};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, TableStore as _};
 use uuid::Uuid;
 
-/// A blob store whose requests fail as the injector says, and are counted together with the requests to tables.
+/// A blob store whose requests fail as an injector says.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultyBlobs {
     blobs: Arc<dyn ObjectStore>,
@@ -25,27 +26,82 @@ pub(crate) struct FaultyBlobs {
     /// the write does.
     ledger: Arc<Faulty<MemoryStore>>,
     table: TableName,
+    /// The faults of blob requests.
+    faults: FaultInjector,
+    /// The faults of the requests to tables: when one of the two has crashed, the process has.
+    of_tables: FaultInjector,
+    refuses: Arc<AtomicBool>,
+    /// The faults that were injected before the last call of `fail_at`.
+    earlier: Arc<AtomicUsize>,
 }
 
 impl FaultyBlobs {
-    pub(crate) async fn new(blobs: Arc<dyn ObjectStore>, faults: FaultInjector) -> Self {
+    /// Blobs whose requests are counted, and fail, together with the requests to tables.
+    pub(crate) fn new(blobs: Arc<dyn ObjectStore>, faults: FaultInjector) -> Self {
+        Self::of(blobs, faults.clone(), faults)
+    }
+
+    /// Blobs with a count and faults of their own: see [`fail_at`](Self::fail_at).
+    pub(crate) fn apart(blobs: Arc<dyn ObjectStore>, of_tables: FaultInjector) -> Self {
+        Self::of(blobs, FaultInjector::new(1), of_tables)
+    }
+
+    fn of(blobs: Arc<dyn ObjectStore>, faults: FaultInjector, of_tables: FaultInjector) -> Self {
         let (memory, table) = (MemoryStore::new(), TableName::new("Requests").expect("a legal name"));
-        memory.create_table(&table).await.expect("a new table");
-        Self { blobs, ledger: Arc::new(Faulty::new(memory, faults)), table }
+        memory.create_table(&table).now_or_never().expect("no waiting").expect("a new table");
+        let ledger = Arc::new(Faulty::new(memory, faults.clone()));
+        let (refuses, earlier) = (Arc::default(), Arc::default());
+        Self { blobs, ledger, table, faults, of_tables, refuses, earlier }
+    }
+
+    /// Makes the `n`th request from now (from 1) fail, before or after it takes effect. With `crashes`, all later requests
+    /// to blobs and tables fail too.
+    pub(crate) fn fail_at(&self, n: u64, point: CrashPoint, crashes: bool) {
+        self.earlier.store(self.faults.injected().len(), Ordering::SeqCst);
+        if crashes {
+            return self.faults.crash_at(n, point);
+        }
+        let fault = if point == CrashPoint::Before { Fault::LoseRequest } else { Fault::LoseAnswer };
+        self.faults.script((1..n).map(|_| None).chain([Some(fault)]));
+    }
+
+    /// Refuses all later requests, as for a bucket that does not exist.
+    pub(crate) fn refuse(&self) {
+        self.refuses.store(true, Ordering::SeqCst);
+    }
+
+    /// The number of requests.
+    pub(crate) fn requests(&self) -> u64 {
+        self.faults.requests()
+    }
+
+    /// Whether the request that should fail was sent.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.faults.injected().len() > self.earlier.load(Ordering::SeqCst)
     }
 
     async fn run<T>(&self, request: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        if self.of_tables.is_crashed() {
+            return Err(lost());
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(Error::NotFound { path: "bucket".to_owned(), source: "no such bucket".into() });
+        }
         let row = Entity::new("request", Uuid::new_v4().to_string()).expect("a legal key");
         let key = row.key().clone();
         let answered = self.ledger.write(&self.table, Operation::Insert(row)).await.is_ok();
         let arrived = self.ledger.inner().get(&self.table, &key, None).await.is_ok_and(|row| row.is_some());
         let answer = if arrived { request.await } else { Err(lost()) };
+        if self.faults.is_crashed() && !self.of_tables.is_crashed() {
+            // The next request to tables finds the process dead.
+            self.of_tables.crash_at(1, CrashPoint::Before);
+        }
         if answered { answer } else { Err(lost()) }
     }
 }
 
 fn lost() -> Error {
-    Error::Generic { store: "faulty", source: "the answer was lost (injected)".into() }
+    Error::Generic { store: "faulty", source: "the blob store cannot be reached (injected)".into() }
 }
 
 impl fmt::Display for FaultyBlobs {

@@ -1,16 +1,12 @@
 //! Runs a path of several requests once for each fault: at every request if the store answers immediately,
 //! otherwise at requests that a seed draws.
 
-mod blobs;
-
 use std::cell::Cell;
 use std::fmt;
 
 use fastrand::Rng;
 use futures_util::{StreamExt as _, stream};
 use table_core::adapter::{CrashPoint, Fault, FaultInjector};
-
-pub(crate) use blobs::FaultyBlobs;
 
 use crate::Harness;
 
