@@ -188,9 +188,12 @@ fn fields_are_constants_with_the_stored_name() {
 #[test]
 fn the_schema_describes_the_stored_properties() {
     let schema = Employee::SCHEMA;
-    assert_eq!((schema.rust_name, schema.type_name, schema.version), ("Employee", "Employee", 1));
+    assert_eq!(schema.rust_name, "Employee");
+    assert_eq!(schema.type_name, "Employee");
+    assert_eq!(schema.version, 1);
     assert_eq!(schema.discriminator, Discriminator::Property("EntityType".into()));
-    assert_eq!((schema.partition_key, schema.row_key), ("{department}", "empid_{id:06}"));
+    assert_eq!(schema.partition_key, "{department}");
+    assert_eq!(schema.row_key, "empid_{id:06}");
     let optional: Vec<_> = schema.properties.iter().filter(|p| p.optional).map(|p| p.name).collect();
     assert_eq!(optional, ["Nickname", "Visits"]);
     assert_eq!(Employee::requirements().encrypted, ["NationalId"]);

@@ -18,7 +18,8 @@ fn store<T, C: Codec<T>>(_: C, value: &T) -> Option<EdmValue> {
 /// Checks that a value is stored in its type and reads back.
 fn check<T: Property + PartialEq + std::fmt::Debug>(value: &T, edm: EdmType) {
     let stored = store(Plain, value).unwrap();
-    assert_eq!((stored.edm_type(), T::TYPE), (edm, edm));
+    assert_eq!(stored.edm_type(), edm);
+    assert_eq!(T::TYPE, edm);
     assert_eq!(&T::read(stored.as_ref()).unwrap(), value);
 }
 
