@@ -119,7 +119,7 @@ async fn load(store: &Arc<dyn TableStore>, args: &Args) -> Result<Vec<Key>> {
         keys.push(flight.key().clone());
         inserts.push(Ok((TableName::new(FLIGHTS)?, Operation::Insert(flight))));
     }
-    let writer = BulkWriter::with_options(store.clone(), BulkOptions::default().with_parallelism(16));
+    let writer = BulkWriter::with_options(store.clone(), BulkOptions::default().with_concurrency(16));
     let mut outcomes = Box::pin(writer.outcomes(stream::iter(inserts)));
     while let Some(outcome) = outcomes.try_next().await? {
         outcome.result?;

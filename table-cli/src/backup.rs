@@ -112,7 +112,7 @@ impl BackupArgs {
         let directory = BackupDirectory::new(blobs_in(&self.directory, true)?, root(), JsonLines);
         let (progress, report) = shown(Progress::new("backed up", open.meter.clone(), self.quiet));
         let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
-            .with_parallel_tables(self.concurrency)
+            .with_concurrency(self.concurrency)
             .on_progress(report);
         if !tables.is_empty() {
             job = job.tables(tables);
@@ -218,7 +218,7 @@ impl RestoreArgs {
         directory: BackupDirectory,
         tables: BTreeSet<TableName>,
     ) -> Result<()> {
-        let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+        let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
         let mut job =
             RestoreJob::open(directory, Arc::clone(&open.store)).await?.with_options(options).checked();
         if !tables.is_empty() {

@@ -235,7 +235,7 @@ impl CopyArgs {
     }
 
     fn job(&self, from: &OpenStore, to: &OpenStore, pair: &Pair) -> Result<CopyJob> {
-        let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+        let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
         let (source, target) = (Arc::clone(&from.store), Arc::clone(&to.store));
         let job = CopyJob::new((source, pair.from.clone()), (target, pair.to.clone()));
         let job = job.with_options(options).resumable(format!("tables copy {}", self.from));

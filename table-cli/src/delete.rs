@@ -129,7 +129,7 @@ impl DeleteArgs {
                 let version = entity.version()?;
                 Ok((name.clone(), Operation::Delete(entity.key().clone(), version)))
             });
-            let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+            let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
             let mut deletes =
                 pin!(BulkWriter::with_options(Arc::clone(&open.store), options).outcomes(deletes));
             while let Some(outcome) = deletes.try_next().await? {

@@ -66,7 +66,7 @@ impl RowWriter<'_> {
         }
         let name = table.clone();
         let operations = rows.map_ok(move |entity| (name.clone(), operation(mode, entity)));
-        let options = BulkOptions::default().with_parallelism(self.concurrency).with_retry(None);
+        let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
         let writer = BulkWriter::with_options(Arc::clone(store), options);
         let mut outcomes = std::pin::pin!(writer.outcomes(operations));
         while let Some(outcome) = outcomes.try_next().await? {
@@ -85,7 +85,7 @@ impl RowWriter<'_> {
         progress: &mut Progress,
     ) -> Result<()> {
         if self.mode == Mode::Insert {
-            let options = BulkInsert::default().with_parallelism(self.concurrency);
+            let options = BulkInsert::default().with_concurrency(self.concurrency);
             let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
             while let Some(outcome) = outcomes.try_next().await? {
                 locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));

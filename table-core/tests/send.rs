@@ -12,7 +12,7 @@ use table_core::adapter::{Faulty, RequestMeter};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, Entity, IfMatch, TableName};
-use table_core::store::{Conflicts, LocalChange, LocalWriters, ManifestCache, Result};
+use table_core::store::{BulkSummary, Conflicts, LocalChange, LocalWriters, ManifestCache, Result};
 use table_core::typed::set::{Decision, SetWrite};
 use table_core::typed::{EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery};
 
@@ -62,6 +62,7 @@ fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
     send(SchemaDiff::of::<Row>(any()));
     send(query.delete());
     send(query.update(|_: &mut Row| Ok(())));
+    send(BulkSummary::of(futures_util::stream::empty()));
     send(query.write_set(|_| Ok(Decision::Ignore)));
     send(group.commit());
 }

@@ -20,8 +20,7 @@ use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
 use table_patterns::heterogeneous::{self, Resolver};
 use table_patterns::index::{
-    IndexBuild, IndexOptions, IndexedEntities, IndexedGroup, IndexedTable, InsertSummary, Lookup, Stored,
-    StoredQuery,
+    IndexBuild, IndexOptions, IndexedEntities, IndexedGroup, IndexedTable, Lookup, Stored, StoredQuery,
 };
 use table_patterns::journal::{Journal, Recovery};
 use table_patterns::large::{LargeLookup, LargeQuery, LargeRewrite, LargeTable};
@@ -142,7 +141,6 @@ fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
     send(entities.drop_index_with(any(), |_| ()));
     send(entities.rebuild(any()));
     send(build.run());
-    send(InsertSummary::of(futures_util::stream::empty()));
 }
 
 fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {

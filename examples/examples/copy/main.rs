@@ -35,7 +35,7 @@ struct Args {
     to: StoreSpec,
     /// Requests in flight.
     #[arg(long, default_value_t = 32)]
-    parallelism: usize,
+    concurrency: usize,
 }
 
 #[tokio::main]
@@ -76,7 +76,7 @@ async fn copy_blobs(
     progress: &Progress,
 ) -> Result<()> {
     let bar = progress.begin("blobs");
-    let copied = blobs::copy(stores, args.parallelism, bar.counter()).await?;
+    let copied = blobs::copy(stores, args.concurrency, bar.counter()).await?;
     bar.finish();
     let (count, bytes) = (copied.blobs, copied.bytes);
     writeln!(io::stdout(), "blobs: {count} copied, {bytes} bytes; all are equal")?;
@@ -92,7 +92,7 @@ async fn copy(
 ) -> Result<()> {
     let bar = progress.begin(table.as_str());
     // The stores retry themselves.
-    let options = BulkOptions::default().with_parallelism(args.parallelism).with_retry(None);
+    let options = BulkOptions::default().with_concurrency(args.concurrency).with_retry(None);
     let job = CopyJob::new((Arc::clone(&from.store), table.clone()), (Arc::clone(to), table.clone()))
         .resumable(from.identity.clone())
         .with_options(options)

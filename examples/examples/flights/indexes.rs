@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use table_core::store::TableStore;
 use table_core::typed::IndexedEntity;
 use table_patterns::index::{BulkInsert, Index, IndexOptions, IndexState, IndexedTable};
-use table_patterns::journal::{Entries, Timing};
+use table_patterns::journal::Timing;
 
 use crate::Result;
 use crate::data::DataSet;
@@ -61,12 +61,12 @@ pub(crate) async fn insert<T: IndexedEntity>(
     progress: &Progress,
 ) -> Result<()> {
     let (entities, reader) = feed(data, move |data, sender| hand_over(sender, read(data)?));
-    let options = BulkInsert::default().with_parallelism(IN_FLIGHT).with_window(WINDOW);
+    let options = BulkInsert::default().with_concurrency(IN_FLIGHT).with_window(WINDOW);
     let mut outcomes = Box::pin(table.entities().insert_all(entities.map(Ok), options));
     let mut pending = false;
     while let Some(outcome) = outcomes.try_next().await? {
-        let (_, entries) = outcome.result?;
-        pending |= entries == Entries::Pending;
+        pending |= outcome.pending;
+        outcome.result?;
         progress.advance(table.table().name().as_str(), 1);
     }
     while pending {

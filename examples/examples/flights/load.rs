@@ -91,7 +91,7 @@ async fn insert_plain(store: &Arc<dyn TableStore>, data: &Arc<DataSet>, progress
     let (entities, reader) = feed(data, move |data, sender| hand_over(sender, import::plain(data, &months)?));
     let inserts = entities.map(|(table, entity)| Ok((table, Operation::Insert(entity))));
     // The store retries itself.
-    let options = BulkOptions::default().with_parallelism(IN_FLIGHT).with_retry(None);
+    let options = BulkOptions::default().with_concurrency(IN_FLIGHT).with_retry(None);
     let writer = BulkWriter::with_options(Arc::clone(store), options);
     let mut outcomes = Box::pin(writer.outcomes(inserts));
     while let Some(outcome) = outcomes.try_next().await? {

@@ -1,3 +1,6 @@
+use futures_util::future::ready;
+use futures_util::{Stream, TryStreamExt as _};
+
 use super::Written;
 use crate::error::{Error, Outcome, Result};
 use crate::model::{Key, TableName};
@@ -33,6 +36,12 @@ impl BulkOutcome {
     pub const fn refused(table: TableName, key: Key, error: Error) -> Self {
         Self { table, key, request: None, result: Err(error), pending: false }
     }
+
+    /// Sets whether index entries of the entity are pending.
+    #[must_use]
+    pub fn with_pending(self, pending: bool) -> Self {
+        Self { pending, ..self }
+    }
 }
 
 /// The number of operations by outcome, and the first failures.
@@ -57,6 +66,18 @@ pub struct BulkSummary {
 }
 
 impl BulkSummary {
+    /// Runs bulk work to its end, and counts its outcomes.
+    ///
+    /// # Errors
+    /// Returns the error of the input. The operations that were read before it have been written or refused.
+    pub async fn of(outcomes: impl Stream<Item = Result<BulkOutcome>>) -> Result<Self> {
+        let add = |mut summary: Self, outcome| {
+            summary.add(outcome);
+            ready(Ok(summary))
+        };
+        outcomes.try_fold(Self::default(), add).await
+    }
+
     /// Counts one outcome.
     pub fn add(&mut self, outcome: BulkOutcome) {
         self.requests = self.requests.max(outcome.request.map_or(0, |request| request + 1));

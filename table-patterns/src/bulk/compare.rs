@@ -9,8 +9,8 @@ use table_core::model::{Entity, Key, Properties, PropertyRef, TableName};
 use table_core::query::Query;
 use table_core::store::{KeyOrder, Result, TableStore};
 
-use super::copy::is_of_one_store;
 use super::scan::scan;
+use super::windows::is_of_one_store;
 
 /// The number of differences that a [`Comparison`] lists.
 const LISTED: usize = 100;

@@ -2,29 +2,28 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::try_join;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use sha2::{Digest, Sha256};
-use table_core::model::{
-    ENCRYPTION_HEADERS, Entity, IfMatch, Key, MANIFEST_PARTITION, SYSTEM_PREFIX, TableName, ValueRef,
-};
+use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, ValueRef};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
+use super::checkpoint::Checkpoint;
 use super::scan::scan;
+use super::windows::Windows;
 use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
 use crate::blobs::in_a_blob;
 use crate::journal::{has_mark, is_journal_row, is_pending};
 use crate::large::BlobStores;
 use crate::rows::WINDOW_BYTES;
 
-/// The number of rows whose blobs are copied at once.
-const PARALLEL_BLOBS: usize = 8;
 /// The number of entities in a page that is copied.
 const PAGE: usize = 1000;
 /// The number of rows in a window by default: rows that are read before they are written.
 const WINDOW_ROWS: usize = 10_000;
+
 /// Copies a table between any two stores: memory, embedded, Azure. Rows are copied as they are.
 ///
 /// The copy includes rows of patterns, such as index entries and chunks: a copy of a consistent table is consistent if
@@ -88,12 +87,6 @@ pub struct CopyReport {
     pub rows: u64,
     /// The number of rows that earlier runs had copied.
     pub resumed: u64,
-}
-
-/// Rows that were read, and the continuation token of the next window.
-struct Window {
-    rows: Vec<Entity>,
-    next: Option<Continuation>,
 }
 
 impl CopyJob {
@@ -164,12 +157,9 @@ impl CopyJob {
     /// # Errors
     /// Errors of the target, except that the table does not exist.
     pub async fn is_begun(&self) -> Result<bool> {
-        let (to, table) = &self.to;
-        let Some(name) = &self.name else { return Ok(false) };
-        match Checkpoint::new(&**to, table, name, &self.from.1)?.load().await {
-            Ok(saved) => Ok(saved.is_some()),
-            Err(error) if error.is_table_not_found() => Ok(false),
-            Err(error) => Err(error),
+        match self.checkpoint()? {
+            Some(checkpoint) => Ok(checkpoint.load().await?.is_some()),
+            None => Ok(false),
         }
     }
 
@@ -185,13 +175,12 @@ impl CopyJob {
     pub async fn run(&self) -> Result<CopyReport> {
         let (to, table) = &self.to;
         to.create_table_if_missing(table).await?;
-        let checkpoint = self.name.as_ref().map(|name| Checkpoint::new(&**to, table, name, &self.from.1));
-        let checkpoint = checkpoint.transpose()?;
-        let mut start = Progress::default();
+        let checkpoint = self.checkpoint()?;
+        let mut start = CopyPosition::default();
         if let Some(checkpoint) = &checkpoint {
             match checkpoint.load().await? {
-                Some(saved) => start = saved,
-                None => checkpoint.save_start().await?,
+                Some(saved) => start = CopyPosition::read(&saved)?,
+                None => start.save(checkpoint).await?,
             }
         }
         if start.is_done {
@@ -199,7 +188,9 @@ impl CopyJob {
         }
         let rows = self.copy(checkpoint.as_ref(), &start).await?;
         match checkpoint {
-            Some(checkpoint) if self.keeps_checkpoint => checkpoint.save(None, rows).await?,
+            Some(checkpoint) if self.keeps_checkpoint => {
+                CopyPosition { next: None, rows, is_done: true }.save(&checkpoint).await?;
+            }
             Some(checkpoint) => checkpoint.clear().await?,
             None => {}
         }
@@ -214,11 +205,19 @@ impl CopyJob {
 
     /// Removes the checkpoint of a finished copy. 1 request.
     pub(super) async fn clear_checkpoint(&self) -> Result<()> {
-        let (to, table) = &self.to;
-        match &self.name {
-            Some(name) => Checkpoint::new(&**to, table, name, &self.from.1)?.clear().await,
+        match self.checkpoint()? {
+            Some(checkpoint) => checkpoint.clear().await,
             None => Ok(()),
         }
+    }
+
+    /// The checkpoint of a named job. Its id is a hash of the job's name, because the name may have characters that a key must not have.
+    fn checkpoint(&self) -> Result<Option<Checkpoint<'_>>> {
+        let Some(name) = &self.name else { return Ok(None) };
+        let (to, table) = &self.to;
+        let hash = Sha256::digest(format!("{name}\n{}", self.from.1.to_lowercase()));
+        let id = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Checkpoint::new(&**to, table, id).map(Some)
     }
 
     /// Compares source and target; see [`compare_tables`].
@@ -318,43 +317,26 @@ impl CopyJob {
 
     /// Reads each window while the window before is written. A checkpoint is saved only when all rows before it are
     /// written; its continuation token is where the next window starts.
-    async fn copy(&self, checkpoint: Option<&Checkpoint<'_>>, start: &Progress) -> Result<u64> {
+    async fn copy(&self, checkpoint: Option<&Checkpoint<'_>>, start: &CopyPosition) -> Result<u64> {
+        let (store, table) = &self.from;
+        let query = Query::new().with_top(PAGE.min(self.window));
+        let windows = Windows { store: &**store, table, query, rows: self.window, bytes: WINDOW_BYTES };
         let mut rows = start.rows;
-        let mut window = self.read(start.next.clone()).await?;
+        let mut window = windows.read(start.next.clone()).await?;
         loop {
             let next = window.next.clone();
-            let read_next = async {
-                match next.clone() {
-                    Some(next) => self.read(Some(next)).await.map(Some),
-                    None => Ok(None),
-                }
-            };
+            let read_next = windows.read_next(next.as_ref());
             let (written, next_window) = try_join(self.write(window.rows), read_next).await?;
             rows += written;
             if let Some(report) = &self.progress {
                 report(rows);
             }
-            if let (Some(checkpoint), Some(next)) = (checkpoint, &next) {
-                checkpoint.save(Some(next), rows).await?;
+            if let (Some(checkpoint), Some(_)) = (checkpoint, &next) {
+                CopyPosition { next, rows, is_done: false }.save(checkpoint).await?;
             }
             match next_window {
                 Some(next_window) => window = next_window,
                 None => return Ok(rows),
-            }
-        }
-    }
-
-    async fn read(&self, mut next: Option<Continuation>) -> Result<Window> {
-        let (store, table) = &self.from;
-        let query = Query::new().with_top(PAGE.min(self.window));
-        let (mut rows, mut bytes) = (Vec::new(), 0);
-        loop {
-            let page = store.query(table, &query, next.as_ref()).await?;
-            bytes += page.items.iter().map(|row| row.properties().as_packed().len()).sum::<usize>();
-            rows.extend(page.items.into_iter().filter(|row| !is_of_one_store(row.key())));
-            next = page.continuation;
-            if next.is_none() || rows.len() >= self.window || bytes >= WINDOW_BYTES {
-                return Ok(Window { rows, next });
             }
         }
     }
@@ -366,10 +348,7 @@ impl CopyJob {
         self.check_finished(&rows)?;
         self.check_encryption(&rows)?;
         if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
-            let copies = stream::iter(&rows)
-                .map(Ok)
-                .try_for_each_concurrent(PARALLEL_BLOBS, |row| blobs.copy(&table, row));
-            copies.await?;
+            blobs.copy_all(&table, &rows).await?;
         }
         let upserts = rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
         let writer = BulkWriter::with_options(Arc::clone(store), self.options.clone());
@@ -383,91 +362,46 @@ impl fmt::Debug for CopyJob {
     }
 }
 
-/// The start of the RowKeys of the manifest's rows of processes.
-const PROCESS: &str = "process~";
 /// The property of a checkpoint row with the continuation token of the next window; empty at the start of the table.
 const NEXT: &str = "Next";
 /// The property of a checkpoint row with the number of rows copied.
 const ROWS: &str = "Rows";
 
-/// The checkpoint row of a named job, in the target table.
-#[derive(Debug)]
-struct Checkpoint<'a> {
-    store: &'a dyn TableStore,
-    table: &'a TableName,
-    key: Key,
-}
-
-/// Where a job continues.
+/// Where a job continues, as its checkpoint row has it.
 #[derive(Debug, Default)]
-struct Progress {
+struct CopyPosition {
     next: Option<Continuation>,
     rows: u64,
     /// Whether all rows are copied.
     is_done: bool,
 }
 
-/// Whether a row is of its store and not of the table's data: the checkpoint of a copy or restore, or the registration of a process
-/// that writes the store. Such rows are never copied or compared.
-pub(super) fn is_of_one_store(key: &Key) -> bool {
-    let is_checkpoint = key.partition().strip_prefix(SYSTEM_PREFIX) == Some("copy");
-    is_checkpoint || key.partition() == MANIFEST_PARTITION && key.row().starts_with(PROCESS)
+impl CopyPosition {
+    fn read(row: &Entity) -> Result<Self> {
+        let Some(ValueRef::Int64(rows)) = row.get(ROWS) else {
+            return Err(Error::decode("copy job", row.key(), ROWS, "a number", "something else"));
+        };
+        let rows = rows.cast_unsigned();
+        match row.get(NEXT) {
+            None => Ok(Self { next: None, rows, is_done: true }),
+            Some(ValueRef::String("")) => Ok(Self { next: None, rows, is_done: false }),
+            Some(ValueRef::String(next)) => Ok(Self { next: Some(next.parse()?), rows, is_done: false }),
+            Some(_) => Err(Error::decode("copy job", row.key(), NEXT, "a continuation", "something else")),
+        }
+    }
+
+    /// Saves the position. 1 request.
+    async fn save(&self, checkpoint: &Checkpoint<'_>) -> Result<()> {
+        let next = self.next.as_ref().map_or_else(String::new, ToString::to_string);
+        let with_rows = |row: Entity| row.with(ROWS, self.rows.cast_signed());
+        match self.is_done {
+            true => checkpoint.save(with_rows).await,
+            false => checkpoint.save(|row| with_rows(row).with(NEXT, next)).await,
+        }
+    }
 }
 
 /// Whether a row belongs to a write that is not finished: a journal row, a pending reservation, or an entity that is being moved.
 pub(super) fn is_unfinished(row: &Entity) -> bool {
     is_journal_row(row) || is_pending(row) || has_mark(row)
-}
-
-impl<'a> Checkpoint<'a> {
-    /// The key contains a hash of the job's name, because the name may have characters that a key must not have.
-    fn new(store: &'a dyn TableStore, table: &'a TableName, job: &str, from: &TableName) -> Result<Self> {
-        let hash = Sha256::digest(format!("{job}\n{}", from.to_lowercase()));
-        let row: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { store, table, key: Key::new(format!("{SYSTEM_PREFIX}copy"), row)? })
-    }
-
-    /// Where the job continues; `None` for a new job. 1 request.
-    async fn load(&self) -> Result<Option<Progress>> {
-        let Some(row) = self.store.get(self.table, &self.key, None).await? else { return Ok(None) };
-        match (row.get(NEXT), row.get(ROWS)) {
-            (Some(ValueRef::String("")), Some(ValueRef::Int64(0))) => Ok(Some(Progress::default())),
-            (Some(ValueRef::String(next)), Some(ValueRef::Int64(rows))) => {
-                let (next, rows) = (Some(next.parse()?), rows.cast_unsigned());
-                Ok(Some(Progress { next, rows, is_done: false }))
-            }
-            (None, Some(ValueRef::Int64(rows))) => {
-                Ok(Some(Progress { next: None, rows: rows.cast_unsigned(), is_done: true }))
-            }
-            _ => Err(Error::decode("copy job", &self.key, NEXT, "a continuation", "something else")),
-        }
-    }
-
-    /// 1 request.
-    /// Saves that the job has begun. 1 request.
-    async fn save_start(&self) -> Result<()> {
-        self.write(Some(String::new()), 0).await
-    }
-
-    /// Saves where the job continues; `None` if all rows are copied. 1 request.
-    async fn save(&self, next: Option<&Continuation>, rows: u64) -> Result<()> {
-        self.write(next.map(ToString::to_string), rows).await
-    }
-
-    async fn write(&self, next: Option<String>, rows: u64) -> Result<()> {
-        let row = Entity::from(self.key.clone()).with(ROWS, rows.cast_signed());
-        let row = match next {
-            Some(next) => row.with(NEXT, next),
-            None => row,
-        };
-        self.store.write(self.table, Operation::InsertOrReplace(row)).await.map(drop)
-    }
-
-    /// Deletes the row of a finished job. 1 request.
-    async fn clear(&self) -> Result<()> {
-        match self.store.write(self.table, Operation::Delete(self.key.clone(), IfMatch::Any)).await {
-            Err(e) if e.is_gone() => Ok(()),
-            other => other.map(drop),
-        }
-    }
 }

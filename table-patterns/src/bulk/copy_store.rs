@@ -9,7 +9,7 @@ use table_core::model::TableName;
 use table_core::query::Query;
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 
-use super::copy::is_of_one_store;
+use super::windows::is_of_one_store;
 use super::{BulkOptions, Comparison, CopyJob};
 use crate::large::BlobStores;
 
@@ -58,7 +58,7 @@ pub fn copy_store(from: Arc<dyn TableStore>, to: Arc<dyn TableStore>) -> StoreCo
     }
 }
 
-type Progress = Arc<dyn Fn(&TableName, u64) + Send + Sync>;
+type Report = Arc<dyn Fn(&TableName, u64) + Send + Sync>;
 
 /// A copy of all tables of a store. [`copy_store`] prepares it.
 ///
@@ -85,7 +85,7 @@ pub struct StoreCopy {
     rows_only: bool,
     without_index_blobs: bool,
     into_existing: bool,
-    progress: Option<Progress>,
+    progress: Option<Report>,
 }
 
 /// The result of the copy of a store.

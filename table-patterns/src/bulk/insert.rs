@@ -13,7 +13,6 @@ use table_core::typed::{IndexedEntity, Table, TableEntity};
 
 use super::{BulkOptions, BulkWriter};
 use crate::index::{BulkInsert, IndexedTable};
-use crate::journal::Entries;
 use crate::large::LargeTable;
 use crate::spread::SpreadTable;
 use crate::time_slices::TimeSlices;
@@ -85,7 +84,7 @@ pub struct BulkOf<'a, H: ?Sized> {
 }
 
 impl<'a, H: BulkTable + ?Sized> BulkOf<'a, H> {
-    /// Sets the options. All handles use [`parallelism`](BulkOptions::parallelism); a plain table uses all of them.
+    /// Sets the options. All handles use [`concurrency`](BulkOptions::concurrency); a plain table uses all of them.
     pub fn with_options(mut self, options: BulkOptions) -> Self {
         self.options = options;
         self
@@ -184,21 +183,8 @@ impl<T: IndexedEntity> BulkTable for IndexedTable<T> {
         entities: BoxStream<'static, Result<T>>,
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>> {
-        let groups = BulkInsert::default().with_parallelism(options.parallelism);
-        let table = self.table().name();
-        let inserted = self.insert_all(entities, groups).map_ok(|one| {
-            let pending = matches!(one.result, Ok((_, Entries::Pending)));
-            let result = one.result.map(|(written, _)| written);
-            let outcome = BulkOutcome::of_request(table.clone(), one.key, one.group, result);
-            with_pending(outcome, pending)
-        });
-        inserted.boxed()
+        self.insert_all(entities, BulkInsert::default().with_concurrency(options.concurrency)).boxed()
     }
-}
-
-fn with_pending(mut outcome: BulkOutcome, pending: bool) -> BulkOutcome {
-    outcome.pending = pending;
-    outcome
 }
 
 /// The inserts of a handle that writes entities one by one.
@@ -212,7 +198,7 @@ macro_rules! one_by_one {
                 entities: BoxStream<'static, Result<T>>,
                 options: BulkOptions,
             ) -> BoxStream<'a, Result<BulkOutcome>> {
-                each(entities, options.parallelism, move |entity: T, number| {
+                each(entities, options.concurrency, move |entity: T, number| {
                     async move {
                         let ($table, $entity) = (self, &entity);
                         let key = entity.entity_key()?.into_key();
@@ -238,7 +224,7 @@ one_by_one!(TimeSlices, |slices, entity| slices.table_of_entity(entity)?, |writt
 /// last item.
 fn each<'a, T: Send + 'a>(
     entities: BoxStream<'a, Result<T>>,
-    parallelism: usize,
+    concurrency: usize,
     insert: impl Fn(T, u64) -> BoxFuture<'a, Result<BulkOutcome>> + Send + 'a,
 ) -> BoxStream<'a, Result<BulkOutcome>> {
     let failure = Arc::new(Mutex::new(None));
@@ -250,5 +236,5 @@ fn each<'a, T: Send + 'a>(
     });
     let inserts = read.enumerate().map(move |(number, entity)| insert(entity, number as u64));
     let last = stream::once(async move { failure.lock().unwrap_or_else(PoisonError::into_inner).take() });
-    inserts.buffer_unordered(parallelism.max(1)).chain(last.filter_map(|error| ready(error.map(Err)))).boxed()
+    inserts.buffer_unordered(concurrency.max(1)).chain(last.filter_map(|error| ready(error.map(Err)))).boxed()
 }

@@ -51,6 +51,7 @@
 //! with a partition of their own are written one by one, 1 request each.
 
 mod backup;
+mod checkpoint;
 mod compare;
 mod copy;
 mod copy_store;
@@ -58,6 +59,7 @@ mod insert;
 mod open_groups;
 mod options;
 mod scan;
+mod windows;
 mod writer;
 
 pub use backup::{

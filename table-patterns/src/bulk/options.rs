@@ -5,15 +5,17 @@ use table_core::adapter::RetryPolicy;
 /// Concurrency, memory bounds and retries of bulk work.
 ///
 /// ```
+/// use std::time::Duration;
 /// use table_patterns::bulk::BulkOptions;
-/// let options = BulkOptions::default().with_parallelism(64).with_retry(None);
-/// assert_eq!(options.parallelism, 64);
+/// let options = BulkOptions::default().with_concurrency(64).with_retry(None);
+/// let options = options.with_max_waiting(50_000, 64 << 20).with_max_wait(Duration::from_secs(1));
+/// assert_eq!(options.concurrency, 64);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BulkOptions {
     /// The number of requests in flight.
-    pub parallelism: usize,
+    pub concurrency: usize,
     /// The number of operations that may wait for others of their partition.
     pub max_waiting_operations: usize,
     /// The size of all waiting operations, in bytes.
@@ -35,7 +37,7 @@ impl Default for BulkOptions {
     /// 16 requests in flight; 10,000 operations or 32 MiB wait for 5 seconds; default retries; no stop at a failure.
     fn default() -> Self {
         Self {
-            parallelism: 16,
+            concurrency: 16,
             max_waiting_operations: 10_000,
             max_waiting_bytes: 32 * 1024 * 1024,
             max_wait: Duration::from_secs(5),
@@ -49,8 +51,8 @@ impl Default for BulkOptions {
 impl BulkOptions {
     /// Sets the number of requests in flight, at least 1.
     #[must_use]
-    pub fn with_parallelism(mut self, requests: usize) -> Self {
-        self.parallelism = requests.max(1);
+    pub fn with_concurrency(mut self, requests: usize) -> Self {
+        self.concurrency = requests.max(1);
         self
     }
 

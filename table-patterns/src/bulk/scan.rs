@@ -30,7 +30,7 @@ pub fn split_partitions<P: Into<String>>(points: impl IntoIterator<Item = P>) ->
 
 /// Reads several ranges of partitions at once. The entities of one range are in order; entities of different ranges mix.
 ///
-/// 1 request per page of each range. At most `parallelism` ranges are read at a time, with one page of each in memory.
+/// 1 request per page of each range. At most `concurrency` ranges are read at a time, with one page of each in memory.
 /// A range adds up to two comparisons to the query's filter. The query's `top` bounds each range.
 ///
 /// # Errors
@@ -58,12 +58,12 @@ pub fn scan_partitions(
     table: &TableName,
     query: &Query,
     ranges: Vec<Range>,
-    parallelism: usize,
+    concurrency: usize,
 ) -> impl Stream<Item = Result<Entity>> + Send + use<> {
     let queries: Vec<Query> = ranges.into_iter().map(|range| within(query, range)).collect();
     let table = table.clone();
     let scans = stream::iter(queries).map(move |query| scan(Arc::clone(&store), table.clone(), query));
-    scans.flatten_unordered(parallelism.max(1))
+    scans.flatten_unordered(concurrency.max(1))
 }
 
 /// Where a scan continues: the query, the continuation token, and the number of entities read.
@@ -189,11 +189,8 @@ pub async fn delete_where(
     let found = scan(Arc::clone(&store), table.clone(), keys);
     let name = table.clone();
     let deletes = found.map(move |entity| Ok((name.clone(), delete_operation(&entity?, unchanged)?)));
-    let count = |mut summary: BulkSummary, outcome| async move {
-        summary.add(not_found_is_deleted(outcome));
-        Ok(summary)
-    };
-    BulkWriter::with_options(store, options).outcomes(deletes).try_fold(BulkSummary::default(), count).await
+    let deleted = BulkWriter::with_options(store, options).outcomes(deletes).map_ok(not_found_is_deleted);
+    BulkSummary::of(deleted).await
 }
 
 pub(super) fn delete_operation(entity: &Entity, unchanged: Unchanged) -> Result<Operation> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use table_core::adapter::Retrying;
 use table_core::manifest::{Manifest, WriteTarget};
 use table_core::model::{Entity, Key, PartitionKey, TableName};
@@ -68,11 +68,7 @@ impl BulkWriter {
     where
         S: Stream<Item = Result<(TableName, Operation)>> + Send + 'static,
     {
-        let add = |mut summary: BulkSummary, outcome| async move {
-            summary.add(outcome);
-            Ok(summary)
-        };
-        self.outcomes(operations).try_fold(BulkSummary::default(), add).await
+        BulkSummary::of(self.outcomes(operations)).await
     }
 
     /// Writes while the stream is polled; yields an outcome for every operation, in the order of the answers.
@@ -172,7 +168,9 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
     /// The outcomes of the next answer; `None` when every operation is answered.
     async fn next(&mut self) -> Option<Outcomes> {
         loop {
-            if self.in_flight.len() >= self.options.parallelism.max(1) {
+            // The order of these cases bounds the memory: nothing is read while a group waits to be sent, or an
+            // operation for its entity.
+            if self.in_flight.len() >= self.options.concurrency.max(1) {
                 return self.next_answer().await;
             }
             if let Some(batch) = self.closed.pop_front() {
@@ -286,6 +284,7 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
             self.postponed = Some((table, operation));
             return None;
         }
+        // A full group is closed before its successor is opened, so each partition has one open group.
         self.closed.extend(self.open.close_if_full(&table, &operation));
         if let Err(error) = self.open.add(&table, operation, &self.profile) {
             return Some(self.release_keys(vec![BulkOutcome::refused(table, key, error)]));

@@ -1,5 +1,6 @@
 //! The loop of a worker: receives messages of a queue, works on several at a time, and pauses while the queue is unavailable.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -7,10 +8,12 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use table_core::queue::{Message, WorkQueue};
+use table_core::queue::{Message, Receipt, WorkQueue};
 use table_core::store::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+
+use crate::rows::errors::took_effect;
 
 /// The longest pause between two receives of an unavailable queue.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -45,9 +48,9 @@ pub(crate) struct WorkerSlots {
 }
 
 impl WorkerSlots {
-    pub(crate) fn new(parallel: usize) -> Self {
+    pub(crate) fn new(concurrency: usize) -> Self {
         // `release_while` adds permits: keep room for them.
-        let all = parallel.min(Semaphore::MAX_PERMITS / 2);
+        let all = concurrency.min(Semaphore::MAX_PERMITS / 2);
         Self { free: Semaphore::new(all), all }
     }
 
@@ -103,6 +106,8 @@ pub(crate) async fn work_through<W: Future<Output = ()>>(
         };
         failures = if failed.is_some() { failures + 1 } else { 0 };
         if let Some(error) = failed {
+            // No wait repairs this error, for example of a queue that does not exist. The messages under way
+            // are finished, because their work does not need a receive.
             if !is_infrastructure_error(&error) {
                 under_way.collect::<()>().await;
                 return Err(error);
@@ -117,6 +122,59 @@ pub(crate) async fn work_through<W: Future<Output = ()>>(
             under_way.collect::<()>().await;
             return Ok(());
         }
+    }
+}
+
+/// Runs the loop of a worker, and housekeeping that never ends, at the same time.
+pub(crate) async fn with_housekeeping<T>(
+    work: impl Future<Output = T>,
+    housekeeping: impl Future<Output = Infallible>,
+) -> T {
+    match select(pin!(work), pin!(housekeeping)).await {
+        Either::Left((worked, _)) => worked,
+        Either::Right((never, _)) => match never {},
+    }
+}
+
+/// Runs work, and renews the visibility of its message each time this part of it has passed, so that other workers do not receive the
+/// message.
+pub(crate) async fn run_while_hidden<T>(
+    queue: &dyn WorkQueue,
+    receipt: &mut Receipt,
+    (visibility, part): (Duration, Duration),
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    loop {
+        match timeout(part, work.as_mut()).await {
+            Ok(done) => return done,
+            // After an error another worker may receive the message too. The claim of the work's row excludes it.
+            Err(_) => match queue.renew(receipt, visibility).await {
+                Ok(renewed) => *receipt = renewed,
+                Err(error) => tracing::debug!(%error, "the visibility of a message was not renewed"),
+            },
+        }
+    }
+}
+
+/// Sends a message again as a new one, whose receives the queue counts from zero. A crash before the delete leaves two messages: the row
+/// of the work shows the second worker that another one has it, or that it is done.
+pub(crate) async fn send_again(
+    queue: &dyn WorkQueue,
+    body: &str,
+    receipt: &Receipt,
+    delay: Duration,
+) -> Result<()> {
+    took_effect(queue.send(body, delay).await.map(drop))?;
+    queue.delete(receipt).await
+}
+
+/// Puts a message back that the queue has set aside, unless another process has done that.
+pub(crate) async fn put_back(queue: &dyn WorkQueue, message: &Message) -> Result<()> {
+    tracing::warn!(id = %message.id, "a message was set aside although its work is not poisoned: it is put back");
+    match queue.requeue(message).await {
+        Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(()),
+        other => other.map(drop),
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
 use table_core::manifest::WriteTarget;
-use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
+use table_core::store::{Error, Operation, Outcome, Result};
 use tokio::time::timeout;
 
 use super::coordinator::Coordinator;
@@ -111,12 +111,15 @@ impl Applier<'_> {
                 Some(Err(error)) => return Err(self.record_failure(WorkFailure::at(step, error)).await),
             }
             let done = TransactionEventKind::Done { step: self.record.next, steps: self.record.steps };
+            // A crash before this write repeats the step, and a crash after it does not: so every step bears a
+            // repetition.
             if !self.advance().await? {
                 return Ok(TransactionProgress::Pending);
             }
             coordinator.emit(self.record.id, done);
         }
         self.coordinator.emit(self.record.id, TransactionEventKind::Applied);
+        // Only now: until the record says *applied*, another worker may need the pieces to go on.
         self.coordinator.transactions.remove_pieces(self.record.plan_ref()).await?;
         Ok(TransactionProgress::Applied)
     }
@@ -231,6 +234,8 @@ impl Coordinator {
             check_movable(&from.table, &entity)?;
             let Some(etag) = entity.etag().cloned() else { break };
             let moved = entity.with_system(None, None).with_key(to.key.clone());
+            // The target first: a crash between the two writes leaves the entity in both places, and the step
+            // runs again.
             target.write(&to.table, Operation::InsertOrReplace(moved)).await?;
             let delete = Operation::Delete(from.key.clone(), etag.into());
             match source.write(&from.table, delete).await {
@@ -239,8 +244,7 @@ impl Coordinator {
                 deleted => return deleted.map(drop),
             }
         }
-        let (table, key) = (from.table.to_string(), from.key.to_string());
-        Err(ErrorKind::PreconditionFailed { table, key }.into())
+        Err(Error::precondition_failed(&from.table, &from.key))
     }
 }
 

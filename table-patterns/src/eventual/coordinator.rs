@@ -17,6 +17,7 @@ use super::status::TransactionStatus;
 use super::status::{TransactionEvent, TransactionEventKind};
 use super::table_checks::Manifests;
 use super::transaction_table::TransactionTable;
+use crate::consistency::work::run_while_hidden;
 use crate::journal::Timing;
 
 type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
@@ -174,19 +175,8 @@ impl Coordinator {
         receipt: &mut Receipt,
         work: impl Future<Output = T> + Send,
     ) -> T {
-        let mut work = std::pin::pin!(work);
-        loop {
-            match tokio::time::timeout(self.timing.lease() / 3, work.as_mut()).await {
-                Ok(done) => return done,
-                // After an error another worker may receive the message too. The claim of the record excludes it.
-                Err(_) => match self.queue.renew(receipt, self.timing.lease()).await {
-                    Ok(renewed) => *receipt = renewed,
-                    Err(error) => {
-                        tracing::debug!(%error, "the visibility of a transaction's message was not renewed");
-                    }
-                },
-            }
-        }
+        let times = (self.timing.lease(), self.timing.lease() / 3);
+        run_while_hidden(&*self.queue, receipt, times, work).await
     }
 
     /// Deletes the message of a finished transaction. If that fails, a worker receives the message, finds the transaction

@@ -41,7 +41,22 @@ impl fmt::Display for TransactionId {
 
 /// A list of steps. Once the list is committed, workers do all steps in order.
 ///
-/// See the [module](super), and [`Coordinator`](super::Coordinator) for an example.
+/// See the [module](super), and [`Coordinator`](super::Coordinator) for how a transaction is applied.
+///
+/// ```
+/// use table_core::model::{Entity, TableName};
+/// use table_patterns::eventual::EventualTransaction;
+///
+/// let reports = TableName::new("Reports")?;
+/// let report = Entity::new("2014", "07")?.with("Pages", 12);
+/// let publish = EventualTransaction::new()
+///     .put_blob("files", "2014/07.pdf", *b"the report")
+///     .upsert_merge("current", reports.clone(), report.clone())
+///     .replace_if_exists("archive", reports, report)
+///     .handle("notify", *b"07");
+/// assert_eq!(publish.steps().len(), 4);
+/// # Ok::<(), table_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventualTransaction {
     id: TransactionId,

@@ -1,13 +1,14 @@
 //! Poisoned transactions: list them, requeue them or discard them.
 
 use table_core::queue::Message;
-use table_core::store::{Error, ErrorKind, Result};
+use table_core::store::{Error, Result};
 use uuid::Uuid;
 
 use super::coordinator::Coordinator;
 use super::plan::{PlanMessage, TransactionId};
 use super::record::{State, TransactionRecord};
 use super::status::TransactionStatus;
+use crate::consistency::work::put_back;
 
 /// A poisoned transaction with the message that the queue has set aside.
 #[derive(Clone, Debug)]
@@ -43,22 +44,13 @@ impl Coordinator {
                 None => None,
             };
             if plan_message.as_ref().is_some_and(|message| can_be_worked_on(message, record.as_ref())) {
-                self.put_back(&message).await?;
+                put_back(&*self.queue, &message).await?;
                 continue;
             }
             let status = record.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of);
             all.push(PoisonedTransaction { id: plan_message.map(|message| message.id()), status, message });
         }
         Ok(all)
-    }
-
-    /// Puts a message back, unless another process has done that.
-    async fn put_back(&self, message: &Message) -> Result<()> {
-        tracing::warn!(id = %message.id, "a message was set aside although its transaction is not poisoned: it is put back");
-        match self.queue.requeue(message).await {
-            Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(()),
-            other => other.map(drop),
-        }
     }
 
     /// Lets workers try the transaction again, from the step that failed. Two requests, and the queue's.
@@ -73,6 +65,8 @@ impl Coordinator {
             && record.plan == plan_message.plan_ref().hash
         {
             let again = TransactionRecord { state: State::Running, failures: 0, claim: None, ..record };
+            // The record before the message: a worker that received the message first would find the
+            // transaction poisoned, and set the message aside again.
             self.transactions.replace(again).await?.ok_or_else(|| self.changed(plan_message.id()))?;
         }
         // If this request is lost, `poison` finds a message whose transaction is not poisoned and puts it back.
@@ -121,8 +115,7 @@ impl Coordinator {
 
     /// The error for a record that another process has changed.
     fn changed(&self, id: TransactionId) -> Error {
-        let (table, key) = (self.transactions.table.to_string(), format!("the transaction {id}"));
-        ErrorKind::PreconditionFailed { table, key }.into()
+        Error::precondition_failed(&self.transactions.table, format!("the transaction {id}"))
     }
 }
 

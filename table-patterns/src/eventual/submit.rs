@@ -12,8 +12,8 @@ use super::plan::{EventualTransaction, StoredPlan, TransactionId, fingerprint};
 use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::transaction_table::{PlanRef, pieces};
-use crate::journal::{Acknowledge, Lease, before};
-use crate::rows::took_effect::took_effect;
+use crate::journal::{Acknowledge, Lease};
+use crate::rows::errors::took_effect;
 
 /// Whether a committed transaction is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,8 @@ impl Coordinator {
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
         let message = StoredPlan::new(plan).to_text()?;
         let lease = Lease::start(self.timing);
+        // The lease started before the message was sent, and the queue hides the message for as long from a
+        // later moment on.
         let mut receipt = self.queue.send(&message, self.timing.lease()).await.map_err(not_applied)?;
         // After an error the message stays: a worker aborts the transaction and removes the pieces.
         self.store_plan(plan, text, &mut receipt, lease).await.map_err(not_applied)?;
@@ -144,13 +146,14 @@ impl Coordinator {
                 *receipt = self.queue.renew(receipt, self.timing.lease()).await?;
             }
             let put = self.transactions.put_piece(plan, n, text);
-            before(lease.cut_off(), put).await.unwrap_or_else(|| Err(self.timing.cut_off()))?;
+            self.timing.until(lease.cut_off(), put).await?;
         }
         Ok(())
     }
 
     /// Removes the pieces and the message of a refused submission. If a request fails, workers do that.
     async fn withdraw(&self, plan: PlanRef, receipt: &Receipt, refused: Error) -> Error {
+        // The pieces before the message: without the message nothing leads to them.
         match self.transactions.remove_pieces(plan).await {
             Ok(()) => self.delete_message(receipt).await,
             Err(error) => {

@@ -20,9 +20,8 @@ use crate::{spread, wide};
 pub(super) type Manifests = Mutex<HashMap<String, Arc<ManifestCache>>>;
 
 impl Coordinator {
-    /// Refuses a plan that would leave a table wrong, before it is committed; not one that is known already, which may be
-    /// applied by now. TransactionEventKind cannot be found out here, because a storage does not answer or only others have it, is found out by
-    /// the worker.
+    /// Refuses a plan that would leave a table wrong, before it is committed. A plan that is known already is not refused: it may be
+    /// applied by now. A step whose store does not answer, or is known to other processes only, is checked by the worker.
     pub(super) async fn check_tables(&self, transaction: &EventualTransaction) -> Result<()> {
         let mut touched = BTreeSet::new();
         for step in transaction.steps() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
+use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::limits::BINARY_BYTES;
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
@@ -13,12 +13,15 @@ use super::coordinator::Coordinator;
 use super::plan::{TransactionId, fingerprint};
 use super::record::{ROW, TransactionRecord, partition};
 use crate::clock::after;
-use crate::rows::took_effect::took_effect;
+use crate::rows::binary::{get_bytes, set_bytes};
+use crate::rows::errors::took_effect;
 
 /// Bytes of a piece: 11 full properties. As base64 a piece stays below 1 MiB, which is the size that Azurite
 /// limits.
 const PIECE: usize = 11 * BINARY_BYTES;
 const PREFIX: &str = "c_";
+/// The start of the names of the properties with the bytes of a piece.
+const PART: &str = "P";
 
 /// The number of rows of a plan with this number of bytes.
 pub(super) const fn pieces(bytes: usize) -> usize {
@@ -67,9 +70,7 @@ impl TransactionTable {
         let bytes = text.as_bytes();
         let piece = &bytes[n * PIECE..bytes.len().min((n + 1) * PIECE)];
         let mut row = Entity::from(plan.piece(n)?);
-        for (m, chunk) in piece.chunks(BINARY_BYTES).enumerate() {
-            row.properties_mut().set(&format!("P{m}"), chunk);
-        }
+        set_bytes(&mut row, PART, piece);
         took_effect(self.store.write(&self.table, Operation::InsertOrReplace(row)).await).map(drop)
     }
 
@@ -83,7 +84,7 @@ impl TransactionTable {
         let filter = of.and(Filter::starts_with(Filter::ROW_KEY, &plan.prefix()));
         let mut rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
         rows.sort_by(|a, b| a.key().row().cmp(b.key().row()));
-        let bytes = rows.iter().flat_map(bytes_of).collect();
+        let bytes = rows.iter().flat_map(|row| get_bytes(row, PART)).collect();
         let text = String::from_utf8(bytes).ok();
         let text = text.filter(|text| rows.len() == plan.pieces && fingerprint(text) == plan.hash);
         text.ok_or_else(|| {
@@ -173,12 +174,4 @@ impl PlanRef {
     pub(super) fn piece(self, n: usize) -> Result<Key> {
         Key::new(partition(self.id), format!("{}{n:05}", self.prefix()))
     }
-}
-
-fn bytes_of(row: &Entity) -> Vec<u8> {
-    let chunks = (0..).map_while(|m| match row.get(&format!("P{m}")) {
-        Some(ValueRef::Binary(chunk)) => Some(chunk),
-        _ => None,
-    });
-    chunks.flatten().copied().collect()
 }

@@ -1,11 +1,10 @@
 //! Workers: the handling of a received message.
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
-use table_core::queue::{Message, Receipt};
+use futures_util::future::join_all;
+use table_core::queue::Message;
 use table_core::store::Result;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -17,9 +16,8 @@ use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::submit::{TransactionProgress, other_plan};
 use super::transaction_table::PlanRef;
-use crate::consistency::work::{Pace, WorkerSlots, work_through};
+use crate::consistency::work::{Pace, WorkerSlots, send_again, with_housekeeping, work_through};
 use crate::journal::Lease;
-use crate::rows::took_effect::took_effect;
 
 /// The number of poison messages that one check reads.
 const POISON_CHECKED: usize = 32;
@@ -51,7 +49,7 @@ impl Coordinator {
         Ok(count)
     }
 
-    /// Works until `stop` is ready, on up to `parallel` transactions at a time. Finishes the transactions under
+    /// Works until `stop` is ready, on up to `concurrency` transactions at a time. Finishes the transactions under
     /// way before it returns.
     ///
     /// While the queue is empty, the worker asks it once per `idle`. While the queue is unavailable or denies
@@ -60,13 +58,15 @@ impl Coordinator {
     ///
     /// # Errors
     /// The queue's, if waiting does not repair the error: the queue does not exist.
-    pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
-        let (slots, pace) = (WorkerSlots::new(parallel), Pace { idle, visibility: self.timing.lease() });
+    pub async fn run(
+        &self,
+        concurrency: usize,
+        idle: Duration,
+        stop: impl Future<Output = ()>,
+    ) -> Result<()> {
+        let (slots, pace) = (WorkerSlots::new(concurrency), Pace { idle, visibility: self.timing.lease() });
         let work = work_through(&*self.queue, &slots, pace, stop, |message| self.handle(message));
-        match select(pin!(work), pin!(self.requeue_unpoisoned())).await {
-            Either::Left((worked, _)) => worked,
-            Either::Right((never, _)) => match never {},
-        }
+        with_housekeeping(work, self.requeue_unpoisoned()).await
     }
 
     /// Once per lease, forever: puts messages back that the queue has set aside and that are not poisoned.
@@ -86,7 +86,7 @@ impl Coordinator {
         let returned = match fate {
             MessageFate::Delete => return self.delete_message(&receipt).await,
             MessageFate::Hide(delay) => self.queue.renew(&receipt, delay).await.map(drop),
-            MessageFate::SendAgain(delay) => self.send_again(&message, &receipt, delay).await,
+            MessageFate::SendAgain(delay) => send_again(&*self.queue, &message.body, &receipt, delay).await,
         };
         if let Err(error) = returned {
             tracing::debug!(%error, "a transaction's message is visible again when its lease ends");
@@ -108,13 +108,6 @@ impl Coordinator {
         }
     }
 
-    /// Sends the new message first. A crash before the delete leaves two messages; the claim of the record
-    /// ensures that one worker at a time applies the transaction.
-    async fn send_again(&self, message: &Message, receipt: &Receipt, delay: Duration) -> Result<()> {
-        took_effect(self.queue.send(&message.body, delay).await.map(drop))?;
-        self.queue.delete(receipt).await
-    }
-
     async fn work_on(&self, message: &Message) -> Result<MessageFate, WorkFailure> {
         let plan_message = PlanMessage::parse(&message.body)?;
         let Some(record) = self.transactions.read(plan_message.id()).await? else {
@@ -132,6 +125,7 @@ impl Coordinator {
     ) -> Result<MessageFate, WorkFailure> {
         let plan_ref = plan_message.plan_ref();
         let lease = Lease::start(self.timing);
+        // The insert decides between this worker, other workers and the submitter: one of them gets the record.
         let inserted = match plan_message {
             PlanMessage::Inline { plan, .. } => {
                 let record = TransactionRecord::new(plan_ref, plan.steps().len());

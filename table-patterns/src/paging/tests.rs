@@ -68,8 +68,10 @@ async fn every_page_can_be_reached_from_every_other_page() -> std::result::Resul
     assert_eq!(pages.len(), 40);
     assert_eq!(numbers(&pages[39]), (390..395).collect::<Vec<_>>());
     for (n, page) in pages.iter().enumerate() {
-        assert_eq!((page.is_first, page.is_last), (n == 0, n == 39), "page {n}");
-        assert_eq!((page.previous.is_none(), page.next.is_none()), (n == 0, n == 39), "page {n}");
+        assert_eq!(page.is_first, n == 0, "page {n}");
+        assert_eq!(page.is_last, n == 39, "page {n}");
+        assert_eq!(page.previous.is_none(), n == 0, "page {n}");
+        assert_eq!(page.next.is_none(), n == 39, "page {n}");
         assert!(page.next.as_ref().is_none_or(|cursor| cursor.len() < 2_500), "page {n}");
     }
     // Back from the end to the start. The first steps read one page each; steps to forgotten starts read more.

@@ -51,6 +51,11 @@ impl Clock for TokioClock {
     }
 }
 
+/// Milliseconds, rounded up: no process waits for less than the duration.
+pub(crate) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
 /// The time `delay` after `start`, at most [`Ticks::MAX`].
 pub fn after(start: Ticks, delay: Duration) -> Ticks {
     let ticks = i64::try_from(delay.as_nanos() / 100).unwrap_or(i64::MAX);

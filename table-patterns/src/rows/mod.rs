@@ -1,18 +1,22 @@
-//! What every pattern needs to write rows: clocks, retries after conflicts, permission by the manifest, encryption rules,
+//! What every pattern needs to write rows: long bytes, clocks, retries after conflicts, permission by the manifest, encryption rules,
 //! upgrades.
 
+pub(crate) mod binary;
 pub mod clock;
 pub(crate) mod encrypted;
-pub(crate) mod entity_errors;
-pub(crate) mod fresh_id;
+pub(crate) mod errors;
 pub(crate) mod plain;
 #[cfg(test)]
 mod tests;
-pub(crate) mod took_effect;
 pub(crate) mod upgrade;
 
 /// The number of bytes of properties at which a window ends.
 pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
+
+/// A new random id, of a write or a process.
+pub(crate) fn fresh_id() -> uuid::Uuid {
+    uuid::Uuid::new_v4()
+}
 
 /// The identity of a query of a table: the fingerprint of its continuation tokens.
 #[cfg(feature = "paging")]

@@ -19,11 +19,11 @@ pub(crate) fn upgraded<T: TableEntity>(old: &Entity, value: &T) -> Result<Entity
     Ok(new)
 }
 
-/// Upgrades up to `parallelism` rows at once. Returns the number of rows upgraded. An error that concerns one entity does not stop the upgrade of the
+/// Upgrades up to `concurrency` rows at once. Returns the number of rows upgraded. An error that concerns one entity does not stop the upgrade of the
 /// others; the first such error is returned at the end.
 pub(crate) async fn upgrade_each<R, F>(
     rows: impl Stream<Item = Result<R>> + Send,
-    parallelism: usize,
+    concurrency: usize,
     upgrade: impl Fn(R) -> F + Send + Sync,
 ) -> Result<u64>
 where
@@ -39,7 +39,7 @@ where
             }
         }
     };
-    let upgrades = rows.map_ok(upgrade).try_buffer_unordered(parallelism.max(1));
+    let upgrades = rows.map_ok(upgrade).try_buffer_unordered(concurrency.max(1));
     let add = |upgraded: Upgraded, one| ready(Ok(upgraded.with(one)));
     upgrades.try_fold(Upgraded::default(), add).await?.into_result()
 }

@@ -118,11 +118,13 @@ async fn an_idle_round_costs_what_is_said() -> Result<()> {
         let before = world.meter.total();
         let report = upkeep.run(sleep(ROUND * 9 + ROUND / 2)).await?;
         let table = &report.tables[&world.table];
-        assert_eq!((table.rounds, table.has_manifest), (10, !indexes.is_empty()));
+        assert_eq!(table.rounds, 10);
+        assert_eq!(table.has_manifest, !indexes.is_empty());
         // Its row is written again in each round but the first, and that of the process that has written is removed.
         let registered = if indexes.is_empty() { 0 } else { 9 + 1 };
         assert_eq!(world.meter.total() - before, opening + 10 * a_round + registered, "{indexes:?}");
-        assert_eq!((report.due().count(), report.errors().count()), (0, 0), "{report:?}");
+        assert_eq!(report.due().count(), 0, "{report:?}");
+        assert_eq!(report.errors().count(), 0, "{report:?}");
     }
     Ok(())
 }
@@ -147,7 +149,9 @@ async fn a_write_that_died_is_finished() -> Result<()> {
     }
     let report = world.upkeep().scrub_every(None).run_once().await?;
     let table = &report.tables[&world.table];
-    assert_eq!((table.swept.applied, table.swept.left, table.sweeps), (3, 0, 1), "{report:?}");
+    assert_eq!(table.swept.applied, 3, "{report:?}");
+    assert_eq!(table.swept.left, 0, "{report:?}");
+    assert_eq!(table.sweeps, 1, "{report:?}");
     assert_eq!(world.rows(Filter::eq("OwnerPending", true)).await?, 0);
     assert_in_step(&people, "city", 3).await?;
     assert_in_step(&people, "email", 3).await
@@ -193,7 +197,8 @@ async fn an_interrupted_build_is_ended() -> Result<()> {
             assert_eq!(people.state(index_of.id()), died_in);
             let report = world.upkeep().run_once().await?;
             let built = index(&report, &index_of);
-            assert_eq!((built.built, built.state), (1, IndexState::Readable), "{died_in}: {report:?}");
+            assert_eq!(built.built, 1, "{died_in}: {report:?}");
+            assert_eq!(built.state, IndexState::Readable, "{died_in}: {report:?}");
             assert!(built.due.is_none(), "{:?}", built.due);
             assert_in_step(&people, index_of.name(), 20).await?;
         }
@@ -262,9 +267,12 @@ async fn an_interrupted_removal_is_ended() -> Result<()> {
         assert!(people.declared().await?[0].is_dropping());
         let report = world.upkeep().run_once().await?;
         let dropped = index(&report, &by_city());
-        assert_eq!((dropped.dropped, dropped.built, dropped.state), (1, 0, IndexState::Absent), "{state}");
+        assert_eq!(dropped.dropped, 1, "{state}");
+        assert_eq!(dropped.built, 0, "{state}");
+        assert_eq!(dropped.state, IndexState::Absent, "{state}");
         assert_eq!(world.rows(Filter::eq("IndexName", by_city().id())).await?, 0);
-        assert_eq!((people.declared().await?.len(), report.due().count()), (0, 0));
+        assert_eq!(people.declared().await?.len(), 0);
+        assert_eq!(report.due().count(), 0);
     }
     // While a program rebuilds its index repeatedly.
     let world = World::new().await?;
@@ -342,17 +350,22 @@ async fn what_cannot_be_kept_is_due_and_stops_nothing_else() -> Result<()> {
     let report = world.upkeep().run_once().await?;
     let [of_employees, of_code, of_customers] = all.each_ref().map(|of| index(&report, of));
     assert!(matches!(of_code.due, Some(Due::Opaque)), "{of_code:?}");
-    assert_eq!((of_code.scrubs, of_code.state), (0, IndexState::Readable));
+    assert_eq!(of_code.scrubs, 0);
+    assert_eq!(of_code.state, IndexState::Readable);
     assert!(matches!(of_employees.due, Some(Due::NotRepaired(1))), "{of_employees:?}");
-    assert_eq!((of_employees.scrubbed.dangling, of_employees.scrubbed.missing), (1, 1));
-    assert_eq!((of_customers.scrubbed.missing, of_customers.due.is_none()), (1, true));
-    assert_eq!((report.due().count(), report.errors().count()), (2, 0));
+    assert_eq!(of_employees.scrubbed.dangling, 1);
+    assert_eq!(of_employees.scrubbed.missing, 1);
+    assert_eq!(of_customers.scrubbed.missing, 1);
+    assert!(of_customers.due.is_none());
+    assert_eq!(report.due().count(), 2);
+    assert_eq!(report.errors().count(), 0);
     assert!(
         report.due().all(|(table, _, due)| { *table == world.table && !due.unwrap().to_string().is_empty() })
     );
     assert_in_step(&program, "place", 4).await?;
     let left = program.scrub("city", ScrubMode::Report).await?;
-    assert_eq!((left.dangling, left.missing), (0, 1), "the program with the code does the rest");
+    assert_eq!(left.dangling, 0, "the program with the code does the rest");
+    assert_eq!(left.missing, 1, "the program with the code does the rest");
     Ok(())
 }
 
@@ -403,9 +416,13 @@ async fn duplicates_are_due_until_they_are_gone() -> Result<()> {
     deleted?;
     let report = report?;
     let built = index(&report, &by_email());
-    assert_eq!((built.built, built.state, built.due.is_none()), (1, IndexState::Readable, true));
+    assert_eq!(built.built, 1);
+    assert_eq!(built.state, IndexState::Readable);
+    assert!(built.due.is_none());
     let told = told.lock().unwrap().clone();
-    assert_eq!((told[0], told[1], told.last()), (true, true, Some(&false)), "{told:?}");
+    assert!(told[0], "{told:?}");
+    assert!(told[1], "{told:?}");
+    assert_eq!(told.last(), Some(&false), "{told:?}");
     assert_in_step(&people, "email", 3).await
 }
 
@@ -431,12 +448,14 @@ async fn tickets_are_worked_on_as_they_come() -> Result<()> {
     let (report, done) = join!(upkeep.run(sleep(ROUND * 3)), program);
     done?;
     let report = report?;
-    assert_eq!((report.tickets, report.tables[&world.table].rounds), (5, 1));
+    assert_eq!(report.tickets, 5);
+    assert_eq!(report.tables[&world.table].rounds, 1);
 
     people.insert(person(7, "oslo")).await?;
     sleep(ROUND).await;
     let report = world.upkeep().with_options(options).run_once().await?;
-    assert_eq!((report.tickets, report.queue_error.is_none()), (1, true));
+    assert_eq!(report.tickets, 1);
+    assert!(report.queue_error.is_none());
     Ok(())
 }
 
@@ -450,7 +469,8 @@ async fn a_table_that_fails_stops_no_other() -> Result<()> {
     let upkeep = world.upkeep().tables(["Missing"]);
     let report = upkeep.run_once().await?;
     assert!(report.tables[&missing].error.as_ref().unwrap().is_table_not_found());
-    assert_eq!((report.errors().count(), report.tables[&missing].rounds), (1, 1));
+    assert_eq!(report.errors().count(), 1);
+    assert_eq!(report.tables[&missing].rounds, 1);
     assert_eq!(report.tables[&world.table].indexes[by_city().id()].scrubbed.missing, 1);
 
     // The table exists later, and is deleted and created again.
@@ -542,7 +562,8 @@ async fn finished_transactions_are_forgotten() -> Result<()> {
         sleep(millis(100)).await;
         let report = upkeep.run_once().await?;
         let heads = &report.transactions[&transactions];
-        assert_eq!((heads.sweeps, heads.removed), (1, removed), "{report:?}");
+        assert_eq!(heads.sweeps, 1, "{report:?}");
+        assert_eq!(heads.removed, removed, "{report:?}");
         assert_eq!(report.errors().count(), 1, "the one that is missing");
     }
     Ok(())

@@ -242,13 +242,13 @@ impl<'a> Work<'a> {
     async fn look(&self, table: &TableName) -> Result<ToKeep> {
         let known = self.opened().get(table).cloned();
         if let Some(entities) = known {
-            if let Some(kept) = entities.kept().await? {
+            if let Some(kept) = Kept::of_open(&entities).await? {
                 return Ok(ToKeep { entities: Some(entities), kept });
             }
             self.opened().remove(table);
         }
         let (store, options) = (self.of.store.clone(), self.of.options.clone());
-        let found = IndexedEntities::find_to_keep(store, table.clone(), options).await?;
+        let found = ToKeep::find(store, table.clone(), options).await?;
         if let Some(entities) = &found.entities {
             self.opened().insert(table.clone(), entities.clone());
         }
@@ -273,7 +273,7 @@ impl<'a> Work<'a> {
             cared.notify_one();
         };
         let sweeps = async {
-            let unique = entities.unique_tables(&kept.indexes);
+            let unique = kept.unique_tables(entities.table());
             loop {
                 self.sweep(entities, &unique).await;
                 if timeout(self.of.every, cared.notified()).await.is_ok() || self.is_stopped() {
@@ -314,7 +314,7 @@ impl<'a> Work<'a> {
         let (store, table) = (&*self.of.store, entities.table());
         let Some(begun) = kept.scrub.begin(store, table).await? else { return Ok(()) };
         for stored in indexes {
-            self.scrub(entities, stored, &kept.indexes).await;
+            self.scrub(entities, stored, kept).await;
         }
         if self.is_stopped() { Ok(()) } else { begun.end(store, table).await }
     }
@@ -373,7 +373,7 @@ impl<'a> Work<'a> {
         if stored.is_dropping() {
             return self.finish_drop(entities, stored).await;
         }
-        let obstacle = entities.obstacle(stored).map(|obstacle| match obstacle {
+        let obstacle = Obstacle::of(stored, entities).map(|obstacle| match obstacle {
             Obstacle::Opaque => Due::Opaque,
             Obstacle::Newer => Due::Newer { format: stored.format },
             Obstacle::Encrypted => Due::Encrypted,
@@ -396,7 +396,7 @@ impl<'a> Work<'a> {
 
     async fn finish_drop(&self, entities: &IndexedEntities, stored: &StoredIndex) {
         let id = stored.id();
-        match entities.finish_drop(&id).await {
+        match entities.index_drop(&mut |_| ()).finish(&id).await {
             Ok(removed) => self.of_index(entities, &id, |index| {
                 index.dropped += usize::from(removed);
                 (index.state, index.due) = (IndexState::Absent, None);
@@ -440,12 +440,12 @@ impl<'a> Work<'a> {
 
     fn may_scrub(&self, entities: &IndexedEntities, stored: &StoredIndex) -> bool {
         let is_readable = entities.state(&stored.id()) == IndexState::Readable;
-        is_readable && !stored.is_dropping() && entities.obstacle(stored).is_none()
+        is_readable && !stored.is_dropping() && Obstacle::of(stored, entities).is_none()
     }
 
-    async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, all: &[StoredIndex]) {
+    async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, kept: &Kept) {
         let (id, mut found) = (stored.id(), ScrubReport::default());
-        let left = entities.leaves_entities_of(stored, all);
+        let left = kept.leaves_entities_of(stored, entities);
         let scrubbed = self.scrub_pages(entities, &id, left, &mut found).await;
         let collected = match (&scrubbed, stored.shape.as_ref().is_some_and(|shape| shape.needs_blobs())) {
             (Ok(true), true) => entities.collect_blobs(&id).await,

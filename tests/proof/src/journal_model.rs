@@ -293,7 +293,7 @@ impl JournalModel {
                 true => Ok(()),
                 false => Err(Error::invalid_request(format!("{} is there", there.key()))),
             };
-            let moved = journal.move_entity(&key(from).unwrap(), &key(to).unwrap(), &check).await;
+            let moved = journal.mover().move_entity(&key(from).unwrap(), &key(to).unwrap(), &check).await;
             model.acknowledgements.add_move(&model.scheduler, mark_of_move(task), &moved);
         })
     }

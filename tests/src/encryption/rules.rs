@@ -8,10 +8,10 @@ use futures_util::stream;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::prelude::*;
 use table_core::query::Query;
-use table_core::store::{ErrorKind, TableStore};
+use table_core::store::{BulkSummary, ErrorKind, TableStore};
 use table_patterns::index::{
-    BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, InsertSummary,
-    Payload, Placement, ScrubMode, Shape, Trust,
+    BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Payload, Placement,
+    ScrubMode, Shape, Trust,
 };
 use table_patterns::journal::Clearing;
 
@@ -105,8 +105,8 @@ pub(crate) async fn payloads_are_encrypted_in_every_placement(harness: &Harness)
             let people = people.expect("an index");
             people.insert(person("1")).await.expect("an insert");
             let rest = stream::iter([person("2"), person("3")].map(Ok));
-            let inserted = InsertSummary::of(people.insert_all(rest, BulkInsert::default())).await;
-            assert_eq!(inserted.and_then(InsertSummary::into_result).expect("a bulk insert"), 2);
+            let inserted = BulkSummary::of(people.insert_all(rest, BulkInsert::default())).await;
+            assert_eq!(inserted.and_then(BulkSummary::into_result).expect("a bulk insert"), 2);
             let read = people.get_existing(&key("Sales", "2")).await.expect("an entity");
             people.replace(&read, person("2").with("Secret", "secret-new")).await.expect("a change");
 
@@ -203,7 +203,7 @@ pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
         refused(people.insert(marked.clone()).await, name);
         refused(people.upsert(marked.clone()).await, name);
         let bulk = people.insert_all(stream::iter([Ok(marked)]), BulkInsert::default());
-        refused(InsertSummary::of(bulk).await.and_then(InsertSummary::into_result), name);
+        refused(BulkSummary::of(bulk).await.and_then(BulkSummary::into_result), name);
         table.assert_nothing_written().await;
         table.assert_nothing_shown();
     }

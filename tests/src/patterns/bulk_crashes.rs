@@ -30,7 +30,7 @@ fn rows() -> impl Iterator<Item = Entity> {
 
 /// Small groups, some of them concurrent, each sent once.
 fn options() -> BulkOptions {
-    BulkOptions::default().with_parallelism(2).with_max_waiting(12, 100_000).with_retry(None)
+    BulkOptions::default().with_concurrency(2).with_max_waiting(12, 100_000).with_retry(None)
 }
 
 fn retrying() -> BulkOptions {

@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures_util::stream;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
-use table_patterns::index::{
-    BulkInsert, IndexOptions, IndexState, IndexedTable, InsertSummary, Inserted, ScrubMode,
-};
+use table_core::store::{BulkOutcome, BulkSummary};
+use table_patterns::index::{BulkInsert, IndexOptions, IndexState, IndexedTable, ScrubMode};
 use table_patterns::journal::{Clearing, Entries, Timing};
 
 use crate::Harness;
@@ -45,9 +44,9 @@ async fn open(h: &Harness, table: TableName, built_later: &[&str]) -> (IndexedTa
     (IndexedTable::open(store, table, options).await.expect("a table"), meter)
 }
 
-async fn insert(flights: &IndexedTable<Flight>, all: Vec<Flight>) -> InsertSummary {
+async fn insert(flights: &IndexedTable<Flight>, all: Vec<Flight>) -> BulkSummary {
     let outcomes = flights.insert_all(stream::iter(all.into_iter().map(Ok)), BulkInsert::default());
-    InsertSummary::of(outcomes).await.expect("the input is sound")
+    BulkSummary::of(outcomes).await.expect("the input is sound")
 }
 
 async fn assert_in_step(flights: &IndexedTable<Flight>, entries: usize) {
@@ -66,7 +65,7 @@ pub(crate) async fn groups_hold_entities_with_their_entries(h: &Harness) {
     let summary = insert(&flights, (0..196).map(flight).collect()).await;
     assert_eq!(summary.written, 196, "{summary:?}");
     assert_eq!(summary.pending, 0, "{summary:?}");
-    assert_eq!(summary.groups, 4, "{summary:?}");
+    assert_eq!(summary.requests, 4, "{summary:?}");
     // Each carrier has 98 flights. A group has 49 flights with their local entries and a journal row: 99
     // operations. The three planes of a carrier are spread over two groups; one plane is in both groups.
     let elsewhere = 2 * 4;
@@ -88,7 +87,7 @@ pub(crate) async fn a_failed_entity_does_not_affect_others(h: &Harness) {
     assert_eq!(summary.written, 40, "{summary:?}");
     assert_eq!(summary.failed, 2, "{summary:?}");
     assert_eq!(summary.ambiguous, 0, "{summary:?}");
-    let failed = |failure: &Inserted| (failure.key.row().to_owned(), failure.result.clone().unwrap_err());
+    let failed = |failure: &BulkOutcome| (failure.key.row().to_owned(), failure.result.clone().unwrap_err());
     let mut failures: Vec<_> = summary.failures.iter().map(failed).collect();
     failures.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(failures[0].0, "flight_001000");
@@ -104,7 +103,7 @@ pub(crate) async fn an_absent_index_is_built_after_the_load(h: &Harness) {
     assert_eq!(flights.entities().state("plane"), IndexState::Absent);
     let summary = insert(&flights, (0..60).map(flight).collect()).await;
     assert_eq!(summary.written, 60, "{summary:?}");
-    assert_eq!(summary.groups, 2, "{summary:?}");
+    assert_eq!(summary.requests, 2, "{summary:?}");
     let absent = flights.by(Flight::by_plane("UA0")).all().await.unwrap_err();
     assert!(absent.to_string().contains("call `build`"), "{absent}");
 

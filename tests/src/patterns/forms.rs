@@ -152,7 +152,8 @@ pub(crate) async fn every_form_is_stored_and_found(h: &Harness) {
     let patch = Host::patch().gateway(IpAddr::from([10, 0, 0, 2])).level(Level::Low);
     hosts.merge(key(1), &patch, IfMatch::Any).await.expect("the host");
     let read = hosts.get_existing(key(1)).await.expect("the host");
-    assert_eq!((read.state, read.level), (State::Other("paused".to_owned()), Level::Low));
+    assert_eq!(read.state, State::Other("paused".to_owned()));
+    assert_eq!(read.level, Level::Low);
     assert_eq!(read.gateway, Some(IpAddr::from([10, 0, 0, 2])));
 }
 
@@ -169,14 +170,18 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
     merge(&hosts, 2, |row| row.with("Level", 7)).await;
 
     let read = hosts.get_existing(key(1)).await.expect("the host");
-    assert_eq!((read.age, &*read.home.city, &read.state), (41, "Oslo", &State::Closed));
+    assert_eq!(read.age, 41);
+    assert_eq!(&*read.home.city, "Oslo");
+    assert_eq!(&read.state, &State::Closed);
     assert_eq!(read.uptime, Duration::from_nanos(500));
     let page = hosts.query().readable_page(None).await.expect("a page");
     assert_eq!(page.page.items.len(), 1);
     assert_eq!(page.unreadable.iter().map(|row| row.key.clone()).collect::<Vec<_>>(), [key(2)]);
     let rows = hosts.view::<Entity>().expect("the rows");
     let diff = SchemaDiff::of::<Host>(&rows).await.expect("a comparison");
-    assert_eq!((diff.rows, diff.unreadable, diff.properties["Age"].under_alias), (2, 1, 1));
+    assert_eq!(diff.rows, 2);
+    assert_eq!(diff.unreadable, 1);
+    assert_eq!(diff.properties["Age"].under_alias, 1);
 
     let older = |host: &mut Host| {
         host.age += 1;
@@ -186,7 +191,8 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
     let stored = rows.get_existing(key(1)).await.expect("the row");
     assert_eq!(stored.get("Age"), Some(ValueRef::Int64(42)));
     assert_eq!(stored.get("HomeCity"), Some(ValueRef::String("Oslo")));
-    assert_eq!((stored.get("Years"), stored.get("HomeTown")), (None, None));
+    assert_eq!(stored.get("Years"), None);
+    assert_eq!(stored.get("HomeTown"), None);
 }
 
 /// Programs with and without the Rust types compute the same entries of days, numbers and unknown texts.
@@ -208,7 +214,9 @@ pub(crate) async fn indexes_of_days_and_enums_are_in_step(h: &Harness) {
         let definition = Visit::SCHEMA.indexes.iter().find(|definition| definition.name == index);
         assert!(!definition.expect("an index").is_opaque(), "{index}");
         let scrub = visits.entities().scrub(index, ScrubMode::Report).await.expect("a scrub");
-        assert_eq!((scrub.entries, scrub.dangling, scrub.missing), (2, 0, 0), "{index}");
+        assert_eq!(scrub.entries, 2, "{index}");
+        assert_eq!(scrub.dangling, 0, "{index}");
+        assert_eq!(scrub.missing, 0, "{index}");
     }
 }
 

@@ -61,13 +61,16 @@ async fn writes_of<H: Verbs>(harness: &Harness) {
     assert_eq!(counts, (2, 0, 0, 0), "{}: {:?}", H::NAME, done.failures);
     for number in [1, 2] {
         let note = handle.get_existing(number).await.expect("the note");
-        assert_eq!((note.title(), note.text()), ("new", Some("text")), "{}", H::NAME);
+        assert_eq!(note.title(), "new", "{}", H::NAME);
+        assert_eq!(note.text(), Some("text"), "{}", H::NAME);
     }
     assert_eq!(handle.unknown_value(1).await, Some(7), "{}: an undeclared property", H::NAME);
 
     // An update that changes nothing writes nothing.
     let again = handle.set_update(renamed).await.expect("an update");
-    assert_eq!((again.written, again.unchanged, again.requests), (0, 2, 0), "{}", H::NAME);
+    assert_eq!(again.written, 0, "{}", H::NAME);
+    assert_eq!(again.unchanged, 2, "{}", H::NAME);
+    assert_eq!(again.requests, 0, "{}", H::NAME);
 
     // Failures of single entities: an error of the change, and a change of the key.
     let refused = handle.set_update(|note| match note.number() {
@@ -78,7 +81,9 @@ async fn writes_of<H: Verbs>(harness: &Harness) {
         }
     });
     let refused = refused.await.expect("a summary");
-    assert_eq!((refused.written, refused.failed, refused.requests), (0, 2, 0), "{}", H::NAME);
+    assert_eq!(refused.written, 0, "{}", H::NAME);
+    assert_eq!(refused.failed, 2, "{}", H::NAME);
+    assert_eq!(refused.requests, 0, "{}", H::NAME);
     let texts: Vec<String> =
         refused.failures.iter().filter_map(|one| one.result.as_ref().err()).map(Error::to_string).collect();
     assert!(texts.iter().any(|text| text.contains("not the first")), "{}: {texts:?}", H::NAME);
@@ -105,7 +110,9 @@ async fn inserts_of<H: Verbs + BulkTable<Of = <H as Verbs>::Of>>(harness: &Harne
     let done =
         inserts.on_progress(move |so_far| seen.store(so_far.written + so_far.failed, Ordering::Relaxed));
     let done = done.await.expect("a summary");
-    assert_eq!((done.written, done.failed, done.ambiguous), (2, 1, 0), "{}: {:?}", H::NAME, done.failures);
+    assert_eq!(done.written, 2, "{}: {:?}", H::NAME, done.failures);
+    assert_eq!(done.failed, 1, "{}: {:?}", H::NAME, done.failures);
+    assert_eq!(done.ambiguous, 0, "{}: {:?}", H::NAME, done.failures);
     assert_eq!(done.failures[0].key, <H as Verbs>::Of::key_of(2), "{}", H::NAME);
     assert_eq!(progress.load(Ordering::Relaxed), 3, "{}", H::NAME);
     assert_eq!(handle.get_existing(2).await.expect("the note").title(), "old", "{}", H::NAME);
@@ -182,7 +189,8 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
     assert!(store.has_run(), "{}", H::NAME);
     // Entities in groups of their own are written at once: the second may be written before it is removed.
     assert!((2..=3).contains(&done.written), "{}: {done:?}", H::NAME);
-    assert_eq!((done.failed, done.ambiguous), (0, 0), "{}: {:?}", H::NAME, done.failures);
+    assert_eq!(done.failed, 0, "{}: {:?}", H::NAME, done.failures);
+    assert_eq!(done.ambiguous, 0, "{}: {:?}", H::NAME, done.failures);
     let titles = handle.all(None).await.expect("the notes");
     let found: Vec<_> = titles.iter().map(|note| (note.number(), note.title().to_owned())).collect();
     assert_eq!(found, [(1, "new".to_owned()), (3, "new".to_owned())], "{}", H::NAME);
@@ -226,7 +234,9 @@ async fn open_jobs(store: Arc<dyn TableStore>, table: &TableName) -> Result<Inde
 async fn check_indexes(jobs: &IndexedTable<Job>, what: &str) {
     for index in Job::SCHEMA.indexes {
         let found = jobs.entities().scrub(&index.name, ScrubMode::Report).await.expect("a scrub");
-        assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{what}: {}", index.name);
+        assert_eq!(found.dangling, 0, "{what}: {}", index.name);
+        assert_eq!(found.missing, 0, "{what}: {}", index.name);
+        assert_eq!(found.taken, 0, "{what}: {}", index.name);
     }
 }
 
@@ -244,7 +254,8 @@ pub(super) async fn entries_and_unique_values_follow(harness: &Harness) {
         Ok(())
     });
     let summary = summary.await.expect("an update");
-    assert_eq!((summary.written, summary.failed), (20, 0), "{:?}", summary.failures);
+    assert_eq!(summary.written, 20, "{:?}", summary.failures);
+    assert_eq!(summary.failed, 0, "{:?}", summary.failures);
     check_indexes(&open, "after an update").await;
     let closed = open.by(Job::by_state("mail").state("closed")).count().await.expect("a lookup");
     assert_eq!(closed, 10);
@@ -257,7 +268,9 @@ pub(super) async fn entries_and_unique_values_follow(harness: &Harness) {
         Ok(())
     });
     let taken = taken.await.expect("a summary");
-    assert_eq!((taken.written, taken.unchanged, taken.failed), (0, 1, 19));
+    assert_eq!(taken.written, 0);
+    assert_eq!(taken.unchanged, 1);
+    assert_eq!(taken.failed, 19);
     let errors = taken.failures.iter().filter_map(|one| one.result.as_ref().err());
     assert!(errors.clone().all(Error::is_unique_violation), "{:?}", taken.failures);
     check_indexes(&open, "after a refused update").await;

@@ -179,7 +179,7 @@ pub(crate) async fn bulk_writes_hold_a_bounded_number_of_operations(harness: &Ha
     let input = stream::iter(inserts(&table, ROWS)).inspect(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
     });
-    let options = BulkOptions::default().with_parallelism(2).with_max_waiting(WAITING, usize::MAX);
+    let options = BulkOptions::default().with_concurrency(2).with_max_waiting(WAITING, usize::MAX);
     let outcomes = BulkWriter::with_options(harness.store().clone(), options).outcomes(input);
     let (taken, most) = most_ahead(outcomes, || read.load(Ordering::SeqCst)).await;
     assert_eq!(taken, ROWS, "{most} operations were held");

@@ -6,8 +6,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream;
 use table_core::adapter::{CrashPoint, FaultInjector};
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Operation, Result, TableStoreExt};
-use table_patterns::index::{BulkInsert, IndexState, InsertSummary, ScrubCursor, ScrubMode, ScrubReport};
+use table_core::store::{BulkSummary, Operation, Result, TableStoreExt};
+use table_patterns::index::{BulkInsert, IndexState, ScrubCursor, ScrubMode, ScrubReport};
 use table_patterns::journal::{Acknowledge, Change, Recovery};
 use tokio::time::sleep;
 
@@ -163,10 +163,10 @@ fn insert_all<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, R
         person(id, name, city).and_then(|person| Ok(person.with_key(Key::new(partition, id)?)))
     });
     // Three people per window: two groups, then one.
-    let options = BulkInsert::default().with_window(3).with_parallelism(2);
+    let options = BulkInsert::default().with_window(3).with_concurrency(2);
     Box::pin(async move {
         let outcomes = process.people.insert_all(stream::iter(people), options);
-        InsertSummary::of(outcomes).await?.into_result().map(drop)
+        BulkSummary::of(outcomes).await?.into_result().map(drop)
     })
 }
 

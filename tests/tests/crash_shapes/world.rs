@@ -10,10 +10,9 @@ use object_store::memory::InMemory;
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef};
 use table_core::query::{Filter, Query};
-use table_core::store::{Operation, Result, TableStore, TableStoreExt};
+use table_core::store::{BulkSummary, Operation, Result, TableStore, TableStoreExt};
 use table_patterns::index::{
-    BulkInsert, Index, IndexOptions, IndexState, IndexedEntities, InsertSummary, Overflow, Placement,
-    ScrubMode, Shape,
+    BulkInsert, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
 };
 use table_patterns::journal::{Change, Clearing, Timing};
 
@@ -259,9 +258,9 @@ async fn act(people: &IndexedEntities, path: Path) -> Result<()> {
         }
         Path::InsertAll => {
             let new = (40..52).map(|id| person(id, ["oslo", "rome"][id % 2]));
-            let options = BulkInsert::default().with_window(4).with_parallelism(1);
+            let options = BulkInsert::default().with_window(4).with_concurrency(1);
             let outcomes = people.insert_all(stream::iter(new), options);
-            InsertSummary::of(outcomes).await?.into_result().map(drop)
+            BulkSummary::of(outcomes).await?.into_result().map(drop)
         }
         Path::Shrink => {
             let mut changes = Vec::new();

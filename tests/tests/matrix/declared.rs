@@ -233,7 +233,9 @@ async fn taken(backends: Backends) {
     let entities = own.declaring.entities();
     for mode in [ScrubMode::Report, ScrubMode::Repair, ScrubMode::Report] {
         let found = entities.scrub("name", mode).await.unwrap();
-        assert_eq!((found.taken, found.missing, found.dangling), (1, 0, 0), "{mode:?}");
+        assert_eq!(found.taken, 1, "{mode:?}");
+        assert_eq!(found.missing, 0, "{mode:?}");
+        assert_eq!(found.dangling, 0, "{mode:?}");
     }
     own.declaring.delete(key(2), IfMatch::Any).await.unwrap();
     own.check().await;

@@ -1,7 +1,7 @@
 //! Repeats requests that are safe to repeat.
 
 mod attempts;
-mod evidence;
+mod conclusion;
 mod job;
 mod policy;
 mod run;

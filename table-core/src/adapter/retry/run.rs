@@ -2,7 +2,7 @@ use uuid::Uuid;
 
 use super::Retrying;
 use super::attempts::Attempts;
-use super::evidence::{Evidence, judge, projection};
+use super::conclusion::{Conclusion, judge, projection};
 use super::job::{Job, Repeat};
 use super::write_id::attach;
 use crate::model::{Entity, Key, TableName};
@@ -76,9 +76,9 @@ impl<S: TableStore> Retrying<S> {
             None if job.repeat() == Repeat::Insert => return Next::GiveUp,
             None => {}
             Some(id) => match self.look(attempts, table, job, id).await {
-                Ok(Evidence::Applied(written)) => return Next::Answer(written),
-                Ok(Evidence::NotSeen) => {}
-                Ok(Evidence::Undecided) | Err(_) => return Next::GiveUp,
+                Ok(Conclusion::Applied(written)) => return Next::Answer(written),
+                Ok(Conclusion::NotSeen) => {}
+                Ok(Conclusion::Undecided) | Err(_) => return Next::GiveUp,
             },
         }
         // Any other failure is an answer to this attempt, such as a failed condition. It may be the effect of an
@@ -94,7 +94,7 @@ impl<S: TableStore> Retrying<S> {
         table: &TableName,
         job: &Job,
         id: Uuid,
-    ) -> Result<Evidence> {
+    ) -> Result<Conclusion> {
         let mut found = Vec::with_capacity(job.operations().len());
         for operation in job.operations() {
             found.push(match operation.entity() {

@@ -12,13 +12,14 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use table_core::manifest::Layout;
 use table_core::model::{Entity, TableName, Ticks};
-use table_core::query::{Continuation, Filter, Query};
-use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _, check_progress};
+use table_core::query::{Filter, Query};
+use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _};
 
 use super::contents::TableProgress;
 use super::{BLOBS, Backup, BackupDirectory, Chunk};
 use crate::blobs::in_a_blob;
-use crate::bulk::copy::{is_of_one_store, is_unfinished};
+use crate::bulk::copy::is_unfinished;
+use crate::bulk::windows::Windows;
 use crate::large::BlobStores;
 
 /// The most rows in a file.
@@ -26,10 +27,7 @@ const ROWS: usize = 10_000;
 /// The size of properties in memory after which a file ends, in bytes.
 const BYTES: usize = 4 * 1024 * 1024;
 /// The tables that are read at once by default.
-const PARALLEL_TABLES: usize = 4;
-/// The number of rows whose blobs are copied at once.
-const PARALLEL_BLOBS: usize = 8;
-
+const CONCURRENCY: usize = 4;
 /// Writes a backup of tables to a directory of an object store: all rows as they are, manifests and index entries included.
 ///
 /// - **Complete or not:** the backup is complete when its file `backup.json` exists. An interrupted backup continues when the
@@ -52,7 +50,7 @@ pub struct BackupJob {
     source: String,
     tables: Option<BTreeSet<TableName>>,
     since: Option<Ticks>,
-    parallel_tables: usize,
+    concurrency: usize,
     blobs: Option<BlobStores>,
     rows_only: bool,
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
@@ -68,24 +66,18 @@ pub struct BackupReport {
     pub resumed: u64,
 }
 
-/// Rows that were read, and the continuation token of the next.
-struct Window {
-    rows: Vec<Entity>,
-    next: Option<Continuation>,
-}
-
 impl BackupJob {
     /// Prepares the backup of every table of a store. `source` names the store in the backup; do not include a secret. A run
     /// continues only an unfinished backup of the same source. No request.
     pub fn new(from: Arc<dyn TableStore>, source: impl Into<String>, to: BackupDirectory) -> Self {
-        let (source, parallel_tables) = (source.into(), PARALLEL_TABLES);
+        let (source, concurrency) = (source.into(), CONCURRENCY);
         Self {
             from,
             to,
             source,
             tables: None,
             since: None,
-            parallel_tables,
+            concurrency,
             blobs: None,
             rows_only: false,
             progress: None,
@@ -106,8 +98,8 @@ impl BackupJob {
     }
 
     /// Sets how many tables are read at once, at least 1; the default is 4.
-    pub fn with_parallel_tables(mut self, tables: usize) -> Self {
-        self.parallel_tables = tables.max(1);
+    pub fn with_concurrency(mut self, tables: usize) -> Self {
+        self.concurrency = tables.max(1);
         self
     }
 
@@ -157,7 +149,7 @@ impl BackupJob {
             let table = self.back_up(&name, rows, resumed).await?;
             Ok::<_, Error>((name, table))
         });
-        let tables: Vec<_> = tables.buffer_unordered(self.parallel_tables).try_collect().await?;
+        let tables: Vec<_> = tables.buffer_unordered(self.concurrency).try_collect().await?;
         backup.tables.extend(tables);
         backup.complete(&self.to).await?;
         for table in backup.tables.keys() {
@@ -209,15 +201,15 @@ impl BackupJob {
         }
         let has_large = self.has_large(table).await?;
         let next = saved.next.as_deref().map(str::parse).transpose()?;
-        let mut window = self.read(table, next).await?;
+        let query = match self.since {
+            Some(time) => Query::new().with_filter(Filter::ge(Filter::TIMESTAMP, time)),
+            None => Query::new(),
+        };
+        let windows = Windows { store: &*self.from, table, query, rows: ROWS, bytes: BYTES };
+        let mut window = windows.read(next).await?;
         loop {
             let next = window.next.clone();
-            let read_next = async {
-                match next.clone() {
-                    Some(next) => self.read(table, Some(next)).await.map(Some),
-                    None => Ok(None),
-                }
-            };
+            let read_next = windows.read_next(next.as_ref());
             let rows = window.rows.len() as u64;
             let write = async {
                 self.write(table, has_large, window.rows, &mut saved.table).await?;
@@ -248,24 +240,6 @@ impl BackupJob {
             .any(|of| !matches!(of.layout, Layout::Plain | Layout::Wide | Layout::Spread { .. })))
     }
 
-    async fn read(&self, table: &TableName, mut next: Option<Continuation>) -> Result<Window> {
-        let mut query = Query::new();
-        if let Some(time) = self.since {
-            query = query.with_filter(Filter::ge(Filter::TIMESTAMP, time));
-        }
-        let (mut rows, mut bytes) = (Vec::new(), 0);
-        loop {
-            let page = self.from.query(table, &query, next.as_ref()).await?;
-            check_progress(next.as_ref(), page.continuation.as_ref())?;
-            bytes += page.items.iter().map(|row| row.properties().as_packed().len()).sum::<usize>();
-            rows.extend(page.items.into_iter().filter(|row| !is_of_one_store(row.key())));
-            next = page.continuation;
-            if next.is_none() || rows.len() >= ROWS || bytes >= BYTES {
-                return Ok(Window { rows, next });
-            }
-        }
-    }
-
     /// Writes a file of rows, after their blobs.
     async fn write(
         &self,
@@ -279,8 +253,7 @@ impl BackupJob {
         }
         self.check_blobs(table, has_large, &rows)?;
         if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
-            let copies = stream::iter(&rows).map(Ok);
-            copies.try_for_each_concurrent(PARALLEL_BLOBS, |row| blobs.copy(table, row)).await?;
+            blobs.copy_all(table, &rows).await?;
         }
         saved.unfinished += rows.iter().filter(|row| is_unfinished(row)).count() as u64;
         saved.with_blobs += rows.iter().filter(|row| in_a_blob(row).is_some()).count() as u64;

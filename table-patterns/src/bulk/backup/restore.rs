@@ -5,20 +5,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::model::{Entity, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::{BLOBS, Backup, BackupDirectory};
+use crate::bulk::checkpoint::Checkpoint;
 use crate::bulk::{BulkOptions, BulkWriter};
 use crate::large::BlobStores;
-
-/// The number of rows whose blobs are copied at once.
-const PARALLEL_BLOBS: usize = 8;
 
 /// Writes the tables of a backup into a store, under their names: all rows, manifests and index entries included.
 ///
@@ -158,35 +156,33 @@ impl RestoreJob {
         let Some(first) = self.tables.first() else {
             return Ok(RestoreReport { tables: 0, rows: 0, resumed: 0, unfinished: 0 });
         };
-        let checkpoint = Checkpoint::new(first, &self.backup)?;
-        let saved = checkpoint.load(&*self.to).await?;
-        self.check_targets(saved.map(|saved| saved.0)).await?;
-        let (first_table, first_chunk) = match saved {
-            Some(saved) => saved,
-            None => {
-                self.to.create_table_if_missing(first).await?;
-                checkpoint.save(&*self.to, 0, 0).await?;
-                (0, 0)
-            }
-        };
+        let checkpoint = Checkpoint::new(&*self.to, first, self.backup.id.simple().to_string())?;
+        let saved = checkpoint.load().await?.as_ref().map(RestorePosition::read).transpose()?;
+        self.check_targets(saved.map(|saved| saved.table)).await?;
+        let start = saved.unwrap_or_default();
+        if saved.is_none() {
+            self.to.create_table_if_missing(first).await?;
+            // Before the first row: rows in a table without a checkpoint are not of this restore, and are not replaced.
+            start.save(&checkpoint).await?;
+        }
         let (mut rows, mut resumed, mut unfinished) = (0, 0, 0);
         for (at, (name, table)) in self.chosen().enumerate() {
             unfinished += table.unfinished;
-            let skipped = match at.cmp(&first_table) {
+            let skipped = match at.cmp(&start.table) {
                 std::cmp::Ordering::Less => table.chunks.len(),
-                std::cmp::Ordering::Equal => first_chunk,
+                std::cmp::Ordering::Equal => start.file,
                 std::cmp::Ordering::Greater => 0,
             };
             resumed += table.chunks.iter().take(skipped).map(|chunk| chunk.rows).sum::<u64>();
-            if at > first_table {
+            if at > start.table {
                 self.to.create_table_if_missing(name).await?;
-                checkpoint.save(&*self.to, at, 0).await?;
+                RestorePosition { table: at, file: 0 }.save(&checkpoint).await?;
             }
             for (number, chunk) in table.chunks.iter().enumerate() {
                 if number >= skipped {
                     let content = chunk.read(&self.from).await?.map_err(Error::corrupt)?;
                     self.write(name, content).await?;
-                    checkpoint.save(&*self.to, at, number + 1).await?;
+                    RestorePosition { table: at, file: number + 1 }.save(&checkpoint).await?;
                 }
                 rows += chunk.rows;
                 if let (Some(report), true) = (&self.progress, number >= skipped) {
@@ -194,7 +190,7 @@ impl RestoreJob {
                 }
             }
         }
-        checkpoint.clear(&*self.to).await?;
+        checkpoint.clear().await?;
         Ok(RestoreReport { tables: self.tables.len() as u64, rows, resumed, unfinished })
     }
 
@@ -261,8 +257,7 @@ impl RestoreJob {
 
     async fn write(&self, table: &TableName, rows: Vec<Entity>) -> Result<()> {
         if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
-            let copies = stream::iter(&rows).map(Ok);
-            copies.try_for_each_concurrent(PARALLEL_BLOBS, |row| blobs.copy(table, row)).await?;
+            blobs.copy_all(table, &rows).await?;
         }
         let name = table.clone();
         let upserts = rows.into_iter().map(move |row| Ok((name.clone(), Operation::InsertOrReplace(row))));
@@ -285,47 +280,28 @@ const TABLE: &str = "Table";
 /// The number of files of that table that are written.
 const FILES: &str = "Files";
 
-/// The checkpoint row of a restore, in its first table.
-#[derive(Debug)]
-struct Checkpoint<'a> {
-    table: &'a TableName,
-    key: Key,
+/// The table and the file with which an interrupted restore continues, as its checkpoint row has them.
+#[derive(Clone, Copy, Debug, Default)]
+struct RestorePosition {
+    table: usize,
+    file: usize,
 }
 
-impl<'a> Checkpoint<'a> {
-    fn new(table: &'a TableName, backup: &Backup) -> Result<Self> {
-        Ok(Self { table, key: Key::new(format!("{SYSTEM_PREFIX}copy"), backup.id.simple().to_string())? })
-    }
-
-    /// 1 request.
-    async fn load(&self, store: &dyn TableStore) -> Result<Option<(usize, usize)>> {
-        let row = match store.get(self.table, &self.key, None).await {
-            Err(error) if error.is_table_not_found() => None,
-            read => read?,
-        };
-        let Some(row) = row else { return Ok(None) };
+impl RestorePosition {
+    fn read(row: &Entity) -> Result<Self> {
         let number = |name| match row.get(name) {
             Some(ValueRef::Int64(number)) => usize::try_from(number).ok(),
             _ => None,
         };
         match (number(TABLE), number(FILES)) {
-            (Some(table), Some(files)) => Ok(Some((table, files))),
-            _ => Err(Error::decode("restore", &self.key, TABLE, "two numbers", "something else")),
+            (Some(table), Some(file)) => Ok(Self { table, file }),
+            _ => Err(Error::decode("restore", row.key(), TABLE, "two numbers", "something else")),
         }
     }
 
-    /// 1 request.
-    async fn save(&self, store: &dyn TableStore, table: usize, files: usize) -> Result<()> {
+    /// Saves the position. 1 request.
+    async fn save(self, checkpoint: &Checkpoint<'_>) -> Result<()> {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let row = Entity::from(self.key.clone()).with(TABLE, number(table)).with(FILES, number(files));
-        store.write(self.table, Operation::InsertOrReplace(row)).await.map(drop)
-    }
-
-    /// 1 request.
-    async fn clear(&self, store: &dyn TableStore) -> Result<()> {
-        match store.write(self.table, Operation::Delete(self.key.clone(), IfMatch::Any)).await {
-            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(()),
-            other => other.map(drop),
-        }
+        checkpoint.save(|row| row.with(TABLE, number(self.table)).with(FILES, number(self.file))).await
     }
 }

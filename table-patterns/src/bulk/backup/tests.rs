@@ -92,14 +92,18 @@ async fn a_restored_backup_equals_its_source_and_has_the_documented_cost() -> Re
     let rows: Vec<_> =
         report.backup.tables.iter().map(|(name, table)| (name.as_str(), table.rows())).collect();
     assert_eq!(rows, [("Empty", 0), ("Readings", 25_000), ("Small", 1)]);
-    assert_eq!((report.resumed, report.backup.source.as_str()), (0, "the account"));
+    assert_eq!(report.resumed, 0);
+    assert_eq!(report.backup.source.as_str(), "the account");
     assert_eq!(from.meter.total(), 1 + 25 + 1 + 1, "the tables and the pages; the store knows the manifests");
 
     let to = Rig::bare();
     let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once());
     assert_eq!(job.rows(), 25_001);
     let restored = job.run().await?;
-    assert_eq!((restored.tables, restored.rows, restored.resumed, restored.unfinished), (3, 25_001, 0, 0));
+    assert_eq!(restored.tables, 3);
+    assert_eq!(restored.rows, 25_001);
+    assert_eq!(restored.resumed, 0);
+    assert_eq!(restored.unfinished, 0);
     assert_equal(&from, &to.store).await?;
     Ok(())
 }
@@ -111,8 +115,7 @@ async fn an_interrupted_backup_continues_at_its_last_file() -> Result<()> {
     for request in [1, 4, 9, 13, 22, 25, 27] {
         let files = Arc::new(InMemory::new());
         // One table after another: a failed table ends the others, with the files that they are writing.
-        let job =
-            || BackupJob::new(from.store.clone(), "the account", directory(&files)).with_parallel_tables(1);
+        let job = || BackupJob::new(from.store.clone(), "the account", directory(&files)).with_concurrency(1);
         from.faults.crash_at(request, CrashPoint::Before);
         job().run().await.unwrap_err();
         from.faults.heal();
@@ -267,7 +270,10 @@ async fn indexes_are_restored_with_their_tables() -> Result<()> {
     let restored = open(to).await?;
     let id = restored.declared().await?[0].id();
     let scrub = restored.scrub(&id, crate::index::ScrubMode::Report).await?;
-    assert_eq!((scrub.entities, scrub.entries, scrub.dangling, scrub.missing), (1, 1, 0, 0));
+    assert_eq!(scrub.entities, 1);
+    assert_eq!(scrub.entries, 1);
+    assert_eq!(scrub.dangling, 0);
+    assert_eq!(scrub.missing, 0);
     Ok(())
 }
 

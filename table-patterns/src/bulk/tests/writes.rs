@@ -150,7 +150,7 @@ async fn the_input_is_read_no_faster_than_it_is_written() -> Result<()> {
     let writes = stream::iter(writes).inspect(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
-    let options = BulkOptions::default().with_parallelism(4).with_max_waiting(100, usize::MAX);
+    let options = BulkOptions::default().with_concurrency(4).with_max_waiting(100, usize::MAX);
     let mut outcomes = Box::pin(BulkWriter::with_options(rig.store.clone(), options).outcomes(writes));
     let (mut answered, mut most) = (0, 0);
     while outcomes.try_next().await?.is_some() {
@@ -167,7 +167,7 @@ async fn the_writer_stops_at_the_first_failure_with_stop_at_failure() -> Result<
     let rig = Rig::new().await?;
     rig.store.write(&rig.table, Operation::Insert(reading("a", 0)?)).await?;
     let writes: Vec<_> = (0..1000).map(|n| rig.insert("a", n)).collect();
-    let options = BulkOptions::default().with_parallelism(1).stop_at_failure();
+    let options = BulkOptions::default().with_concurrency(1).stop_at_failure();
     let summary = BulkWriter::with_options(rig.store.clone(), options).write(stream::iter(writes)).await?;
     assert_eq!(summary.failed, 1);
     assert!(summary.written < 1000, "{}", summary.written);
@@ -332,17 +332,17 @@ proptest::proptest! {
     #[test]
     fn operations_on_an_entity_keep_their_order(
         steps in prop::collection::vec((any::<u8>(), 0..3usize, 0..6usize), 1..300),
-        parallelism in 1..9usize,
+        concurrency in 1..9usize,
         waiting in 1..40usize,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(check_order(steps, parallelism, waiting)).map_err(|e| {
+        runtime.block_on(check_order(steps, concurrency, waiting)).map_err(|e| {
             proptest::test_runner::TestCaseError::fail(e.to_string())
         })?;
     }
 }
 
-async fn check_order(steps: Vec<(u8, usize, usize)>, parallelism: usize, waiting: usize) -> Result<()> {
+async fn check_order(steps: Vec<(u8, usize, usize)>, concurrency: usize, waiting: usize) -> Result<()> {
     let rig = Rig::new().await?;
     let (mut model, mut works) = (BTreeMap::new(), 0);
     let mut writes = Vec::new();
@@ -352,7 +352,7 @@ async fn check_order(steps: Vec<(u8, usize, usize)>, parallelism: usize, waiting
         writes.push(Ok((rig.table.clone(), operation(kind, key, value))));
     }
     let total = writes.len() as u64;
-    let options = BulkOptions::default().with_parallelism(parallelism).with_max_waiting(waiting, 1 << 20);
+    let options = BulkOptions::default().with_concurrency(concurrency).with_max_waiting(waiting, 1 << 20);
     let summary = BulkWriter::with_options(rig.store.clone(), options).write(stream::iter(writes)).await?;
     assert_eq!(summary.written, works);
     assert_eq!(summary.failed, total - works);

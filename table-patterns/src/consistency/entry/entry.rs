@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use table_core::manifest::{IndexState, index_name};
+use table_core::manifest::IndexState;
 use table_core::model::{Entity, INDEX_NAME, Key, Properties, TableName, ValueRef};
-use table_core::store::{Error, LocalPermit, Result, TableStore};
+use table_core::store::{Error, LocalPermit, Result};
 use tokio::time::Instant;
 
 use super::Shape;
@@ -60,11 +60,6 @@ impl Entry {
             .with(Self::INDEX, self.index.as_str())
             .with(Self::OWNER_PARTITION, self.owner.partition())
             .with(Self::OWNER_ROW, self.owner.row())
-    }
-
-    /// The name of the index of an entry row; `None` for any other row.
-    pub fn index_name_of(row: &Entity) -> Option<&str> {
-        Self::index_of(row).map(index_name)
     }
 
     /// The [id](crate::index::Index::id) of the index of an entry row; `None` for any other row. An entity that merely
@@ -190,7 +185,7 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// The manifest cannot be written.
-    async fn collided(&self, _store: &dyn TableStore) -> Result<()> {
+    async fn collided(&self) -> Result<()> {
         Ok(())
     }
 
@@ -204,23 +199,23 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// The manifest cannot be read.
-    async fn prepare(&self, _store: &dyn TableStore) -> Result<Permission> {
+    async fn prepare(&self) -> Result<Permission> {
         Ok(Permission::default())
     }
 }
 
-/// The changes of an entity's entries by an update.
-#[derive(Clone, Debug, Default)]
-pub struct EntryDiff {
+/// The changes of entries by a write.
+#[derive(Debug, Default)]
+pub(crate) struct EntryDiff {
     /// New and changed entries, each with the entry that it replaces.
-    pub put: Vec<(Entry, Option<Entry>)>,
+    pub(crate) put: Vec<(Entry, Option<Entry>)>,
     /// Entries to remove.
-    pub removed: Vec<Entry>,
+    pub(crate) removed: Vec<Entry>,
 }
 
 impl EntryDiff {
     /// Compares the entries of the old and the new state. Equal entries are not part of the diff.
-    pub fn new(old: Vec<Entry>, new: Vec<Entry>) -> Self {
+    pub(crate) fn new(old: Vec<Entry>, new: Vec<Entry>) -> Self {
         let mut before = by_slot(old);
         let mut diff = Self::default();
         for entry in new {
@@ -240,13 +235,8 @@ impl EntryDiff {
         Self { put, removed }
     }
 
-    /// Whether no entry changes.
-    pub fn is_empty(&self) -> bool {
-        self.put.is_empty() && self.removed.is_empty()
-    }
-
     /// Splits into local entries, which a group transaction on the partition writes, and remote entries.
-    pub fn split(self, table: &TableName, partition: &str) -> (Self, Self) {
+    pub(crate) fn split(self, table: &TableName, partition: &str) -> (Self, Self) {
         let here = |entry: &Entry| entry.location.is_within(table, partition);
         let (put, remote_put) = self.put.into_iter().partition(|(entry, _)| here(entry));
         let (removed, remote_removed) = self.removed.into_iter().partition(here);

@@ -4,7 +4,7 @@
 //! | module | part |
 //! |---|---|
 //! | `definition` | [`Index`]: derives the entries of an entity from an index definition |
-//! | `entry` | [`Entry`] and its row; [`EntryDiff`]: the changes between two states of an entity; [`Maintainer`]: the source of the entries |
+//! | `entry` | [`Entry`] and its row; `EntryDiff`: the changes between two states of an entity; [`Maintainer`]: the source of the entries |
 //! | `shared` | rows that several entities share: lists, summaries and copies |
 
 mod definition;
@@ -13,7 +13,7 @@ mod entry;
 pub(crate) mod shared;
 
 pub use definition::{Index, Payload, Placement, Uniqueness};
-pub(crate) use entry::is_entry_property;
-pub use entry::{Entry, EntryDiff, Location, Maintainer, Permission};
+pub use entry::{Entry, Location, Maintainer, Permission};
+pub(crate) use entry::{EntryDiff, is_entry_property};
 pub use shared::Summary;
 pub use table_core::manifest::{Overflow, Shape};

@@ -91,46 +91,61 @@
 //! key. Blobs and lists hold references only.
 //!
 //! # Where to read
-//! | module | part |
-//! |---|---|
-//! | `consistency/entry` | how an entity becomes entries, and the rows that several entities share |
-//! | `states` | how a process learns the indexes and their states, and how other processes learn of the process |
-//! | `handle` | the handle [`IndexedEntities`]: opening, writes, moves, bulk inserts |
-//! | `read` | the read path |
-//! | `maintain` | build, scrub, drop |
-//! | `typed` | [`IndexedTable`]: the same for a Rust type |
+//! [`IndexedEntities`] is the facade. Each of these types does one kind of work, and has the parts that it uses as fields:
+//!
+//! | module | type | work |
+//! |---|---|---|
+//! | `consistency/entry` | [`Index`], `SharedRows` | how an entity becomes entries, and the rows that several entities share |
+//! | `states` | `IndexSet`, `Waits` | how a process learns the indexes and their states, how other processes learn of the process, and the waits of a change of state |
+//! | `open` | `Opening` | the registration of a program, and the first declaration of its indexes |
+//! | `rows` | `IndexedRows` | reads of the rows of entities and of indexes |
+//! | `lookup` | `Lookups`, `Lists`, `MergedLookup` | from a query of an index to entities |
+//! | `changes` | `EntityChanges` | writes, read-modify-write, moves |
+//! | `bulk` | `GroupedInserts` | inserts of many entities |
+//! | `build` | [`IndexBuild`], `Windows` | filling an index |
+//! | `scrub` | `Scrub`, `SharedScrub`, `Recount` | comparing an index with its entities |
+//! | `drop` | `IndexDrop`, `Removal` | ending an index and removing its rows |
+//! | `upkeep` | `Kept` | what upkeep reads in the manifest |
+//! | `typed` | [`IndexedTable`] | the same for a Rust type |
 //!
 //! The reasons of the waiting rules are in `docs/manifest.md`; `docs/proof.md` lists the schedules that tests
 //! search; `docs/indexes.md` shows when to use which index.
 
+mod build;
+mod bulk;
+mod changes;
+mod drop;
+mod entities;
 pub(crate) mod exposure;
-mod handle;
-mod maintain;
-mod read;
+mod lookup;
+mod open;
+mod options;
+mod rows;
+mod scrub;
 mod states;
+mod stored;
 mod typed;
+mod upkeep;
 
+pub use self::build::{BuildProgress, IndexBuild};
+pub use self::bulk::BulkInsert;
+pub(crate) use self::changes::check_no_blob;
+pub use self::entities::IndexedEntities;
+pub use self::lookup::{IndexQuery, Trust};
+pub use self::options::IndexOptions;
+pub use self::scrub::{ScrubCursor, ScrubMode, ScrubReport};
+pub use self::states::processes::ProcessId;
+pub use self::states::waiting::{Waiting, WaitingFor};
+pub use self::stored::Stored;
+pub(crate) use self::typed::set::change;
+pub use self::typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery};
+pub(crate) use self::typed::{all_indexes, open_entities};
+pub(crate) use self::upkeep::{Kept, Obstacle, ToKeep};
 pub use super::entry::{
-    Entry, EntryDiff, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary,
-    Uniqueness,
+    Entry, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary, Uniqueness,
 };
-pub use handle::IndexedEntities;
-pub use handle::bulk::{BulkInsert, InsertSummary, Inserted};
-pub use handle::options::IndexOptions;
-pub use handle::stored::Stored;
-pub(crate) use handle::write::check_no_blob;
-pub use maintain::build::{BuildProgress, IndexBuild};
-pub use maintain::scrub::{ScrubCursor, ScrubMode, ScrubReport};
-pub(crate) use maintain::upkeep::{Kept, Obstacle, ToKeep};
-pub use read::entries::IndexQuery;
-pub use read::lookup::Trust;
-pub use states::processes::ProcessId;
-pub use states::waiting::{Waiting, WaitingFor};
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;
-pub(crate) use typed::set::change;
-pub use typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery};
-pub(crate) use typed::{all_indexes, open_entities};
 
 #[cfg(test)]
 mod tests;

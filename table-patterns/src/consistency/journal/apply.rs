@@ -108,7 +108,11 @@ fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) 
             _ => plain.push((at, affected)),
         }
     }
+    // A round that expired goes on by the numbers of its steps, so the same wanted entries must give the same
+    // steps in the same order.
     let plain = operations(plain, &wanted.rows, may_collide).into_iter();
+    // A claimed row may be old, and other entities may have got its keys since. The writer itself deletes
+    // entries that its entities had a moment ago.
     let looks = row.claim.is_some() || may_collide;
     let plain = plain.map(|(to, operations)| Step::Rows(to, operations, looks));
     Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
@@ -130,12 +134,12 @@ impl Step {
 
 /// The steps of a round that are taken, by their numbers.
 #[derive(Default)]
-struct Progress {
+struct StepsTaken {
     wanted: Option<Wanted>,
     taken: BTreeSet<usize>,
 }
 
-impl Progress {
+impl StepsTaken {
     /// The steps taken towards these entries; none if other entries were wanted before.
     fn towards(&mut self, wanted: &Wanted) -> &BTreeSet<usize> {
         if self.wanted.as_ref() != Some(wanted) {
@@ -180,7 +184,7 @@ impl Applier<'_> {
         let applied = self.within(lease, applied).await.unwrap_or(Ok(None));
         if let Err(error) = &applied
             && error.is_key_collision()
-            && let Err(unrecorded) = self.entities.maintainer.collided(&*self.entities.store).await
+            && let Err(unrecorded) = self.entities.maintainer.collided().await
         {
             // The journal row stays: the next applier finds the collision again.
             tracing::warn!(error = %unrecorded, "a key collision was not recorded");
@@ -203,18 +207,19 @@ impl Applier<'_> {
         if !states.are_known() {
             states.read_all_again(self.entities).await?;
         }
+        // Before the entries: the pairs of a move are settled for the heir only after the source is gone.
         let Some(row) = self.moves.remove_source(row, &mut states, lease).await? else {
             return Ok(None);
         };
         let row = row.as_ref();
         let mut known = Some(known);
-        let (mut used, mut progress) = (states.versions(), Progress::default());
+        let (mut used, mut taken_steps) = (states.versions(), StepsTaken::default());
         loop {
             // The permission is held until the round ends.
             let permission = self.entities.prepare().await?;
             let valid_until = permission.valid_until;
             let permit = Permit { lease, valid_until };
-            let once = self.apply_once(row, &mut states, &used, known, permit, &mut progress);
+            let once = self.apply_once(row, &mut states, &used, known, permit, &mut taken_steps);
             let round = match valid_until {
                 Some(until) => before(until + self.timing.client(), once).await,
                 None => Some(once.await),
@@ -233,7 +238,8 @@ impl Applier<'_> {
                     return Ok(Some(row.clone()));
                 }
             }
-            (known, used, progress) = (None, states.versions(), Progress::default());
+            // The round has changed the unique rows, so their versions from before the commit are used up.
+            (known, used, taken_steps) = (None, states.versions(), StepsTaken::default());
         }
     }
 
@@ -245,11 +251,11 @@ impl Applier<'_> {
         used: &[Option<ETag>],
         known: Option<&Known>,
         permit: Permit,
-        progress: &mut Progress,
+        taken_steps: &mut StepsTaken,
     ) -> Result<Round> {
         let wanted = states.entries(self.entities)?;
         let steps = steps(row, states, &wanted, self.entities.maintainer.may_collide())?;
-        let taken = progress.towards(&wanted);
+        let taken = taken_steps.towards(&wanted);
         let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
         let left = lanes(left.map(|(number, step)| (number, step.rows(), step)));
         let work = left.into_iter().map(|lane| {
@@ -261,7 +267,7 @@ impl Applier<'_> {
         // Work on one row keeps its order, and rows are independent of each other: so lanes may overlap (`docs/protocol.md`, *What may overlap*).
         // All lanes end before the round does: a request of this round must not arrive in the next one.
         for end in self.entities.all_of(work.collect()).await {
-            progress.taken.extend(end.taken);
+            taken_steps.taken.extend(end.taken);
             let lane = end.round?;
             if lane == Round::Changed && round < lane {
                 *states = end.states;

@@ -47,6 +47,7 @@ impl BackgroundTasks {
         writers: Option<Arc<LocalWriters>>,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
+        // Without a runtime, and while all slots are taken, the caller does the work itself.
         match (Handle::try_current(), Arc::clone(&self.slots).try_acquire_owned()) {
             (Ok(runtime), Ok(slot)) => {
                 let registered = writers.map(|writers| writers.follow_up());

@@ -114,6 +114,8 @@ impl Committer<'_> {
         let sent = self.commit_draft(plan, &mut draft, lease).await;
         match &sent {
             Sent::Committed(_) => self.shared.applied(draft.take_shared()).await,
+            // The row may name the new blob or still the old one: neither is deleted (`DoubtKeepsBlobs`). A
+            // collection deletes the blob that no row names.
             Sent::Failed(error) if error.is_ambiguous() => {}
             _ => self.shared.refused(draft.take_shared()).await,
         }
@@ -145,7 +147,7 @@ impl Committer<'_> {
             };
             let sent = self.entities.store.transact(&self.entities.name, group);
             let sent = match self.deadline(plan, draft, lease) {
-                Some(until) => before(until, sent).await.unwrap_or_else(|| Err(self.timing.cut_off())),
+                Some(until) => self.timing.until(until, sent).await,
                 None => sent.await,
             };
             let error = match sent {
@@ -203,6 +205,7 @@ impl Committer<'_> {
             group.push(operation.clone())?;
         }
         if plan.has_journal() {
+            // Last in the group: the writer takes the version of the journal row from the end of the answer.
             group.push(Operation::Insert(self.journal_row(plan, None)?.to_entity()?))?;
         }
         Ok(group)
@@ -360,7 +363,7 @@ fn inner(error: Error) -> Error {
 fn contended(plan: &Plan) -> Error {
     let table = plan.local.first().map_or_else(String::new, |e| e.location.table.to_string());
     let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
-    ErrorKind::PreconditionFailed { table, key }.into()
+    Error::precondition_failed(table, key)
 }
 
 fn replace_or_remove(draft: &mut Draft, n: usize, operation: Option<Operation>) {

@@ -32,7 +32,7 @@ impl EntityTable {
     /// The permission to act on the maintainer's index states, with its end.
     pub(super) async fn prepare(&self) -> Result<Permission> {
         self.store.profile().check_reads("a journal")?;
-        self.maintainer.prepare(&*self.store).await
+        self.maintainer.prepare().await
     }
 
     /// The entries that an entity has.
@@ -123,6 +123,8 @@ impl States {
         let mut merge = Merge::new(at, index.to_owned(), shape.clone());
         let there = wanted.shared.iter().filter(|e| e.location == merge.at && e.index == index);
         merge.put = there.cloned().collect();
+        // An entity without an entry in the row leaves it, whether it was there or not: no process knows which of
+        // its states the row has seen.
         let holds = |owner: &Key| merge.put.iter().any(|entry| entry.owner == *owner);
         merge.gone = self.0.keys().filter(|owner| !holds(owner)).cloned().collect();
         merge

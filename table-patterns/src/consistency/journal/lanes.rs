@@ -15,6 +15,7 @@ pub(super) fn lanes<T>(work: impl IntoIterator<Item = (usize, Vec<Location>, T)>
         if lane == lanes.len() {
             lanes.push(Vec::new());
         }
+        // The work needs rows of several lanes, so from now on these are one lane.
         for other in found {
             let moved = std::mem::take(&mut lanes[other]);
             lanes[lane].extend(moved);

@@ -59,6 +59,11 @@ impl Timing {
         self.client.saturating_add(self.server)
     }
 
+    /// Runs a request, or requests, until a moment. Work that is not done by then is dropped, and its outcome is ambiguous.
+    pub(crate) async fn until<T>(&self, moment: Instant, work: impl Future<Output = Result<T>>) -> Result<T> {
+        before(moment, work).await.unwrap_or_else(|| Err(self.cut_off()))
+    }
+
     /// The error of a dropped request, whose outcome is ambiguous.
     pub(crate) fn cut_off(&self) -> Error {
         Error::from(ErrorKind::Timeout { after: self.client }).with_outcome(Outcome::Ambiguous)
@@ -87,6 +92,8 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lease that starts now.
     pub(crate) fn start(timing: Timing) -> Self {
+        // A request that is dropped at `cut_off` may take effect for the server's part of its life: not after
+        // the lease. One that is sent by `last_send` ends, or is dropped, by `cut_off`.
         let cut_off = Instant::now() + (timing.lease - timing.server);
         Self { last_send: cut_off - timing.client, cut_off, sending: timing.lease - timing.request() }
     }

@@ -135,9 +135,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::ObjectStore;
-use table_core::model::{Entity, Key, PartitionKey, TableName};
+use table_core::model::TableName;
 use table_core::queue::WorkQueue;
-use table_core::store::{Operation, Result, TableStore};
+use table_core::store::{Result, TableStore};
 
 use self::apply::Applier;
 pub use self::apply::Entries;
@@ -154,7 +154,7 @@ use self::moving::{Mover, Moves};
 use self::partition_locks::PartitionLocks;
 use self::plan::Planner;
 pub(crate) use self::plan::violation;
-pub use self::recover::Progress;
+pub use self::recover::RecoveryProgress;
 use self::recover::UnfinishedWrites;
 use self::remote_rows::RemoteRows;
 use self::row::JournalRows;
@@ -170,7 +170,7 @@ pub use self::worker::{PoisonedTicket, Recovery};
 use self::write::Writer;
 pub use self::write::{Acknowledge, Committed};
 use crate::entry::Maintainer;
-use crate::entry::shared::{Blobs, Merge, SharedRows};
+use crate::entry::shared::{Blobs, SharedRows};
 
 /// Requests of one write that are under way at the same time, unless set.
 const CONCURRENCY: usize = 16;
@@ -283,53 +283,13 @@ impl Journal {
         self.writer().write(changes, acknowledge).await
     }
 
-    /// Moves an entity to another partition of the table, unless `check` refuses the entity at the target.
-    ///
-    /// # Errors
-    /// The error of `check`, a unique value is taken, or a conflict after all attempts. An ambiguous error if it is
-    /// unknown whether the move was committed.
-    pub(crate) async fn move_entity(
-        &self,
-        from: &Key,
-        to: &Key,
-        check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
-    ) -> Result<Moved> {
-        self.mover().move_entity(from, to, check).await
-    }
-
-    /// The entities at the source and at the target, without marks. Gives up other moves of both. `None` if there is
-    /// no source.
-    ///
-    /// # Errors
-    /// The errors of the checks, or another move was committed in between and the source no longer exists.
-    pub(crate) async fn read_to_move(
-        &self,
-        from: &Key,
-        to: &Key,
-        check_source: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
-        check_target: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
-    ) -> Result<Option<(Entity, Option<Entity>)>> {
-        self.mover().read_to_move(from, to, check_source, check_target).await
-    }
-
-    /// One attempt at a move of the entities that [`read_to_move`](Self::read_to_move) has returned. `new` is the
-    /// entity at the target, with the entries of the source.
-    pub(crate) async fn move_read(
-        &self,
-        source: &Entity,
-        there: Option<Entity>,
-        new: Entity,
-    ) -> Result<Tried> {
-        self.mover().move_read(source, there, new).await
-    }
-
     /// Finishes or gives up the write of a ticket. `dequeues` is the number of receives of its message. For a
     /// committed write this waits for the lease of its last applier, unless the writer has [handed it
     /// over](Acknowledge::Committed).
     ///
     /// # Errors
     /// The text is not a ticket of this journal, or the store's error.
-    pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<Progress> {
+    pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<RecoveryProgress> {
         self.unfinished().recover(ticket, dequeues, None).await
     }
 
@@ -351,26 +311,6 @@ impl Journal {
         let unfinished = self.unfinished();
         let UnfinishedWrites { entities, rows, unique, moves, timing, .. } = unfinished;
         Sweep { entities, rows, unique, moves, unfinished, timing }.run(unique_tables, keep_aborts).await
-    }
-
-    /// Writes plain entries of one partition, for builds and drops. See [`RemoteRows::put_while`].
-    pub(crate) async fn put_while(
-        &self,
-        to: &(TableName, PartitionKey),
-        operations: &mut Vec<Operation>,
-        may_send: impl FnMut() -> bool + Send,
-    ) -> Result<bool> {
-        self.remote_rows().put_while(to, operations, may_send).await
-    }
-
-    /// Changes shared rows of one partition, for builds. See [`RemoteRows::merge_while`].
-    pub(crate) async fn merge_while(
-        &self,
-        to: &(TableName, PartitionKey),
-        merges: &mut Vec<Merge>,
-        may_send: impl FnMut() -> bool + Send,
-    ) -> Result<bool> {
-        self.remote_rows().merge_while(to, merges, may_send).await
     }
 
     /// The rows that hold the entries of several entities.
@@ -395,7 +335,8 @@ impl Journal {
         Committer { entities, rows, shared: self.shared(), timing: self.timing }
     }
 
-    fn remote_rows(&self) -> RemoteRows<'_> {
+    /// The rows of remote entries, for builds and drops.
+    pub(crate) fn remote_rows(&self) -> RemoteRows<'_> {
         RemoteRows { entities: &self.entities, shared: self.shared() }
     }
 
@@ -443,15 +384,12 @@ impl Journal {
         }
     }
 
-    fn mover(&self) -> Mover<'_> {
+    /// The moves of entities to another partition.
+    pub(crate) fn mover(&self) -> Mover<'_> {
         let (entities, planner, moves) = (&self.entities, self.planner(), self.moves());
         Mover { entities, planner, moves, writer: self.writer() }
     }
 }
 
-#[cfg(test)]
-mod costs;
-#[cfg(test)]
-mod round_trips;
 #[cfg(test)]
 mod tests;

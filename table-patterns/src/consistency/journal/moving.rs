@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use table_core::model::{Entity, Key};
-use table_core::store::{Conflicts, Error, ErrorKind, Operation, Outcome, Result};
+use table_core::store::{Conflicts, Error, Operation, Outcome, Result};
 
 use super::affected_key::AffectedKey;
 use super::apply::Entries;
@@ -18,7 +18,7 @@ use super::plan::{Plan, Planner};
 use super::row::{Evidence, JournalRow, JournalRows, WriteId};
 use super::write::{ATTEMPTS, Acknowledge, Attempt, Writer};
 use crate::index::check_no_blob;
-use crate::rows::took_effect::took_effect;
+use crate::rows::errors::took_effect;
 
 /// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const ROUNDS: usize = 16;
 
 /// Moves entities.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mover<'a> {
+pub(crate) struct Mover<'a> {
     pub(super) entities: &'a EntityTable,
     pub(super) planner: Planner<'a>,
     pub(super) moves: Moves<'a>,
@@ -54,7 +54,7 @@ impl Mover<'_> {
     /// # Errors
     /// The error of `check`, a unique value is taken, or a conflict after all attempts. An ambiguous error if it is
     /// unknown whether the move was committed.
-    pub(super) async fn move_entity(
+    pub(crate) async fn move_entity(
         &self,
         from: &Key,
         to: &Key,
@@ -90,7 +90,7 @@ impl Mover<'_> {
     ///
     /// # Errors
     /// The errors of the checks, or another move was committed in between and the source no longer exists.
-    pub(super) async fn read_to_move(
+    pub(crate) async fn read_to_move(
         &self,
         from: &Key,
         to: &Key,
@@ -113,7 +113,7 @@ impl Mover<'_> {
 
     /// One attempt at a move of the entities that [`read_to_move`](Self::read_to_move) has returned. `new` is the
     /// entity at the target, with the entries of the source.
-    pub(super) async fn move_read(
+    pub(crate) async fn move_read(
         &self,
         source: &Entity,
         there: Option<Entity>,
@@ -212,6 +212,8 @@ impl Moves<'_> {
                     tracing::debug!(%error, key = %entity.key(), "the source of a committed move was not deleted: the applier deletes it");
                 }
             }
+            // There was a journal row, and it was deleted in between: the move is applied, and the source is
+            // gone.
             None => {}
         }
         Err(self.contended(entity.key()))
@@ -224,6 +226,8 @@ impl Moves<'_> {
         let mut removal = self.planner.plan(&[Change::delete(entity.clone())], permission)?;
         let mut uncovered = std::mem::take(&mut removal.affected);
         uncovered.retain(|affected| !row.affected.iter().any(|known| known.is_at(affected)));
+        // The rows of remote unique values belong to the applier: this group writes the partition of the source
+        // only.
         removal.seen.clear();
         Ok((removal, uncovered))
     }
@@ -250,6 +254,8 @@ impl Moves<'_> {
             if !uncovered.is_empty() {
                 let mut longer = row.into_owned();
                 longer.affected.extend(uncovered);
+                // The journal row lists these keys before the source is deleted: afterwards nothing else leads
+                // to them.
                 let Some(longer) = self.rows.replace(longer).await? else { return Ok(None) };
                 row = Cow::Owned(longer);
             }
@@ -268,7 +274,6 @@ impl Moves<'_> {
 
     /// The error after another writer has changed the entity.
     fn contended(&self, key: &Key) -> Error {
-        let (table, key) = (self.entities.name.to_string(), key.to_string());
-        ErrorKind::PreconditionFailed { table, key }.into()
+        Error::precondition_failed(&self.entities.name, key)
     }
 }

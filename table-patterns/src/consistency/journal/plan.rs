@@ -86,6 +86,7 @@ impl Planner<'_> {
         let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
         let (mut local, mut remote) = diff.split(&self.entities.name, partition.as_str());
         let mut shared = Merge::all_of(local.take_shared());
+        // The copies that the stored entity has come first, then the copies of this group replace them.
         self.keep_copies(changes, &mut operations);
         copy_within(&mut operations, &mut shared)?;
         let remote_shared = Merge::all_of(remote.take_shared());
@@ -124,6 +125,7 @@ impl Planner<'_> {
         change: &Change,
         permission: Permission,
     ) -> Result<Option<Plan>> {
+        // The plan of the removal is only read here. The permit stays with the plan that is sent.
         let while_planned = Permission { valid_until: permission.valid_until, permit: None };
         let mut plan = self.plan(std::slice::from_ref(change), permission)?;
         let gone = self.plan(&[Change::delete(source.clone())], while_planned)?;
@@ -141,6 +143,7 @@ impl Planner<'_> {
         self.check_passed(&plan)?;
         for affected in gone.affected {
             match plan.affected.iter_mut().find(|known| known.is_at(&affected)) {
+                // The source has a row at the key, so the applier must not insert it.
                 Some(known) => known.added = false,
                 None => plan.affected.push(affected),
             }

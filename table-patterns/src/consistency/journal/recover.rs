@@ -21,7 +21,7 @@ use crate::consistency::work::WorkerSlots;
 
 /// The result of the recovery of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum RecoveryProgress {
     /// Nothing is left to do.
     Done,
     /// Try again after this time.
@@ -47,11 +47,12 @@ impl UnfinishedWrites<'_> {
         ticket: &str,
         dequeues: u32,
         slots: Option<&WorkerSlots>,
-    ) -> Result<Progress> {
+    ) -> Result<RecoveryProgress> {
         let ticket = Ticket::parse(ticket)?;
         self.check_ours(&ticket)?;
         match self.rows.evidence(ticket.write_id(), &ticket.partition).await? {
             Some(Evidence::Journal(row)) => self.take_over_row(row, slots).await,
+            // Also if there is an abort row: the worker that inserted it may have died before the releases.
             _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues), slots).await,
         }
     }
@@ -80,11 +81,12 @@ impl UnfinishedWrites<'_> {
         ticket: &Ticket,
         dequeues: u32,
         slots: Option<&WorkerSlots>,
-    ) -> Result<Progress> {
+    ) -> Result<RecoveryProgress> {
         if let Some(Evidence::Journal(row)) = self.rows.abort(ticket.write_id(), &ticket.partition).await? {
             return self.take_over_row(row, slots).await;
         }
-        let _permission = self.entities.maintainer.prepare(&*self.entities.store).await?;
+        // Kept until the last release: a release derives the entries of the owner.
+        let _permission = self.entities.maintainer.prepare().await?;
         let mut owners = owners(&ticket.partition, &ticket.rows)?;
         if let Some(source) = ticket.source()? {
             self.moves.unmark(&source, ticket.write_id()).await?;
@@ -94,12 +96,12 @@ impl UnfinishedWrites<'_> {
         for affected in &ticket.reserved {
             self.unique.settle(&affected.location()?, By::Release(ticket.write_id()), &mut states).await?;
         }
-        Ok(if dequeues > 1 { Progress::Done } else { self.later() })
+        Ok(if dequeues > 1 { RecoveryProgress::Done } else { self.later() })
     }
 
     /// Waits for the lease of a journal row on this process's clock. If the row has not changed then, its lease has
     /// expired, and this process claims and applies it.
-    async fn take_over_row(&self, row: JournalRow, slots: Option<&WorkerSlots>) -> Result<Progress> {
+    async fn take_over_row(&self, row: JournalRow, slots: Option<&WorkerSlots>) -> Result<RecoveryProgress> {
         let watch = self.watch(row.lease);
         match slots {
             Some(slots) => slots.release_while(watch).await,
@@ -118,7 +120,7 @@ impl UnfinishedWrites<'_> {
     }
 
     /// Claims and applies a journal row that was watched since it was read.
-    pub(super) async fn finish(&self, row: JournalRow) -> Result<Progress> {
+    pub(super) async fn finish(&self, row: JournalRow) -> Result<RecoveryProgress> {
         let lease = Lease::start(self.timing);
         let Some(row) = self.rows.claim(row, self.timing.lease()).await? else { return Ok(self.later()) };
         let mut states = States::new(row.owners()?);
@@ -127,12 +129,12 @@ impl UnfinishedWrites<'_> {
             return Ok(self.later());
         };
         match self.applier.clear(&row, lease).await? {
-            Entries::Applied => Ok(Progress::Done),
+            Entries::Applied => Ok(RecoveryProgress::Done),
             Entries::Pending => Ok(self.later()),
         }
     }
 
-    const fn later(&self) -> Progress {
-        Progress::Later(self.timing.lease())
+    const fn later(&self) -> RecoveryProgress {
+        RecoveryProgress::Later(self.timing.lease())
     }
 }

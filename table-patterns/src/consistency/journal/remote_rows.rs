@@ -13,7 +13,7 @@ use super::entity_table::{EntityTable, States};
 use super::unique::is_unique_row;
 use crate::entry::shared::{Merge, Prepared, SharedRows, contended};
 use crate::entry::{Entry, Location};
-use crate::rows::took_effect::took_effect;
+use crate::rows::errors::took_effect;
 
 /// The ownership of a row at an entry's key.
 enum RowOwner {
@@ -28,7 +28,7 @@ const ROUNDS: u32 = 30;
 
 /// Writes the rows of remote entries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RemoteRows<'a> {
+pub(crate) struct RemoteRows<'a> {
     pub(super) entities: &'a EntityTable,
     pub(super) shared: SharedRows<'a>,
 }
@@ -39,7 +39,7 @@ impl RemoteRows<'_> {
     ///
     /// # Errors
     /// Another entity has an entry with the same key: nothing of its group was written.
-    pub(super) async fn put_while(
+    pub(crate) async fn put_while(
         &self,
         to: &(TableName, PartitionKey),
         operations: &mut Vec<Operation>,
@@ -92,6 +92,7 @@ impl RemoteRows<'_> {
     ) -> Result<()> {
         let Some(failed) = error.failed_index().filter(|_| !error.is_ambiguous()) else { return Err(error) };
         match &operations[failed] {
+            // Another applier of the same write has deleted the row: the group goes on without the operation.
             Operation::Delete(..) if error.is_entity_not_found() => drop(operations.remove(failed)),
             Operation::Insert(row) if error.is_already_exists() => {
                 match self.own_row(table, row, states).await? {
@@ -177,7 +178,7 @@ impl RemoteRows<'_> {
 
     /// Applies the changes of shared rows of one partition, as many in a group as fit. Returns whether all were sent;
     /// the others stay in `merges`.
-    pub(super) async fn merge_while(
+    pub(crate) async fn merge_while(
         &self,
         to: &(TableName, PartitionKey),
         merges: &mut Vec<Merge>,

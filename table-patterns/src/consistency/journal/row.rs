@@ -10,8 +10,10 @@ use uuid::Uuid;
 use super::affected_key::{AffectedKey, decode, encode};
 use super::apply::Entries;
 use super::entity_table::EntityTable;
-use crate::rows::fresh_id::fresh_id;
-use crate::rows::took_effect::took_effect;
+use crate::clock::millis;
+use crate::rows::binary::{get_bytes, set_bytes};
+use crate::rows::errors::took_effect;
+use crate::rows::fresh_id;
 
 const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
@@ -97,9 +99,7 @@ impl JournalRow {
         let source = self.source.as_ref().map(|key| encode(&(key.partition(), key.row()))).transpose()?;
         let lists = [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.affected)?)];
         for (name, bytes) in lists.into_iter().chain(source.map(|source| (SOURCE, source))) {
-            for (n, chunk) in bytes.chunks(CHUNK).enumerate() {
-                entity.properties_mut().set(&format!("{name}{n}"), chunk);
-            }
+            set_bytes(&mut entity, name, &bytes);
         }
         if let Some(claim) = self.claim {
             entity.properties_mut().set(CLAIM, claim);
@@ -145,6 +145,8 @@ impl JournalRows<'_> {
         let replace = Operation::Replace(row.to_entity()?, etag.into());
         match took_effect(self.entities.store.write(&self.entities.name, replace).await) {
             Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
+            // An ambiguous claim is given up: if it took effect, the next process watches it for its whole
+            // lease.
             Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
             Err(e) => Err(e),
         }
@@ -153,6 +155,7 @@ impl JournalRows<'_> {
     /// Deletes the row of an applied write in its version. Entries count as pending if it is not certain that the row is gone.
     pub(super) async fn clear(&self, row: &JournalRow) -> Result<Entries> {
         let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
+        // In the version that was applied: if another process has claimed the row since, its applier clears it.
         let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
         match took_effect(self.entities.store.write(&self.entities.name, delete).await) {
             Ok(_) => Ok(Entries::Applied),
@@ -167,9 +170,6 @@ impl JournalRows<'_> {
 pub(super) fn owners(partition: &str, rows: &[String]) -> Result<Vec<Key>> {
     rows.iter().map(|row| Key::new(partition, row)).collect()
 }
-
-/// Bytes of one binary property.
-const CHUNK: usize = table_core::store::limits::BINARY_BYTES;
 
 /// An abort row.
 pub(super) fn abort_row(key: Key) -> Entity {
@@ -199,8 +199,8 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
                 id,
                 key: entity.key().clone(),
                 etag: entity.etag().cloned(),
-                rows: decode(&joined(entity, ROWS)).ok_or_else(|| damaged(ROWS))?,
-                affected: decode(&joined(entity, TOUCHED)).ok_or_else(|| damaged(TOUCHED))?,
+                rows: decode(&get_bytes(entity, ROWS)).ok_or_else(|| damaged(ROWS))?,
+                affected: decode(&get_bytes(entity, TOUCHED)).ok_or_else(|| damaged(TOUCHED))?,
                 source: source(entity).ok_or_else(|| damaged(SOURCE))?,
                 claim,
                 lease: lease(entity).ok_or_else(|| damaged(LEASE))?,
@@ -208,11 +208,6 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
         }
         _ => Err(damaged(KIND)),
     }
-}
-
-/// Milliseconds, rounded up: a lease is never watched for less than its length.
-fn millis(lease: Duration) -> i64 {
-    lease.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i64::MAX)
 }
 
 fn lease(entity: &Entity) -> Option<Duration> {
@@ -224,18 +219,10 @@ fn lease(entity: &Entity) -> Option<Duration> {
 
 /// The source of a move: `Some(None)` if the write is not a move, `None` if the property is damaged.
 fn source(entity: &Entity) -> Option<Option<Key>> {
-    let bytes = joined(entity, SOURCE);
+    let bytes = get_bytes(entity, SOURCE);
     if bytes.is_empty() {
         return Some(None);
     }
     let (partition, row): (String, String) = decode(&bytes)?;
     Key::new(partition, row).ok().map(Some)
-}
-
-fn joined(entity: &Entity, name: &str) -> Vec<u8> {
-    let chunks = (0..).map_while(|n| match entity.get(&format!("{name}{n}")) {
-        Some(ValueRef::Binary(chunk)) => Some(chunk),
-        _ => None,
-    });
-    chunks.flatten().copied().collect()
 }

@@ -13,12 +13,12 @@ use super::entity_table::{EntityTable, States};
 use super::lease::Timing;
 use super::mark::Mark;
 use super::moving::Moves;
-use super::recover::{Progress, UnfinishedWrites};
+use super::recover::{RecoveryProgress, UnfinishedWrites};
 use super::row::{Evidence, JournalRow, JournalRows, WriteId, read};
 use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
 use crate::entry::{Entry, Location};
-use crate::rows::took_effect::took_effect;
+use crate::rows::errors::took_effect;
 
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -69,14 +69,17 @@ impl Sweep<'_> {
         let (journal, mut aborts, marked) = self.journal_rows(&mut report).await?;
         aborts
             .retain(|row| row.timestamp().is_some_and(|written| after(written, keep_aborts) <= Ticks::now()));
+        // From now on, because the scan has found every abort row of the list by this moment.
         let watched_since = Instant::now();
+        // Committed writes first: finishing them settles their reservations, so the later steps find only those
+        // of uncommitted writes.
         self.sweep_journal(journal, &mut report).await?;
         for entity in marked {
             let unmarked = self.sweep_mark(&entity).await;
             let unmarked = report.unless_failed(entity.key(), unmarked).unwrap_or(false);
             report.moves_given_up += usize::from(unmarked);
         }
-        let permission = self.entities.maintainer.prepare(&*self.entities.store).await?;
+        let permission = self.entities.maintainer.prepare().await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
                 let released = self.sweep_reservation(table, &row).await;
@@ -132,8 +135,8 @@ impl Sweep<'_> {
         for row in rows {
             let key = row.key.clone();
             match report.unless_failed(&key, self.unfinished.finish(row).await) {
-                Some(Progress::Done) => report.applied += 1,
-                Some(Progress::Later(_)) => report.left += 1,
+                Some(RecoveryProgress::Done) => report.applied += 1,
+                Some(RecoveryProgress::Later(_)) => report.left += 1,
                 None => {}
             }
         }

@@ -15,9 +15,11 @@ use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::queue::{QueueOptions, TableQueue};
 
 mod cleared_later;
+mod costs;
 mod handed_over;
 mod poison;
 mod redefined;
+mod round_trips;
 mod strangers;
 mod unreadable;
 

@@ -11,8 +11,9 @@ use table_core::store::{Error, ErrorKind, Operation, Result};
 use super::entity_table::{EntityTable, States};
 use super::plan::violation;
 use super::row::{Evidence, JournalRows, WriteId};
+use crate::entry::shared::contended;
 use crate::entry::{Entry, Location};
-use crate::rows::took_effect::took_effect;
+use crate::rows::errors::took_effect;
 
 const TICKET: &str = "OwnerWrite";
 pub(super) const PENDING: &str = "OwnerPending";
@@ -139,6 +140,7 @@ impl UniqueKeys<'_> {
                 Err(e) if e.is_already_exists() && !e.is_ambiguous() => {}
                 Err(e) => return Err(e),
             }
+            // The row that the insert has met may be gone by now: insert again.
             let Some(found) = self.unique_row(at).await? else { continue };
             if let Some(reservation) = self.claim_row(&entry.owner, at, &wanted, write, found).await? {
                 return Ok(reservation);
@@ -175,6 +177,8 @@ impl UniqueKeys<'_> {
         write: WriteId,
         found: UniqueRow,
     ) -> Result<Option<Reservation>> {
+        // A row of the same entity is adopted, also from a write of it that died. A pair of another move is
+        // not: the move may be committed, and the value then belongs to the heir.
         if found.owner == *owner && (found.heir.is_none() || found.ticket == write) {
             return self.adopt(at, wanted, write, found).await;
         }
@@ -184,6 +188,7 @@ impl UniqueKeys<'_> {
             return self.replace_row(at, wanted, &found).await;
         }
         let is_held = self.is_held(at, &found, holder, committed).await?;
+        // In every other case the row was settled or removed just now: read it again.
         Ok((is_held && holder != owner).then(|| Reservation::Taken(holder.clone())))
     }
 
@@ -266,6 +271,8 @@ impl UniqueKeys<'_> {
                 Some(false) => return Ok(()),
                 None => continue,
             }
+            // Under the ETag that was read before the entity: an entity that has got the value since has
+            // changed the row.
             match self.put(at, row.agreeing_with(at, held.as_ref())).await {
                 Err(e) if changed(&e) => {}
                 other => return other.map(drop),
@@ -380,11 +387,6 @@ impl UniqueKeys<'_> {
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {
         Ok(took_effect(self.entities.store.write(&at.table, operation).await)?.etag)
     }
-}
-
-/// The error after other writers have changed the row too often.
-fn contended(at: &Location) -> Error {
-    ErrorKind::PreconditionFailed { table: at.table.to_string(), key: at.key.to_string() }.into()
 }
 
 /// Whether the row has changed and must be read again. False for ambiguous outcomes.

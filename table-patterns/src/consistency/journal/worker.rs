@@ -1,22 +1,23 @@
 //! Workers of the journal: they receive tickets from a queue and recover their writes.
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
-use table_core::queue::{Message, Receipt, WorkQueue};
+use futures_util::future::join_all;
+use table_core::queue::{Message, WorkQueue};
 use table_core::store::Result;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::Journal;
 use super::lease::Timing;
-use super::recover::Progress;
+use super::recover::RecoveryProgress;
 use super::row::WriteId;
 use super::ticket::Ticket;
-use crate::consistency::work::{Pace, WorkerSlots, is_infrastructure_error, work_through};
-use crate::rows::took_effect::took_effect;
+use crate::consistency::work::{
+    Pace, WorkerSlots, is_infrastructure_error, put_back, run_while_hidden, send_again, with_housekeeping,
+    work_through,
+};
 
 /// Failures of a ticket's work until the ticket is poisoned, unless set.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -89,7 +90,7 @@ impl<'a> Recovery<'a> {
         Ok(messages.len())
     }
 
-    /// Works until `stop` is ready, on up to `parallel` tickets at a time. Finishes the tickets under way before it returns.
+    /// Works until `stop` is ready, on up to `concurrency` tickets at a time. Finishes the tickets under way before it returns.
     ///
     /// Up to 1,000 more tickets wait for the lease of an applier that may have died. While the queue is empty, the worker asks it once
     /// per `idle`. While the queue is unavailable or denies access, the pause grows up to one minute. Once per lease, the worker puts
@@ -97,17 +98,19 @@ impl<'a> Recovery<'a> {
     ///
     /// # Errors
     /// The queue's, if waiting does not repair the error: the queue does not exist. Errors of single tickets are traced.
-    pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
-        let (slots, pace) = (WorkerSlots::new(parallel), Pace { idle, visibility: self.visibility() });
+    pub async fn run(
+        &self,
+        concurrency: usize,
+        idle: Duration,
+        stop: impl Future<Output = ()>,
+    ) -> Result<()> {
+        let (slots, pace) = (WorkerSlots::new(concurrency), Pace { idle, visibility: self.visibility() });
         let handle = |message: Message| {
             let slots = &slots;
             async move { self.handle(&message, Some(slots)).await }
         };
         let work = work_through(self.queue, &slots, pace, stop, handle);
-        match select(pin!(work), pin!(self.requeue_unpoisoned())).await {
-            Either::Left((worked, _)) => worked,
-            Either::Right((never, _)) => match never {},
-        }
+        with_housekeeping(work, self.requeue_unpoisoned()).await
     }
 
     /// Once per lease, forever: puts tickets back that the queue has set aside and that are not poisoned.
@@ -137,7 +140,7 @@ impl<'a> Recovery<'a> {
         for message in self.queue.poison(max).await? {
             let ticket = Ticket::parse(&message.body).ok();
             if ticket.as_ref().is_some_and(|ticket| !self.is_poisoned(ticket)) {
-                self.put_aside_back(&message).await?;
+                put_back(self.queue, &message).await?;
                 continue;
             }
             let write = ticket.as_ref().map(Ticket::write_id);
@@ -157,16 +160,7 @@ impl<'a> Recovery<'a> {
             return self.queue.requeue(message).await.map(drop);
         };
         let again = Ticket { failures: 0, error: None, ..ticket };
-        self.send_again(&again, receipt, Duration::ZERO).await
-    }
-
-    /// Puts back a message that was set aside, unless another process has done that.
-    async fn put_aside_back(&self, message: &Message) -> Result<()> {
-        tracing::warn!(id = %message.id, "a ticket was set aside although it is not poisoned: it is put back");
-        match self.queue.requeue(message).await {
-            Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(()),
-            other => other.map(drop),
-        }
+        send_again(self.queue, &again.to_text()?, receipt, Duration::ZERO).await
     }
 
     const fn is_poisoned(&self, ticket: &Ticket) -> bool {
@@ -205,20 +199,22 @@ impl<'a> Recovery<'a> {
         let Some(journal) = self.journals.iter().find(|j| j.unfinished().has_written(&ticket)) else {
             let (store, table) = (&ticket.store, &ticket.table);
             tracing::warn!(store, table, id = %message.id, "a ticket is sent again for a worker that has the journal of its table");
-            return self.send_again(&ticket, &receipt, self.lease()).await;
+            return send_again(self.queue, &message.body, &receipt, self.lease()).await;
         };
         let unfinished = journal.unfinished();
         let recovered = unfinished.recover(&message.body, message.dequeue_count, slots);
-        let recovered = self.run_while_hidden(&mut receipt, recovered).await;
+        // Half a lease before the end. Work takes longer than the visibility only if the journal row names a longer lease than this worker's.
+        let times = (self.visibility(), self.visibility() - self.lease() / 2);
+        let recovered = run_while_hidden(self.queue, &mut receipt, times, recovered).await;
         let ticket = Ticket { seen: ticket.seen.saturating_add(message.dequeue_count), ..ticket };
         let delay = match recovered {
-            Ok(Progress::Done) => {
+            Ok(RecoveryProgress::Done) => {
                 if let Some(finished) = self.finished {
                     finished.fetch_add(1, Ordering::Relaxed);
                 }
                 return self.queue.delete(&receipt).await;
             }
-            Ok(Progress::Later(delay)) => delay,
+            Ok(RecoveryProgress::Later(delay)) => delay,
             Err(error) if is_infrastructure_error(&error) => {
                 tracing::warn!(%error, id = %message.id, "a ticket waits until the store is available");
                 journal.timing.lease()
@@ -227,32 +223,9 @@ impl<'a> Recovery<'a> {
                 let ticket = ticket.after_failure(&error);
                 let delay = if self.is_poisoned(&ticket) { Duration::ZERO } else { journal.timing.lease() };
                 tracing::warn!(%error, id = %message.id, failures = ticket.failures, "the work of a ticket failed");
-                return self.send_again(&ticket, &receipt, delay).await;
+                return send_again(self.queue, &ticket.to_text()?, &receipt, delay).await;
             }
         };
-        self.send_again(&ticket, &receipt, delay).await
-    }
-
-    /// Sends the ticket as a new message, whose receives the queue counts from zero. A crash before the delete leaves two messages; the
-    /// second one finds the write finished.
-    async fn send_again(&self, ticket: &Ticket, receipt: &Receipt, delay: Duration) -> Result<()> {
-        took_effect(self.queue.send(&ticket.to_text()?, delay).await.map(drop))?;
-        self.queue.delete(receipt).await
-    }
-
-    /// Runs work, and renews the visibility of its ticket during the work. 2 requests of the queue if the journal row names a longer lease than
-    /// this worker's own.
-    async fn run_while_hidden<T>(&self, receipt: &mut Receipt, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        loop {
-            match timeout(self.visibility() - self.lease() / 2, work.as_mut()).await {
-                Ok(done) => return done,
-                // After an error another worker may receive the ticket too. The claim of the journal row excludes it.
-                Err(_) => match self.queue.renew(receipt, self.visibility()).await {
-                    Ok(renewed) => *receipt = renewed,
-                    Err(error) => tracing::debug!(%error, "the visibility of a ticket was not renewed"),
-                },
-            }
-        }
+        send_again(self.queue, &ticket.to_text()?, &receipt, delay).await
     }
 }

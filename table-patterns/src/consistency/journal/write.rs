@@ -152,9 +152,13 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     /// See [`Journal::write`].
     pub(super) async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
+        // A marked entity is the source of a move. The move ends first: committed after this write, it would
+        // bring the entity as it was before the write to its target (docs/protocol.md, *Moves*).
         let changes = self.moves.without_moves(changes).await?;
         let mut attempt = 0;
         loop {
+            // Each attempt has a write id of its own. The abort row of an attempt that was given up stays, so
+            // the insert of its journal row can never succeed again.
             let (plan, lock) = self.plan_with_lock(&changes).await?;
             match self.attempt(&plan, lock, &changes, acknowledge).await? {
                 Attempt::Committed(committed) => return Ok(committed),
@@ -189,6 +193,8 @@ impl Writer<'_> {
         changes: &[Change],
         acknowledge: Acknowledge,
     ) -> Result<Attempt> {
+        // The lease starts before the ticket is sent, and the queue hides the ticket for as long from a later
+        // moment on: no worker receives the ticket within this lease.
         let lease = Lease::start(self.timing);
         // The ticket comes first: whatever the write leaves behind when it dies, a worker finds it.
         let ticket = self.tickets.send(&self.entities.name, plan, self.timing.lease()).await?;
@@ -199,6 +205,8 @@ impl Writer<'_> {
                 self.release(plan, None).await;
                 return Ok(Attempt::StartOver(Cause::LeaseExpired(plan.made.elapsed())));
             }
+            // A reservation in doubt may arrive after the release. The ticket stays then: a worker releases
+            // what arrived.
             Err(Unreserved { error, in_doubt }) => {
                 let ticket = ticket.as_ref().filter(|_| !in_doubt);
                 return Err(self.withdraw(plan, ticket, error).await);
@@ -207,6 +215,8 @@ impl Writer<'_> {
         let sent = self.committer.commit(plan, lease).await;
         drop(lock);
         match sent {
+            // The write may be committed, so nothing is released. The ticket leads a worker to the journal row;
+            // or, if there is none, to the reservations.
             Sent::Failed(error) if error.is_ambiguous() => Err(error),
             Sent::Failed(error) => Err(self.withdraw(plan, ticket.as_ref(), error).await),
             Sent::StartOver(cause) => {
@@ -225,6 +235,7 @@ impl Writer<'_> {
                     }
                     Applied::Pending => Entries::Pending,
                 };
+                // The answers after them belong to the entries and the journal row.
                 written.truncate(changes.len());
                 Ok(Attempt::Committed(Committed { written, entries }))
             }
@@ -250,6 +261,8 @@ impl Writer<'_> {
         lease: Lease,
     ) -> std::result::Result<Option<Reserved>, Unreserved> {
         let mut reserved = Reserved::default();
+        // The mark comes before the pairs: from the mark on, a writer of the source gives this move up
+        // before it changes a value.
         if let Some(source) = &plan.source {
             if !lease.may_send() {
                 return Ok(None);

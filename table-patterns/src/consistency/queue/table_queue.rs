@@ -134,6 +134,7 @@ impl TableQueue {
             group.push(Operation::Delete(from.key.clone(), condition))?;
             group.push(Operation::Insert(to.to_entity()))?;
         }
+        // One group: with two requests, a crash between them would lose the message, or leave it twice.
         match self.store.transact(&self.table, group).await {
             Ok(written) => Ok(Some(written)),
             Err(error) if is_lost(&error) => Ok(None),
@@ -239,6 +240,7 @@ impl WorkQueue for TableQueue {
                 "a poison message cannot be renewed: put it back by `requeue`",
             ));
         }
+        // The body is in the row; the receipt names only a version of it.
         let entity = self.store.get_existing(&self.table, &key).await.map_err(as_invalid_receipt)?;
         let row = Row { etag: Some(etag), ..Row::read(&entity)? };
         self.move_row(&row, MESSAGE, visibility).await

@@ -69,7 +69,7 @@ impl EntityWriter {
 
     /// The indexes, if some have remote entries: a move to another partition is then one write of their journal.
     pub(crate) fn indexes_with_remote_entries(&self) -> Option<&IndexedEntities> {
-        self.indexes.as_ref().filter(|indexes| indexes.has_entries_elsewhere())
+        self.indexes.as_ref().filter(|indexes| indexes.changes().has_entries_elsewhere())
     }
 
     /// One attempt to move a row to another partition by one write of the journal of `indexes`. The new blobs are stored.
@@ -83,7 +83,8 @@ impl EntityWriter {
         (source, there): (&Entity, Option<&Entity>),
         moved: &Entity,
     ) -> Result<Tried> {
-        let moving = Box::pin(indexes.journal().move_read(source, there.cloned(), moved.clone()));
+        let mover = indexes.journal().mover();
+        let moving = Box::pin(mover.move_read(source, there.cloned(), moved.clone()));
         let tried = self.in_time(new, moving).await;
         match &tried {
             Ok(Ok(Moved::Done(entries))) => {
@@ -102,7 +103,7 @@ impl EntityWriter {
     /// Replaces a row of an older schema version by an entity of the current version.
     pub(crate) async fn upgrade(&self, old: Entity, new: Entity) -> Result<Written> {
         self.write(match &self.indexes {
-            Some(indexes) => indexes.upgrade(old, new),
+            Some(indexes) => indexes.changes().upgrade(old, new),
             None => Change::replace(old, new),
         })
         .await

@@ -51,10 +51,12 @@ impl<T: TableEntity> LargeTable<T> {
             self.writer().indexes_with_remote_entries().filter(|_| self.is_same(target) && !is_within);
         let check = |there: &Entity| T::SCHEMA.check_replaceable(there);
         let (row, there) = match journaled {
-            Some(indexes) => match indexes.journal().read_to_move(key, to, &|_| Ok(()), &check).await? {
-                Some(both) => both,
-                None => return Ok(Attempt::Nothing),
-            },
+            Some(indexes) => {
+                match indexes.journal().mover().read_to_move(key, to, &|_| Ok(()), &check).await? {
+                    Some(both) => both,
+                    None => return Ok(Attempt::Nothing),
+                }
+            }
             None => {
                 let Some(row) = self.row(key).await? else { return Ok(Attempt::Nothing) };
                 let there = target.row(to).await?;

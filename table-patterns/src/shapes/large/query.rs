@@ -202,12 +202,12 @@ impl<T: TableEntity> LargeQuery<T> {
             Ok((rows, filter)) => (rows.boxed(), filter),
             Err(error) => (stream::iter([Err(error)]).boxed(), None),
         };
-        let (table, parallelism) = (self.table.clone(), self.parallelism());
+        let (table, concurrency) = (self.table.clone(), self.concurrency());
         let loads = rows.map(move |row| {
             let (table, filter) = (table.clone(), filter.clone());
             async move { table.load_matching(row?, filter.as_ref()).await }
         });
-        Box::pin(loads.buffered(parallelism).try_filter_map(|found| ready(Ok(found))))
+        Box::pin(loads.buffered(concurrency).try_filter_map(|found| ready(Ok(found))))
     }
 
     /// Reads all results into memory.
@@ -252,7 +252,7 @@ impl<T: TableEntity> LargeQuery<T> {
         let filter = rows.to_query()?.filter;
         let page = rows.page(from).await?;
         let loads = stream::iter(page.items).map(|row| self.table.load_matching(row, filter.as_ref()));
-        let loaded = loads.buffered(self.parallelism()).try_filter_map(|found| ready(Ok(found)));
+        let loaded = loads.buffered(self.concurrency()).try_filter_map(|found| ready(Ok(found)));
         Ok(Page { items: loaded.try_collect().await?, continuation: page.continuation })
     }
 
@@ -269,7 +269,7 @@ impl<T: TableEntity> LargeQuery<T> {
     }
 
     /// The number of entities whose values are read at once: not more than the limit, so that no value is read in vain.
-    fn parallelism(&self) -> usize {
+    fn concurrency(&self) -> usize {
         self.table.options().concurrency.max(1).min(self.limit.unwrap_or(usize::MAX).max(1))
     }
 }
@@ -380,10 +380,10 @@ impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
     /// # Errors
     /// As for [`all`](Self::all), as an item.
     pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + use<'_, 'a, T, K> {
-        let parallelism =
+        let concurrency =
             self.table.options().concurrency.max(1).min(self.limit.unwrap_or(usize::MAX).max(1));
         let loaded =
-            self.rows.stream().map(move |row| async move { self.load(row?).await }).buffered(parallelism);
+            self.rows.stream().map(move |row| async move { self.load(row?).await }).buffered(concurrency);
         loaded.try_filter_map(|found| ready(Ok(found)))
     }
 
@@ -440,7 +440,7 @@ impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
 
     fn is_among(&self, entries: &IndexEntries<T>, row: &Entity) -> Result<bool> {
         let (index, partition) = (entries.index(), entries.partition().as_str());
-        self.rows.entities()?.has_entry_among(index, row, partition, entries.rows())
+        self.rows.entities()?.lookups().has_entry_among(index, row, partition, entries.rows())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt as _, stream};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::engine::entity_size;
@@ -239,8 +239,13 @@ pub(crate) struct BlobStores {
 }
 
 impl BlobStores {
+    /// Copies the blobs of rows that the copy lacks, of 8 rows at the same time.
+    pub(crate) async fn copy_all(&self, table: &TableName, rows: &[Entity]) -> Result<()> {
+        stream::iter(rows).map(Ok).try_for_each_concurrent(8, |row| self.copy(table, row)).await
+    }
+
     /// Copies the blobs of a row that the copy lacks, under the same names.
-    pub(crate) async fn copy(&self, table: &TableName, row: &Entity) -> Result<()> {
+    async fn copy(&self, table: &TableName, row: &Entity) -> Result<()> {
         for (property, reference) in references(row) {
             let path = self.path(table, row, property.name(), reference.id)?;
             if self.is_there(&path, reference.stored.size).await? {

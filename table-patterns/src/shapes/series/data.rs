@@ -11,7 +11,7 @@ use table_core::typed::{Plain, Property};
 
 use super::layout::Layout;
 use super::{SlotCodec, SlotSet};
-use crate::rows::entity_errors::with_entity_key;
+use crate::rows::errors::with_entity_key;
 use crate::rows::plain;
 
 /// The series of a table: values of type `V` in slots of the set `S`, stored by the codec `C`. See the [module](super).

@@ -7,7 +7,7 @@ use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::encrypted::marked_by_rule;
-use crate::rows::entity_errors::with_entity_key;
+use crate::rows::errors::with_entity_key;
 use crate::rows::plain::permit_after;
 
 /// What a write does to a stored entity.

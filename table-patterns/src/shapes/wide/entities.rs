@@ -12,7 +12,7 @@ use table_core::typed::Schema;
 use super::read::{Reader, WideQuery};
 use super::rows::{Chunk, HEAD, Stored, distribute, new_write, prefix, row_key};
 use crate::rows::encrypted::marked_by_rule;
-use crate::rows::entity_errors::with_entity_key;
+use crate::rows::errors::with_entity_key;
 use crate::rows::plain::permit_whole;
 
 /// Wide entities with any properties. See the [module](super); [`WideTable`](super::WideTable) has the same operations for

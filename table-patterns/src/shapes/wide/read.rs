@@ -13,7 +13,7 @@ use table_core::typed::{FromEntity, PartitionIn};
 
 use super::Wide;
 use super::rows::{ReadRows, Stored, assemble, logical, prefix, query, query_all, split};
-use crate::rows::entity_errors::with_entity_key;
+use crate::rows::errors::with_entity_key;
 
 /// Reads the entities of a table.
 #[derive(Clone, Debug)]

@@ -54,7 +54,9 @@ async fn are_worked_on_as_they_come() -> Result<()> {
     assert_eq!(coordinator.status(moved.id()).await?, TransactionStatus::Applied);
     assert!(matches!(coordinator.status(refused.id()).await?, TransactionStatus::Poisoned { .. }));
     let kept = &report.transactions[&TableName::new("Transactions")?];
-    assert_eq!((kept.applied, kept.poisoned, kept.sweeps), (1, 1, 10), "{report:?}");
+    assert_eq!(kept.applied, 1, "{report:?}");
+    assert_eq!(kept.poisoned, 1, "{report:?}");
+    assert_eq!(kept.sweeps, 10, "{report:?}");
     assert_eq!(report.errors().count(), 0, "{report:?}");
     assert!(world.store.get(&world.table, &key(2), None).await?.is_some());
     Ok(())
@@ -80,7 +82,9 @@ async fn are_worked_on_in_one_round() -> Result<()> {
     }
     let report = Upkeep::new(world.store.clone()).transactions(coordinator.clone()).run_once().await?;
     let kept = &report.transactions[&TableName::new("Transactions")?];
-    assert_eq!((kept.applied, kept.poisoned, kept.sweeps), (1, 0, 1), "{report:?}");
+    assert_eq!(kept.applied, 1, "{report:?}");
+    assert_eq!(kept.poisoned, 0, "{report:?}");
+    assert_eq!(kept.sweeps, 1, "{report:?}");
     assert_eq!(coordinator.status(moved.id()).await?, TransactionStatus::Applied);
     Ok(())
 }

@@ -12,7 +12,7 @@ use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, ValueRef};
 use table_core::store::{Operation, Result};
 use uuid::Uuid;
 
-use super::list::{List, chunk_members, chunk_row};
+use super::list::{List, chunk_row, read_members};
 use super::members::{Change, Members, number, push_number};
 use super::{Prepared, SharedRows, as_it_is, unchanged as if_unchanged};
 use crate::entry::Location;
@@ -99,6 +99,7 @@ pub(crate) async fn prepare(
     let parts = directory.divide(change);
     let chunks = read_all(list.rows, list.at, parts.keys().map(|first| directory.0[first]).collect()).await?;
     for ((first, part), chunk) in parts.iter().zip(chunks) {
+        // The chunk was split, emptied or folded since the directory was read.
         let Some((row, members)) = chunk else { return Ok(None) };
         let changes = change_chunk(list, &mut after, first, &row, members, part)?;
         if changes.is_empty() {
@@ -170,7 +171,7 @@ async fn fold(
     let written = operations.iter().position(|operation| *operation.key() == at);
     let members = match written.map(|n| (n, &operations[n])) {
         Some((n, Operation::Replace(row, etag))) => {
-            let (members, etag) = (chunk_members(row)?, etag.clone());
+            let (members, etag) = (read_members(row)?, etag.clone());
             operations[n] = Operation::Delete(at, etag);
             members
         }
@@ -203,7 +204,7 @@ pub(crate) fn read_all<'a>(
 /// A chunk; `None` if it was deleted.
 async fn read(rows: SharedRows<'_>, at: &Location, id: Uuid) -> Result<Option<Chunk>> {
     let Some(row) = rows.store.get(&at.table, &key(at, id)?, None).await? else { return Ok(None) };
-    let members = chunk_members(&row)?;
+    let members = read_members(&row)?;
     Ok(Some((row, members)))
 }
 

@@ -9,7 +9,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use table_core::query::{Filter, Query, Select};
-use table_core::store::{Error, Operation, Result, TableStoreExt as _, limits};
+use table_core::store::{Error, Operation, Result, TableStoreExt as _};
 use uuid::Uuid;
 
 use super::chunks::{self, Directory};
@@ -17,6 +17,7 @@ use super::members::{Change, Members};
 use super::{Merge, Prepared, SharedRows, put, unchanged};
 use crate::blobs::blob_error as failed;
 use crate::entry::{Entry, Location, Overflow, Shape};
+use crate::rows::binary::{get_bytes, set_bytes};
 
 const MEMBERS: &str = "List";
 const CHUNKS: &str = "ListChunks";
@@ -42,7 +43,7 @@ impl ListRow {
         if let Some(ValueRef::String(name)) = row.get(BLOB) {
             return Ok(Self::Blob(name.to_owned()));
         }
-        let chunks = joined(row, CHUNKS);
+        let chunks = get_bytes(row, CHUNKS);
         if !chunks.is_empty() {
             return Directory::decode(&chunks).map(Self::Chunks).ok_or_else(|| unread(row, &chunks));
         }
@@ -56,9 +57,9 @@ pub(crate) fn is_list(row: &Entity) -> bool {
     matches!(row.get(BLOB), Some(ValueRef::String(_))) || binary(MEMBERS) || binary(CHUNKS)
 }
 
-/// The references in a row.
-fn read_members(row: &Entity) -> Result<Members> {
-    let bytes = joined(row, MEMBERS);
+/// The references in a row, of a list or of a chunk.
+pub(crate) fn read_members(row: &Entity) -> Result<Members> {
+    let bytes = get_bytes(row, MEMBERS);
     Members::decode(&bytes).ok_or_else(|| unread(row, &bytes))
 }
 
@@ -97,7 +98,7 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Optio
     let etag = Some(unchanged(&row));
     match ListRow::read(&row)? {
         ListRow::Members(members) => list.write(etag, members, &change, None).await.map(Some),
-        ListRow::Blob(name) => match list.blob(&name).await? {
+        ListRow::Blob(name) => match rows.blob_members(&name).await? {
             Some(members) => list.write(etag, members, &change, Some(name)).await.map(Some),
             None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
         },
@@ -149,6 +150,8 @@ impl List<'_> {
         }
         match self.layout.overflow {
             Overflow::Blob => {
+                // The blob before the row that names it. If the row is not written, the sender of the group
+                // deletes the blob.
                 let name = self.rows.blobs()?.put(self.index, bytes).await?;
                 let head = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
                 let prepared = Prepared::one(put(head.with(BLOB, name.as_str()), etag));
@@ -174,12 +177,9 @@ impl List<'_> {
     }
 
     fn head(&self, name: &str, bytes: &[u8]) -> Entity {
-        let head = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
-        with_bytes(head, name, bytes)
-    }
-
-    async fn blob(&self, name: &str) -> Result<Option<Members>> {
-        self.rows.blob_members(name).await
+        let mut head = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
+        set_bytes(&mut head, name, bytes);
+        head
     }
 }
 
@@ -270,31 +270,11 @@ impl SharedRows<'_> {
     }
 }
 
-/// Sets bytes as properties of at most 64 KiB each.
-pub(crate) fn with_bytes(mut row: Entity, name: &str, bytes: &[u8]) -> Entity {
-    for (n, part) in bytes.chunks(limits::BINARY_BYTES).enumerate() {
-        row.properties_mut().set(&format!("{name}{n}"), part);
-    }
-    row
-}
-
-fn joined(row: &Entity, name: &str) -> Vec<u8> {
-    let parts = (0..).map_while(|n| match row.get(&format!("{name}{n}")) {
-        Some(ValueRef::Binary(part)) => Some(part),
-        _ => None,
-    });
-    parts.flatten().copied().collect()
-}
-
-/// The references in a chunk's row.
-pub(crate) fn chunk_members(row: &Entity) -> Result<Members> {
-    read_members(row)
-}
-
 /// A chunk's row.
 pub(crate) fn chunk_row(key: Key, index: &str, of: &str, members: &Members) -> Entity {
-    let row = Entity::from(key).with(Entry::INDEX, index).with(chunks::OF, of);
-    with_bytes(row, MEMBERS, &members.encode())
+    let mut row = Entity::from(key).with(Entry::INDEX, index).with(chunks::OF, of);
+    set_bytes(&mut row, MEMBERS, &members.encode());
+    row
 }
 
 /// How many bytes of a list its row holds, and where further references are stored.

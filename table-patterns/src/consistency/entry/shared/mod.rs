@@ -23,7 +23,7 @@ use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, TableStore};
 
 use crate::entry::{Entry, EntryDiff, Location, Shape};
-use crate::rows::took_effect::took_effect;
+use crate::rows::errors::took_effect;
 
 /// The change of one shared row.
 #[derive(Clone, Debug)]

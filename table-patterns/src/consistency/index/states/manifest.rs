@@ -8,7 +8,7 @@ use table_core::query::{Filter, Query};
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore};
 use uuid::Uuid;
 
-use super::processes::{Durations, ProcessRow, read_millis, to_millis};
+use super::processes::{Durations, ProcessRow};
 
 /// The manifest of a table, for reading and writing.
 #[derive(Clone, Debug)]
@@ -137,9 +137,7 @@ fn condition(index: &StoredIndex) -> IfMatch {
     index.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly)
 }
 
-const CACHE: &str = "LongestCache";
-const REQUEST: &str = "LongestRequest";
-const LEASE: &str = "LongestLease";
+const DURATIONS: [&str; 3] = ["LongestCache", "LongestRequest", "LongestLease"];
 const COLLIDED: &str = "EntriesCollided";
 const ANY_TYPE: &str = "WrittenAsAnyType";
 const BLOBS: &str = "BlobFolder";
@@ -194,24 +192,19 @@ impl TableRow {
     }
 
     pub(crate) fn read(row: &Entity) -> Result<Self> {
-        let millis = |name: &str| read_millis(row, name);
         let is = |name| row.get(name) == Some(ValueRef::Boolean(true));
         let (collided, any_type) = (is(COLLIDED), is(ANY_TYPE));
         let blobs = match row.get(BLOBS) {
             Some(ValueRef::String(id)) => Some(id.to_owned()),
             _ => None,
         };
-        let durations = Durations { cache: millis(CACHE)?, request: millis(REQUEST)?, lease: millis(LEASE)? };
+        let durations = Durations::read(row, DURATIONS)?;
         Ok(Self { durations, collided, any_type, blobs, etag: row.etag().cloned() })
     }
 
     pub(crate) fn to_entity(&self) -> Result<Entity> {
-        let mut row = Entity::new(MANIFEST_PARTITION, Self::NAME)?
-            .with(CACHE, to_millis(self.durations.cache))
-            .with(REQUEST, to_millis(self.durations.request))
-            .with(LEASE, to_millis(self.durations.lease))
-            .with(COLLIDED, self.collided)
-            .with(ANY_TYPE, self.any_type);
+        let row = self.durations.on(Entity::new(MANIFEST_PARTITION, Self::NAME)?, DURATIONS);
+        let mut row = row.with(COLLIDED, self.collided).with(ANY_TYPE, self.any_type);
         if let Some(id) = &self.blobs {
             row.properties_mut().set(BLOBS, id.as_str());
         }

@@ -25,13 +25,11 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::manifest::ManifestRows;
-use crate::clock::after;
-use crate::rows::fresh_id::fresh_id;
+use crate::clock::{after, millis};
+use crate::rows::fresh_id;
 
 const ROWS: &str = "process~";
-const CACHE: &str = "Cache";
-const REQUEST: &str = "Request";
-const LEASE: &str = "Lease";
+const DURATIONS: [&str; 3] = ["Cache", "Request", "Lease"];
 const HEARTBEAT: &str = "Heartbeat";
 
 /// The additional age, by the store's clock, after which the row of another process counts as ended without
@@ -86,6 +84,18 @@ impl Durations {
         }
     }
 
+    /// Reads the durations that [`on`](Self::on) has set.
+    pub(super) fn read(row: &Entity, [cache, request, lease]: [&str; 3]) -> Result<Self> {
+        let millis = |name| read_millis(row, name);
+        Ok(Self { cache: millis(cache)?, request: millis(request)?, lease: millis(lease)? })
+    }
+
+    /// Sets the durations as properties of these names, in milliseconds.
+    pub(super) fn on(self, row: Entity, [cache, request, lease]: [&str; 3]) -> Entity {
+        let row = row.with(cache, millis(self.cache)).with(request, millis(self.request));
+        row.with(lease, millis(self.lease))
+    }
+
     /// After this time, no request of the process depends on an earlier state.
     pub(crate) const fn to_settle(self) -> Duration {
         self.cache.saturating_add(self.request)
@@ -98,13 +108,8 @@ impl Durations {
     }
 }
 
-/// Milliseconds, rounded up: no process waits too short a time.
-pub(crate) fn to_millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
-}
-
 /// Reads a duration in milliseconds from a manifest row.
-pub(crate) fn read_millis(row: &Entity, name: &str) -> Result<Duration> {
+fn read_millis(row: &Entity, name: &str) -> Result<Duration> {
     match row.get(name) {
         Some(ValueRef::Int64(millis)) if millis >= 0 => Ok(Duration::from_millis(millis.unsigned_abs())),
         _ => Err(Error::decode("manifest", row.key(), name, "milliseconds", "something else")),
@@ -126,23 +131,18 @@ impl ProcessRow {
     /// Reads the row of a process; `None` for any other row.
     pub(crate) fn read(row: &Entity) -> Result<Option<Self>> {
         let Some(id) = ProcessId::of(row.key()) else { return Ok(None) };
-        let millis = |name| read_millis(row, name);
-        let durations = Durations { cache: millis(CACHE)?, request: millis(REQUEST)?, lease: millis(LEASE)? };
         Ok(Some(Self {
             id,
-            durations,
-            heartbeat: millis(HEARTBEAT)?,
+            durations: Durations::read(row, DURATIONS)?,
+            heartbeat: read_millis(row, HEARTBEAT)?,
             etag: row.etag().cloned(),
             at: row.timestamp(),
         }))
     }
 
     fn to_entity(id: ProcessId, durations: Durations) -> Result<Entity> {
-        Ok(Entity::from(id.key()?)
-            .with(CACHE, to_millis(durations.cache))
-            .with(REQUEST, to_millis(durations.request))
-            .with(LEASE, to_millis(durations.lease))
-            .with(HEARTBEAT, to_millis(durations.heartbeat())))
+        let row = durations.on(Entity::from(id.key()?), DURATIONS);
+        Ok(row.with(HEARTBEAT, millis(durations.heartbeat())))
     }
 
     /// Whether the row is so much older than a row written at `written` that its process has ended, whatever

@@ -18,6 +18,7 @@ use super::processes::{Durations, ProcessId, Registration, Watch};
 use super::view::{DeclaredIndex, ManifestView, ReadTime, Unmaintainable};
 use crate::entry::{Entry, Index, Maintainer, Permission, Shape, Uniqueness};
 use crate::index::exposure::{check_indexes, shown};
+use crate::journal::Timing;
 use crate::rows::encrypted::marked;
 
 /// Rows of ended processes that a build, a drop or an upkeep removes in one round.
@@ -121,6 +122,7 @@ impl IndexSet {
     /// the two handles, so that an index which was declared after this handle was opened is not omitted. No
     /// request.
     pub(crate) fn learn(&self, other: &Self) {
+        // The order of the locks, here and in `load`: `learned`, then `known`.
         let theirs = other.known();
         let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = |index: &&Index| !self.own.iter().chain(&*learned).any(|known| known.id() == index.id());
@@ -207,12 +209,12 @@ impl IndexSet {
     /// Reads the states again if they are too old: a writer with older states could be two states behind. The
     /// returned states are valid for at least a quarter of the cache time, so that the caller has time to act
     /// on them.
-    async fn refresh_if_old(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
+    async fn refresh_if_old(&self) -> Result<Option<Instant>> {
         if self.are_old() {
             // One task reads for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
             let _turn = timeout(self.durations.cache, self.reading.lock()).await;
             if self.are_old() {
-                self.refresh(store).await?;
+                self.refresh().await?;
             }
         }
         Ok(self.valid_until())
@@ -220,9 +222,33 @@ impl IndexSet {
 
     /// The right to act on the known states. The permit is taken before the states are read: a change of state
     /// either waits for the permit, or is part of what is read.
-    pub(crate) async fn permission(&self, store: &dyn TableStore) -> Result<Permission> {
+    pub(crate) async fn permission(&self) -> Result<Permission> {
         let permit = self.permit();
-        Ok(Permission { valid_until: self.refresh_if_old(store).await?, permit })
+        Ok(Permission { valid_until: self.refresh_if_old().await?, permit })
+    }
+
+    /// The right to write by the known states.
+    pub(crate) async fn prepare_write(&self) -> Result<Permission> {
+        self.check_writes()?;
+        self.permission().await
+    }
+
+    /// Writes while the states of the indexes are valid and pass `check`. A write that is still under way when
+    /// the states expire is dropped: no request may take effect after another process could have changed a
+    /// state twice (docs/manifest.md).
+    pub(crate) async fn while_valid<T>(
+        &self,
+        timing: Timing,
+        check: impl FnOnce() -> Result<()> + Send,
+        write: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        // Kept until the write has ended: a change of state waits for it.
+        let permission = self.prepare_write().await?;
+        check()?;
+        match permission.valid_until {
+            None => write.await,
+            Some(until) => timing.until(until + timing.client(), write).await,
+        }
     }
 
     /// In a store that only this process writes: a permit that a change of state waits for.
@@ -265,6 +291,21 @@ impl IndexSet {
         ReadTime { change, at: Instant::now() }
     }
 
+    /// The store of the table and of its manifest.
+    pub(crate) fn store(&self) -> &Arc<dyn TableStore> {
+        &self.store
+    }
+
+    /// The table.
+    pub(crate) const fn table(&self) -> &TableName {
+        &self.table
+    }
+
+    /// The manifest of the table.
+    pub(crate) fn manifest(&self) -> ManifestRows<'_> {
+        ManifestRows { store: &*self.store, table: &self.table }
+    }
+
     /// The indexes that this program defines.
     pub(crate) fn own(&self) -> &[Index] {
         &self.own
@@ -302,12 +343,12 @@ impl IndexSet {
     /// Prepares a read of the manifest and returns its start time. The process is registered by then: a change
     /// of state after that time waits for the process. 1 request if the process's row must be written again.
     /// The loop repeats the check, because the process may have paused during the write.
-    pub(crate) async fn ask(&self, store: &dyn TableStore) -> Result<ReadTime> {
+    pub(crate) async fn ask(&self) -> Result<ReadTime> {
         loop {
             let asked = self.asked();
             match &self.registration {
                 Some(mine) if !mine.holds_at(asked.at) => {
-                    mine.renew(store, &self.table).await?;
+                    mine.renew(&*self.store, &self.table).await?;
                 }
                 _ => return Ok(asked),
             }
@@ -316,12 +357,12 @@ impl IndexSet {
 
     /// Reads the manifest. 1 request; 1 more if this process must be registered again; 1 more if another
     /// process is found to have ended.
-    pub(crate) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
-        let asked = self.ask(store).await?;
-        let loaded = ManifestRows { store, table: &self.table }.load().await?;
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        let asked = self.ask().await?;
+        let loaded = self.manifest().load().await?;
         self.load(&loaded, asked)?;
         if self.registration.is_some() {
-            self.forget_gone(store, 1).await;
+            self.forget_gone(1).await;
         }
         Ok(())
     }
@@ -352,10 +393,10 @@ impl IndexSet {
 
     /// Removes up to `most` rows of ended processes. 1 request for each. A row that remains only makes changes
     /// of state wait.
-    pub(crate) async fn forget_gone(&self, store: &dyn TableStore, most: usize) {
+    pub(crate) async fn forget_gone(&self, most: usize) {
         let known = self.known();
         let gone = &known.gone[..known.gone.len().min(most)];
-        let removed = ManifestRows { store, table: &self.table }.remove_processes(gone).await;
+        let removed = self.manifest().remove_processes(gone).await;
         if let Err(error) = removed {
             tracing::debug!(%error, table = %self.table, "rows of ended processes were not removed from the manifest");
         }
@@ -551,15 +592,13 @@ impl Maintainer for IndexSet {
         self.slowest().durations.lease
     }
 
-    async fn collided(&self, store: &dyn TableStore) -> Result<()> {
-        let rows = ManifestRows { store, table: &self.table };
-        rows.extend_table_row(self.table_row(), &TableRow::of_collision()).await?;
-        self.refresh(store).await
+    async fn collided(&self) -> Result<()> {
+        self.manifest().extend_table_row(self.table_row(), &TableRow::of_collision()).await?;
+        self.refresh().await
     }
 
-    async fn prepare(&self, store: &dyn TableStore) -> Result<Permission> {
-        self.check_writes()?;
-        self.permission(store).await
+    async fn prepare(&self) -> Result<Permission> {
+        self.prepare_write().await
     }
 }
 

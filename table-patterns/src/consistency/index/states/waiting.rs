@@ -1,14 +1,17 @@
 //! The waits of a change of an index's state, and how callers learn of them.
 
 use std::fmt;
-use std::future::Future;
+use std::future::pending;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use table_core::manifest::IndexState;
-use tokio::time::{Instant, timeout_at};
+use table_core::store::Result;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::processes::ProcessId;
+use super::set::{FORGOTTEN_AT_ONCE, IndexSet};
 
 /// A wait of a build or drop: the reason, and its latest end. [`Display`](fmt::Display) prints both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,71 @@ impl fmt::Display for Waiting {
         let left = self.until.saturating_duration_since(Instant::now());
         write!(f, "waiting {}: {left:.0?} at most", self.for_what)?;
         self.process.map_or(Ok(()), |process| write!(f, ", for the process {process}"))
+    }
+}
+
+/// The waits of a process that changes the states of indexes, and what hears of each wait before it begins.
+pub(crate) struct Waits<'a, 't> {
+    pub(crate) set: &'a IndexSet,
+    pub(crate) tell: &'t mut (dyn FnMut(Waiting) + Send),
+}
+
+impl Waits<'_, '_> {
+    /// Waits until every writer knows the present states of the manifest and no request that used earlier states is in progress. Then reads
+    /// the manifest.
+    ///
+    /// In a store that only this process writes, the wait ends when all earlier writes have ended, and the result is `true`. On a service, or
+    /// if a local write does not continue, the wait takes as long as the slowest registered process needs.
+    ///
+    /// One request. One more if the slowest process has not been read for a cache time, and one per process that is gone, up to ten.
+    pub(crate) async fn until_states_known(&mut self, for_what: WaitingFor) -> Result<bool> {
+        let (set, tell) = (self.set, &mut *self.tell);
+        let changed = Instant::now();
+        // Before anything is awaited: a local writer that enters after this call reads the new states.
+        let told = set.tell_change();
+        // The slowest process may be gone since its row was read.
+        if set.slowest().process.is_some() && set.are_old() {
+            set.refresh().await?;
+        }
+        let mut slowest = set.slowest();
+        loop {
+            let waited = slowest.durations.to_settle();
+            let over = async {
+                match &told {
+                    Some(change) => change.known().await,
+                    None => pending().await,
+                }
+            };
+            let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
+            let is_known = wait(waiting, tell, over).await;
+            // This read returns every process that registered before the state change, unless the process is gone.
+            let asked = set.ask().await?;
+            let loaded = set.manifest().load().await?;
+            set.load(&loaded, asked)?;
+            slowest = set.slowest();
+            // A process with longer durations may have registered during the wait, by a read of the earlier state: wait for it too.
+            if is_known || slowest.durations.to_settle() <= waited {
+                set.forget_gone(FORGOTTEN_AT_ONCE).await;
+                return Ok(is_known);
+            }
+        }
+    }
+
+    /// Waits for the longest lease plus the longest request of the registered processes. A write that had stored a blob before has named
+    /// the blob by then, or never will.
+    pub(crate) async fn until_blobs_named(&mut self) {
+        let slowest = self.set.slowest().durations;
+        let until = Instant::now() + slowest.lease + slowest.request;
+        (self.tell)(Waiting { for_what: WaitingFor::Blobs, process: None, until });
+        sleep_until(until).await;
+    }
+
+    /// Waits for another builder of the index, which must stop or may have crashed. In a store that only this process writes, the wait ends
+    /// when the builder has ended; on a service it takes a lease.
+    pub(crate) async fn until_builder_ends(&mut self, id: &str, lease: Duration) {
+        let until = Instant::now() + lease;
+        let waiting = Waiting { for_what: WaitingFor::Builder, process: None, until };
+        wait(waiting, self.tell, self.set.until_not_built(id)).await;
     }
 }
 

@@ -7,9 +7,9 @@ use futures_util::stream;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName};
-use table_core::store::{OperationKind, Result, TableStore, TableStoreExt};
+use table_core::store::{BulkSummary, OperationKind, Result, TableStore, TableStoreExt};
 
-use crate::index::{BulkInsert, Index, IndexOptions, IndexedEntities, InsertSummary, Placement, Shape};
+use crate::index::{BulkInsert, Index, IndexOptions, IndexedEntities, Placement, Shape};
 use crate::journal::{Change, Entries, Timing};
 
 const CACHE: Duration = Duration::from_millis(100);
@@ -66,9 +66,9 @@ async fn parallel_groups_take_turns_at_a_summary() -> Result<()> {
     let (people, meter) = people(all, CACHE / 10, CACHE / 10).await?;
     let before = meter.snapshot();
     let entities = stream::iter((0..980).map(person));
-    let summary = InsertSummary::of(people.insert_all(entities, BulkInsert::default())).await?;
+    let summary = BulkSummary::of(people.insert_all(entities, BulkInsert::default())).await?;
     assert_eq!(summary.written, 980);
-    assert_eq!(summary.groups, 10);
+    assert_eq!(summary.requests, 10);
     let cost = meter.since(&before);
     assert_eq!(cost.of_kind(OperationKind::Get), 10);
     assert_eq!(cost.of_kind(OperationKind::Transact), 10);

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use table_core::model::{Entity, Key};
-use table_core::store::Result;
+use table_core::store::{BulkSummary, Result};
 
 use super::world::{World, person, rows_left, text};
-use crate::index::{
-    BulkInsert, Index, IndexQuery, IndexState, InsertSummary, Placement, ScrubMode, Shape, Summary,
-};
+use crate::index::{BulkInsert, Index, IndexQuery, IndexState, Placement, ScrubMode, Shape, Summary};
 use crate::journal::Change;
 
 fn ages() -> Index {
@@ -78,9 +76,9 @@ async fn a_bulk_insert_fills_groups_with_entities_that_share_a_summary() -> Resu
     let people = world.open(vec![ages()]).await?;
     let entities = (0..297).map(|id| person(id, "oslo"));
     let outcomes = people.insert_all(futures_util::stream::iter(entities), BulkInsert::default());
-    let done = InsertSummary::of(outcomes).await?;
+    let done = BulkSummary::of(outcomes).await?;
     assert_eq!(done.written, 297, "99 entities and the summary");
-    assert_eq!(done.groups, 3, "99 entities and the summary");
+    assert_eq!(done.requests, 3, "99 entities and the summary");
     assert_eq!(people.summary("ages", &Key::new("p", "sum_oslo")?).await?, summary(297, 297 * 40));
     Ok(())
 }

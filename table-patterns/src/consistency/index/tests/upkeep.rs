@@ -8,7 +8,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result, TableStore};
 
-use crate::index::handle::bulk::windows;
+use crate::index::bulk::windows;
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
 
 async fn people(indexes: Vec<Index>) -> Result<(IndexedEntities, RequestMeter)> {

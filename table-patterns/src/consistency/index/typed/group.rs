@@ -7,8 +7,7 @@ use table_core::store::{Error, Result};
 use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, PartitionIn, Schema, TableEntity};
 
 use super::table::IndexedTable;
-use super::write::merged;
-use crate::index::handle::stored::Stored;
+use crate::index::Stored;
 use crate::journal::{Change, Committed};
 
 /// Changes of several entities of one partition, committed together with their entries.
@@ -257,7 +256,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         let changes = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
             table.change_of(step).await.map_err(|error| Error::in_transaction(index, error))
         });
-        let changes: Vec<Change> = changes.buffered(table.entities.at_once()).try_collect().await?;
+        let changes: Vec<Change> = changes.buffered(table.entities.rows().at_once).try_collect().await?;
         table.entities.write(&changes).await
     }
 
@@ -405,7 +404,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 Ok(Change::replace(old, new))
             }
             (Some(old), Make::Merged(schema, over)) => {
-                let new = merged(schema, &old, &over)?;
+                let new = schema.merged(&old, &over)?;
                 Ok(Change::replace(old, new))
             }
             (Some(old), Make::Removed) => Ok(Change::delete(old)),

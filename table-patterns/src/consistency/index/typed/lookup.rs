@@ -10,10 +10,7 @@ use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, Many
 
 use super::lookup::sealed::{Decode, Followed};
 use super::table::IndexedTable;
-use crate::index::handle::IndexedEntities;
-use crate::index::handle::stored::Stored;
-use crate::index::read::entries::IndexQuery;
-use crate::index::read::lookup::Trust;
+use crate::index::{IndexQuery, IndexedEntities, Stored, Trust};
 
 /// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
 /// run, as often as needed. Running reports a key part that cannot be encoded.
@@ -144,7 +141,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// A key part cannot be encoded; the index is not readable; an error of the store; the continuation is of
     /// another lookup; the lookup has a limit and is sorted on the client, so its result is one page.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
-        if self.limit.is_some() && self.sorts && !self.entities()?.is_sorted() {
+        if self.limit.is_some() && self.sorts && !self.entities()?.rows().is_sorted() {
             return Err(Error::invalid_request(
                 "a lookup that is sorted on the client and has a limit has no pages: call `stream`",
             ));
@@ -220,7 +217,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         let (entities, entries) = (self.entities()?, self.entries()?);
         // A list is sorted by its references, in every store.
         if left.is_some() && list_of(&entries)?.is_none() {
-            entities.check_order(self.sorts)?;
+            entities.lookups().check_order(self.sorts)?;
         }
         let reading = reading::<T, R>(entries.index(), self.trust);
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
@@ -263,7 +260,7 @@ impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
         let found = match reading::<T, R>(entries.index(), self.trust) {
-            Reading::EntryOnly => entities.find_payload(entries.index(), &key).await?,
+            Reading::EntryOnly => entities.lookups().find_payload(entries.index(), &key).await?,
             Reading::Entry => entities.find(entries.index(), &key, Trust::Entry).await?,
             Reading::Entity => entities.find(entries.index(), &key, Trust::Entity).await?,
         };
@@ -348,14 +345,14 @@ pub(crate) async fn read<T: IndexedEntity>(
     if entries.rows().is_empty() {
         return Ok(Page { items: Vec::new(), continuation: None });
     }
-    let index = entries.index();
+    let (index, lookups) = (entries.index(), entities.lookups());
     if let Some(list) = list_of(entries)? {
-        return entities.page_of_list(index, &list, query, from, limit).await;
+        return entities.lists().page_of_list(index, &list, query, from, limit).await;
     }
     match reading {
-        Reading::EntryOnly => entities.page_of_payloads(index, query, from).await,
-        Reading::Entry => entities.page_within(index, query, from, Trust::Entry, limit).await,
-        Reading::Entity => entities.page_within(index, query, from, Trust::Entity, limit).await,
+        Reading::EntryOnly => lookups.page_of_payloads(index, query, from).await,
+        Reading::Entry => lookups.page(index, query, from, Trust::Entry, limit).await,
+        Reading::Entity => lookups.page(index, query, from, Trust::Entity, limit).await,
     }
 }
 

@@ -9,15 +9,15 @@ use table_core::store::{Result, Written};
 use table_core::typed::set::{RowChange, SetWriter};
 
 use crate::entry::{Location, Maintainer as _};
-use crate::index::handle::IndexedEntities;
+use crate::index::IndexedEntities;
 use crate::journal::{Change, Entries, as_read};
 
 /// Writes rows with their index entries.
 impl SetWriter for IndexedEntities {
     fn check<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<()>> {
         async move {
-            self.check_writable()?;
-            self.prepare().await?;
+            self.changes().check_writable()?;
+            drop(self.set.prepare_write().await?);
             self.set.check_type()
         }
         .boxed()

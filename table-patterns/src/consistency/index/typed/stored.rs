@@ -10,7 +10,7 @@ use table_core::store::Result;
 use table_core::typed::{FromEntity, IndexedEntity, KeyOf, Requirements, TableQuery};
 
 use super::table::IndexedTable;
-use crate::index::handle::stored::Stored;
+use crate::index::Stored;
 
 impl<T: IndexedEntity> IndexedTable<T> {
     /// The entity as stored, or `None`. 1 request.

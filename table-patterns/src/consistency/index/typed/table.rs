@@ -8,9 +8,9 @@ use table_core::typed::{IndexedEntity, Table};
 
 use crate::blobs::filled;
 use crate::entry::{Index, Placement};
-use crate::index::handle::IndexedEntities;
-use crate::index::handle::options::IndexOptions;
+use crate::index::open::{open_to_read, open_to_write};
 use crate::index::states::set::Writes;
+use crate::index::{IndexOptions, IndexedEntities};
 use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 /// A table of entities with declared indexes: every write maintains their entries, and every index can be used
@@ -114,8 +114,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let table = Table::<T>::new(store, name)?;
         let (store, has_more) = (Arc::clone(table.store()), !more.is_empty());
         let (name, indexes) = (table.name().clone(), all_indexes::<T>(more));
-        let entities =
-            IndexedEntities::open_reader(store, name, indexes, options, Writes::Type(T::SCHEMA)).await?;
+        let entities = open_to_read(store, name, indexes, options, Writes::Type(T::SCHEMA)).await?;
         Ok(Self { table, has_more, entities })
     }
 
@@ -145,7 +144,7 @@ pub(crate) async fn open_entities<T: IndexedEntity>(
             store.create_table_if_missing(other).await?;
         }
     }
-    IndexedEntities::open_for(store, table, indexes, options, Writes::Type(T::SCHEMA)).await
+    open_to_write(store, table, indexes, options, Writes::Type(T::SCHEMA)).await
 }
 
 /// The declared indexes, and more.
@@ -211,7 +210,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// taken.
     pub async fn upgrade_all(&self) -> Result<u64> {
         let rows = self.table().query().project::<Entity>().stream();
-        upgrade_each(rows, self.entities.at_once(), |row| self.upgrade(row)).await
+        upgrade_each(rows, self.entities.rows().at_once, |row| self.upgrade(row)).await
     }
 
     /// Whether the entity was rewritten.
@@ -220,7 +219,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
             return Ok(false);
         }
         let (key, new) = (row.key().clone(), upgraded(&row, &T::from_entity(row.clone())?)?);
-        let changes = [self.entities.upgrade(row, new)];
+        let changes = [self.entities.changes().upgrade(row, new)];
         upgrade_one(self.entities.write(&changes), self.update(key, |_| Ok(()))).await
     }
 }

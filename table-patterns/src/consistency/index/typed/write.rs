@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{Stream, StreamExt as _};
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, Outcome, Result};
-use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, Schema};
+use table_core::store::{BulkOutcome, Error, Outcome, Result};
+use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
 
 use super::table::IndexedTable;
-use crate::index::handle::bulk::{BulkInsert, Inserted};
-use crate::index::handle::stored::Stored;
+use crate::index::{BulkInsert, Stored};
 use crate::journal::{Change, Committed, Entries, is_marked};
 
 impl<T: IndexedEntity> IndexedTable<T> {
@@ -142,7 +141,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let committed = self.entities.write(&changes).await?;
         let [Change { new, .. }] = changes;
         if let Some((new, etag)) = new.zip(committed.written.first().and_then(|w| w.etag.clone()))
-            && let Some(now) = self.entities.as_stored(new.with_system(Some(etag), None)).await
+            && let Some(now) = self.entities.changes().as_stored(new.with_system(Some(etag), None)).await
             && let Ok(now) = Stored::read(now)
         {
             *stored = now;
@@ -179,7 +178,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .await?;
         let etag = committed.etag().cloned();
         let stored = match made.zip(etag) {
-            Some((new, etag)) => self.entities.as_stored(new.with_system(Some(etag), None)).await,
+            Some((new, etag)) => self.entities.changes().as_stored(new.with_system(Some(etag), None)).await,
             None => None,
         };
         let stored = match stored {
@@ -234,25 +233,28 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let (key, version) = (key.into_key(), version.into());
         // Indexes that another program has declared may hold fields of the patch.
         let has_others = || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
-        self.entities.prepare().await?;
+        drop(self.entities.set.prepare_write().await?);
         self.entities.set.check_type()?;
         // An unconditional write may meet an entity under a move; so does a version that was read during a move.
         let may_be_moved = match &version {
-            IfMatch::Any => self.entities.has_entries_elsewhere(),
+            IfMatch::Any => self.entities.changes().has_entries_elsewhere(),
             IfMatch::Exactly(version) => is_marked(version),
         };
         if has_others() || may_be_moved {
             return self.merge_read(patch.to_entity(key)?, &version).await;
         }
-        let table = self.table().clone().unmanaged();
+        let (table, timing) = (self.table().clone().unmanaged(), self.entities.options.timing);
         let declared = AtomicBool::new(false);
         let check = || {
             declared.store(has_others(), Ordering::Relaxed);
             let reason = "an index of the entities was declared during the merge";
             if declared.load(Ordering::Relaxed) { Err(Error::invalid_request(reason)) } else { Ok(()) }
         };
-        let written =
-            self.entities.while_states_valid(check, table.merge(key.clone(), patch, version.clone())).await;
+        let written = self
+            .entities
+            .set
+            .while_valid(timing, check, table.merge(key.clone(), patch, version.clone()))
+            .await;
         if declared.load(Ordering::Relaxed) {
             return self.merge_read(patch.to_entity(key)?, &version).await;
         }
@@ -263,7 +265,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     async fn merge_read(&self, patch: Entity, version: &IfMatch) -> Result<Committed> {
         let key = patch.key();
         self.entities
-            .modify(key, |old| merged(T::SCHEMA, self.wanted(key, old, version)?, &patch).map(Some))
+            .modify(key, |old| T::SCHEMA.merged(self.wanted(key, old, version)?, &patch).map(Some))
             .await
     }
 
@@ -277,7 +279,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Committed> {
         let entity = entity.to_entity()?;
         let merge = |old: Option<&Entity>| match old {
-            Some(old) => merged(T::SCHEMA, old, &entity).map(Some),
+            Some(old) => T::SCHEMA.merged(old, &entity).map(Some),
             None => Ok(Some(entity.clone())),
         };
         self.entities.modify(entity.key(), merge).await
@@ -343,7 +345,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &Entity| T::SCHEMA.check_replaceable(old);
-        self.entities().move_if(&key, target.entities(), &to, check).await
+        self.entities.changes().move_to(&key, &target.entities.changes(), &to, check).await
     }
 
     /// Inserts entities of one partition, in one group transaction with their local entries. Nothing is written
@@ -357,11 +359,6 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
-/// An entity with the properties of another merged in, if both have one schema version.
-pub(crate) fn merged(schema: &Schema, old: &Entity, over: &Entity) -> Result<Entity> {
-    schema.merged(old, over)
-}
-
 impl<T: IndexedEntity> IndexedTable<T> {
     /// Inserts entities while the stream is polled; returns a result for each. See
     /// [`IndexedEntities::insert_all`] for groups and requests.
@@ -371,7 +368,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # async fn main() -> table_core::Result<()> {
     /// # use table_core::prelude::*;
     /// use futures_util::stream;
-    /// use table_patterns::index::{BulkInsert, IndexOptions, IndexedTable, InsertSummary};
+    /// use table_core::store::BulkSummary;
+    /// use table_patterns::index::{BulkInsert, IndexOptions, IndexedTable};
     /// # #[derive(Debug, TableEntity)]
     /// # #[entity(type = "Employee", rename_all = "PascalCase")]
     /// # #[index(email, row_key = "email_{email}", unique = "partition")]
@@ -386,8 +384,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     ///     Ok(Employee { department, id, email: format!("{id}@x") })
     /// });
     /// let outcomes = employees.insert_all(stream::iter(hired), BulkInsert::default());
-    /// let summary = InsertSummary::of(outcomes).await?;
-    /// assert_eq!((summary.written, summary.groups), (100, 2)); // 50 entities with 50 entries each
+    /// let summary = BulkSummary::of(outcomes).await?;
+    /// assert_eq!(summary.written, 100);
+    /// assert_eq!(summary.requests, 2); // 50 entities with 50 entries each
     /// # Ok(())
     /// # }
     /// ```
@@ -400,7 +399,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         &'a self,
         entities: S,
         options: BulkInsert,
-    ) -> impl Stream<Item = Result<Inserted>> + Send + use<'a, T, S>
+    ) -> impl Stream<Item = Result<BulkOutcome>> + Send + use<'a, T, S>
     where
         S: Stream<Item = Result<T>> + Send + 'a,
     {

@@ -23,7 +23,7 @@ async fn a_delayed_answer_does_not_replace_later_states() -> Result<()> {
     let mut stored = rows.index(set.own[0].id()).await?.unwrap();
     rows.advance(&mut stored, IndexState::WriteOnly, None).await?;
     tokio::time::advance(Duration::from_millis(10)).await;
-    set.refresh(&store).await?;
+    set.refresh().await?;
     let until = set.valid_until();
     set.load(&slow, asked)?;
     assert_eq!(set.state("city"), IndexState::WriteOnly, "the later state stays");
@@ -34,12 +34,10 @@ async fn a_delayed_answer_does_not_replace_later_states() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn concurrent_tasks_share_one_read_of_the_states() -> Result<()> {
     let meter = RequestMeter::new();
-    let store = Metered::new(MemoryStore::new(), meter.clone());
-    let store = Arc::new(store);
-    let set = set(store.clone()).await?;
+    let set = set(Arc::new(Metered::new(MemoryStore::new(), meter.clone()))).await?;
     for _ in 0..2 {
         tokio::time::advance(Duration::from_secs(1)).await;
-        let all = futures_util::future::try_join_all((0..20).map(|_| set.prepare(&*store)));
+        let all = futures_util::future::try_join_all((0..20).map(|_| set.prepare()));
         let (all, cost) = meter.measure(all).await;
         assert!(all?.iter().all(|permission| permission.valid_until.is_some()));
         assert_eq!(cost.total(), 1);

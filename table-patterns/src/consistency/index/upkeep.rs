@@ -9,12 +9,12 @@ use table_core::manifest::{Layout, Manifest, StoredIndex};
 use table_core::model::{ETag, Entity, IfMatch, MANIFEST_PARTITION, TableName, Ticks, ValueRef};
 use table_core::store::{Operation, Result, TableStore};
 
+use super::entities::IndexedEntities;
+use super::options::IndexOptions;
+use super::states::manifest::ManifestRows;
+use super::states::set::FORGOTTEN_AT_ONCE;
 use crate::clock::after;
 use crate::entry::{Index, Placement, Uniqueness};
-use crate::index::handle::IndexedEntities;
-use crate::index::handle::options::IndexOptions;
-use crate::index::states::manifest::ManifestRows;
-use crate::index::states::set::FORGOTTEN_AT_ONCE;
 
 /// After this time, a scrub that has not ended counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
@@ -30,6 +30,44 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Reads the manifest of a table for its handle, and removes rows of ended processes. `None` if the table was
+    /// recreated since the handle was opened. 1 request; 1 for each ended process, up to 10; 1 if this process
+    /// must be registered again.
+    pub(crate) async fn of_open(entities: &IndexedEntities) -> Result<Option<Self>> {
+        let set = &entities.set;
+        let asked = set.ask().await?;
+        let loaded = set.manifest().load().await?;
+        set.load(&loaded, asked)?;
+        set.forget_gone(FORGOTTEN_AT_ONCE).await;
+        if loaded.table.is_new() {
+            return Ok(None);
+        }
+        Ok(Some(Self::of(loaded.manifest)))
+    }
+
+    /// The tables with reservations of unique values: the tables of remote unique entries. `table` is the table of the entities.
+    pub(crate) fn unique_tables(&self, table: &TableName) -> Vec<TableName> {
+        let unique = self.indexes.iter().filter(|stored| {
+            stored.definition.as_ref().is_some_and(|definition| {
+                definition.uniqueness != Uniqueness::No && definition.placement != Placement::SamePartition
+            })
+        });
+        let tables: BTreeSet<_> = unique.map(|stored| stored.table.as_ref().unwrap_or(table)).collect();
+        tables.into_iter().cloned().collect()
+    }
+
+    /// Whether entities of an index also belong to another index that the handle cannot maintain; upkeep does
+    /// not write such entities.
+    pub(crate) fn leaves_entities_of(&self, stored: &StoredIndex, entities: &IndexedEntities) -> bool {
+        let Some(of) = &stored.entity else { return true };
+        let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_disjoint_from(of));
+        let in_the_way = |other: &StoredIndex| {
+            Obstacle::of(other, entities)
+                .is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.puts())
+        };
+        self.indexes.iter().any(|other| meets(other) && in_the_way(other))
+    }
+
     fn of(manifest: Manifest) -> Self {
         let large = manifest.types.iter().filter(|stored| matches!(stored.layout, Layout::Large { .. }));
         let large = large.map(|stored| stored.entity.as_ref().map_or("", |of| &of.name).to_owned()).collect();
@@ -50,6 +88,21 @@ pub(crate) enum Obstacle {
     Encrypted,
     /// The index keeps blobs, and the options have no object store.
     NoBlobs,
+}
+
+impl Obstacle {
+    /// Why a handle that was opened for upkeep cannot maintain an index; `None` if it can.
+    pub(crate) fn of(stored: &StoredIndex, entities: &IndexedEntities) -> Option<Self> {
+        let Some(definition) = &stored.definition else { return Some(Self::Newer) };
+        if Index::from_definition(definition.clone()).is_err() {
+            return Some(Self::Opaque);
+        }
+        // By the states known here: an index that was dropped since is no obstacle.
+        if entities.set.is_unmaintainable(&stored.id()) {
+            return Some(Self::Encrypted);
+        }
+        (definition.shape.needs_blobs() && entities.options.blobs.is_none()).then_some(Self::NoBlobs)
+    }
 }
 
 /// Work on a whole table that was begun last, in whatever process: a row of the manifest.
@@ -111,79 +164,29 @@ impl LastRun {
 
 /// What upkeep finds in a table.
 pub(crate) struct ToKeep {
-    /// What keeps its indexes; `None` where no program has opened the table with indexes. Then nothing of the manifest says so after
-    /// this either: the first program that opens the table is the first.
+    /// The handle that maintains the indexes; `None` if no program has opened the table with indexes. The handle is then not opened:
+    /// the first program that opens the table must find that it is the first.
     pub(crate) entities: Option<IndexedEntities>,
     pub(crate) kept: Kept,
 }
 
-impl IndexedEntities {
-    /// Reads the manifest and opens the table as [`open_for_upkeep`](Self::open_for_upkeep) does, if a program has opened the table
-    /// with indexes. One request, and then the requests of opening and of [`kept`](Self::kept).
-    pub(crate) async fn find_to_keep(
+impl ToKeep {
+    /// Reads the manifest, and opens the table as [`IndexedEntities::open_for_upkeep`] does if a program has opened the table
+    /// with indexes. One request, and then the requests of opening and of [`Kept::of_open`].
+    pub(crate) async fn find(
         store: Arc<dyn TableStore>,
         table: TableName,
         options: IndexOptions,
-    ) -> Result<ToKeep> {
+    ) -> Result<Self> {
         let loaded = ManifestRows { store: &*store, table: &table }.load().await?;
         if loaded.table.is_new() {
-            return Ok(ToKeep { entities: None, kept: Kept::of(loaded.manifest) });
+            return Ok(Self { entities: None, kept: Kept::of(loaded.manifest) });
         }
-        let entities = Self::open_for_upkeep(store, table, options).await?;
-        let kept = entities.kept().await?;
-        // Gone again, if there is none.
-        let (entities, kept) =
-            kept.map_or_else(|| (None, Kept::of(Manifest::default())), |kept| (Some(entities), kept));
-        Ok(ToKeep { entities, kept })
-    }
-
-    /// Reads the manifest for this handle and removes rows of ended processes. `None` if the table was
-    /// recreated since the handle was opened. 1 request; 1 for each ended process, up to 10; 1 if this process
-    /// must be registered again.
-    pub(crate) async fn kept(&self) -> Result<Option<Kept>> {
-        let asked = self.set.ask(&*self.store).await?;
-        let loaded = self.rows().load().await?;
-        self.set.load(&loaded, asked)?;
-        self.set.forget_gone(&*self.store, FORGOTTEN_AT_ONCE).await;
-        if loaded.table.is_new() {
-            return Ok(None);
-        }
-        Ok(Some(Kept::of(loaded.manifest)))
-    }
-
-    /// The tables with reservations of unique values: the tables of remote unique entries.
-    pub(crate) fn unique_tables(&self, indexes: &[StoredIndex]) -> Vec<TableName> {
-        let unique = indexes.iter().filter(|stored| {
-            stored.definition.as_ref().is_some_and(|definition| {
-                definition.uniqueness != Uniqueness::No && definition.placement != Placement::SamePartition
-            })
-        });
-        let tables: BTreeSet<_> =
-            unique.map(|stored| stored.table.as_ref().unwrap_or(self.table())).collect();
-        tables.into_iter().cloned().collect()
-    }
-
-    /// Why this handle cannot maintain an index; `None` if it can.
-    pub(crate) fn obstacle(&self, stored: &StoredIndex) -> Option<Obstacle> {
-        let Some(definition) = &stored.definition else { return Some(Obstacle::Newer) };
-        if Index::from_definition(definition.clone()).is_err() {
-            return Some(Obstacle::Opaque);
-        }
-        // By the states known here: an index that was dropped since is no obstacle.
-        if self.set.is_unmaintainable(&stored.id()) {
-            return Some(Obstacle::Encrypted);
-        }
-        (definition.shape.needs_blobs() && self.options.blobs.is_none()).then_some(Obstacle::NoBlobs)
-    }
-
-    /// Whether entities of an index also belong to another index that this handle cannot maintain; upkeep does
-    /// not write such entities.
-    pub(crate) fn leaves_entities_of(&self, stored: &StoredIndex, all: &[StoredIndex]) -> bool {
-        let Some(of) = &stored.entity else { return true };
-        let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_disjoint_from(of));
-        let in_the_way = |other: &StoredIndex| {
-            self.obstacle(other).is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.puts())
-        };
-        all.iter().any(|other| meets(other) && in_the_way(other))
+        let entities = IndexedEntities::open_for_upkeep(store, table, options).await?;
+        Ok(match Kept::of_open(&entities).await? {
+            Some(kept) => Self { entities: Some(entities), kept },
+            // The table was recreated in between.
+            None => Self { entities: None, kept: Kept::of(Manifest::default()) },
+        })
     }
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::ready;
-use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
 use table_core::model::{Entity, Key, PartitionKey};
-use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
+use table_core::store::{BulkOutcome, Error, ErrorKind, Outcome, Result, Written};
 
-use super::IndexedEntities;
+use super::changes::EntityChanges;
 use crate::entry::{Entry, Location, Maintainer as _};
 use crate::journal::{Change, Entries};
 use crate::rows::WINDOW_BYTES;
@@ -18,8 +18,8 @@ use crate::rows::WINDOW_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkInsert {
-    /// Groups written in parallel.
-    pub parallelism: usize,
+    /// The number of groups that are written at the same time.
+    pub concurrency: usize,
     /// Entities that are read before their groups are formed; a window ends early at 16 MiB of properties. A larger window makes fuller
     /// groups for input with mixed partitions, and fewer requests for remote entries that share partitions.
     pub window: usize,
@@ -28,15 +28,15 @@ pub struct BulkInsert {
 impl Default for BulkInsert {
     /// 16 groups in parallel, from windows of 10,000 entities.
     fn default() -> Self {
-        Self { parallelism: 16, window: 10_000 }
+        Self { concurrency: 16, window: 10_000 }
     }
 }
 
 impl BulkInsert {
-    /// Sets the groups written in parallel; at least 1.
+    /// Sets the number of groups that are written at the same time; at least 1.
     #[must_use]
-    pub fn with_parallelism(mut self, groups: usize) -> Self {
-        self.parallelism = groups.max(1);
+    pub fn with_concurrency(mut self, groups: usize) -> Self {
+        self.concurrency = groups.max(1);
         self
     }
 
@@ -48,100 +48,19 @@ impl BulkInsert {
     }
 }
 
-/// The result for one entity of a bulk insert.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct Inserted {
-    /// The key of the entity.
-    pub key: Key,
-    /// The number of the entity's group, from 0. The entities of a group and their local entries were written atomically.
-    pub group: u64,
-    /// The entity's version, and whether its remote entries are applied; or an error, whose
-    /// [`outcome`](Error::outcome) says whether the entity may have been written.
-    pub result: Result<(Written, Entries)>,
+/// Inserts entities in groups of a partition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupedInserts<'a> {
+    pub(super) changes: EntityChanges<'a>,
 }
 
-/// The result of a bulk insert.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-#[non_exhaustive]
-pub struct InsertSummary {
-    /// Entities written.
-    pub written: u64,
-    /// Entities written whose remote entries a worker or sweep will apply.
-    pub pending: u64,
-    /// Entities that were certainly not written.
-    pub failed: u64,
-    /// Entities that may have been written: the answer was lost.
-    pub ambiguous: u64,
-    /// Groups sent, including refused groups.
-    pub groups: u64,
-    /// The first 100 failures.
-    pub failures: Vec<Inserted>,
-}
-
-impl InsertSummary {
-    /// Failures that the summary keeps.
-    const KEPT: usize = 100;
-
-    /// Runs a bulk insert to its end and counts its results.
-    ///
-    /// # Errors
-    /// An error of the input. Entities that were read before are written.
-    pub async fn of(outcomes: impl Stream<Item = Result<Inserted>>) -> Result<Self> {
-        let add = |mut summary: Self, outcome| async move {
-            summary.add(outcome);
-            Ok(summary)
-        };
-        outcomes.try_fold(Self::default(), add).await
-    }
-
-    /// Counts one result.
-    pub fn add(&mut self, outcome: Inserted) {
-        self.groups = self.groups.max(outcome.group + 1);
-        match outcome.result.as_ref().map_err(Error::outcome) {
-            Ok((_, Entries::Applied)) | Err(Outcome::Applied) => self.written += 1,
-            Ok((_, Entries::Pending)) => (self.written, self.pending) = (self.written + 1, self.pending + 1),
-            Err(Outcome::NotApplied) => self.failed += 1,
-            Err(Outcome::Ambiguous) => self.ambiguous += 1,
-        }
-        if outcome.result.is_err() && self.failures.len() < Self::KEPT {
-            self.failures.push(outcome);
-        }
-    }
-
-    /// The number of entities written, if all were written.
-    ///
-    /// # Errors
-    /// The first failure.
-    pub fn into_result(self) -> Result<u64> {
-        match self.failures.into_iter().next().map(|failure| failure.result) {
-            Some(Err(error)) => Err(error),
-            _ => Ok(self.written),
-        }
-    }
-}
-
-impl IndexedEntities {
-    /// Inserts entities while the stream is polled; returns a result for each, in the order of the answers.
-    ///
-    /// Entities of one partition are written together: a group holds each entity with all its local entries, up
-    /// to 100 operations. A partition's entities are ordered by their remote entries, so that a group changes
-    /// few other partitions. Groups of several partitions take turns. A group writes each summary or list of
-    /// its partition once, for all its entities; parallel groups wait for each other at such a row. The next window is read while
-    /// groups of the last one are under way, and a group reserves all its unique values together. The stream ends when the journal rows
-    /// of its writes are cleared.
-    ///
-    /// Requests: 1 for each group; with remote entries, the requests of one write (see the
-    /// [`journal`](crate::journal#cost-in-requests)) and 1 read for each entity. A group that cannot be written
-    /// is halved until the failing entity is alone: about 2 requests more for each halving.
-    ///
-    /// # Errors
-    /// As the last item: an error of the input, or of reading the states of indexes. Nothing more of the input is read then.
-    pub fn insert_all<'a, S>(
-        &'a self,
+impl<'a> GroupedInserts<'a> {
+    /// See [`IndexedEntities::insert_all`](super::IndexedEntities::insert_all).
+    pub(super) fn run<S>(
+        self,
         entities: S,
         options: BulkInsert,
-    ) -> impl Stream<Item = Result<Inserted>> + Send + use<'a, S>
+    ) -> impl Stream<Item = Result<BulkOutcome>> + Send + use<'a, S>
     where
         S: Stream<Item = Result<Entity>> + Send + 'a,
     {
@@ -165,22 +84,22 @@ impl IndexedEntities {
             }
         });
         let write_group = move |group| self.write_group(group, Arc::clone(&numbers));
-        let results = groups.flatten().map(write_group).buffer_unordered(options.parallelism.max(1));
+        let results = groups.flatten().map(write_group).buffer_unordered(options.concurrency.max(1));
         let results = results.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)));
         let end = async move {
-            self.flush().await;
+            self.changes.journal.flush().await;
             stream::iter(failure.get().cloned().map(Err))
         };
         results.chain(end.flatten_stream())
     }
 
     /// The groups of a window.
-    async fn grouped(&self, entities: Vec<Entity>) -> Result<Vec<Group>> {
-        self.prepare().await?;
+    async fn grouped(self, entities: Vec<Entity>) -> Result<Vec<Group>> {
+        drop(self.changes.set.prepare_write().await?);
         let mut partitions: BTreeMap<PartitionKey, Vec<Candidate>> = BTreeMap::new();
         let mut invalid = Vec::new();
         for entity in entities {
-            match self.set.entries(&entity) {
+            match self.changes.set.entries(&entity) {
                 Ok(entries) => {
                     let partition = entity.key().partition_key();
                     partitions.entry(partition).or_default().push(self.candidate(entity, entries));
@@ -188,7 +107,7 @@ impl IndexedEntities {
                 Err(error) => invalid.push(Group::Invalid(entity.key().clone(), error)),
             }
         }
-        let most = self.store().profile().group_operations;
+        let most = self.changes.rows.store.profile().group_operations;
         let writable = partitions.into_values().map(|candidates| fill_groups(candidates, most)).collect();
         Ok(invalid.into_iter().chain(interleave(writable)).collect())
     }
@@ -196,47 +115,45 @@ impl IndexedEntities {
     fn candidate(&self, entity: Entity, entries: Vec<Entry>) -> Candidate {
         let partition = entity.key().partition();
         let (local, remote): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|e| e.location.is_within(self.table(), partition));
+            entries.into_iter().partition(|e| e.location.is_within(self.changes.rows.table, partition));
         let remote = remote.into_iter().map(|e| e.location).next();
         let (shared, own): (Vec<_>, Vec<_>) = local.into_iter().partition(|e| e.shape.is_shared());
         let shared = shared.into_iter().map(|e| e.location).collect();
         Candidate { remote, operations: 1 + own.len(), shared, entity }
     }
 
-    async fn write_group(&self, group: Group, numbers: Arc<AtomicU64>) -> Vec<Inserted> {
-        let mut results = Vec::new();
-        let mut left = vec![group];
-        while let Some(group) = left.pop() {
+    /// Writes a group. Halves it while it fails because of one entity, so that the other entities are written.
+    async fn write_group(self, group: Group, numbers: Arc<AtomicU64>) -> Vec<BulkOutcome> {
+        let table = self.changes.rows.table;
+        let first = match group {
+            Group::Invalid(key, error) => return vec![BulkOutcome::refused(table.clone(), key, error)],
+            Group::Writable(changes) => changes,
+        };
+        let (mut outcomes, mut left) = (Vec::new(), vec![first]);
+        while let Some(mut changes) = left.pop() {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
-            let mut changes = match group {
-                Group::Invalid(key, error) => {
-                    results.push(Inserted { key, group: number, result: Err(error) });
-                    continue;
-                }
-                Group::Writable(changes) => changes,
+            let outcome = |key, result: Result<Written>, pending| {
+                let outcome = BulkOutcome::of_request(table.clone(), key, number, result);
+                outcome.with_pending(pending)
             };
             let wanted: Vec<Change> = changes.iter().map(|(_, change)| change.clone()).collect();
-            match self.write(&wanted).await {
+            match self.changes.write(&wanted).await {
                 Err(error) if changes.len() > 1 && is_failure_of_one_entity(&error) => {
                     let second = changes.split_off(changes.len() / 2);
-                    left.extend([Group::Writable(second), Group::Writable(changes)]);
+                    left.extend([second, changes]);
                 }
-                Err(error) => results.extend(changes.into_iter().map(|(key, _)| Inserted {
-                    key,
-                    group: number,
-                    result: Err(error.clone()),
-                })),
+                Err(error) => {
+                    let all = changes.into_iter().map(|(key, _)| outcome(key, Err(error.clone()), false));
+                    outcomes.extend(all);
+                }
                 Ok(done) => {
+                    let pending = done.entries == Entries::Pending;
                     let each = changes.into_iter().zip(done.written);
-                    results.extend(each.map(|((key, _), written)| Inserted {
-                        key,
-                        group: number,
-                        result: Ok((written, done.entries)),
-                    }));
+                    outcomes.extend(each.map(|((key, _), written)| outcome(key, Ok(written), pending)));
                 }
             }
         }
-        results
+        outcomes
     }
 }
 

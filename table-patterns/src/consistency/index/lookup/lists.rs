@@ -8,57 +8,47 @@ use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Filter, Page, Position, Query, Range, Select};
 use table_core::store::{Error, Result, TableStoreExt as _};
 
-use super::entries::{IndexQuery, Readable};
+use super::{IndexQuery, Lookups, Readable};
 use crate::entry::shared::Summary;
 use crate::entry::{Entry, Index, Location, Shape};
-use crate::index::handle::IndexedEntities;
 
-impl IndexedEntities {
-    /// The keys of the entities in a list, in the order of keys, as the list has them. 1 request; 1 more for
-    /// each chunk of a long list, sent in parallel.
-    ///
-    /// # Errors
-    /// The index is unknown, not readable, or keeps no lists.
-    pub async fn references(&self, index: &str, key: &Key) -> Result<Vec<Key>> {
+/// Looks entities up by the rows of indexes that hold the entries of several entities.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lists<'a> {
+    pub(crate) lookups: Lookups<'a>,
+}
+
+impl Lists<'_> {
+    /// See [`IndexedEntities::references`](crate::index::IndexedEntities::references).
+    pub(crate) async fn references(&self, index: &str, key: &Key) -> Result<Vec<Key>> {
         let index = self.list_index(index).await?;
-        self.keys_in(&index, &self.location(&index, key)).await
+        self.keys_in(&index, &self.lookups.rows.location(&index, key)).await
     }
 
-    /// The entities of a list, in the order of their keys. 1 request for the list and 1 for each entity, with
-    /// [`IndexOptions::concurrency`](crate::index::IndexOptions) requests in parallel: 2 round trips for 16 entities.
-    /// Entities that have left the list are omitted.
-    ///
-    /// # Errors
-    /// As for [`references`](Self::references).
-    pub async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
+    /// See [`IndexedEntities::list`](crate::index::IndexedEntities::list).
+    pub(crate) async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
         let index = self.list_index(index).await?;
-        let at = self.location(&index, key);
+        let at = self.lookups.rows.location(&index, key);
         let keys = self.keys_in(&index, &at).await?;
         Ok(self.follow(&index, &at, keys, usize::MAX).await?.0)
     }
 
-    /// As [`list`](Self::list), with one range query for the entities instead of 1 request for each: from the
-    /// list's first entity to its last, in one partition. Cheaper for entities that are close together; the
-    /// query also reads the entities between them. 1 request for the list, 1 for each 1,000 entities in the
-    /// range.
-    ///
-    /// # Errors
-    /// As for [`references`](Self::references); the list has entities of several partitions.
-    pub async fn list_by_range(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
-        let index = self.list_index(index).await?;
-        let at = self.location(&index, key);
+    /// See [`IndexedEntities::list_by_range`](crate::index::IndexedEntities::list_by_range).
+    pub(crate) async fn list_by_range(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
+        let (index, rows) = (self.list_index(index).await?, self.lookups.rows);
+        let at = rows.location(&index, key);
         let keys: BTreeSet<_> = self.keys_in(&index, &at).await?.into_iter().collect();
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
         if first.partition() != last.partition() {
             let reason = format!("the list {key} has entities of several partitions: call `list`");
             return Err(Error::invalid_request(reason));
         }
-        let rows = Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
-        let filter = Filter::eq(Filter::PARTITION_KEY, first.partition()).and(rows);
-        let found = self.store().query_all(self.table(), &Query::new().with_filter(filter)).await?;
+        let range = Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
+        let filter = Filter::eq(Filter::PARTITION_KEY, first.partition()).and(range);
+        let found = rows.store.query_all(rows.table, &Query::new().with_filter(filter)).await?;
         let mut entities = Vec::with_capacity(keys.len());
         for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
-            if self.is_at(&index, &entity, &at)? {
+            if index.has_entry_at(rows.table, &entity, &at)? {
                 entities.push(entity);
             }
         }
@@ -66,33 +56,26 @@ impl IndexedEntities {
         Ok(entities)
     }
 
-    /// The count and sums of a key; zeros for a key without entities. 1 request.
-    ///
-    /// # Errors
-    /// The index is unknown, not readable, or keeps no summaries.
-    pub async fn summary(&self, index: &str, key: &Key) -> Result<Summary> {
+    /// See [`IndexedEntities::summary`](crate::index::IndexedEntities::summary).
+    pub(crate) async fn summary(&self, index: &str, key: &Key) -> Result<Summary> {
         let index = self.summary_index(index).await?;
-        let row = self.store().get(self.table(), key, None).await?;
-        let row = row.filter(|row| Entry::index_of(row) == Some(index.id()));
+        let row = self.lookups.rows.entry(&index, key).await?;
         row.map_or_else(|| Ok(Summary::default()), |row| Summary::read(row.key(), row.properties()))
     }
 
-    /// The counts and sums of the matching keys of a partition. 1 request for each 1,000 keys.
-    ///
-    /// # Errors
-    /// As for [`summary`](Self::summary).
-    pub async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
-        let index = self.summary_index(index).await?;
-        let rows = self.store().query_all(self.table(), &query.to_query(&index)).await?;
-        let rows = rows.into_iter().filter(|row| Entry::index_of(row) == Some(index.id()));
+    /// See [`IndexedEntities::summaries`](crate::index::IndexedEntities::summaries).
+    pub(crate) async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
+        let (index, rows) = (self.summary_index(index).await?, self.lookups.rows);
+        let found = rows.store.query_all(rows.table, &query.to_query(&index)).await?;
+        let found = found.into_iter().filter(|row| Entry::index_of(row) == Some(index.id()));
         let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
-        rows.map(read).collect()
+        found.map(read).collect()
     }
 
     /// Reads entities of a list until `limit` of them are found. Each round reads only as many as are still
     /// needed, so more are read only in place of entities that have left the list. Also returns the last
     /// reference that was followed, if the list has more.
-    pub(crate) async fn follow(
+    async fn follow(
         &self,
         index: &Index,
         at: &Location,
@@ -114,54 +97,53 @@ impl IndexedEntities {
     /// Reads entities of a list, and keeps those that still belong to it.
     async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
         let reads = stream::iter(keys).map(|key| async move { self.follow_one(index, at, &key).await });
-        reads.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await
+        reads
+            .buffered(self.lookups.rows.at_once)
+            .try_filter_map(|found| async move { Ok(found) })
+            .try_collect()
+            .await
     }
 
     /// Reads an entity of a list, if it still belongs to it.
     async fn follow_one(&self, index: &Index, at: &Location, key: &Key) -> Result<Option<Entity>> {
-        let Some(entity) = self.read(key).await? else { return Ok(None) };
-        Ok(self.is_at(index, &entity, at)?.then_some(entity))
-    }
-
-    /// Whether an entity's entry is at a location.
-    pub(crate) fn is_at(&self, index: &Index, entity: &Entity, at: &Location) -> Result<bool> {
-        index.has_entry_at(self.table(), entity, at)
+        let rows = self.lookups.rows;
+        let Some(entity) = rows.entity(key).await? else { return Ok(None) };
+        Ok(index.has_entry_at(rows.table, &entity, at)?.then_some(entity))
     }
 
     /// The references of a list.
-    pub(crate) async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
-        let members = self.journal.shared().members(at, index.id()).await?;
+    async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
+        let members = self.lookups.rows.shared.members(at, index.id()).await?;
         members.keys().ok_or_else(|| damaged(at))
     }
 
     /// The references of a list whose row was read.
-    pub(crate) async fn keys_of(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
-        match self.journal.shared().members_of(at, row).await? {
+    async fn keys_of(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
+        match self.lookups.rows.shared.members_of(at, row).await? {
             Some(members) => members.keys().ok_or_else(|| damaged(at)),
             None => self.keys_in(index, at).await,
         }
     }
 
-    pub(crate) async fn list_index(&self, name: &str) -> Result<Readable> {
-        let index = self.readable(name).await?;
-        let shape = index.shape().clone();
-        let refused = || {
-            Error::invalid_request(format!(
-                "the index '{name}' has the shape {shape}, not list: call `page` or `find`"
-            ))
-        };
-        if shape.is_list() { Ok(index) } else { Err(refused()) }
+    async fn list_index(&self, name: &str) -> Result<Readable> {
+        let index = self.lookups.readable(name).await?;
+        if index.shape().is_list() {
+            return Ok(index);
+        }
+        let shape = index.shape();
+        let reason = format!("the index '{name}' has the shape {shape}, not list: call `page` or `find`");
+        Err(Error::invalid_request(reason))
     }
 
     async fn summary_index(&self, name: &str) -> Result<Readable> {
-        let index = self.readable(name).await?;
-        let shape = index.shape().clone();
-        let refused = || {
-            Error::invalid_request(format!(
-                "the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`"
-            ))
-        };
-        if matches!(shape, Shape::Summary { .. }) { Ok(index) } else { Err(refused()) }
+        let index = self.lookups.readable(name).await?;
+        if matches!(index.shape(), Shape::Summary { .. }) {
+            return Ok(index);
+        }
+        let shape = index.shape();
+        let reason =
+            format!("the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`");
+        Err(Error::invalid_request(reason))
     }
 }
 
@@ -208,7 +190,8 @@ impl Place {
     }
 }
 
-impl IndexedEntities {
+/// Pages.
+impl Lists<'_> {
     /// A page of at most `limit` entities of one list.
     pub(crate) async fn page_of_list(
         &self,
@@ -227,7 +210,7 @@ impl IndexedEntities {
                 after => after,
             },
         };
-        let at = self.location(&index, list);
+        let at = self.lookups.rows.location(&index, list);
         let keys = references_after(self.keys_in(&index, &at).await?, after.as_ref());
         let (items, last) = self.follow(&index, &at, keys, limit).await?;
         let place = last.map(|key| Place { list: list.row().to_owned(), after: Some(key) });
@@ -245,7 +228,7 @@ impl IndexedEntities {
     ) -> Result<Page<Entity>> {
         let place = from.and_then(|from| Place::of_position(self.within(index, query, from).ok()?));
         let page = match &place {
-            None => self.read_rows(index, query, from).await?,
+            None => self.lookups.read_rows(index, query, from).await?,
             Some(place) => self.rows_from(index, query, place).await?,
         };
         let on = |place: Place| Some(self.continuation(index, query, &place));
@@ -260,7 +243,7 @@ impl IndexedEntities {
             if let Some(list) = done.filter(|_| items.len() >= limit) {
                 return Ok(Page { items, continuation: on(Place { list, after: None }) });
             }
-            let (at, list) = (self.location(index, row.key()), row.key().row().to_owned());
+            let (at, list) = (self.lookups.rows.location(index, row.key()), row.key().row().to_owned());
             let keys = self.keys_from(index, &at, &row, place.as_ref()).await?;
             let (found, last) = self.follow(index, &at, keys, limit - items.len()).await?;
             items.extend(found);
@@ -286,14 +269,14 @@ impl IndexedEntities {
         place: Option<&Place>,
     ) -> Result<Vec<Entity>> {
         let references = stream::iter(lists).map(|row| async move {
-            let at = self.location(index, row.key());
+            let at = self.lookups.rows.location(index, row.key());
             let keys = self.keys_from(index, &at, &row, place).await?;
             Ok::<_, Error>(keys.into_iter().map(|key| (at.clone(), key)).collect::<Vec<_>>())
         });
-        let references = references.buffered(self.at_once()).try_concat().await?;
+        let references = references.buffered(self.lookups.rows.at_once).try_concat().await?;
         let reads = stream::iter(references)
             .map(|(at, key)| async move { self.follow_one(index, &at, &key).await })
-            .buffered(self.at_once());
+            .buffered(self.lookups.rows.at_once);
         reads.try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 
@@ -315,21 +298,23 @@ impl IndexedEntities {
     /// The first page of the remaining lists that is not empty, or the last page.
     async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &Place) -> Result<Page<Entity>> {
         let query = query.clone().rows(&place.rows());
-        let mut page = self.read_rows(index, &query, None).await?;
+        let mut page = self.lookups.read_rows(index, &query, None).await?;
         while let Some(from) = page.continuation.take_if(|_| page.items.is_empty()) {
-            page = self.read_rows(index, &query, Some(&from)).await?;
+            page = self.lookups.read_rows(index, &query, Some(&from)).await?;
         }
         Ok(page)
     }
 
     fn continuation(&self, index: &Index, query: &IndexQuery, place: &Place) -> Continuation {
-        let (table, query) = (self.index_table(index), within(index, query));
-        Continuation::new(self.store().profile(), &table, &query, place.to_position())
+        let rows = self.lookups.rows;
+        let (profile, table) = (rows.store.profile(), rows.table_of(index));
+        Continuation::new(profile, table, &within(index, query), place.to_position())
     }
 
     /// The place of a continuation within lists.
     fn within<'c>(&self, index: &Index, query: &IndexQuery, from: &'c Continuation) -> Result<&'c Position> {
-        from.position(self.store().profile(), &self.index_table(index), &within(index, query))
+        let rows = self.lookups.rows;
+        from.position(rows.store.profile(), rows.table_of(index), &within(index, query))
     }
 }
 

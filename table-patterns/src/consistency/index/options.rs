@@ -5,7 +5,7 @@ use object_store::ObjectStore;
 use table_core::queue::WorkQueue;
 use table_core::store::{Error, Result};
 
-use crate::index::states::processes::Durations;
+use super::states::processes::Durations;
 use crate::journal::{Acknowledge, Clearing, Timing};
 
 /// Options of an [`IndexedEntities`](crate::index::IndexedEntities).

@@ -1,4 +1,15 @@
-use std::collections::HashMap;
+//! The build of an index over existing entities, while programs write.
+//!
+//! | state | what a build does before the next state |
+//! |---|---|
+//! | delete-only | waits until every writer removes entries |
+//! | write-only | waits until every writer adds entries |
+//! | building | writes the entries of the entities that exist, in windows; reads each window again; removes dangling entries |
+//! | readable | nothing |
+
+mod window;
+
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::pending;
 use std::pin::pin;
@@ -7,32 +18,28 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{Discriminator, EntityType, IndexState, StoredIndex};
-use table_core::model::{ETag, Entity, Key};
-use table_core::query::{Continuation, Query};
+use table_core::model::{Entity, PartitionKey, TableName};
+use table_core::query::Continuation;
 use table_core::store::{Duplicate, Error, ErrorKind, LocalWork, ManifestCache, Operation, Result};
 use tokio::time::{Instant, sleep};
 
-use super::build_groups::Groups;
-use super::scrub::{ScrubMode, ScrubReport};
-use crate::entry::{Entry, Index, Maintainer as _, Placement, Shape, Uniqueness};
-use crate::index::handle::IndexedEntities;
-use crate::index::read::entries::is_entity;
-use crate::index::states::manifest::Loaded;
-use crate::index::states::names::check_generations;
-use crate::index::states::set::FORGOTTEN_AT_ONCE;
-use crate::index::states::waiting::{Waiting, WaitingFor, wait};
-use crate::journal::{Lease, Timing, before, violation};
-use crate::rows::WINDOW_BYTES;
+use self::window::{Window, Windows};
+use super::changes::EntityChanges;
+use super::rows::IndexedRows;
+use super::scrub::{Recount, Scrub, ScrubMode, ScrubReport};
+use super::states::manifest::Loaded;
+use super::states::names::check_generations;
+use super::states::set::IndexSet;
+use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
+use crate::entry::shared::Merge;
+use crate::entry::{Entry, Index, Location, Maintainer as _, Placement, Shape, Uniqueness};
+use crate::journal::{Journal, Lease, Timing, before, violation};
 
-/// Maximum number of entities in a window, whose entries are sorted into groups together.
-const WINDOW: usize = 10_000;
+/// Groups of a window being written.
+const IN_PARALLEL: usize = 16;
 
-/// Entities that are processed together, and the number of pages in which they were read.
-#[derive(Default)]
-struct Window {
-    entities: Vec<Entity>,
-    pages: usize,
-}
+/// Operations on one partition of a table.
+type Group = ((TableName, PartitionKey), Vec<Operation>);
 
 /// The progress of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -60,13 +67,17 @@ pub struct BuildProgress {
 /// process writes ([`local_writers`](table_core::store::TableStore::local_writers): the memory and the embedded store), each wait ends when the
 /// writes in progress end.
 pub struct IndexBuild<'a> {
-    pub(crate) entities: &'a IndexedEntities,
-    pub(crate) index: Arc<Index>,
-    pub(crate) lease: Lease,
+    index: Arc<Index>,
+    rows: IndexedRows<'a>,
+    set: &'a IndexSet,
+    journal: &'a Journal,
+    changes: EntityChanges<'a>,
+    timing: Timing,
+    lease: Lease,
     /// While this value exists, the process does not consider the build abandoned.
     at_work: Option<LocalWork>,
-    pub(crate) progress: BuildProgress,
-    pub(crate) pause: Duration,
+    progress: BuildProgress,
+    pause: Duration,
     duplicates: Vec<Duplicate>,
     /// Whether another process has changed the index's row since this process read it.
     outrun: bool,
@@ -82,173 +93,31 @@ impl fmt::Debug for IndexBuild<'_> {
     }
 }
 
-impl IndexedEntities {
-    /// Prepares the build of an index that is absent or only partly built.
-    ///
-    /// A program that writes the table by a plain [`Table`](table_core::typed::Table) refuses to write entities of the index after it has
-    /// read the manifest again. The build of a type's first index waits for that. A program that uses
-    /// [`unmanaged`](table_core::typed::Table::unmanaged) does not read the manifest: stop it first.
-    ///
-    /// # Errors
-    /// The index is unknown.
-    pub fn build(&self, index: &str) -> Result<IndexBuild<'_>> {
-        self.set.check_writes()?;
-        let index = self.set.find(index)?;
-        self.set.check_kept(&index)?;
+impl<'a> IndexBuild<'a> {
+    /// See [`IndexedEntities::build`](super::IndexedEntities::build).
+    pub(super) fn new(changes: EntityChanges<'a>, timing: Timing, index: &str) -> Result<Self> {
+        let EntityChanges { rows, set, journal, .. } = changes;
+        set.check_writes()?;
+        let index = set.find(index)?;
+        set.check_kept(&index)?;
         let state = IndexState::Absent;
-        let progress = BuildProgress { state, entities: 0, entries: 0, groups: 0, waiting: None };
-        let lease = Lease::start(self.options.timing);
-        let (pause, duplicates, report) = (Duration::ZERO, Vec::new(), Box::new(|_| {}));
-        let (at_work, outrun) = (None, false);
-        Ok(IndexBuild { entities: self, index, lease, at_work, progress, pause, duplicates, outrun, report })
-    }
-
-    async fn stored(&self, index: &Index) -> Result<StoredIndex> {
-        self.rows().index(index.id()).await?.ok_or_else(|| {
-            Error::invalid_request(format!("the index '{}' was dropped during the build", index.name()))
+        Ok(Self {
+            index,
+            rows,
+            set,
+            journal,
+            changes,
+            timing,
+            lease: Lease::start(timing),
+            at_work: None,
+            progress: BuildProgress { state, entities: 0, entries: 0, groups: 0, waiting: None },
+            pause: Duration::ZERO,
+            duplicates: Vec::new(),
+            outrun: false,
+            report: Box::new(|_| {}),
         })
     }
 
-    /// Adds an index to the manifest if it is absent. Returns whether it is the first index of its entities. Two requests.
-    async fn declare(&self, index: &Index) -> Result<bool> {
-        let rows = self.rows();
-        let known = rows.load().await?;
-        let is_first = is_first(&known, &index.definition().entity);
-        if known.index(index.id()).is_some() {
-            return Ok(is_first);
-        }
-        check_generations(index, &known, self.table())?;
-        rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await?;
-        Ok(is_first)
-    }
-
-    /// Returns the entities of a window that have changed since they were read. The journal writes their entries again.
-    ///
-    /// This reads the same pages once more. A new entity in these pages has a writer that knows the index. On a store that does not sort, the
-    /// second read may return other entities, so the missing ones are read one by one.
-    async fn changed_since(&self, window: &Window, from: Option<&Continuation>) -> Result<Vec<Entity>> {
-        let entities = &window.entities;
-        let mut versions: HashMap<_, _> = entities.iter().map(|e| (e.key(), e.etag())).collect();
-        let last = entities.last().map(Entity::key);
-        let (mut changed, mut from, mut pages) = (Vec::new(), from.cloned(), 0);
-        loop {
-            let page = self.store().query(self.table(), &Query::new(), from.as_ref()).await?;
-            pages += 1;
-            let done = match self.is_sorted() {
-                true => page.items.last().map(Entity::key) >= last,
-                // Twice as many pages: the entries of the window may be between the entities.
-                false => pages >= 2 * window.pages,
-            };
-            let other = |e: &Entity| versions.remove(e.key()).is_some_and(|before| before != e.etag());
-            changed.extend(page.items.into_iter().filter(other));
-            let done = done || versions.is_empty();
-            from = page.continuation;
-            if done || from.is_none() {
-                break;
-            }
-        }
-        if !self.is_sorted() {
-            changed.extend(self.changed_of(versions).await?);
-        }
-        Ok(changed)
-    }
-
-    /// Returns the entities whose version has changed. One request per entity.
-    async fn changed_of(&self, versions: HashMap<&Key, Option<&ETag>>) -> Result<Vec<Entity>> {
-        let reads = versions.into_iter().map(|(key, before)| async move {
-            let now = self.read(key).await?;
-            Ok(now.filter(|now| now.etag() != before))
-        });
-        let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.at_once());
-        reads.try_filter_map(|changed| async move { Ok(changed) }).try_collect().await
-    }
-
-    /// Removes entries of older states of entities, which a crash or a race may have left. A readable index must have none.
-    async fn remove_dangling(&self, index: &Index) -> Result<()> {
-        let (mut report, mut from) = (ScrubReport::default(), None);
-        loop {
-            from = self.scrub_dangling(index, ScrubMode::Repair, from.as_ref(), &mut report).await?;
-            if from.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Runs the work of a builder until its lease ends. Work that is not done by then is dropped, and its outcome is unknown.
-    pub(crate) async fn while_leased<T>(
-        &self,
-        lease: Lease,
-        work: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        before(lease.cut_off(), work).await.unwrap_or_else(|| Err(self.options.timing.cut_off()))
-    }
-
-    /// Stores a collision of entry keys that a build has found in the manifest, for all writers of the table.
-    async fn remember_collision<T: Sync>(&self, built: &Result<T>) {
-        if let Err(error) = built
-            && error.is_key_collision()
-            && let Err(unrecorded) = self.set.collided(&**self.store()).await
-        {
-            tracing::warn!(error = %unrecorded, "a collision of entry keys was not stored in the manifest");
-        }
-    }
-
-    /// Waits until every writer knows the present states of the manifest and no request that used earlier states is in progress. Then reads
-    /// the manifest.
-    ///
-    /// In a store that only this process writes, the wait ends when all earlier writes have ended, and the result is `true`. On a service, or
-    /// if a local write does not continue, the wait takes as long as the slowest registered process needs.
-    ///
-    /// One request. One more if the slowest process has not been read for a cache time, and one per process that is gone, up to ten.
-    pub(crate) async fn wait_for_state_propagation(
-        &self,
-        for_what: WaitingFor,
-        tell: &mut (dyn FnMut(Waiting) + Send),
-    ) -> Result<bool> {
-        let changed = Instant::now();
-        let told = self.set.tell_change();
-        // The slowest process may be gone since its row was read.
-        if self.set.slowest().process.is_some() && self.set.are_old() {
-            self.refresh().await?;
-        }
-        let mut slowest = self.set.slowest();
-        loop {
-            let waited = slowest.durations.to_settle();
-            let over = async {
-                match &told {
-                    Some(change) => change.known().await,
-                    None => pending().await,
-                }
-            };
-            let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
-            let is_known = wait(waiting, tell, over).await;
-            // This read returns every process that registered before the state change, unless the process is gone.
-            let asked = self.set.ask(&**self.store()).await?;
-            let loaded = self.rows().load().await?;
-            self.set.load(&loaded, asked)?;
-            slowest = self.set.slowest();
-            if is_known || slowest.durations.to_settle() <= waited {
-                self.set.forget_gone(&**self.store(), FORGOTTEN_AT_ONCE).await;
-                return Ok(is_known);
-            }
-        }
-    }
-
-    /// Waits for another builder of the index, which must stop or may have crashed. In a store that only this process writes, the wait ends
-    /// when the builder has ended; on a service it takes a lease.
-    pub(crate) async fn let_builder_end(
-        &self,
-        id: &str,
-        lease: Duration,
-        tell: &mut (dyn FnMut(Waiting) + Send),
-    ) {
-        let until = Instant::now() + lease;
-        let waiting = Waiting { for_what: WaitingFor::Builder, process: None, until };
-        wait(waiting, tell, self.set.until_not_built(id)).await;
-    }
-}
-
-impl<'a> IndexBuild<'a> {
     /// Calls `report` after each window and each state, and before each wait, with its cause and its latest end.
     #[must_use]
     pub fn on_progress(mut self, report: impl FnMut(BuildProgress) + Send + 'a) -> Self {
@@ -275,7 +144,7 @@ impl<'a> IndexBuild<'a> {
     /// builds or drops the index; errors of the store. After an error the build can be run again, and continues.
     pub async fn run(mut self) -> Result<BuildProgress> {
         let built = self.run_steps().await;
-        self.entities.remember_collision(&built).await;
+        remember_collision(self.set, &built).await;
         built
     }
 
@@ -283,19 +152,19 @@ impl<'a> IndexBuild<'a> {
     /// there is nothing to do.
     pub(crate) async fn take_over(mut self) -> Result<Option<BuildProgress>> {
         let built = self.take_over_steps().await;
-        self.entities.remember_collision(&built).await;
+        remember_collision(self.set, &built).await;
         if self.outrun { Ok(None) } else { built }
     }
 
     async fn take_over_steps(&mut self) -> Result<Option<BuildProgress>> {
-        let loaded = self.entities.rows().load().await?;
+        let loaded = self.set.manifest().load().await?;
         let stored = loaded.index(self.index.id()).cloned();
         let interrupted =
             |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_dropping();
         let Some(mut entry) = stored.filter(interrupted) else { return Ok(None) };
         self.settle_declared(entry.state, is_first(&loaded, &self.index.definition().entity)).await?;
         // Also before the state is *building*: a live builder changes the row during this time.
-        sleep(self.entities.set.slowest().durations.lease).await;
+        sleep(self.set.slowest().durations.lease).await;
         if entry.state == IndexState::Building {
             self.begin();
         }
@@ -318,17 +187,17 @@ impl<'a> IndexBuild<'a> {
     }
 
     async fn start(&mut self) -> Result<StoredIndex> {
-        let is_first = self.entities.declare(&self.index).await?;
-        let mut entry = self.entities.stored(&self.index).await?;
+        let is_first = declare(self.set, &self.index).await?;
+        let mut entry = stored(self.set, &self.index).await?;
         if entry.state == IndexState::Readable {
-            self.entities.refresh().await?;
+            self.set.refresh().await?;
             return Ok(entry);
         }
         self.settle_declared(entry.state, is_first).await?;
         if entry.state == IndexState::Building {
-            let (entities, lease) = (self.entities, self.entities.set.slowest().durations.lease);
-            let id = self.index.id().to_owned();
-            entities.let_builder_end(&id, lease, &mut self.teller()).await;
+            let (set, id) = (self.set, self.index.id().to_owned());
+            let lease = set.slowest().durations.lease;
+            Waits { set, tell: &mut self.teller() }.until_builder_ends(&id, lease).await;
             self.progress.waiting = None;
             self.begin();
             self.claim(&mut entry).await?;
@@ -338,7 +207,7 @@ impl<'a> IndexBuild<'a> {
 
     /// Marks the build as in progress, from before the row says *building* until this build is dropped.
     fn begin(&mut self) {
-        self.at_work = self.entities.set.build_of(&self.index);
+        self.at_work = self.set.build_of(&self.index);
     }
 
     /// Waits until every writer knows the state in which the build found the index. For a type's first index that includes programs that
@@ -360,8 +229,8 @@ impl<'a> IndexBuild<'a> {
     /// `false` where durations have passed.
     async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<bool> {
         self.progress.state = state;
-        let entities = self.entities;
-        let settled = entities.wait_for_state_propagation(for_what, &mut self.teller()).await;
+        let set = self.set;
+        let settled = Waits { set, tell: &mut self.teller() }.until_states_known(for_what).await;
         self.progress.waiting = None;
         settled
     }
@@ -375,10 +244,11 @@ impl<'a> IndexBuild<'a> {
     }
 
     /// Continues as the only builder. Fails if another process has changed the index's row since it was read.
-    pub(crate) async fn claim(&mut self, entry: &mut StoredIndex) -> Result<()> {
-        let lease = Lease::start(self.entities.options.timing);
+    async fn claim(&mut self, entry: &mut StoredIndex) -> Result<()> {
+        // The lease starts before the claim is sent: another builder counts from the moment at which it sees the changed row.
+        let lease = Lease::start(self.timing);
         // A process that takes over waits for the leases of registered processes.
-        self.entities.set.ask(&**self.entities.store()).await?;
+        self.set.ask().await?;
         let progress = entry.progress.clone();
         self.advance(entry, entry.state, progress).await?;
         self.lease = lease;
@@ -387,7 +257,7 @@ impl<'a> IndexBuild<'a> {
 
     /// Works as the one builder for longer than a lease: claims the index again when half of the lease is over. Work that goes on
     /// after another builder has taken over is dropped.
-    pub(super) async fn while_claimed<T>(
+    async fn while_claimed<T>(
         &mut self,
         entry: &mut StoredIndex,
         work: impl Future<Output = Result<T>>,
@@ -411,13 +281,13 @@ impl<'a> IndexBuild<'a> {
         progress: Option<String>,
     ) -> Result<()> {
         let name = self.index.name();
-        match self.entities.rows().advance(entry, state, progress).await {
+        match self.set.manifest().advance(entry, state, progress).await {
             Err(e) if e.is_conflict() => {
                 self.outrun = true;
                 Err(Error::invalid_request(format!(
                     "another process builds or drops the index '{name}' of '{}': wait for that process, or start the build again after it has \
                      been silent for a lease",
-                    self.entities.table()
+                    self.rows.table
                 )))
             }
             advanced => advanced,
@@ -430,17 +300,20 @@ impl<'a> IndexBuild<'a> {
             IndexState::WriteOnly => IndexState::Building,
             IndexState::Building | IndexState::Readable => {
                 if matches!(self.index.shape(), Shape::Summary { .. }) {
-                    self.total(entry).await?;
+                    self.count(entry).await?;
                 } else {
                     self.backfill(entry).await?;
                     self.check_duplicates()?;
                     self.drain_in_flight_writes(entry.state).await?;
-                    let (entities, index) = (self.entities, Arc::clone(&self.index));
-                    self.while_claimed(entry, entities.remove_dangling(&index)).await?;
+                    let (changes, timing, index) = (self.changes, self.timing, Arc::clone(&self.index));
+                    let scrub = Scrub::new(changes, timing, &index, ScrubMode::Repair);
+                    self.while_claimed(entry, remove_dangling(scrub)).await?;
                 }
                 IndexState::Readable
             }
         };
+        // Before the row says *building*: a process that shares the local store, and takes over or drops the
+        // index, waits until this value is dropped (docs/manifest.md).
         if next == IndexState::Building {
             self.begin();
         }
@@ -470,7 +343,8 @@ impl<'a> IndexBuild<'a> {
     async fn backfill(&mut self, entry: &mut StoredIndex) -> Result<()> {
         let mut from = entry.progress.as_deref().map(str::parse).transpose()?;
         loop {
-            let (window, next) = self.read_window(from.as_ref()).await?;
+            let (window, next) = self.windows().read(from.as_ref()).await?;
+            self.progress.entities += window.entities.len();
             self.write_window(window, from.as_ref(), entry).await?;
             let Some(next) = next else { return Ok(()) };
             // The next build begins with the first window that had duplicates.
@@ -484,22 +358,6 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    async fn read_window(&mut self, from: Option<&Continuation>) -> Result<(Window, Option<Continuation>)> {
-        let (mut window, mut bytes, mut from) = (Window::default(), 0, from.cloned());
-        loop {
-            let page =
-                self.entities.store().query(self.entities.table(), &Query::new(), from.as_ref()).await?;
-            window.pages += 1;
-            let entities = page.items.into_iter().filter(is_entity);
-            window.entities.extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
-            from = page.continuation;
-            if from.is_none() || window.entities.len() >= WINDOW || bytes >= WINDOW_BYTES {
-                self.progress.entities += window.entities.len();
-                return Ok((window, from));
-            }
-        }
-    }
-
     async fn write_window(
         &mut self,
         window: Window,
@@ -508,37 +366,46 @@ impl<'a> IndexBuild<'a> {
     ) -> Result<()> {
         window.entities.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
+            // By the journal: only reservations decide between two entities with one value.
             return self.rewrite(window.entities, entry).await;
         }
         if self.index.shape().is_shared() {
             self.merge_window(&window.entities, entry).await?;
-            let changed = self.changed_since(&window, from, entry).await?;
-            return self.rewrite(changed, entry).await;
+            return self.rewrite_changed(&window, from, entry).await;
         }
-        let (mut groups, mut owners) = (Groups::default(), HashMap::new());
+        let mut groups: BTreeMap<(TableName, PartitionKey), Vec<Operation>> = BTreeMap::new();
+        let mut owners = HashMap::new();
         for entity in &window.entities {
-            for entry in self.index.entries(self.entities.table(), entity)? {
+            for entry in self.index.entries(self.rows.table, entity)? {
                 if let Some(other) = owners.insert(entry.location.clone(), entry.owner.clone()) {
                     return Err(violation(&entry, &other));
                 }
                 let (at, row) = (entry.location.clone(), entry.to_entity());
-                groups.add(at.table, at.key.partition_key(), Operation::Insert(row));
+                groups.entry((at.table, at.key.partition_key())).or_default().push(Operation::Insert(row));
                 self.progress.entries += 1;
             }
         }
-        self.send(groups, entry).await?;
-        let changed = self.changed_since(&window, from, entry).await?;
-        self.rewrite(changed, entry).await
+        // This may replace the entry of a newer state by that of the state that was read. The second read finds
+        // such entities, and the journal writes their entries again.
+        self.send(groups.into_iter().collect(), entry).await?;
+        self.rewrite_changed(&window, from, entry).await
     }
 
-    async fn changed_since(
+    /// Writes the entries of the entities of a window again that have changed since they were read: their writers may not have
+    /// seen the entries that the build wrote for the earlier state.
+    async fn rewrite_changed(
         &mut self,
         window: &Window,
         from: Option<&Continuation>,
         entry: &mut StoredIndex,
-    ) -> Result<Vec<Entity>> {
-        let entities = self.entities;
-        self.while_claimed(entry, entities.changed_since(window, from)).await
+    ) -> Result<()> {
+        let windows = self.windows();
+        let changed = self.while_claimed(entry, windows.changed_since(window, from)).await?;
+        self.rewrite(changed, entry).await
+    }
+
+    const fn windows(&self) -> Windows<'a> {
+        Windows { rows: self.rows }
     }
 
     async fn rewrite(&mut self, entities: Vec<Entity>, entry: &mut StoredIndex) -> Result<()> {
@@ -547,7 +414,7 @@ impl<'a> IndexBuild<'a> {
             if self.lease.is_half_over() {
                 self.claim(entry).await?;
             }
-            let rewritten = self.entities.rewrite(entity).await;
+            let rewritten = self.changes.rewrite(entity).await;
             match rewritten.map_err(|error| (self.duplicate(&error), error)) {
                 Ok(there) => self.progress.entries += usize::from(there),
                 Err((Some(duplicate), _)) if self.duplicates.contains(&duplicate) => {}
@@ -569,10 +436,159 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    pub(crate) fn tell(&mut self, state: IndexState) {
+    fn tell(&mut self, state: IndexState) {
         self.progress.state = state;
         (self.report)(self.progress);
     }
+
+    /// Sends groups under the builder's lease, because another builder may replace a builder that is silent for a lease.
+    async fn send(&mut self, groups: Vec<Group>, entry: &mut StoredIndex) -> Result<()> {
+        let mut groups = divided(groups, self.rows.store.profile().group_operations);
+        while !groups.is_empty() {
+            let (lease, journal, timing) = (self.lease, self.journal, self.timing);
+            let sends =
+                groups.into_iter().map(|group| put(journal, timing, group, lease)).collect::<Vec<_>>();
+            let sent: Vec<_> = stream::iter(sends).buffer_unordered(IN_PARALLEL).try_collect().await?;
+            self.progress.groups += sent.iter().map(|(_, groups)| groups).sum::<usize>();
+            groups = sent.into_iter().map(|(left, _)| left).filter(|left| !left.1.is_empty()).collect();
+            if !groups.is_empty() {
+                self.claim(entry).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts partition by partition; progress is the partition counted last.
+    async fn count(&mut self, entry: &mut StoredIndex) -> Result<()> {
+        loop {
+            let mut report = ScrubReport::default();
+            let (index, after) = (Arc::clone(&self.index), entry.progress.clone());
+            let (rows, set, timing, mode) = (self.rows, self.set, self.timing, ScrubMode::Repair);
+            let recount = Recount { rows, set, timing, index: &index, mode };
+            let next = self.while_claimed(entry, recount.next(after.as_deref(), &mut report)).await?;
+            self.progress.entities += report.entities;
+            self.progress.entries += report.missing;
+            let Some(next) = next else { return Ok(()) };
+            entry.progress = Some(next);
+            self.claim(entry).await?;
+            self.tell(entry.state);
+            sleep(self.pause).await;
+        }
+    }
+
+    /// Adds the entries of a window to the rows that they share.
+    async fn merge_window(&mut self, window: &[Entity], entry: &mut StoredIndex) -> Result<()> {
+        let mut merges: BTreeMap<(TableName, PartitionKey), BTreeMap<Location, Merge>> = BTreeMap::new();
+        for entity in window {
+            for put in self.index.entries(self.rows.table, entity)? {
+                let at = put.location.clone();
+                let partition = merges.entry((at.table.clone(), at.key.partition_key())).or_default();
+                let new = || Merge::new(at.clone(), put.index.clone(), put.shape.clone());
+                partition.entry(at.clone()).or_insert_with(new).put.push(put);
+                self.progress.entries += 1;
+            }
+        }
+        for (partition, merges) in merges {
+            let mut merges: Vec<_> = merges.into_values().collect();
+            while !self.merge_in_lease(&partition, &mut merges).await? {
+                self.claim(entry).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all were sent.
+    async fn merge_in_lease(
+        &mut self,
+        to: &(TableName, PartitionKey),
+        merges: &mut Vec<Merge>,
+    ) -> Result<bool> {
+        let (lease, sent) = (self.lease, &mut self.progress.groups);
+        if !lease.may_send() {
+            return Ok(false);
+        }
+        let may_send = || {
+            *sent += usize::from(lease.may_send());
+            lease.may_send()
+        };
+        let rows = self.journal.remote_rows();
+        let merged = rows.merge_while(to, merges, may_send);
+        self.timing.until(lease.cut_off(), merged).await
+    }
+}
+
+/// The row of an index that is being built.
+async fn stored(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
+    set.manifest().index(index.id()).await?.ok_or_else(|| {
+        Error::invalid_request(format!("the index '{}' was dropped during the build", index.name()))
+    })
+}
+
+/// Adds an index to the manifest if it is absent. Returns whether it is the first index of its entities. Two requests.
+async fn declare(set: &IndexSet, index: &Index) -> Result<bool> {
+    let rows = set.manifest();
+    let known = rows.load().await?;
+    let is_first = is_first(&known, &index.definition().entity);
+    if known.index(index.id()).is_some() {
+        return Ok(is_first);
+    }
+    check_generations(index, &known, set.table())?;
+    rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await?;
+    Ok(is_first)
+}
+
+/// Stores a collision of entry keys that a build has found in the manifest, for all writers of the table.
+async fn remember_collision<T: Sync>(set: &IndexSet, built: &Result<T>) {
+    if let Err(error) = built
+        && error.is_key_collision()
+        && let Err(unrecorded) = set.collided().await
+    {
+        tracing::warn!(error = %unrecorded, "a collision of entry keys was not stored in the manifest");
+    }
+}
+
+/// Removes entries of older states of entities, which a crash or a race may have left. A readable index must have none.
+async fn remove_dangling(scrub: Scrub<'_>) -> Result<()> {
+    let (mut report, mut from) = (ScrubReport::default(), None);
+    loop {
+        from = scrub.dangling(from.as_ref(), &mut report).await?;
+        if from.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// The groups in parts of at most `most` operations.
+fn divided(groups: Vec<Group>, most: usize) -> Vec<Group> {
+    let mut parts = Vec::with_capacity(groups.len());
+    for (to, operations) in groups {
+        let mut operations = operations.into_iter().peekable();
+        while operations.peek().is_some() {
+            parts.push((to.clone(), operations.by_ref().take(most).collect()));
+        }
+    }
+    parts
+}
+
+/// Sends a part of a window while the lease lasts. Returns the remaining operations and the number of sent groups.
+async fn put(
+    journal: &Journal,
+    timing: Timing,
+    (to, mut operations): Group,
+    lease: Lease,
+) -> Result<(Group, usize)> {
+    let mut sent = 0;
+    if lease.may_send() {
+        let may_send = || {
+            let may_send = lease.may_send();
+            sent += usize::from(may_send);
+            may_send
+        };
+        let rows = journal.remote_rows();
+        let put = rows.put_while(&to, &mut operations, may_send);
+        timing.until(lease.cut_off(), put).await?;
+    }
+    Ok(((to, operations), sent))
 }
 
 /// Returns whether programs may still write plain rows of these entities. An index of all these entities prevents that once it is beyond

@@ -11,9 +11,9 @@ use table_core::query::Query;
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 use tokio::time::Instant;
 
-use super::{Acknowledge, Clearing, Committed, is_journal_row};
 use crate::clock::TokioClock;
 use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
+use crate::journal::{Acknowledge, Clearing, Committed, is_journal_row};
 use crate::queue::{QueueOptions, TableQueue};
 
 /// The time of a request.

@@ -5,32 +5,38 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::TryStreamExt as _;
 use table_core::model::{Entity, Key, PartitionKey, SYSTEM_PREFIX};
 use table_core::query::{Filter, Query, Select};
-use table_core::store::{Error, GroupTransaction, KeyOrder, Operation, Result, TableStoreExt as _};
+use table_core::store::{Error, GroupTransaction, Operation, Result, TableStoreExt as _};
 
-use super::scrub::{ScrubMode, ScrubReport};
+use super::{ScrubMode, ScrubReport, check_complete};
 use crate::entry::shared::{Summary, put, unchanged};
 use crate::entry::{Entry, Index};
-use crate::index::handle::IndexedEntities;
-use crate::index::read::entries::is_entity;
+use crate::index::rows::{IndexedRows, is_entity};
+use crate::index::states::set::IndexSet;
+use crate::journal::Timing;
 
 /// Rounds in which a partition is recounted because writers changed its summaries.
 const ROUNDS: usize = 20;
 
 type Rows = BTreeMap<Key, Entity>;
 
-impl IndexedEntities {
+/// Counts the entities of an index of summaries again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recount<'a> {
+    pub(crate) rows: IndexedRows<'a>,
+    pub(crate) set: &'a IndexSet,
+    pub(crate) timing: Timing,
+    pub(crate) index: &'a Index,
+    pub(crate) mode: ScrubMode,
+}
+
+impl Recount<'_> {
     /// Recounts the partition after `after`; its PartitionKey, or `None` after the last partition.
-    pub(crate) async fn total_next(
-        &self,
-        index: &Index,
-        mode: ScrubMode,
-        after: Option<&str>,
-        report: &mut ScrubReport,
-    ) -> Result<Option<String>> {
+    pub(crate) async fn next(&self, after: Option<&str>, report: &mut ScrubReport) -> Result<Option<String>> {
         let Some(partition) = self.partition_after(after).await? else { return Ok(None) };
-        self.total(index, mode, &partition, report).await?;
+        self.recount(&partition, report).await?;
         Ok(Some(partition))
     }
 
@@ -41,11 +47,11 @@ impl IndexedEntities {
         if let Some(after) = after {
             query = query.with_filter(beyond(after));
         }
-        let sorted = self.store().profile().order == KeyOrder::Sorted;
+        let sorted = self.rows.is_sorted();
         let (mut least, mut from): (Option<PartitionKey>, _) = (None, None);
         loop {
             let page_query = if sorted { query.clone().with_top(1) } else { query.clone() };
-            let page = self.store().query(self.table(), &page_query, from.as_ref()).await?;
+            let page = self.rows.store.query(self.rows.table, &page_query, from.as_ref()).await?;
             for key in page.items.iter().map(Entity::key) {
                 if key.partition().starts_with(SYSTEM_PREFIX) {
                     if sorted {
@@ -69,18 +75,13 @@ impl IndexedEntities {
         }
     }
 
-    async fn total(
-        &self,
-        index: &Index,
-        mode: ScrubMode,
-        partition: &str,
-        report: &mut ScrubReport,
-    ) -> Result<()> {
+    /// Counts a partition in rounds, until every summary of it was the same before and after a count.
+    async fn recount(&self, partition: &str, report: &mut ScrubReport) -> Result<()> {
         let mut settled = BTreeSet::new();
         for round in 0..ROUNDS {
-            let before = self.summary_rows(index, partition).await?;
-            let (entities, wanted) = self.count(index, partition).await?;
-            let after = self.summary_rows(index, partition).await?;
+            let before = self.summary_rows(partition).await?;
+            let (entities, wanted) = self.count(partition).await?;
+            let after = self.summary_rows(partition).await?;
             if round == 0 {
                 report.entities += entities;
                 report.entries += before.len();
@@ -94,21 +95,21 @@ impl IndexedEntities {
                     open = true;
                     continue;
                 }
-                match correction(index, &key, after.get(&key), wanted.get(&key))? {
+                match correction(self.index, &key, after.get(&key), wanted.get(&key)) {
                     None => drop(settled.insert(key)),
-                    Some((_, was_there)) if mode == ScrubMode::Report => {
-                        report.dangling += usize::from(was_there && !wanted.contains_key(&key));
-                        report.missing += usize::from(wanted.contains_key(&key));
+                    Some(Correction { was_there, is_wanted, .. }) if self.mode == ScrubMode::Report => {
+                        report.dangling += usize::from(was_there && !is_wanted);
+                        report.missing += usize::from(is_wanted);
                         settled.insert(key);
                     }
-                    Some((operation, was_there)) => {
+                    Some(correction) => {
                         // An absent row has no ETag: a writer may have added and removed it between the two reads.
-                        open |= !was_there;
-                        corrections.push((operation, was_there, wanted.contains_key(&key)));
+                        open |= !correction.was_there;
+                        corrections.push(correction);
                     }
                 }
             }
-            open |= self.correct(index, partition, corrections, &mut settled, report).await?;
+            open |= self.correct(partition, corrections, &mut settled, report).await?;
             if !open {
                 return Ok(());
             }
@@ -118,60 +119,60 @@ impl IndexedEntities {
         )))
     }
 
-    async fn summary_rows(&self, index: &Index, partition: &str) -> Result<Rows> {
-        let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(Filter::eq(Entry::INDEX, index.id()));
-        let rows = self.store().query_all(self.table(), &Query::new().with_filter(filter)).await?;
+    async fn summary_rows(&self, partition: &str) -> Result<Rows> {
+        let of_index = Filter::eq(Entry::INDEX, self.index.id());
+        let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(of_index);
+        let rows = self.rows.store.query_all(self.rows.table, &Query::new().with_filter(filter)).await?;
         Ok(rows.into_iter().map(|row| (row.key().clone(), row)).collect())
     }
 
     /// The entities of a partition, and the summaries that they should have.
-    async fn count(&self, index: &Index, partition: &str) -> Result<(usize, BTreeMap<Key, Summary>)> {
+    async fn count(&self, partition: &str) -> Result<(usize, BTreeMap<Key, Summary>)> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition));
-        let (mut entities, mut wanted, mut from) = (0, BTreeMap::<Key, Summary>::new(), None);
-        loop {
-            let page = self.store().query(self.table(), &query, from.as_ref()).await?;
-            for entity in page.items.iter().filter(|row| is_entity(row)) {
-                entities += 1;
-                for entry in index.entries(self.table(), entity)? {
-                    let one = Summary::read(entity.key(), &entry.properties)?;
-                    wanted.entry(entry.location.key).or_default().add(&one, 1)?;
-                }
+        let (mut entities, mut wanted) = (0, BTreeMap::<Key, Summary>::new());
+        let mut rows = self.rows.store.query_stream(self.rows.table.clone(), query);
+        while let Some(entity) = rows.try_next().await? {
+            if !is_entity(&entity) {
+                continue;
             }
-            from = page.continuation;
-            if from.is_none() {
-                return Ok((entities, wanted));
+            entities += 1;
+            for entry in self.index.entries(self.rows.table, &entity)? {
+                let one = Summary::read(entity.key(), &entry.properties)?;
+                wanted.entry(entry.location.key).or_default().add(&one, 1)?;
             }
         }
+        Ok((entities, wanted))
     }
 
     /// Sends corrections in groups; whether one of them conflicted with another writer.
     async fn correct(
         &self,
-        index: &Index,
         partition: &str,
-        mut corrections: Vec<(Operation, bool, bool)>,
+        mut corrections: Vec<Correction>,
         settled: &mut BTreeSet<Key>,
         report: &mut ScrubReport,
     ) -> Result<bool> {
         let mut open = false;
         while !corrections.is_empty() {
-            let mut group = GroupTransaction::new(PartitionKey::new(partition)?, self.store().profile());
-            for (operation, ..) in &corrections {
-                if !group.fits(operation) {
+            let mut group = GroupTransaction::new(PartitionKey::new(partition)?, self.rows.store.profile());
+            for correction in &corrections {
+                if !group.fits(&correction.operation) {
                     break;
                 }
-                group.push(operation.clone())?;
+                group.push(correction.operation.clone())?;
             }
             let taken = group.len();
-            let sent = self.store().transact(self.table(), group);
-            match self.while_states_valid(|| self.check_complete(index), sent).await {
+            let sent = self.rows.store.transact(self.rows.table, group);
+            let check = || check_complete(self.set, self.index);
+            match self.set.while_valid(self.timing, check, sent).await {
                 Ok(_) => {
-                    for (operation, was_there, is_wanted) in corrections.drain(..taken) {
-                        if was_there {
-                            settled.insert(operation.key().clone());
-                        }
+                    for correction in corrections.drain(..taken) {
+                        let Correction { was_there, is_wanted, .. } = correction;
                         report.missing += usize::from(is_wanted && was_there);
                         report.dangling += usize::from(!is_wanted);
+                        if was_there {
+                            settled.insert(correction.operation.key().clone());
+                        }
                     }
                 }
                 Err(error) if error.is_conflict() => {
@@ -186,22 +187,33 @@ impl IndexedEntities {
     }
 }
 
-/// The operation that corrects a row, and whether the row exists. A missing row is inserted with zeros: from
-/// then on its ETag shows whether writers change it.
+/// The operation that corrects the row of a summary.
+struct Correction {
+    operation: Operation,
+    was_there: bool,
+    /// Whether the entities have this summary.
+    is_wanted: bool,
+}
+
+/// The correction of a row; `None` if the row is right. A missing row is inserted with zeros: from then on its ETag shows whether
+/// writers change it.
 fn correction(
     index: &Index,
     key: &Key,
     row: Option<&Entity>,
     wanted: Option<&Summary>,
-) -> Result<Option<(Operation, bool)>> {
-    let Some(row) = row else {
-        let zero = Summary::default().to_row(key.clone(), index.id());
-        return Ok(wanted.map(|_| (put(zero, None), false)));
+) -> Option<Correction> {
+    let (was_there, is_wanted) = (row.is_some(), wanted.is_some());
+    let operation = match (row, wanted) {
+        (None, None) => return None,
+        (None, Some(_)) => put(Summary::default().to_row(key.clone(), index.id()), None),
+        (Some(row), None) => Operation::Delete(key.clone(), unchanged(row)),
+        (Some(row), Some(wanted)) => {
+            if Summary::read(key, row.properties()).is_ok_and(|found| found == *wanted) {
+                return None;
+            }
+            put(wanted.to_row(key.clone(), index.id()), Some(unchanged(row)))
+        }
     };
-    let etag = unchanged(row);
-    let Some(wanted) = wanted else {
-        return Ok(Some((Operation::Delete(key.clone(), etag), true)));
-    };
-    let right = Summary::read(key, row.properties()).is_ok_and(|found| found == *wanted);
-    Ok((!right).then(|| (put(wanted.to_row(key.clone(), index.id()), Some(etag)), true)))
+    Some(Correction { operation, was_there, is_wanted })
 }

@@ -8,9 +8,9 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
 use table_core::store::{Operation, OperationKind, Result, TableStore};
 
-use super::{Acknowledge, Clearing, Entries, Recovery};
 use crate::clock::TokioClock;
 use crate::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, ScrubMode, Trust};
+use crate::journal::{Acknowledge, Clearing, Committed, Entries, Recovery};
 use crate::queue::{QueueOptions, TableQueue};
 
 struct Office {
@@ -75,7 +75,7 @@ impl Office {
     }
 
     /// The cost of a write that returns after its remote entries are applied.
-    async fn cost(&self, write: impl Future<Output = Result<super::Committed>>) -> Result<u64> {
+    async fn cost(&self, write: impl Future<Output = Result<Committed>>) -> Result<u64> {
         let (committed, cost) = self.meter.measure(write).await;
         assert_eq!(committed?.entries, Entries::Applied);
         Ok(cost.total())

@@ -1,7 +1,20 @@
-//! Keys in the errors of rows.
+//! What patterns make of the errors of rows.
 
 use table_core::model::Key;
-use table_core::store::{Error, ErrorKind};
+use table_core::store::{Error, ErrorKind, Outcome, Result};
+
+/// Treats an unreadable answer of a write that was applied as a success, with a default value in place of the answer.
+///
+/// The rows are stored; only their new ETags are unknown.
+pub(crate) fn took_effect<T: Default>(answer: Result<T>) -> Result<T> {
+    answer.or_else(|error| match error.outcome() {
+        Outcome::Applied => {
+            tracing::debug!(%error, "the answer to a request that took effect cannot be read");
+            Ok(T::default())
+        }
+        Outcome::NotApplied | Outcome::Ambiguous => Err(error),
+    })
+}
 
 /// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.
 pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {

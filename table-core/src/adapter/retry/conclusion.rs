@@ -9,7 +9,7 @@ use crate::store::{Operation, Written};
 
 /// The conclusion from stored entities about a write whose answer was lost.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Evidence {
+pub(super) enum Conclusion {
     /// Applied: an entity has the write's id.
     Applied(Vec<Written>),
     /// Not found, and repeating the write is allowed.
@@ -26,20 +26,20 @@ pub(super) fn projection() -> Select {
 /// Evaluates the entities found under a write's keys. For deletes nothing is read.
 ///
 /// Only the id is proof, because two writers can store equal content.
-pub(super) fn judge(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert) -> Evidence {
+pub(super) fn judge(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert) -> Conclusion {
     let each = || job.operations().iter().zip(found);
     // One id is enough, because a group is atomic: if one of its writes took effect, all did, also its deletes.
     if each().any(|(_, entity)| carries(entity.as_ref(), id)) {
-        return Evidence::Applied(each().map(|(op, entity)| answer(op, entity.as_ref(), id)).collect());
+        return Conclusion::Applied(each().map(|(op, entity)| answer(op, entity.as_ref(), id)).collect());
     }
     // Before `NotSeen`: an entity that has changed since may have been changed by our own write and then by another
     // one.
     if each().any(|(operation, entity)| cannot_succeed(operation, entity.as_ref())) {
-        return Evidence::Undecided;
+        return Conclusion::Undecided;
     }
     match (job.repeat(), absent) {
-        (Repeat::Insert, AbsentInsert::Report) => Evidence::Undecided,
-        _ => Evidence::NotSeen,
+        (Repeat::Insert, AbsentInsert::Report) => Conclusion::Undecided,
+        _ => Conclusion::NotSeen,
     }
 }
 

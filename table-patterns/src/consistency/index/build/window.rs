@@ -1,0 +1,89 @@
+//! The windows of entities that a build reads, twice.
+
+use std::collections::HashMap;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{ETag, Entity, Key};
+use table_core::query::{Continuation, Query};
+use table_core::store::Result;
+
+use crate::index::rows::{IndexedRows, is_entity};
+use crate::rows::WINDOW_BYTES;
+
+/// Maximum number of entities in a window, whose entries are sorted into groups together.
+const WINDOW: usize = 10_000;
+
+/// Entities that are processed together, and the number of pages in which they were read.
+#[derive(Default)]
+pub(super) struct Window {
+    pub(super) entities: Vec<Entity>,
+    pages: usize,
+}
+
+/// Reads the entities of a table in windows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Windows<'a> {
+    pub(super) rows: IndexedRows<'a>,
+}
+
+impl Windows<'_> {
+    /// Reads a window, and where the next one begins.
+    pub(super) async fn read(&self, from: Option<&Continuation>) -> Result<(Window, Option<Continuation>)> {
+        let (mut window, mut bytes, mut from) = (Window::default(), 0, from.cloned());
+        loop {
+            let page = self.rows.store.query(self.rows.table, &Query::new(), from.as_ref()).await?;
+            window.pages += 1;
+            let entities = page.items.into_iter().filter(is_entity);
+            window.entities.extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
+            from = page.continuation;
+            if from.is_none() || window.entities.len() >= WINDOW || bytes >= WINDOW_BYTES {
+                return Ok((window, from));
+            }
+        }
+    }
+
+    /// Returns the entities of a window that have changed since they were read. The journal writes their entries again.
+    ///
+    /// This reads the same pages once more. A new entity in these pages has a writer that knows the index. On a store that does not sort, the
+    /// second read may return other entities, so the missing ones are read one by one.
+    pub(super) async fn changed_since(
+        &self,
+        window: &Window,
+        from: Option<&Continuation>,
+    ) -> Result<Vec<Entity>> {
+        let entities = &window.entities;
+        let mut versions: HashMap<_, _> = entities.iter().map(|e| (e.key(), e.etag())).collect();
+        let last = entities.last().map(Entity::key);
+        let (mut changed, mut from, mut pages) = (Vec::new(), from.cloned(), 0);
+        loop {
+            let page = self.rows.store.query(self.rows.table, &Query::new(), from.as_ref()).await?;
+            pages += 1;
+            let done = match self.rows.is_sorted() {
+                true => page.items.last().map(Entity::key) >= last,
+                // Twice as many pages: the entries of the window may be between the entities.
+                false => pages >= 2 * window.pages,
+            };
+            let other = |e: &Entity| versions.remove(e.key()).is_some_and(|before| before != e.etag());
+            changed.extend(page.items.into_iter().filter(other));
+            let done = done || versions.is_empty();
+            from = page.continuation;
+            if done || from.is_none() {
+                break;
+            }
+        }
+        if !self.rows.is_sorted() {
+            changed.extend(self.changed_of(versions).await?);
+        }
+        Ok(changed)
+    }
+
+    /// Returns the entities whose version has changed. One request per entity.
+    async fn changed_of(&self, versions: HashMap<&Key, Option<&ETag>>) -> Result<Vec<Entity>> {
+        let reads = versions.into_iter().map(|(key, before)| async move {
+            let now = self.rows.entity(key).await?;
+            Ok(now.filter(|now| now.etag() != before))
+        });
+        let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.rows.at_once);
+        reads.try_filter_map(|changed| async move { Ok(changed) }).try_collect().await
+    }
+}

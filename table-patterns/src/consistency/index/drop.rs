@@ -1,0 +1,259 @@
+//! The drop of an index: of this program, or one that only the manifest has.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::{IndexState, StoredIndex};
+use table_core::model::{Entity, IfMatch, PartitionKey};
+use table_core::query::Continuation;
+use table_core::store::{Error, LocalPermit, Operation, Result};
+use tokio::time::Instant;
+
+use super::rows::{IndexedRows, written_by};
+use super::states::set::IndexSet;
+use super::states::view::ReadTime;
+use super::states::waiting::{WaitingFor, Waits};
+use crate::entry::shared::{Merge, copy_owner};
+use crate::entry::{Index, Shape};
+use crate::journal::Journal;
+
+/// Drops an index: takes its state down, removes its rows, then its row in the manifest.
+pub(crate) struct IndexDrop<'a, 't> {
+    pub(super) rows: IndexedRows<'a>,
+    pub(super) set: &'a IndexSet,
+    pub(super) journal: &'a Journal,
+    /// The time for which the states of indexes are cached.
+    pub(super) cache: Duration,
+    pub(super) waits: Waits<'a, 't>,
+}
+
+impl<'a> IndexDrop<'a, '_> {
+    /// See [`IndexedEntities::drop_index`](super::IndexedEntities::drop_index).
+    pub(super) async fn run(&mut self, index: &str) -> Result<()> {
+        self.set.check_writes()?;
+        self.set.refresh().await?;
+        let id = match self.set.find(index) {
+            Ok(found) => found.id().to_owned(),
+            // A program can drop an index that it cannot maintain.
+            Err(error) => match self.set.manifest().index(index).await? {
+                Some(stored) => stored.id(),
+                None => return Err(error),
+            },
+        };
+        self.remove(&id, |_| true).await?;
+        self.set.refresh().await
+    }
+
+    /// Continues a drop that another process has begun; returns whether this process ended it. If the drop has
+    /// ended and the index is built again, no request changes the index.
+    pub(crate) async fn finish(&mut self, id: &str) -> Result<bool> {
+        self.set.check_writes()?;
+        let removed = self.remove(id, StoredIndex::is_dropping).await?;
+        self.set.refresh().await.map(|()| removed)
+    }
+
+    /// Drops a generation of an index by its row in the manifest, while `is_to_go` holds for the row. Returns
+    /// whether this process removed the row.
+    async fn remove(&mut self, id: &str, is_to_go: impl Fn(&StoredIndex) -> bool + Send) -> Result<bool> {
+        let mut settled = false;
+        while let Some(mut stored) = self.set.manifest().index(id).await?.filter(|stored| is_to_go(stored)) {
+            // An index that a build left delete-only is marked as leaving, too: no builder continues the build.
+            let unmarked = (!stored.is_dropping()).then_some(IndexState::DeleteOnly);
+            if let Some(next) = lower_state(stored.state).or(unmarked) {
+                settled = self.step_down(&mut stored, next).await?;
+                continue;
+            }
+            if !settled {
+                // The process that set the state may have died before all writers knew the state.
+                self.waits.until_states_known(WaitingFor::State(stored.state)).await?;
+                settled = true;
+                continue;
+            }
+            self.remove_rows(&stored).await?;
+            match self.set.manifest().remove(&stored).await {
+                Err(error) if error.is_conflict() => {}
+                other => return other.map(|()| true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sets the next state and waits until every writer knows it; `false` if another process changed the row
+    /// first.
+    async fn step_down(&mut self, stored: &mut StoredIndex, next: IndexState) -> Result<bool> {
+        let was_building = stored.state == IndexState::Building;
+        let leaving = Some(StoredIndex::DROPPING.to_owned());
+        match self.set.manifest().advance(stored, next, leaving).await {
+            Err(error) if error.is_conflict() => return Ok(false),
+            other => other?,
+        }
+        self.waits.until_states_known(WaitingFor::State(next)).await?;
+        if was_building {
+            // The builder may still write entries within its lease. It meets the changed row at its next claim.
+            let lease = self.set.slowest().durations.lease;
+            self.waits.until_builder_ends(&stored.id(), lease).await;
+        }
+        Ok(true)
+    }
+
+    async fn remove_rows(&mut self, stored: &StoredIndex) -> Result<()> {
+        let id = stored.id();
+        let shape = stored.shape.clone().ok_or_else(|| {
+            Error::invalid_request(format!(
+                "the index '{id}' has a shape that this program does not know: drop the index by a newer program"
+            ))
+        })?;
+        let index = Index::of_rows(&id, stored.table.as_ref(), shape);
+        let mut removal = Removal {
+            rows: self.rows,
+            set: self.set,
+            journal: self.journal,
+            cache: self.cache,
+            index,
+            stored,
+            asked: self.set.asked(),
+            until: Instant::now(),
+            permit: self.set.permit(),
+        };
+        if !removal.index.shape().is_shared() {
+            return removal.entries().await;
+        }
+        if removal.shared().await? {
+            // A builder of the index in this process need not wait for the blobs.
+            removal.permit = None;
+            collect_blobs(self.rows, &removal.index, &mut self.waits).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes blobs of an index that no row names; returns their number.
+pub(super) async fn collect_blobs(
+    rows: IndexedRows<'_>,
+    index: &Index,
+    waits: &mut Waits<'_, '_>,
+) -> Result<usize> {
+    if !index.shape().needs_blobs() {
+        return Ok(0);
+    }
+    rows.shared.collect_blobs(index.id(), rows.table_of(index), waits.until_blobs_named()).await
+}
+
+/// The removal of the rows of an index.
+struct Removal<'a> {
+    rows: IndexedRows<'a>,
+    set: &'a IndexSet,
+    journal: &'a Journal,
+    cache: Duration,
+    /// The place and shape of the rows; enough to find them, not to derive keys.
+    index: Index,
+    stored: &'a StoredIndex,
+    /// When the manifest was last read.
+    asked: ReadTime,
+    /// Until this time, no process can have built the index again, unless a set of this process changed a state.
+    until: Instant,
+    /// A builder of the same index in this process waits for this permit.
+    permit: Option<LocalPermit>,
+}
+
+const fn lower_state(state: IndexState) -> Option<IndexState> {
+    match state {
+        IndexState::Readable | IndexState::Building => Some(IndexState::WriteOnly),
+        IndexState::WriteOnly => Some(IndexState::DeleteOnly),
+        IndexState::DeleteOnly | IndexState::Absent => None,
+    }
+}
+
+impl Removal<'_> {
+    /// Deletes rows that hold one entry each, in groups.
+    async fn entries(&mut self) -> Result<()> {
+        let mut from = None;
+        loop {
+            let (rows, next) = self.page(from.as_ref()).await?;
+            if !self.is_in_place().await? {
+                return Ok(());
+            }
+            let mut groups: BTreeMap<PartitionKey, Vec<Operation>> = BTreeMap::new();
+            for row in rows {
+                // In the version that was read: the index may have been built again before the group is sent.
+                let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+                let delete = Operation::Delete(row.key().clone(), condition);
+                groups.entry(row.key().partition_key()).or_default().push(delete);
+            }
+            if !self.send(groups).await? || next.is_none() {
+                return Ok(());
+            }
+            from = next;
+        }
+    }
+
+    /// Sends the groups; `false` if the index is no longer the dropped generation.
+    async fn send(&mut self, groups: BTreeMap<PartitionKey, Vec<Operation>>) -> Result<bool> {
+        for (partition, mut operations) in groups {
+            let to = (self.rows.table_of(&self.index).clone(), partition);
+            loop {
+                let (until, mut first) = (self.until, true);
+                let may_send = move || std::mem::take(&mut first) || Instant::now() <= until;
+                if self.journal.remote_rows().put_while(&to, &mut operations, may_send).await? {
+                    break;
+                }
+                if !self.is_in_place().await? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes copies from entities, or deletes shared rows, until no row remains. `false` if the index is no longer the dropped
+    /// generation.
+    async fn shared(&mut self) -> Result<bool> {
+        let (mut from, mut left) = (None, false);
+        loop {
+            let (rows, next) = self.page(from.as_ref()).await?;
+            if !self.is_in_place().await? {
+                return Ok(false);
+            }
+            left |= !rows.is_empty();
+            let (of, index) = (self.rows, &self.index);
+            let removals = stream::iter(rows).map(|row| async move {
+                let at = of.location(index, row.key());
+                let Shape::Copy { prefix, .. } = index.shape() else {
+                    return of.delete_unchanged(&at, &row).await.map(drop);
+                };
+                let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
+                merge.gone.extend(copy_owner(&row, prefix));
+                let prepared = of.shared.prepare(&merge).await?;
+                of.shared.send(&at, prepared).await.map(drop)
+            });
+            removals.buffer_unordered(of.at_once).try_collect::<Vec<()>>().await?;
+            // A row that a writer changed after the read still exists: read the rows again.
+            if next.is_none() && !std::mem::take(&mut left) {
+                return Ok(true);
+            }
+            from = next;
+        }
+    }
+
+    async fn page(&self, from: Option<&Continuation>) -> Result<(Vec<Entity>, Option<Continuation>)> {
+        let page = self.rows.page(&self.index, &written_by(&self.index), from).await?;
+        Ok((page.items, page.continuation))
+    }
+
+    /// Whether the manifest still has the dropped index in the version that was read: the rows read before
+    /// belong to it then. After the row has changed, another program may build the index again. Its entries
+    /// come later than the cache time; in this process, they come after the requests under the permit.
+    async fn is_in_place(&mut self) -> Result<bool> {
+        let set = self.set;
+        self.permit = set.permit();
+        if Instant::now() < self.until && set.is_after_last_change(self.asked) {
+            return Ok(true);
+        }
+        self.asked = set.ask().await?;
+        let asked = self.asked.at;
+        let now = set.manifest().index(self.index.id()).await?;
+        self.until = asked + self.cache;
+        Ok(now.is_some_and(|now| now.etag == self.stored.etag))
+    }
+}

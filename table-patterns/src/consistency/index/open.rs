@@ -1,0 +1,299 @@
+//! Opening a table with its indexes: the process registers, reads the manifest, and declares indexes in a new
+//! table.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use table_core::manifest::{IndexState, StoredIndex, StoredType};
+use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName, ValueRef};
+use table_core::store::{Error, ManifestCache, Operation, Result, TableStore};
+
+use super::entities::IndexedEntities;
+use super::exposure::check_indexes;
+use super::options::IndexOptions;
+use super::states::manifest::{Loaded, TableRow};
+use super::states::names::{check_generations, check_names};
+use super::states::set::{IndexSet, Writes};
+use crate::entry::{Index, Placement, Shape, Uniqueness};
+use crate::journal::Journal;
+
+/// Attempts to register while other processes change the manifest.
+const ROUNDS: usize = 16;
+
+/// Whether a program is the first to open a table.
+enum First {
+    No,
+    Registered(TableRow),
+    /// Another program changed the manifest first: read it again.
+    Lost,
+}
+
+/// Opens a table for a program that writes the entities of `writes`.
+pub(crate) async fn open_to_write(
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    indexes: Vec<Index>,
+    options: IndexOptions,
+    writes: Writes,
+) -> Result<IndexedEntities> {
+    let set = new_set(&store, &table, indexes, &options)?.of(writes).registered();
+    let row = Opening { set: &set, options: &options, writes }.register().await?;
+    Ok(handle(set, options, &row, writes != Writes::Nothing))
+}
+
+/// Opens a table for a program that reads the entities of `reads`. 1 request.
+pub(crate) async fn open_to_read(
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    indexes: Vec<Index>,
+    options: IndexOptions,
+    reads: Writes,
+) -> Result<IndexedEntities> {
+    let set = new_set(&store, &table, indexes, &options)?.of(reads).read_only();
+    set.refresh().await?;
+    set.check_type()?;
+    let row = set.table_row();
+    Ok(handle(set, options, &row, true))
+}
+
+fn new_set(
+    store: &Arc<dyn TableStore>,
+    table: &TableName,
+    indexes: Vec<Index>,
+    options: &IndexOptions,
+) -> Result<IndexSet> {
+    check(&indexes, options)?;
+    store.profile().check_reads("indexes")?;
+    check_indexes(&**store, table, &indexes)?;
+    Ok(IndexSet::new(store.clone(), table.clone(), indexes, options.durations()))
+}
+
+/// The handle, with the blob folder of this table in this store: other tables may share the blob store.
+fn handle(set: IndexSet, options: IndexOptions, row: &TableRow, writes_entities: bool) -> IndexedEntities {
+    let set = Arc::new(set);
+    let mut journal = Journal::new(set.store().clone(), set.table().clone(), set.clone())
+        .with_timing(options.timing)
+        .with_concurrency(options.concurrency)
+        .with_clearing(options.clearing);
+    if let Some(queue) = &options.queue {
+        journal = journal.with_queue(queue.clone());
+    }
+    if let (Some(blobs), Some(id)) = (&options.blobs, &row.blobs) {
+        let folder = format!("{}-{id}", set.table().to_lowercase());
+        journal = journal.with_blobs(blobs.clone(), folder);
+    }
+    IndexedEntities { set, journal, options, writes_entities }
+}
+
+/// The opening of a table by a program that writes it.
+#[derive(Clone, Copy, Debug)]
+struct Opening<'a> {
+    set: &'a IndexSet,
+    options: &'a IndexOptions,
+    writes: Writes,
+}
+
+impl Opening<'_> {
+    /// Registers the process, reads the states, and declares the indexes if the program is the first. Returns the table's row.
+    async fn register(&self) -> Result<TableRow> {
+        let set = self.set;
+        claim_tables(&**set.store(), set.table(), set.own()).await?;
+        self.check_targets().await?;
+        let any_type = self.writes == Writes::AnyType;
+        let mine = TableRow::of(self.options.blobs.is_some(), any_type, set.unregistered_durations());
+        for _ in 0..ROUNDS {
+            // The process registers before it reads the states: a change of state waits only for registered processes.
+            let asked = set.ask().await?;
+            let loaded = set.manifest().load().await?;
+            set.check_stored_type(&loaded)?;
+            set.check_large(&loaded)?;
+            let (row, is_as_read) = match self.register_first(&loaded, &mine).await? {
+                First::Registered(row) => (row, false),
+                First::No => {
+                    let row = set.manifest().extend_table_row(loaded.table.clone(), &mine).await?;
+                    let is_as_read = row == loaded.table && !row.is_new();
+                    (row, is_as_read)
+                }
+                First::Lost => continue,
+            };
+            match is_as_read {
+                true => set.load(&loaded, asked)?,
+                // This program or another one has written the manifest since it was read.
+                false => set.refresh().await?,
+            }
+            return Ok(row);
+        }
+        Err(Error::precondition_failed(set.table(), TableRow::NAME))
+    }
+
+    /// Refuses copies into the entities of another table that has indexes: this handle would not maintain the
+    /// indexes of that table.
+    async fn check_targets(&self) -> Result<()> {
+        let (store, table) = (&**self.set.store(), self.set.table());
+        for index in self.set.own().iter().filter(|index| matches!(index.shape(), Shape::Copy { .. })) {
+            let Placement::OtherTable(other) = index.placement() else { continue };
+            if other == table {
+                continue;
+            }
+            let manifest = ManifestCache::for_store(store).get(store, other).await?;
+            if !manifest.indexes.is_empty() {
+                return Err(Error::invalid_request(format!(
+                    "the index '{}' copies into the entities of the table '{other}', whose indexes would become stale: copy into entities of \
+                     '{}', or into a table without indexes",
+                    index.name(),
+                    table
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Declares the program's indexes as readable if the program is the first to open an empty table, or the
+    /// first to open it for its type while the table has no entity of the type. No program writes such entities
+    /// without the indexes then.
+    ///
+    /// The declaration is one group with the table's row, which every program writes that adds a value, and
+    /// with the type's row, which shows the next program that the table was opened for the type. There is no
+    /// declaration after a program has opened the table for any type: such a program may run without having
+    /// read the indexes.
+    async fn register_first(&self, loaded: &Loaded, mine: &TableRow) -> Result<First> {
+        let row = loaded.table.with(mine);
+        let is_new = is_new_table(loaded);
+        let (is_first, types) = types_to_declare(loaded, &row, self.writes);
+        let mut indexes = match is_first {
+            true => self.indexes_to_declare(loaded, types.len()),
+            false => Vec::new(),
+        };
+        if !indexes.is_empty() && !self.has_no_entity(is_new).await? {
+            indexes.clear();
+        }
+        // The type's row is written in any case: from now on, no program is the first to open the table for the type.
+        if indexes.is_empty() && types.is_empty() {
+            return Ok(First::No);
+        }
+        let registered = self.set.manifest().declare_first(&row, &types, &indexes).await?;
+        Ok(if registered { First::Registered(row) } else { First::Lost })
+    }
+
+    /// The indexes of the program that may become readable at once: indexes of its entities, in the rest of a group with the table's row
+    /// and `types` rows of types, except indexes that are built later and indexes whose entries could collide with existing ones.
+    fn indexes_to_declare(&self, loaded: &Loaded, types: usize) -> Vec<StoredIndex> {
+        let is_new = is_new_table(loaded);
+        let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
+        let is_of_type = |index: &&Index| match self.writes {
+            Writes::Type(schema) => is_new || index.definition().entity.has_same_rows(&schema.entity_type()),
+            Writes::AnyType | Writes::Nothing => true,
+        };
+        let has_own_rows = |index: &&Index| check_generations(index, loaded, self.set.table()).is_ok();
+        let most = self.set.store().profile().group_operations - 1 - types;
+        let indexes = self.set.own().iter().filter(|index| !later(index)).take(most);
+        let indexes = indexes.filter(is_of_type).filter(has_own_rows);
+        indexes.map(|index| StoredIndex::new(index.definition(), IndexState::Readable)).collect()
+    }
+
+    /// Whether the table certainly has no entity of the program's type; of any type, if the table is new. 1 request.
+    async fn has_no_entity(&self, is_new: bool) -> Result<bool> {
+        match self.writes {
+            Writes::Type(schema) if !is_new => self.set.manifest().has_none_of(&schema.entity_type()).await,
+            _ => self.set.manifest().is_empty_table().await,
+        }
+    }
+}
+
+/// Whether no program has opened the table or declared an index.
+const fn is_new_table(loaded: &Loaded) -> bool {
+    loaded.table.is_new() && loaded.manifest.indexes.is_empty()
+}
+
+/// Whether the program is the first to open the table for its entities, and the rows of types that it adds to the manifest or updates.
+fn types_to_declare(loaded: &Loaded, row: &TableRow, writes: Writes) -> (bool, Vec<StoredType>) {
+    let schema = match writes {
+        Writes::Type(schema) => schema,
+        Writes::AnyType => return (is_new_table(loaded), Vec::new()),
+        Writes::Nothing => return (false, Vec::new()),
+    };
+    let mine = StoredType::of(schema);
+    match loaded.manifest.type_of(&schema.entity_type()) {
+        // An update of the type's row: a later version, or a further large or encrypted property.
+        Some(stored) => {
+            let update = Some(stored.with(&mine)).filter(|update| update != stored);
+            (false, update.into_iter().collect())
+        }
+        None => (is_new_table(loaded) || !row.any_type, vec![mine]),
+    }
+}
+
+/// Refuses inconsistent indexes and options.
+fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
+    options.check()?;
+    indexes.iter().try_for_each(Index::validate)?;
+    check_names(indexes)?;
+    let later = |index: &&Index| options.built_later.iter().any(|name| name == index.name());
+    if let Some(unique) = indexes.iter().filter(later).find(|index| index.uniqueness() != Uniqueness::No) {
+        return Err(Error::invalid_request(format!(
+            "the index '{}' is unique, and writes of its values are refused before it is built: remove it from \
+             `IndexOptions::built_later`",
+            unique.name()
+        )));
+    }
+    let without = indexes.iter().find(|i| i.shape().needs_blobs() && options.blobs.is_none());
+    without.map_or(Ok(()), |index| {
+        Err(Error::invalid_request(format!(
+            "the index '{}' keeps lists in blobs: set `IndexOptions::blobs` to an object store",
+            index.name()
+        )))
+    })
+}
+
+const ROW: &str = "owner";
+const OWNER: &str = "EntriesOf";
+
+/// Makes `table` the owner of the tables with its remote entries. 1 request for each; 1 more the first time.
+///
+/// # Errors
+/// A table has the entries of another table, or does not exist.
+async fn claim_tables(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
+    let elsewhere: BTreeSet<_> = indexes.iter().filter_map(|index| entries_in(index, table)).collect();
+    for entries in elsewhere {
+        claim(store, table, entries).await?;
+    }
+    Ok(())
+}
+
+/// The other table in which an index keeps rows; `None` for copies, which go into the entities of a table.
+fn entries_in<'a>(index: &'a Index, table: &TableName) -> Option<&'a TableName> {
+    match (index.placement(), index.shape()) {
+        (_, Shape::Copy { .. }) => None,
+        (Placement::OtherTable(other), _) => Some(other).filter(|other| *other != table),
+        _ => None,
+    }
+}
+
+async fn claim(store: &dyn TableStore, table: &TableName, entries: &TableName) -> Result<()> {
+    let key = Key::new(MANIFEST_PARTITION, ROW)?;
+    let mut row = store.get(entries, &key, None).await?;
+    if row.is_none() {
+        let owner = Entity::from(key.clone()).with(OWNER, table.as_str());
+        match store.write(entries, Operation::Insert(owner)).await {
+            Err(e) if e.is_already_exists() => row = store.get(entries, &key, None).await?,
+            other => return other.map(drop),
+        }
+    }
+    match row.as_ref().and_then(|row| row.get(OWNER)) {
+        Some(ValueRef::String(owner)) if is_same(store, owner, table) => Ok(()),
+        owner => {
+            let owner = owner.map_or_else(|| "another".to_owned(), |owner| format!("{owner:?}"));
+            Err(Error::invalid_request(format!(
+                "the table '{entries}' has the index entries of the table {owner}, not of '{table}': a scrub or sweep of one table would \
+                 delete the entries of the other; choose a separate table for the entries of '{table}'"
+            )))
+        }
+    }
+}
+
+fn is_same(store: &dyn TableStore, owner: &str, table: &TableName) -> bool {
+    match store.profile().case_sensitive_tables {
+        true => owner == table.as_str(),
+        false => owner.eq_ignore_ascii_case(table.as_str()),
+    }
+}

@@ -1,0 +1,91 @@
+//! The rows of a table with indexes: its entities, and the rows that its indexes have written.
+
+use std::sync::Arc;
+
+use table_core::model::{Entity, IfMatch, Key, TableName};
+use table_core::query::{Continuation, Filter, Page, Query};
+use table_core::store::{KeyOrder, Operation, Result, TableStore};
+
+use crate::entry::shared::SharedRows;
+use crate::entry::{Entry, Index, Location, Placement, Shape};
+use crate::journal::as_read;
+
+/// Reads rows of entities and of indexes, and deletes rows of indexes in the version that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexedRows<'a> {
+    pub(super) store: &'a Arc<dyn TableStore>,
+    pub(super) table: &'a TableName,
+    /// Rows that hold the entries of several entities.
+    pub(super) shared: SharedRows<'a>,
+    /// The number of requests that one call sends in parallel.
+    pub(super) at_once: usize,
+}
+
+impl IndexedRows<'_> {
+    /// The entity with this key. The mark of a move is removed from the properties and kept in the ETag. 1 request.
+    pub(crate) async fn entity(&self, key: &Key) -> Result<Option<Entity>> {
+        Ok(self.store.get(self.table, key, None).await?.map(as_read))
+    }
+
+    /// The row at a key, if it is an entry of the index. 1 request.
+    pub(super) async fn entry(&self, index: &Index, key: &Key) -> Result<Option<Entity>> {
+        let row = self.store.get(self.table_of(index), key, None).await?;
+        Ok(row.filter(|row| Entry::index_of(row) == Some(index.id())))
+    }
+
+    /// A page of the rows of an index. 1 request.
+    pub(super) async fn page(
+        &self,
+        index: &Index,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let mut page = self.store.query(self.table_of(index), query, from).await?;
+        // The index id of a copy is not in the entity that has the copies.
+        if !matches!(index.shape(), Shape::Copy { .. }) {
+            page.items.retain(|row| Entry::index_of(row) == Some(index.id()));
+        }
+        Ok(page)
+    }
+
+    /// The place of a key of an index.
+    pub(super) fn location(&self, index: &Index, key: &Key) -> Location {
+        Location { table: self.table_of(index).clone(), key: key.clone() }
+    }
+
+    /// The table with the entries of an index.
+    pub(super) fn table_of<'i>(&'i self, index: &'i Index) -> &'i TableName {
+        match index.placement() {
+            Placement::OtherTable(table) => table,
+            _ => self.table,
+        }
+    }
+
+    /// Whether the store returns rows in the order of keys.
+    pub(super) fn is_sorted(&self) -> bool {
+        self.store.profile().order == KeyOrder::Sorted
+    }
+
+    /// Deletes a row in the version that was read. `false` if another writer has changed or deleted it. 1 request.
+    pub(super) async fn delete_unchanged(&self, at: &Location, row: &Entity) -> Result<bool> {
+        let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+        match self.store.write(&at.table, Operation::Delete(at.key.clone(), condition)).await {
+            Ok(_) => Ok(true),
+            Err(e) if e.is_conflict() => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// A query for the rows that an index has written.
+pub(super) fn written_by(index: &Index) -> Query {
+    Query::new().with_filter(match index.shape() {
+        Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
+        _ => Filter::eq(Entry::INDEX, index.id()),
+    })
+}
+
+/// Whether a row is neither an index entry nor a system row.
+pub(crate) fn is_entity(row: &Entity) -> bool {
+    !row.key().is_system() && Entry::index_of(row).is_none()
+}

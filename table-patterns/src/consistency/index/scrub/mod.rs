@@ -1,0 +1,285 @@
+//! A scrub compares an index with its entities, in both directions, while writers go on: it finds entries without their entities, and
+//! entities without their entries.
+//!
+//! | module | part |
+//! |---|---|
+//! | `shared` | rows that hold the entries of several entities: lists and copies |
+//! | `recount` | summaries, which are counted again |
+
+mod recount;
+mod shared;
+
+use std::fmt;
+use std::str::FromStr;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::IndexState;
+use table_core::model::Entity;
+use table_core::query::{Continuation, Query};
+use table_core::store::{Error, Result};
+
+pub(super) use self::recount::Recount;
+pub(super) use self::shared::SharedScrub;
+use super::changes::EntityChanges;
+use super::rows::{IndexedRows, is_entity, written_by};
+use super::states::set::IndexSet;
+use crate::entry::{Entry, Index, Shape};
+use crate::journal::{Timing, holders, is_pending, is_unique_row_property};
+
+/// Whether a scrub only reports or also repairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubMode {
+    /// Counts differences.
+    Report,
+    /// Counts differences, deletes dangling entries and adds missing entries.
+    Repair,
+}
+
+/// The result of a scrub.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ScrubReport {
+    /// Entries that were checked.
+    pub entries: usize,
+    /// Dangling entries: the entity does not exist, or has another entry.
+    pub dangling: usize,
+    /// Entities that were checked.
+    pub entities: usize,
+    /// Entries that were missing or had another payload.
+    pub missing: usize,
+    /// Entities whose entry's key belongs to another entity: a scrub cannot repair these.
+    pub taken: usize,
+}
+
+/// The position at which a scrub continues. Print it with [`Display`](fmt::Display), parse it with
+/// [`str::parse`]. It contains a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubCursor {
+    /// `false`: the scrub checks entries for their entities; `true`: the scrub checks entities for their entries.
+    dangling_done: bool,
+    at: Option<Continuation>,
+    /// The partition whose summaries were last recounted.
+    partition: Option<String>,
+}
+
+impl ScrubCursor {
+    /// Whether the scrub checks entities for missing entries.
+    pub(crate) const fn is_among_entities(&self) -> bool {
+        self.dangling_done
+    }
+}
+
+/// `dangling` or `missing` with a continuation, or `after` with a partition.
+impl fmt::Display for ScrubCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(partition) = &self.partition {
+            return write!(f, "after {partition}");
+        }
+        f.write_str(if self.dangling_done { "missing" } else { "dangling" })?;
+        self.at.as_ref().map_or(Ok(()), |at| write!(f, " {at}"))
+    }
+}
+
+impl FromStr for ScrubCursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        let at =
+            |done| Ok(Self { dangling_done: done, at: rest.map(str::parse).transpose()?, partition: None });
+        match (kind, rest) {
+            ("dangling", _) => at(false),
+            ("missing", _) => at(true),
+            ("after", Some(partition)) => {
+                Ok(Self { partition: Some(partition.to_owned()), ..Self::default() })
+            }
+            _ => Err(Error::invalid_request(format!(
+                "{text:?} is not the cursor of a scrub: pass the text exactly as `ScrubCursor` printed it"
+            ))),
+        }
+    }
+}
+
+/// Compares one index with its entities.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scrub<'a> {
+    index: &'a Index,
+    mode: ScrubMode,
+    rows: IndexedRows<'a>,
+    changes: EntityChanges<'a>,
+    shared: SharedScrub<'a>,
+    recount: Recount<'a>,
+}
+
+impl<'a> Scrub<'a> {
+    pub(super) const fn new(
+        changes: EntityChanges<'a>,
+        timing: Timing,
+        index: &'a Index,
+        mode: ScrubMode,
+    ) -> Self {
+        let EntityChanges { rows, set, .. } = changes;
+        let shared = SharedScrub { rows, timing, index, mode };
+        let recount = Recount { rows, set, timing, index, mode };
+        Self { index, mode, rows, changes, shared, recount }
+    }
+
+    /// See [`IndexedEntities::scrub_page`](super::IndexedEntities::scrub_page).
+    pub(super) async fn page(
+        &self,
+        cursor: ScrubCursor,
+        report: &mut ScrubReport,
+    ) -> Result<Option<ScrubCursor>> {
+        if matches!(self.index.shape(), Shape::Summary { .. }) {
+            let partition = self.recount.next(cursor.partition.as_deref(), report).await?;
+            return Ok(partition.map(|p| ScrubCursor { partition: Some(p), ..ScrubCursor::default() }));
+        }
+        if cursor.dangling_done {
+            let at = self.missing(cursor.at.as_ref(), report).await?;
+            return Ok(at.map(|at| ScrubCursor { dangling_done: true, at: Some(at), partition: None }));
+        }
+        let at = self.dangling(cursor.at.as_ref(), report).await?;
+        Ok(Some(ScrubCursor { dangling_done: at.is_none(), at, partition: None }))
+    }
+
+    /// Checks a page of entries. The order is essential: each row is read, **then** its entity, then the row is
+    /// deleted under its ETag. An entity that is read after the row and has no entry there has lost it after the
+    /// row was written; and if it gets the entry again, the row has another ETag.
+    pub(super) async fn dangling(
+        &self,
+        from: Option<&Continuation>,
+        report: &mut ScrubReport,
+    ) -> Result<Option<Continuation>> {
+        let page = self.rows.page(self.index, &written_by(self.index), from).await?;
+        if self.index.shape().is_shared() {
+            for row in page.items {
+                self.shared.check_row(row, report).await?;
+            }
+            return Ok(page.continuation);
+        }
+        report.entries += page.items.len();
+        let checks = stream::iter(page.items).map(|entry| self.is_dangling(entry));
+        let found: Vec<bool> = checks.buffer_unordered(self.rows.at_once).try_collect().await?;
+        report.dangling += found.into_iter().filter(|dangling| *dangling).count();
+        Ok(page.continuation)
+    }
+
+    /// Whether an entry has no entity; the entry is then deleted, if the scrub repairs.
+    async fn is_dangling(&self, entry: Entity) -> Result<bool> {
+        // A reservation belongs to its write, which settles or releases the reservation.
+        if is_pending(&entry) {
+            return Ok(false);
+        }
+        let at = self.rows.location(self.index, entry.key());
+        let owner = self.rows.entity(&Entry::owner_of(&entry)?).await?;
+        if owner.map_or(Ok(false), |owner| self.index.has_entry_at(self.rows.table, &owner, &at))? {
+            return Ok(false);
+        }
+        match self.mode {
+            ScrubMode::Report => Ok(true),
+            // `false`: a writer changed the entry after the read, so the entry is recent.
+            ScrubMode::Repair => self.rows.delete_unchanged(&at, &entry).await,
+        }
+    }
+
+    /// Checks a page of entities for missing entries.
+    async fn missing(
+        &self,
+        from: Option<&Continuation>,
+        report: &mut ScrubReport,
+    ) -> Result<Option<Continuation>> {
+        let page = self.rows.store.query(self.rows.table, &Query::new(), from).await?;
+        let mut entities: Vec<_> = page.items.into_iter().filter(is_entity).collect();
+        report.entities += entities.len();
+        if self.index.shape().is_list() {
+            entities = self.shared.not_listed(entities).await?;
+        }
+        let checks = stream::iter(entities).map(|entity| self.check_entity(entity));
+        let found: Vec<Found> = checks.buffer_unordered(self.rows.at_once).try_collect().await?;
+        report.missing += found.iter().filter(|found| **found == Found::Missing).count();
+        report.taken += found.iter().filter(|found| **found == Found::Taken).count();
+        Ok(page.continuation)
+    }
+
+    /// Compares an entity that was read with its entry, then reads the entity again. Only an entity in the same
+    /// version misses the entry; the journal adds it.
+    async fn check_entity(&self, entity: Entity) -> Result<Found> {
+        let (index, rows) = (self.index, self.rows);
+        let wanted = index.entries(rows.table, &entity)?;
+        if wanted.is_empty() {
+            return Ok(Found::InStep);
+        }
+        if index.shape().is_shared() {
+            if self.shared.copies_agree(&entity).await? != Some(false) && !index.shape().is_list() {
+                return Ok(Found::InStep);
+            }
+            return self.add_missing(entity).await;
+        }
+        let (mut is_missing, mut is_taken) = (false, false);
+        for wanted in wanted {
+            let row = rows.store.get(&wanted.location.table, &wanted.location.key, None).await?;
+            if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
+                continue;
+            }
+            let holders = row.as_ref().map(holders).transpose()?;
+            let is_anothers = holders.as_ref().is_some_and(|holders| !holders.contains(&wanted.owner));
+            if holders.is_some_and(|holders| holders[1..].contains(&wanted.owner)) {
+                // A move has brought the entity here, and the move settles the entry.
+                continue;
+            }
+            is_taken |= is_anothers;
+            is_missing |= !is_anothers;
+        }
+        match (is_taken, is_missing) {
+            (true, _) => Ok(Found::Taken),
+            (false, true) => self.add_missing(entity).await,
+            (false, false) => Ok(Found::InStep),
+        }
+    }
+
+    /// Adds the entry of an entity, unless the entity has changed after the read. Only the journal may add it: a plain write of the
+    /// entry could arrive after a later write of the entity has removed the entry.
+    async fn add_missing(&self, entity: Entity) -> Result<Found> {
+        let again = self.rows.entity(entity.key()).await?;
+        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
+        if self.mode == ScrubMode::Report {
+            return Ok(Found::Missing);
+        }
+        match self.changes.rewrite(again).await {
+            Ok(_) => Ok(Found::Missing),
+            Err(e) if e.is_unique_violation() || e.is_key_collision() => Ok(Found::Taken),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Refuses an index in a state in which entities may lack entries. An entry is not missing then, and an added entry could outlive a
+/// drop.
+pub(super) fn check_complete(set: &IndexSet, index: &Index) -> Result<()> {
+    let (name, table) = (index.name(), set.table());
+    match set.state(index.id()) {
+        IndexState::Building | IndexState::Readable => Ok(()),
+        state => Err(Error::invalid_request(format!(
+            "the index '{name}' of the table '{table}' is {state}, so entities may lack entries: call `build` before a scrub",
+        ))),
+    }
+}
+
+/// The result of checking an entity's entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// The entry exists, or the entity has just changed.
+    InStep,
+    /// The entity had no entry.
+    Missing,
+    /// The entry's key belongs to another entity.
+    Taken,
+}
+
+/// Whether a row is the entry: the same owner and payload, and no property of an older payload.
+fn agrees(wanted: &Entry, row: &Entity) -> bool {
+    let wanted = wanted.to_entity();
+    let payload = row.properties().iter().filter(|p| !is_unique_row_property(p.name()));
+    // The comparison includes marks: an older entry with a plaintext value of an encrypted property is written again.
+    wanted.properties().iter().all(|p| row.properties().find(p.name()) == Some(p))
+        && payload.count() == wanted.properties().iter().count()
+}

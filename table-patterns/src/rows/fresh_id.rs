@@ -1,8 +1,0 @@
-//! New ids of writes and processes.
-
-use uuid::Uuid;
-
-/// A new random id.
-pub(crate) fn fresh_id() -> Uuid {
-    Uuid::new_v4()
-}
