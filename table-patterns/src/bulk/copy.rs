@@ -180,6 +180,7 @@ impl CopyJob {
         if let Some(checkpoint) = &checkpoint {
             match checkpoint.load().await? {
                 Some(saved) => start = CopyPosition::read(&saved)?,
+                // Before the first window: `is_begun` finds a run that ended in it.
                 None => start.save(checkpoint).await?,
             }
         }

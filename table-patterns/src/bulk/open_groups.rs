@@ -49,6 +49,7 @@ impl OpenGroups {
         let bytes = size(&operation);
         let Some(batch) = self.by_number.get_mut(&number) else { return Ok(()) };
         if let Err(error) = batch.group.push(operation) {
+            // A new group that refuses its first operation goes, so that no group is empty.
             if batch.group.is_empty() {
                 self.close(number);
             }

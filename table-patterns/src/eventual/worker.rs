@@ -168,6 +168,7 @@ impl Coordinator {
             }
             (_, _) if record.plan != plan.hash => Err(other_plan(plan.id).into()),
             _ => {
+                // Applied or discarded under this plan. A submission that was repeated may have left pieces.
                 self.emit(plan.id, TransactionEventKind::Repeated);
                 self.transactions.remove_pieces(plan).await?;
                 Ok(MessageFate::Delete)

@@ -124,6 +124,8 @@ impl Backup {
     pub(super) async fn complete(&self, directory: &BackupDirectory) -> Result<()> {
         let text = serde_json::value::to_raw_value(self).map_err(unwritable)?;
         let sealed = Sealed { sha256: sha256(text.get().as_bytes()), backup: &text };
+        // The file that makes the backup complete comes first: a crash before the deletion leaves a complete
+        // backup.
         directory.write(COMPLETE, serde_json::to_vec_pretty(&sealed).map_err(unwritable)?).await?;
         directory.delete(UNFINISHED).await
     }

@@ -213,6 +213,7 @@ impl BackupJob {
             let rows = window.rows.len() as u64;
             let write = async {
                 self.write(table, has_large, window.rows, &mut saved.table).await?;
+                // After the file: after a crash between the two, the next run writes this file again.
                 saved.next = next.as_ref().map(ToString::to_string);
                 saved.is_finished = next.is_none();
                 saved.save(&self.to, table).await

@@ -95,6 +95,8 @@ impl<'a> GroupedInserts<'a> {
 
     /// The groups of a window.
     async fn grouped(self, entities: Vec<Entity>) -> Result<Vec<Group>> {
+        // Fresh states, to form groups by the entries of the present indexes. Each write checks the states
+        // again.
         drop(self.changes.set.prepare_write().await?);
         let mut partitions: BTreeMap<PartitionKey, Vec<Candidate>> = BTreeMap::new();
         let mut invalid = Vec::new();
@@ -140,6 +142,7 @@ impl<'a> GroupedInserts<'a> {
             match self.changes.write(&wanted).await {
                 Err(error) if changes.len() > 1 && is_failure_of_one_entity(&error) => {
                     let second = changes.split_off(changes.len() / 2);
+                    // The first half comes last, because the last group is written next.
                     left.extend([second, changes]);
                 }
                 Err(error) => {

@@ -70,6 +70,8 @@ impl<'a> IndexDrop<'a, '_> {
                 settled = true;
                 continue;
             }
+            // The rows before the row of the manifest: while that is there, an interrupted drop is found and
+            // continued.
             self.remove_rows(&stored).await?;
             match self.set.manifest().remove(&stored).await {
                 Err(error) if error.is_conflict() => {}

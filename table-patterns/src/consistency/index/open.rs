@@ -97,6 +97,8 @@ impl Opening<'_> {
     /// Registers the process, reads the states, and declares the indexes if the program is the first. Returns the table's row.
     async fn register(&self) -> Result<TableRow> {
         let set = self.set;
+        // Before the manifest says anything of this program: a table of entries that belongs to another table
+        // refuses the program.
         claim_tables(&**set.store(), set.table(), set.own()).await?;
         self.check_targets().await?;
         let any_type = self.writes == Writes::AnyType;

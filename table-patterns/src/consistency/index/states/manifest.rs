@@ -125,6 +125,7 @@ impl ManifestRows<'_> {
 
     /// Deletes the row of an index, unless another program has deleted it. 1 request.
     pub(crate) async fn remove(&self, index: &StoredIndex) -> Result<()> {
+        // In the version that was read: another program may have begun to build the index again.
         let delete = Operation::Delete(index.key()?, condition(index));
         match self.store.write(self.table, delete).await {
             Err(e) if e.is_gone() => Ok(()),

@@ -234,6 +234,8 @@ impl Registration {
         // One task writes for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
         let _turn = timeout(self.durations.cache, self.turn.lock()).await;
         for _ in 0..ROUNDS {
+            // Before the write is sent. Other processes count from the moment at which they see the row, which
+            // is later.
             let sent = Instant::now();
             if self.holds_at(sent) {
                 return Ok(());
