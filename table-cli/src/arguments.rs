@@ -8,17 +8,22 @@ use crate::backup::{BackupArgs, RestoreArgs};
 use crate::copy::CopyArgs;
 use crate::count::CountArgs;
 use crate::delete::DeleteArgs;
+use crate::doctor::DoctorArgs;
 use crate::export::ExportArgs;
 use crate::failure::{Failure, Result};
 use crate::faults;
 use crate::import::ImportArgs;
 use crate::index::IndexArgs;
+use crate::keys::FORM;
 use crate::list::ListArgs;
 use crate::output::remark;
+use crate::plot::PlotArgs;
 use crate::query::{GetArgs, QueryArgs};
+use crate::sas::SasArgs;
 use crate::serve::ServeArgs;
 use crate::shell::{CompletionsArgs, print_manual};
 use crate::store::{FORMS, has_secret};
+use crate::sweep::{MigrateArgs, RotateArgs};
 use crate::upkeep::UpkeepArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows, 4 damage found.";
@@ -63,12 +68,27 @@ enum Command {
     /// Delete entities of a table, with their index entries
     #[command(after_help = FORMS)]
     Delete(DeleteArgs),
-    /// List, build, compare, repair and remove the indexes of a table, from its manifest
+    /// List, add, build, compare, repair and remove the indexes of a table, from its manifest
     #[command(after_help = FORMS)]
     Index(IndexArgs),
     /// Finish interrupted writes and builds, and repair index entries, once or all the time
     #[command(after_help = FORMS)]
     Upkeep(UpkeepArgs),
+    /// Find damage and coming problems of tables: hot partitions, unfinished writes, plaintext, values near limits
+    #[command(after_help = FORMS)]
+    Doctor(DoctorArgs),
+    /// Draw the sizes of partitions and rows, and the writes over time
+    #[command(after_help = FORMS)]
+    Plot(PlotArgs),
+    /// Wrap the data keys of encrypted rows by a new key
+    #[command(after_help = format!("{FORM}\n\n{FORMS}"))]
+    Rotate(RotateArgs),
+    /// Encrypt properties of a table that has them in plaintext
+    #[command(after_help = format!("{FORM}\n\n{FORMS}"))]
+    Migrate(MigrateArgs),
+    /// Sign a URL that gives others a part of an account for some time
+    #[command(after_help = FORMS)]
+    Sas(SasArgs),
     /// Serve a store to clients of every language, as Azure Table Storage
     #[command(after_help = format!("{}\n\n{FORMS}", faults::NAMES))]
     Serve(ServeArgs),
@@ -93,6 +113,11 @@ impl Command {
             Self::Delete(delete) => delete.run().await,
             Self::Index(index) => index.run().await,
             Self::Upkeep(upkeep) => upkeep.run().await,
+            Self::Doctor(doctor) => doctor.run().await,
+            Self::Plot(plot) => plot.run().await,
+            Self::Rotate(rotate) => rotate.run().await,
+            Self::Migrate(migrate) => migrate.run().await,
+            Self::Sas(sas) => sas.run(),
             Self::Serve(serve) => serve.run().await,
             Self::Completions(completions) => completions.run(Arguments::command()),
             Self::Man => print_manual(Arguments::command()),

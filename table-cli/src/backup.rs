@@ -12,10 +12,10 @@ use table_core::model::{Entity, TableName, Ticks};
 use table_core::store::{Error, TableStoreExt as _};
 use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
 
-use crate::blob_files::{BlobArgs, blobs_in, root};
+use crate::blobs::{BlobArgs, blobs_in, root};
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
-use crate::pace::{Pace, until_stopped};
+use crate::pace::{InFlight, LongArgs, Pace, until_stopped};
 use crate::progress::Progress;
 use crate::query::table;
 use crate::store::{Access, OpenStore, StoreName};
@@ -66,13 +66,7 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     concurrency: usize,
     #[command(flatten)]
-    pace: Pace,
-    /// Print a report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    long: LongArgs,
 }
 
 fn time(text: &str) -> Result<Ticks, String> {
@@ -96,7 +90,7 @@ impl BackupArgs {
     /// Writes a backup. The requests of [`BackupJob`].
     pub(crate) async fn run(&self) -> Result<()> {
         let tables = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
-        let open = self.store.open(Access::Read, self.pace).await?;
+        let open = self.store.open(Access::Read, self.long.pace).await?;
         let work = self.back_up(&open, tables);
         // The job saves its position in the directory after each file, and writes `backup.json` last.
         let done = until_stopped(work, "run the same command again, which continues the backup").await;
@@ -110,7 +104,7 @@ impl BackupArgs {
             return Err(Failure::failed(format!("{} has no table '{absent}'", self.store)));
         }
         let directory = BackupDirectory::new(blobs_in(&self.directory, true)?, root(), JsonLines);
-        let (progress, report) = shown(Progress::new("backed up", open.meter.clone(), self.quiet));
+        let (progress, report) = shown(Progress::new("backed up", open.meter.clone(), self.long.quiet));
         let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
             .with_concurrency(self.concurrency)
             .on_progress(report);
@@ -121,7 +115,7 @@ impl BackupArgs {
             job = job.since(time);
         }
         if let Some(blobs) = &self.blobs.blobs {
-            job = job.with_blobs(blobs_in(blobs, false)?, root());
+            job = job.with_blobs(blobs.open(false)?, root());
         }
         if self.blobs.rows_only {
             job = job.rows_only();
@@ -133,7 +127,7 @@ impl BackupArgs {
         let bytes: u64 =
             backup.tables.values().flat_map(|table| &table.chunks).map(|chunk| chunk.bytes).sum();
         let unfinished: u64 = backup.tables.values().map(|table| table.unfinished).sum();
-        if self.json {
+        if self.long.json {
             let tables: serde_json::Map<_, _> =
                 backup.tables.iter().map(|(name, table)| (name.to_string(), table.rows().into())).collect();
             let report = json!({
@@ -141,7 +135,7 @@ impl BackupArgs {
             });
             return print(&format!("{report}\n"));
         }
-        if !self.quiet {
+        if !self.long.quiet {
             remark(&format!(
                 "{} tables with {rows} rows backed up in {} files of {bytes} bytes, {requests} requests",
                 backup.tables.len(),
@@ -175,17 +169,10 @@ pub(crate) struct RestoreArgs {
     check: bool,
     #[command(flatten)]
     blobs: BlobArgs,
-    /// Requests in flight
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    concurrency: usize,
     #[command(flatten)]
-    pace: Pace,
-    /// Print a report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    in_flight: InFlight,
+    #[command(flatten)]
+    long: LongArgs,
 }
 
 impl RestoreArgs {
@@ -205,7 +192,7 @@ impl RestoreArgs {
         if self.check {
             return self.print_checked(&job);
         }
-        let open = self.store.open(Access::Write, self.pace).await?;
+        let open = self.store.open(Access::Write, self.long.pace).await?;
         let work = self.restore(&open, directory, tables);
         let done = until_stopped(work, "run the same command again, which continues the restore").await;
         open.close().await?;
@@ -218,7 +205,7 @@ impl RestoreArgs {
         directory: BackupDirectory,
         tables: BTreeSet<TableName>,
     ) -> Result<()> {
-        let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
+        let options = BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
         let mut job =
             RestoreJob::open(directory, Arc::clone(&open.store)).await?.with_options(options).checked();
         if !tables.is_empty() {
@@ -228,23 +215,23 @@ impl RestoreArgs {
             job = job.overwrite();
         }
         if let Some(blobs) = &self.blobs.blobs {
-            job = job.with_blobs(blobs_in(blobs, true)?, root());
+            job = job.with_blobs(blobs.open(true)?, root());
         }
         if self.blobs.rows_only {
             job = job.rows_only();
         }
-        let progress = Progress::new("restored", open.meter.clone(), self.quiet).of(job.rows());
+        let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).of(job.rows());
         let (progress, report) = shown(progress);
         let done = job.on_progress(report).run().await?;
         end(&progress);
         let requests = open.meter.total();
-        if self.json {
+        if self.long.json {
             let report = json!({
                 "tables": done.tables, "rows": done.rows, "resumed": done.resumed, "unfinished": done.unfinished, "requests": requests,
             });
             return print(&format!("{report}\n"));
         }
-        if !self.quiet {
+        if !self.long.quiet {
             remark(&format!("{} tables with {} rows restored, {requests} requests", done.tables, done.rows));
         }
         if done.unfinished > 0 {
@@ -259,7 +246,7 @@ impl RestoreArgs {
     fn print_checked(&self, job: &RestoreJob) -> Result<()> {
         let backup = job.backup();
         let (tables, rows) = (backup.tables.len(), job.rows());
-        print(&match self.json {
+        print(&match self.long.json {
             true => format!(
                 "{}\n",
                 json!({"tables": tables, "rows": rows, "source": backup.source, "started": backup.started, "since": backup.since})

@@ -14,7 +14,7 @@ use table_patterns::bulk::{
     BulkOptions, Comparison, CopyJob, Difference, compare_tables, scan_partitions, split_partitions,
 };
 
-use crate::blob_files::{BlobArgs, blobs_in, root};
+use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::layouts::{check_layouts, is_large};
 use crate::output::{print, remark};
@@ -48,9 +48,9 @@ pub(crate) struct CopyArgs {
     no_verify: bool,
     #[command(flatten)]
     blobs: BlobArgs,
-    /// The directory of the blobs in the target
-    #[arg(long, value_name = "DIR", requires = "blobs")]
-    to_blobs: Option<std::path::PathBuf>,
+    /// The place of the blobs in the target
+    #[arg(long, value_name = "PLACE", requires = "blobs")]
+    to_blobs: Option<BlobPlace>,
     /// Requests in flight
     #[arg(long, value_name = "N", default_value_t = 16)]
     concurrency: usize,
@@ -242,7 +242,7 @@ impl CopyArgs {
         let has_large = pair.manifest.types.iter().any(|of| is_large(&of.layout));
         Ok(match (&self.blobs.blobs, &self.to_blobs) {
             (Some(blobs), Some(to_blobs)) if has_large => {
-                job.with_blobs(blobs_in(blobs, false)?, blobs_in(to_blobs, true)?, root())
+                job.with_blobs(blobs.open(false)?, to_blobs.open(true)?, root())
             }
             // Ciphertext of a table without large properties refers to no blob.
             _ if self.blobs.rows_only || !has_large => job.rows_only(),

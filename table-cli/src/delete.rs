@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::layouts::check_layouts;
 use crate::outcomes::Outcomes;
 use crate::output::{ask, print, remark};
-use crate::pace::{Pace, until_stopped};
+use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::Progress;
 use crate::query::{is_own, table};
 use crate::store::{Access, OpenStore, StoreName};
@@ -44,17 +44,10 @@ pub(crate) struct DeleteArgs {
     /// Delete without a question
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
-    /// Requests in flight
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    concurrency: usize,
     #[command(flatten)]
-    pace: Pace,
-    /// Print a report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    in_flight: InFlight,
+    #[command(flatten)]
+    long: LongArgs,
 }
 
 impl DeleteArgs {
@@ -64,7 +57,7 @@ impl DeleteArgs {
         let table = table(&self.table)?;
         let query = self.query()?;
         let open =
-            self.store.open(if self.dry_run { Access::Read } else { Access::Change }, self.pace).await?;
+            self.store.open(if self.dry_run { Access::Read } else { Access::Change }, self.long.pace).await?;
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?;
         check_layouts(&manifest, &table)?;
         // The question names the number. The entities are read again for the deletion, and each is deleted under the ETag of that read:
@@ -106,13 +99,13 @@ impl DeleteArgs {
         count: u64,
         outcomes: &mut Outcomes,
     ) -> Result<()> {
-        let mut progress = Progress::new("deleted", open.meter.clone(), self.quiet).of(count);
+        let mut progress = Progress::new("deleted", open.meter.clone(), self.long.quiet).of(count);
         let entities = found(open, table, query);
         if is_indexed {
             let (store, options) = (Arc::clone(&open.store), IndexOptions::default());
             let indexed = IndexedEntities::open(store, table.clone(), Vec::new(), options).await?;
             let deletes = entities.map_ok(|entity| delete_indexed(&indexed, entity));
-            let mut deletes = pin!(deletes.try_buffer_unordered(self.concurrency.max(1)));
+            let mut deletes = pin!(deletes.try_buffer_unordered(self.in_flight.concurrency.max(1)));
             while let Some((key, end)) = deletes.try_next().await? {
                 match end {
                     Ok(true) => outcomes.add(&key, None),
@@ -129,7 +122,8 @@ impl DeleteArgs {
                 let version = entity.version()?;
                 Ok((name.clone(), Operation::Delete(entity.key().clone(), version)))
             });
-            let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
+            let options =
+                BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
             let mut deletes =
                 pin!(BulkWriter::with_options(Arc::clone(&open.store), options).outcomes(deletes));
             while let Some(outcome) = deletes.try_next().await? {
@@ -144,7 +138,7 @@ impl DeleteArgs {
     }
 
     fn print_dry_run(&self, table: &TableName, count: u64, requests: u64) -> Result<()> {
-        match self.json {
+        match self.long.json {
             true => print(&format!(
                 "{}\n",
                 json!({"table": table.as_str(), "found": count, "requests": requests})
@@ -155,7 +149,7 @@ impl DeleteArgs {
 
     fn print_report(&self, table: &TableName, outcomes: &Outcomes, requests: u64) -> Result<()> {
         let Outcomes { done, skipped, ambiguous, named } = outcomes;
-        if self.json {
+        if self.long.json {
             let report = json!({
                 "table": table.as_str(), "deleted": done, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
                 "first_skipped": named,
@@ -163,7 +157,7 @@ impl DeleteArgs {
             print(&format!("{report}\n"))?;
         } else {
             named.iter().for_each(|row| remark(&format!("skipped: {row}")));
-            if !self.quiet {
+            if !self.long.quiet {
                 remark(&format!("{table}: {done} entities deleted, {skipped} skipped, {requests} requests"));
             }
         }

@@ -10,6 +10,8 @@ use table_core::store::ManifestCache;
 use table_patterns::index::{IndexOptions, IndexedEntities, ScrubMode, ScrubReport, Waiting};
 
 use crate::failure::{Failure, Result};
+use crate::index_add::{AddArgs, TEMPLATES};
+use crate::keys::KeyArgs;
 use crate::output::{ask, print, remark};
 use crate::pace::Pace;
 use crate::query::table;
@@ -22,6 +24,8 @@ pub(crate) struct IndexArgs {
     store: StoreName,
     /// The table
     table: String,
+    #[command(flatten)]
+    keys: KeyArgs,
     #[command(flatten)]
     pace: Pace,
     #[command(subcommand)]
@@ -36,10 +40,16 @@ enum Work {
         #[arg(long)]
         json: bool,
     },
-    /// Continue a build that a program has started
+    /// Add an index to the table, and build it
+    #[command(after_help = TEMPLATES)]
+    Add(Box<AddArgs>),
+    /// Continue a build that was interrupted
     Build {
         /// The name or the id of the index
         index: String,
+        /// Print a report as JSON
+        #[arg(long)]
+        json: bool,
         /// Show no waits
         #[arg(long)]
         quiet: bool,
@@ -62,6 +72,9 @@ enum Work {
         /// Remove without a question
         #[arg(long)]
         yes: bool,
+        /// Print a report as JSON
+        #[arg(long)]
+        json: bool,
         /// Show no waits
         #[arg(long)]
         quiet: bool,
@@ -74,13 +87,15 @@ impl IndexArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let access = if matches!(self.work, Work::List { .. }) { Access::Read } else { Access::Change };
-        let open = self.store.open(access, self.pace).await?;
+        let mut open = self.store.open(access, self.pace).await?;
+        self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
         let declared =
             ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?.indexes.clone();
         let done = match &self.work {
+            Work::Add(index) => index.run(&open, &table).await,
             Work::List { json } => declared.iter().try_for_each(|index| print(&line(index, *json))),
-            Work::Build { index, quiet } => {
-                build(&open, &table, find(&declared, &table, index)?, *quiet).await
+            Work::Build { index, json, quiet } => {
+                build(&open, &table, find(&declared, &table, index)?, *json, *quiet).await
             }
             Work::Scrub { index, repair, json } => {
                 let chosen = match index {
@@ -89,11 +104,11 @@ impl IndexArgs {
                 };
                 scrub(&open, &table, &chosen, *repair, *json).await
             }
-            Work::Drop { index, yes, quiet } => {
+            Work::Drop { index, yes, json, quiet } => {
                 let index = find(&declared, &table, index)?;
                 let (id, store) = (index.id(), &self.store);
                 if *yes || ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
-                    remove(&open, &table, &id, *quiet).await
+                    remove(&open, &table, &id, *json, *quiet).await
                 } else {
                     Err(Failure::misuse("the index was not removed: answer y, or give --yes"))
                 }
@@ -159,7 +174,13 @@ async fn opened(open: &OpenStore, table: &TableName) -> Result<IndexedEntities> 
     Ok(IndexedEntities::open_for_upkeep(store, table.clone(), IndexOptions::default()).await?)
 }
 
-async fn build(open: &OpenStore, table: &TableName, index: &StoredIndex, is_quiet: bool) -> Result<()> {
+async fn build(
+    open: &OpenStore,
+    table: &TableName,
+    index: &StoredIndex,
+    is_json: bool,
+    is_quiet: bool,
+) -> Result<()> {
     let id = index.id();
     if index.is_dropping() {
         return Err(Failure::failed(format!(
@@ -167,7 +188,13 @@ async fn build(open: &OpenStore, table: &TableName, index: &StoredIndex, is_quie
         )));
     }
     if index.state == IndexState::Readable {
-        return print(&format!("{id} is readable already\n"));
+        return match is_json {
+            true => print(&format!(
+                "{}\n",
+                json!({"index": id, "state": "readable", "entities": 0, "entries": 0})
+            )),
+            false => print(&format!("{id} is readable already\n")),
+        };
     }
     let indexed = opened(open, table).await?;
     let build = indexed.build(&id)?.on_progress(|progress| {
@@ -176,13 +203,18 @@ async fn build(open: &OpenStore, table: &TableName, index: &StoredIndex, is_quie
         }
     });
     let built = build.run().await?;
+    if is_json {
+        let (state, entities, entries) = (built.state.to_string(), built.entities, built.entries);
+        let report = json!({"index": id, "state": state, "entities": entities, "entries": entries});
+        return print(&format!("{report}\n"));
+    }
     print(&format!(
         "{id} is {}: {} entities, {} entries written\n",
         built.state, built.entities, built.entries
     ))
 }
 
-async fn remove(open: &OpenStore, table: &TableName, id: &str, is_quiet: bool) -> Result<()> {
+async fn remove(open: &OpenStore, table: &TableName, id: &str, is_json: bool, is_quiet: bool) -> Result<()> {
     let indexed = opened(open, table).await?;
     let tell = |waiting: Waiting| {
         if !is_quiet {
@@ -190,7 +222,10 @@ async fn remove(open: &OpenStore, table: &TableName, id: &str, is_quiet: bool) -
         }
     };
     indexed.drop_index_with(id, tell).await?;
-    print(&format!("{id} is removed\n"))
+    match is_json {
+        true => print(&format!("{}\n", json!({"index": id, "removed": true}))),
+        false => print(&format!("{id} is removed\n")),
+    }
 }
 
 /// Scrubs indexes one after another. An index that cannot be scrubbed does not stop the others.

@@ -1,36 +1,44 @@
-//! The command line `tables`: it lists, queries, counts, exports, imports, copies, backs up, deletes and serves entities,
-//! and repairs indexes, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores.
+//! The command line `tables`: it lists, queries, counts, exports, imports, copies, backs up, deletes, serves and examines tables,
+//! and keeps indexes and encrypted properties, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores.
 //!
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
 
 mod arguments;
 mod backup;
-mod blob_files;
+mod blobs;
 mod copy;
 mod count;
 mod csv_text;
 mod data_file;
 mod delete;
+mod doctor;
 mod entity_text;
 mod export;
 mod failure;
 mod faults;
 mod import;
 mod index;
+mod index_add;
+mod keys;
 mod layouts;
 mod list;
 mod outcomes;
 mod output;
 mod pace;
+mod plot;
 mod progress;
 mod query;
 mod read_rows;
 mod rows;
+mod sas;
 mod serve;
 mod shell;
 mod signals;
 mod store;
+mod sweep;
 mod upkeep;
+#[cfg(feature = "key-vault")]
+mod vault_key;
 mod write_rows;
 
 pub use arguments::main;

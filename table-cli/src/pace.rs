@@ -21,6 +21,27 @@ impl Pace {
     }
 }
 
+/// The options of every long command.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LongArgs {
+    #[command(flatten)]
+    pub(crate) pace: Pace,
+    /// Print a report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// The requests that a command has in flight.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct InFlight {
+    /// Requests in flight
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) concurrency: usize,
+}
+
 /// Runs work until it is done, or until Ctrl-C or SIGTERM. `resume` says what a person does after that.
 pub(crate) async fn until_stopped<T>(
     work: impl Future<Output = Result<T>>,

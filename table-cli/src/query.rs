@@ -6,6 +6,7 @@ use table_core::query::{AccessPath, Filter, Query, Select};
 use table_core::store::{TableStore, TableStoreExt as _, check_progress};
 
 use crate::failure::{Failure, Result};
+use crate::keys::KeyArgs;
 use crate::output::{print, remark};
 use crate::pace::Pace;
 use crate::rows::{Format, Printer};
@@ -31,14 +32,17 @@ pub(crate) struct GetArgs {
     /// How the entity is printed
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
+    #[command(flatten)]
+    keys: KeyArgs,
 }
 
 impl GetArgs {
-    /// Prints one entity. 1 request.
+    /// Prints one entity. 1 request; with keys 1 more for the manifest.
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let key = Key::new(&self.partition, &self.row).map_err(Failure::misuse)?;
-        let open = self.store.open(Access::Read, Pace::default()).await?;
+        let mut open = self.store.open(Access::Read, Pace::default()).await?;
+        self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
         let entity = open.store.get_existing(&table, &key).await?;
         let mut printer = Printer::new(self.format, &[])?;
         printer.page(&[entity])?;
@@ -115,11 +119,13 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     scan: bool,
     #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
     pace: Pace,
 }
 
 impl QueryArgs {
-    /// Prints the entities. 1 request per page.
+    /// Prints the entities. 1 request per page; with keys 1 more for the manifest.
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let mut query = self.selection.query()?;
@@ -127,7 +133,10 @@ impl QueryArgs {
             let index_name = self.selection.hides_index_entries().then_some(table_core::model::INDEX_NAME);
             query = query.with_select(Select::new(self.select.iter().map(String::as_str).chain(index_name)));
         }
-        let open = self.store.open(Access::Read, self.pace).await?;
+        let mut open = self.store.open(Access::Read, self.pace).await?;
+        if !self.explain {
+            self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
+        }
         match self.explain {
             true => print(&explain(&query, &open))?,
             false => self.print_pages(&open, &table, query).await?,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,12 +143,25 @@ impl StoreName {
                 Ok(OpenStore::around(store, None, pace))
             }
             Self::Variable(name) => self.remote(&variable(name)?, pace),
-            Self::File(path) => {
-                let text = std::fs::read_to_string(path);
-                let text =
-                    text.map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))?;
-                self.remote(text.trim(), pace)
-            }
+            Self::File(path) => self.remote(&self.text(path)?, pace),
+        }
+    }
+
+    /// Opens the account without adapters, to sign with its key.
+    pub(crate) fn account(&self) -> Result<AzureTableStore> {
+        self.connect(&self.connection_string()?)
+    }
+
+    /// The connection string of an account, or a URL with a SAS.
+    pub(crate) fn connection_string(&self) -> Result<String> {
+        match self {
+            Self::Azure => variable(AZURE),
+            Self::Azurite => Ok(std::env::var(AZURITE).unwrap_or_else(|_| DEVELOPMENT.to_owned())),
+            Self::Variable(name) => variable(name),
+            Self::File(path) => self.text(path),
+            Self::Memory | Self::Embedded(_) | Self::Endpoint(_) => Err(Failure::misuse(format!(
+                "{self} has no account key: give azure, azurite, env:NAME or file:PATH with a connection string"
+            ))),
         }
     }
 
@@ -168,15 +181,25 @@ impl StoreName {
         }
     }
 
-    /// Opens a connection string or a URL with a SAS. No error repeats the text.
+    /// The text of a file, such as a connection string.
+    fn text(&self, path: &Path) -> Result<String> {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))?;
+        Ok(text.trim().to_owned())
+    }
+
     fn remote(&self, text: &str, pace: Pace) -> Result<OpenStore> {
+        Ok(OpenStore::around(self.connect(text)?, None, pace))
+    }
+
+    /// Opens a connection string or a URL with a SAS. No error repeats the text.
+    fn connect(&self, text: &str) -> Result<AzureTableStore> {
         let store = if text.starts_with("https://") || text.starts_with("http://") {
             AzureTableStore::with_sas(text, None)
         } else {
             AzureTableStore::from_connection_string(text, None)
         };
-        let store = store.map_err(|error| Failure::misuse(format!("{self}: {error}")))?;
-        Ok(OpenStore::around(store, None, pace))
+        store.map_err(|error| Failure::misuse(format!("{self}: {error}")))
     }
 }
 
@@ -222,7 +245,7 @@ fn check_emulator() -> Result<()> {
 }
 
 /// Returns the credential for an endpoint without a SAS.
-fn credential() -> Result<Arc<dyn TokenCredential>> {
+pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
     let kind = std::env::var(TOKEN_CREDENTIALS).unwrap_or_default();
     let credential: azure_core::Result<Arc<dyn TokenCredential>> = match &*kind {
         "prod" if std::env::var_os("AZURE_FEDERATED_TOKEN_FILE").is_some() => {

@@ -10,9 +10,12 @@ use table_core::model::TableName;
 use table_core::store::{TableStore, TableStoreExt as _};
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Timing;
+use table_patterns::large::LargeOptions;
 use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
 
+use crate::blobs::{BlobPlace, root};
 use crate::failure::{Failure, Result};
+use crate::keys::KeyArgs;
 use crate::output::{print, remark};
 use crate::pace::Pace;
 use crate::query::table;
@@ -32,6 +35,12 @@ pub(crate) struct UpkeepArgs {
     /// The pause between two rounds of a table
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
+    /// The place of the blobs of large entities, to remove blobs that no row needs: a directory or a container, as for a backup.
+    /// No other store may keep blobs of tables of these names there
+    #[arg(long, value_name = "PLACE")]
+    blobs: Option<BlobPlace>,
+    #[command(flatten)]
+    keys: KeyArgs,
     #[command(flatten)]
     pace: Pace,
     /// Print a line of JSON for each round of a table
@@ -44,12 +53,13 @@ impl UpkeepArgs {
     /// the requests of [`Upkeep`].
     pub(crate) async fn run(&self) -> Result<()> {
         let named = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
-        let open = self.store.open(Access::Change, self.pace).await?;
+        let mut open = self.store.open(Access::Change, self.pace).await?;
         let tables = if named.is_empty() { open.store.all_tables(None).await? } else { named };
         if tables.is_empty() {
             remark("the store has no table");
             return open.close().await;
         }
+        self.keys.apply(&mut open, &tables).await?;
         let rounds =
             Arc::new(Mutex::new(Rounds { is_json: self.json, printed: BTreeMap::new(), end: Ok(()) }));
         let listener = Arc::clone(&rounds);
@@ -58,6 +68,10 @@ impl UpkeepArgs {
             .with_options(options(&*open.store)?)
             .every(Duration::from_secs(self.every))
             .on_round(move |report| locked(&listener, |rounds| rounds.print(report)));
+        let upkeep = match &self.blobs {
+            Some(blobs) => upkeep.blobs(blobs.open(false)?, LargeOptions::default().with_root(root())),
+            None => upkeep,
+        };
         let report = if self.once {
             tokio::select! {
                 report = upkeep.run_once() => report?,
@@ -132,6 +146,12 @@ fn sums(kept: &TableUpkeep) -> [usize; 5] {
     })
 }
 
+/// Blobs of large values that were removed.
+fn blobs(kept: &TableUpkeep) -> usize {
+    let removed = kept.large.as_ref().map_or(0, |large| large.collected.orphans);
+    usize::try_from(removed).unwrap_or(usize::MAX)
+}
+
 fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     let health = match (&kept.error, due) {
         (Some(_), _) => "failed",
@@ -151,6 +171,7 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
         (entries, "entries compared"),
         (dangling, "dangling entries removed"),
         (missing, "missing entries added"),
+        (blobs(kept), "unused blobs removed"),
     ];
     let counts: Vec<_> = counts
         .iter()
@@ -168,7 +189,7 @@ fn json_line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     let line = json!({
         "table": table.as_str(), "round": kept.rounds, "has_manifest": kept.has_manifest, "failed": kept.error.is_some(), "due": due,
         "finished": swept.applied, "left": swept.left, "released": swept.released, "moves_given_up": swept.moves_given_up,
-        "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing,
+        "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing, "blobs": blobs(kept),
     });
     format!("{line}\n")
 }

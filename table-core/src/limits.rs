@@ -31,6 +31,8 @@ pub const GROUP_BYTES: usize = 4 * 1024 * 1024;
 pub const COSMOS_GROUP_BYTES: usize = 2 * 1024 * 1024;
 /// Comparisons in one `$filter` (queries, "Constructing filter strings").
 pub const FILTER_COMPARISONS: usize = 15;
+/// Entities of 1 KiB that one partition can take in a second (targets, "Scale targets for Table storage").
+pub const PARTITION_ENTITIES_PER_SECOND: u64 = 2000;
 /// Entities or tables in one answer (queries). The service returns no more for a larger `$top`.
 pub const PAGE_SIZE: usize = 1000;
 /// Bytes of keys and properties in one page of a local store. The services' answers have about this size.

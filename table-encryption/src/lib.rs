@@ -38,6 +38,7 @@
 //! | [`EncryptedStore::migration`] | converts plaintext and legacy data to this format, online |
 //! | [`BlindIndex`] | equality lookups by an encrypted property |
 //! | [`BlobCipher`] | encrypted values outside the table, as streams |
+//! | [`encrypted_names`] | what the header of a stored entity says, without keys |
 //! | [`LegacyV1`] | the format of the first storage libraries |
 //!
 //! `docs/encryption.md` helps to choose. `docs/encryption-format.md` specifies every byte, the threat model
@@ -65,6 +66,6 @@ pub use data_key::{CacheBounds, DataKeyBounds};
 pub use key::{AesKeyWrap, KeyBytes, KeyResolver, KeyWrap, Keys};
 #[cfg(feature = "rsa")]
 pub use key::{OaepHash, RsaKeyWrap};
-pub use store::{Description, EncryptedStore, EncryptedStoreBuilder};
+pub use store::{Description, EncryptedStore, EncryptedStoreBuilder, encrypted_names};
 pub use sweep::{Migration, Rotation, Sweep, SweepProgress};
 pub use v1::LegacyV1;

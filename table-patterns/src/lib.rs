@@ -9,6 +9,7 @@ pub mod bulk;
 pub mod changes;
 mod consistency;
 pub mod eventual;
+pub mod examination;
 pub mod log_blobs;
 #[cfg(feature = "paging")]
 pub mod paging;

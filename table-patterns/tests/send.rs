@@ -18,6 +18,7 @@ use table_patterns::bulk::{self, Backup, BackupJob, BulkWriter, CopyJob, InsertA
 use table_patterns::changes::{ChangeHandler, ChangeTable, Changes, Consumer};
 use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
+use table_patterns::examination::Examination;
 use table_patterns::heterogeneous::{self, Resolver};
 use table_patterns::index::{
     IndexBuild, IndexOptions, IndexedEntities, IndexedGroup, IndexedTable, Lookup, Stored, StoredQuery,
@@ -104,7 +105,8 @@ fn journals(journal: &Journal, recovery: &Recovery<'_>) {
     send(recovery.requeue(any()));
 }
 
-fn upkeep(upkeep: &Upkeep) {
+fn upkeep(upkeep: &Upkeep, examination: &Examination) {
+    send(examination.run());
     send(upkeep.run(std::future::pending()));
     send(upkeep.run_once());
 }

@@ -47,7 +47,16 @@ impl SasRange {
     ///
     /// # Errors
     /// Fails if the range is not one partition.
-    pub(super) fn rows(mut self, rows: Range) -> Result<Self> {
+    ///
+    /// ```
+    /// use table_azure::sas::SasRange;
+    /// use table_core::model::PartitionKey;
+    /// use table_core::query::{Filter, Query};
+    /// let rows = Query::new().with_filter(Filter::starts_with(Filter::ROW_KEY, "order_")).bounds().row;
+    /// let orders = SasRange::partition(&PartitionKey::new("contoso")?).rows(rows)?;
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    pub fn rows(mut self, rows: Range) -> Result<Self> {
         if self.start_partition.is_none() || self.start_partition != self.end_partition {
             return Err(Error::invalid_request(
                 "a range of RowKeys needs one partition; restrict the signature to a partition first",

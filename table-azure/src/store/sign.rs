@@ -8,6 +8,11 @@ use crate::{AzureTableStore, SharedKey};
 
 /// Shared access signatures.
 impl AzureTableStore {
+    /// Returns the address of the account, without a signature. [`SasToken::url`] adds one.
+    pub fn endpoint(&self) -> &str {
+        self.client().endpoint.root().as_str()
+    }
+
     /// Signs permissions on the entities of `T` in one partition: the token gives no access to other
     /// partitions. Sends no request. The token is valid over https only; for other options build a
     /// [`TableSas`] and [`sign`](Self::sign) it.

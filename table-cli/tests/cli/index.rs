@@ -92,6 +92,74 @@ fn a_wrong_command_changes_nothing() {
     index(&plain, &["drop", "age", "--yes"]).assert().code(2).stderr(contains("has no index"));
 }
 
+#[test]
+fn an_index_is_added_and_built() {
+    let (directory, store) = embedded(employees());
+    let add = ["add", "age", "--partition-key", "age_{Age:u32:03}", "--row-key", "{PartitionKey}_{RowKey}"];
+    let added = index(&store, &add).assert().success();
+    added.stdout(contains("age.").and(contains("is readable: 3 entities, 3 entries written")));
+    assert!(keys(directory.path()).contains(&"age_041/Sales_1".to_owned()));
+    index(&store, &["scrub"]).assert().success().stdout(contains("0 dangling, 0 missing"));
+    // An import maintains it.
+    let mut import = tables();
+    import.args(["import", &store, "Employees", "--from", "-", "--format", "csv", "--type", "Age=Int32"]);
+    import.write_stdin("PartitionKey,RowKey,Age\nSales,3,33\n").assert().success();
+    assert!(keys(directory.path()).contains(&"age_033/Sales_3".to_owned()));
+    let twice = index(&store, &add).assert().code(2);
+    twice.stderr(contains("has the index age."));
+    for add in [
+        &["add", "name", "--row-key", "name_{Name:lower}", "--unique", "--fields", "Age", "--json"][..],
+        &[
+            "add",
+            "old",
+            "--row-key",
+            "old_{Age:u32:03}_{RowKey}",
+            "--filter",
+            "Age gt 40",
+            "--full",
+            "--json",
+        ],
+        &["add", "ages", "--row-key", "ages_{Age:u32:03}", "--list", "--json"],
+    ] {
+        index(&store, add).assert().success().stdout(contains(r#""state":"readable""#));
+    }
+    let names = ["name_ken", "old_041_1", "old_055_1", "ages_029", "ages_033", "ages_041", "ages_055"];
+    let keys_now = keys(directory.path());
+    for name in names {
+        assert!(keys_now.iter().any(|key| key.ends_with(name)), "{name} in {keys_now:?}");
+    }
+    assert_eq!(keys_now.len(), 4 + 4 + names.len());
+    index(&store, &["scrub"]).assert().success();
+    index(&store, &["drop", "old", "--yes", "--json"])
+        .assert()
+        .success()
+        .stdout(contains(r#""removed":true"#));
+    index(&store, &["build", "age", "--json"]).assert().success().stdout(contains(r#""state":"readable""#));
+}
+
+#[test]
+fn a_wrong_index_is_not_added() {
+    let (directory, store) = embedded(employees());
+    for (add, reason) in [
+        (&["add", "age"][..], "--row-key"),
+        (&["add", "age", "--row-key", "{Age"], "Age"),
+        (&["add", "~~age", "--row-key", "{Age}"], "~~"),
+        (&["add", "age", "--row-key", "{Age}", "--entries-in", "Ages"], "--partition-key"),
+        (&["add", "age", "--row-key", "{Age}", "--filter", "Age gt"], "Age gt"),
+        (&["add", "age", "--row-key", "{Age}", "--full", "--fields", "Age"], "--fields"),
+        (&["add", "age", "--row-key", "{Age}", "--list", "--unique"], "--unique"),
+    ] {
+        index(&store, add).assert().code(2).stderr(contains(reason)).stdout("");
+    }
+    let absent = ["add", "age", "--row-key", "{Age}", "--partition-key", "a", "--entries-in", "Absent"];
+    index(&store, &absent).assert().code(1).stderr(contains("Absent"));
+    assert_eq!(keys(directory.path()).len(), 3);
+    index(&store, &["list"]).assert().success().stdout("");
+    // Two employees of a department have no common name.
+    let same = ["add", "all", "--row-key", "one", "--unique"];
+    index(&store, &same).assert().code(1).stderr(contains("same value"));
+}
+
 /// Rust code makes the keys of an opaque index.
 #[test]
 fn an_opaque_index_is_left_to_its_program() {

@@ -1,12 +1,16 @@
 //! The program `tables` as a process, on embedded stores, on a server in this process and on Azurite.
 
 mod backup;
+mod blobs;
 mod copy;
 mod delete;
+mod doctor;
+mod encryption;
 mod files;
 mod index;
 mod kill;
 mod read;
+mod sas;
 mod serve;
 mod shell;
 mod stores;

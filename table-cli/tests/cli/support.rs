@@ -18,7 +18,12 @@ use tempfile::TempDir;
 /// The program, without the settings of the environment of the test.
 pub(crate) fn tables() -> Command {
     let mut command = Command::cargo_bin("tables").expect("the program is built");
-    for name in ["AZURE_STORAGE_CONNECTION_STRING", "AZURITE_CONNECTION_STRING", "AZURE_TOKEN_CREDENTIALS"] {
+    for name in [
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AZURITE_CONNECTION_STRING",
+        "AZURE_TOKEN_CREDENTIALS",
+        "TABLES_KEYS",
+    ] {
         command.env_remove(name);
     }
     command

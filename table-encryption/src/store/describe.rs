@@ -1,10 +1,10 @@
-use table_core::model::{EdmType, Key, TableName};
+use table_core::model::{EdmType, Entity, Key, TableName, ValueRef};
 use table_core::query::Select;
 use table_core::store::{Result, TableStore};
 
 use super::{EncryptedStore, Stored};
 use crate::v1::METADATA;
-use crate::v2::HEADER;
+use crate::v2::{HEADER, Header};
 
 /// The claims of an entity's header, for operators. They are not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,23 @@ pub enum Description {
         /// The wrapping algorithm.
         algorithm: String,
     },
+}
+
+/// Returns the names of the encrypted properties of a stored entity, as its header claims. Empty for an entity without a header of
+/// format v2, and for a header that cannot be parsed.
+///
+/// ```
+/// # use table_core::model::Entity;
+/// let plain = Entity::new("Sales", "1")?.with("Name", "Ken");
+/// assert!(table_encryption::encrypted_names(&plain).is_empty());
+/// # Ok::<(), table_core::Error>(())
+/// ```
+pub fn encrypted_names(entity: &Entity) -> Vec<String> {
+    let header = match entity.get(HEADER) {
+        Some(ValueRef::Binary(bytes)) => Header::parse(bytes),
+        _ => None,
+    };
+    header.into_iter().flat_map(|header| header.list).map(|listed| listed.name.into()).collect()
 }
 
 impl<S: TableStore> EncryptedStore<S> {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
 pub(crate) use decrypt::{Opener, Stored};
-pub use describe::Description;
+pub use describe::{Description, encrypted_names};
 pub(crate) use encrypt::encrypt_entity;
 use rules::Rules;
 use table_core::forward_to_store;

@@ -65,6 +65,13 @@ pub(super) struct TransactionRecord {
     pub(super) etag: Option<ETag>,
 }
 
+/// Whether a row is the record of a transaction that is set aside.
+pub(crate) fn is_poisoned(row: &Entity) -> bool {
+    row.key().row() == ROW
+        && id_in(row.key().partition()).is_some()
+        && row.get(STATE) == Some(ValueRef::String(State::Poisoned.name()))
+}
+
 /// The PartitionKey of a transaction.
 pub(super) fn partition(id: TransactionId) -> String {
     format!("{SYSTEM_PREFIX}t_{id}")

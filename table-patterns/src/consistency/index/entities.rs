@@ -550,12 +550,33 @@ impl IndexedEntities {
         if mode == ScrubMode::Repair {
             self.set.check_writes()?;
         }
-        // Reads the states again if they are old.
+        let index = self.complete(index).await?;
+        Scrub::new(self.changes(), self.options.timing, &index, mode).page(cursor, report).await
+    }
+
+    /// Compares some entries and some entities of an index, by their keys, and changes nothing. Entries in another table are those of
+    /// its first page. 1 request for each key, and 1 or 2 for each entry and entity.
+    ///
+    /// # Errors
+    /// As for [`scrub`](Self::scrub); the index has sums, which only a whole partition shows.
+    pub(crate) async fn check_sample(
+        &self,
+        index: &str,
+        entries: &[Key],
+        entities: &[Key],
+    ) -> Result<ScrubReport> {
+        let index = self.complete(index).await?;
+        let scrub = Scrub::new(self.changes(), self.options.timing, &index, ScrubMode::Report);
+        scrub.sample(entries, entities).await
+    }
+
+    /// An index in a state in which every entity has its entries. Reads the states again if they are old.
+    async fn complete(&self, index: &str) -> Result<Arc<Index>> {
         drop(self.set.permission().await?);
         let index = self.set.find(index)?;
         self.set.check_kept(&index)?;
         check_complete(&self.set, &index)?;
-        Scrub::new(self.changes(), self.options.timing, &index, mode).page(cursor, report).await
+        Ok(index)
     }
 
     /// Deletes blobs that crashes left and that no list names; returns their number. Waits for the longest

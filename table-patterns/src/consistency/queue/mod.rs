@@ -47,6 +47,7 @@
 mod rows;
 mod table_queue;
 
+pub(crate) use rows::is_poison;
 pub use table_queue::{QueueOptions, TableQueue};
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ pub(super) struct Row {
     pub(super) inserted: Ticks,
 }
 
+/// Whether a row is a message that was set aside.
+pub(crate) fn is_poison(row: &Entity) -> bool {
+    row.key().row().starts_with(POISON) && Row::read(row).is_ok()
+}
+
 /// The RowKey of a message with this state and time.
 pub(super) fn row_key(state: &str, at: Ticks, id: &MessageId) -> String {
     format!("{state}{:019}_{id}", at.get())

@@ -54,5 +54,5 @@ mod tests;
 
 pub use entities::{Wide, WideEntities};
 pub use read::WideQuery;
-pub(crate) use rows::is_there;
+pub(crate) use rows::{is_head_row, is_there, is_wide_row};
 pub use table::WideTable;

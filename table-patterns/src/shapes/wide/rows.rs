@@ -64,6 +64,16 @@ pub(super) fn new_write() -> Box<str> {
     Uuid::new_v4().simple().to_string().into()
 }
 
+/// Whether a row belongs to a wide entity.
+pub(crate) fn is_wide_row(row: &Entity) -> bool {
+    row.key().row().starts_with(SYSTEM_PREFIX) && row.get(WRITE).is_some()
+}
+
+/// Whether a row is the first row of a wide entity.
+pub(crate) fn is_head_row(row: &Entity) -> bool {
+    is_wide_row(row) && row.get(ROWS).is_some()
+}
+
 /// The common prefix of an entity's row keys.
 pub(super) fn prefix(key: &Key, profile: &ServiceProfile) -> String {
     let plain = format!("{SYSTEM_PREFIX}{PLAIN}{}{END}", key.row().replace('~', "~7E"));

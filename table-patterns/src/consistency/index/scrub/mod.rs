@@ -12,9 +12,9 @@ mod shared;
 use std::fmt;
 use std::str::FromStr;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _, future, stream};
 use table_core::manifest::IndexState;
-use table_core::model::Entity;
+use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Result};
 
@@ -188,7 +188,13 @@ impl<'a> Scrub<'a> {
         report: &mut ScrubReport,
     ) -> Result<Option<Continuation>> {
         let page = self.rows.store.query(self.rows.table, &Query::new(), from).await?;
-        let mut entities: Vec<_> = page.items.into_iter().filter(is_entity).collect();
+        self.entities(page.items, report).await?;
+        Ok(page.continuation)
+    }
+
+    /// Checks rows that were read for missing entries, if they are entities.
+    async fn entities(&self, rows: Vec<Entity>, report: &mut ScrubReport) -> Result<()> {
+        let mut entities: Vec<_> = rows.into_iter().filter(is_entity).collect();
         report.entities += entities.len();
         if self.index.shape().is_list() {
             entities = self.shared.not_listed(entities).await?;
@@ -197,7 +203,32 @@ impl<'a> Scrub<'a> {
         let found: Vec<Found> = checks.buffer_unordered(self.rows.at_once).try_collect().await?;
         report.missing += found.iter().filter(|found| **found == Found::Missing).count();
         report.taken += found.iter().filter(|found| **found == Found::Taken).count();
-        Ok(page.continuation)
+        Ok(())
+    }
+
+    /// See [`IndexedEntities::check_sample`](super::IndexedEntities::check_sample).
+    pub(super) async fn sample(&self, entries: &[Key], entities: &[Key]) -> Result<ScrubReport> {
+        if matches!(self.index.shape(), Shape::Summary { .. }) {
+            return Err(Error::invalid_request("only a whole scrub compares sums and counts"));
+        }
+        let (rows, mut report) = (self.rows, ScrubReport::default());
+        if rows.table_of(self.index) != rows.table {
+            self.dangling(None, &mut report).await?;
+        }
+        // Each row is read now, and its entity after it: a row of an earlier read may be rightly gone.
+        for key in entries {
+            let Some(row) = rows.entry(self.index, key).await? else { continue };
+            if self.index.shape().is_shared() {
+                self.shared.check_row(row, &mut report).await?;
+            } else {
+                report.entries += 1;
+                report.dangling += usize::from(self.is_dangling(row).await?);
+            }
+        }
+        let reads = stream::iter(entities).map(|key| rows.entity(key)).buffer_unordered(rows.at_once);
+        let found = reads.try_filter_map(|entity| future::ready(Ok(entity))).try_collect().await?;
+        self.entities(found, &mut report).await?;
+        Ok(report)
     }
 
     /// Compares an entity that was read with its entry, then reads the entity again. Only an entity in the same

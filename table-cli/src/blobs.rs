@@ -1,0 +1,209 @@
+//! Blobs of large entities, in directories of this machine and in containers; backups in directories.
+
+use std::fmt;
+use std::path::{Path as FilePath, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
+use object_store::ObjectStore;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+
+use crate::failure::{Failure, Result};
+use crate::store::{StoreName, has_secret};
+
+/// The blobs of large entities.
+#[derive(Debug, Args)]
+pub(crate) struct BlobArgs {
+    /// The place of the blobs of large entities: the root in `LargeOptions`, with a directory for each table. A directory, or a
+    /// container: azure:CONTAINER/ROOT, azurite:…, env:NAME:…, or https://ACCOUNT.blob.core.windows.net/CONTAINER/ROOT
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) blobs: Option<BlobPlace>,
+    /// Rows alone, without the blobs of large entities: take the blobs by another tool, such as AzCopy
+    #[arg(long, conflicts_with = "blobs")]
+    pub(crate) rows_only: bool,
+}
+
+/// A place of blobs as the command line names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BlobPlace {
+    Directory(PathBuf),
+    /// A container in an account with a connection string, and the root of the blobs in it.
+    Container {
+        account: StoreName,
+        container: String,
+        root: String,
+    },
+    /// The URL of a container, and the root of the blobs in it, with the sign-in of the environment.
+    Url {
+        container: String,
+        root: String,
+    },
+}
+
+impl FromStr for BlobPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if has_secret(text) {
+            return Err("a signature belongs into the environment or a file".to_owned());
+        }
+        let within = |place: &str| {
+            let (container, root) = place.split_once('/').unwrap_or((place, ""));
+            (container.to_owned(), root.trim_matches('/').to_owned())
+        };
+        if let Some(rest) = text.strip_prefix("https://") {
+            let (host, place) = rest.split_once('/').unwrap_or((rest, ""));
+            let (container, root) = within(place);
+            return match container.is_empty() {
+                true => Err("the URL names no container".to_owned()),
+                false => Ok(Self::Url { container: format!("https://{host}/{container}"), root }),
+            };
+        }
+        let account = match text.split_once(':') {
+            Some((name @ ("azure" | "azurite"), place)) => Some((name.to_owned(), place)),
+            Some(("env", rest)) => rest.split_once(':').map(|(name, place)| (format!("env:{name}"), place)),
+            _ => None,
+        };
+        let Some((account, place)) = account else { return Ok(Self::Directory(text.into())) };
+        let (container, root) = within(place);
+        match container.is_empty() {
+            true => Err(format!("name the container: {account}:CONTAINER/ROOT")),
+            false => Ok(Self::Container { account: account.parse()?, container, root }),
+        }
+    }
+}
+
+/// A [`BlobPlace`] has no secret.
+impl fmt::Display for BlobPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(directory) => write!(f, "{}", directory.display()),
+            Self::Container { account, container, root } => write!(f, "{account}:{container}/{root}"),
+            Self::Url { container, root } => write!(f, "{container}/{root}"),
+        }
+    }
+}
+
+impl BlobPlace {
+    /// Opens the place. Sends no request. `creates` creates a directory if it is missing; a container must exist.
+    pub(crate) fn open(&self, creates: bool) -> Result<Arc<dyn ObjectStore>> {
+        let failed = |error: &dyn fmt::Display| Failure::misuse(format!("the blobs {self}: {error}"));
+        let (builder, root) = match self {
+            Self::Directory(directory) => return blobs_in(directory, creates),
+            Self::Container { account, container, root } => {
+                let text = account.connection_string()?;
+                (account_of(&text).map_err(|reason| failed(&reason))?.with_container_name(container), root)
+            }
+            Self::Url { container, root } => (
+                MicrosoftAzureBuilder::from_env().with_url(container).with_use_azure_cli(uses_azure_cli()),
+                root,
+            ),
+        };
+        // The errors of the builder name settings, and no values.
+        let store = builder.build().map_err(|error| failed(&error))?;
+        Ok(Arc::new(PrefixStore::new(store, root.as_str())))
+    }
+}
+
+/// A managed identity signs in if `AZURE_TOKEN_CREDENTIALS` says so, as for the endpoint of a table.
+fn uses_azure_cli() -> bool {
+    std::env::var("AZURE_TOKEN_CREDENTIALS")
+        .map_or(true, |kind| ["", "dev", "AzureCliCredential"].contains(&&*kind))
+}
+
+/// The blobs of the account of a connection string. No error repeats a part of it.
+/// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
+fn account_of(text: &str) -> Result<MicrosoftAzureBuilder, &'static str> {
+    let settings: Vec<_> = text.split(';').filter_map(|setting| setting.split_once('=')).collect();
+    let get = |name: &str| {
+        let found = settings.iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+    };
+    let builder = MicrosoftAzureBuilder::new();
+    if get("UseDevelopmentStorage").is_some() {
+        return Ok(builder.with_use_emulator(true));
+    }
+    let name = get("AccountName").ok_or("the connection string has no AccountName")?;
+    let protocol = get("DefaultEndpointsProtocol").unwrap_or("https");
+    let suffix = get("EndpointSuffix").unwrap_or("core.windows.net");
+    let endpoint = get("BlobEndpoint").map(|endpoint| endpoint.trim_end_matches('/').to_owned());
+    let endpoint = endpoint.unwrap_or_else(|| format!("{protocol}://{name}.blob.{suffix}"));
+    let builder =
+        builder.with_account(name).with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
+    match (get("AccountKey"), get("SharedAccessSignature")) {
+        (Some(key), _) => Ok(builder.with_access_key(key)),
+        (None, Some(sas)) => Ok(builder.with_config(AzureConfigKey::SasKey, sas.trim_start_matches('?'))),
+        (None, None) => Err("the connection string has no AccountKey or SharedAccessSignature"),
+    }
+}
+
+/// Opens a directory. `creates` creates it if it is missing.
+pub(crate) fn blobs_in(directory: &FilePath, creates: bool) -> Result<Arc<dyn ObjectStore>> {
+    let failed = |error: &dyn fmt::Display| {
+        Failure::misuse(format!("the directory {} cannot be opened: {error}", directory.display()))
+    };
+    if creates {
+        std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
+    }
+    let files = LocalFileSystem::new_with_prefix(directory).map_err(|error| failed(&error))?;
+    Ok(Arc::new(files.with_fsync(true)))
+}
+
+/// The root of blobs: a place of [`BlobArgs`] is the root itself.
+pub(crate) fn root() -> Path {
+    Path::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_directory_or_a_container() {
+        let container = |account: &str, container: &str, root: &str| BlobPlace::Container {
+            account: account.parse().unwrap(),
+            container: container.to_owned(),
+            root: root.to_owned(),
+        };
+        for (text, place) in [
+            ("large", BlobPlace::Directory("large".into())),
+            ("azure:blobs/large", container("azure", "blobs", "large")),
+            ("azurite:blobs", container("azurite", "blobs", "")),
+            ("env:OLD:blobs/a/b/", container("env:OLD", "blobs", "a/b")),
+            (
+                "https://acc.blob.core.windows.net/blobs/large",
+                BlobPlace::Url {
+                    container: "https://acc.blob.core.windows.net/blobs".into(),
+                    root: "large".into(),
+                },
+            ),
+        ] {
+            assert_eq!(text.parse::<BlobPlace>().unwrap(), place, "{text}");
+        }
+        for wrong in ["azure:", "env:OLD:", "https://acc.blob.core.windows.net", "https://a/c?sv=1&sig=x"] {
+            assert!(wrong.parse::<BlobPlace>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_account_is_read_and_no_error_shows_it() {
+        for text in [
+            "UseDevelopmentStorage=true",
+            "AccountName=a;AccountKey=c2U3ZW4=",
+            "AccountName=a;SharedAccessSignature=?sv=1&sig=se7en;BlobEndpoint=http://127.0.0.1:10000/a/",
+        ] {
+            let built = account_of(text).unwrap().with_container_name("blobs").build();
+            assert!(built.is_ok(), "{text}: {built:?}");
+        }
+        for text in ["AccountKey=se7en", "AccountName=a", "AccountName=se7en;AccountKey=;", "se7en"] {
+            assert!(!account_of(text).unwrap_err().contains("se7en"), "{text}");
+        }
+        let malformed =
+            account_of("AccountName=a;AccountKey=se7en!").unwrap().with_container_name("blobs").build();
+        assert!(!malformed.unwrap_err().to_string().contains("se7en"));
+    }
+}

@@ -1,0 +1,184 @@
+//! `tables doctor`.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use table_core::model::TableName;
+use table_core::store::TableStoreExt as _;
+use table_patterns::examination::{Entries, Examination, Finding, PartitionSize, Severity, TableExamination};
+use table_patterns::index::IndexOptions;
+
+use crate::blobs::{BlobPlace, root};
+use crate::failure::{Failure, Result};
+use crate::keys::KeyArgs;
+use crate::output::{print, remark};
+use crate::pace::{InFlight, LongArgs, until_stopped};
+use crate::progress::Progress;
+use crate::query::table;
+use crate::store::{Access, OpenStore, StoreName};
+
+/// The partitions in a list for people.
+const LISTED: usize = 5;
+
+/// The arguments of `tables doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The store
+    store: StoreName,
+    /// The table; every table of the store if none is given
+    table: Option<String>,
+    /// How many entries and entities of each index are compared; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    sample: usize,
+    /// Compare every entry and every entity of each index, 1 request each
+    #[arg(long, conflicts_with = "sample")]
+    all_entries: bool,
+    /// The age in minutes from which on an unfinished write is damage: a younger one may be in progress
+    #[arg(long, value_name = "MINUTES", default_value_t = 10)]
+    unfinished_after: u64,
+    /// The place of the blobs of large entities, to find missing blobs: a directory or a container, as for a backup
+    #[arg(long, value_name = "PLACE")]
+    blobs: Option<BlobPlace>,
+    #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
+    in_flight: InFlight,
+    #[command(flatten)]
+    long: LongArgs,
+}
+
+impl DoctorArgs {
+    /// Examines tables, one after another. 1 request for each 1,000 tables of the store if none is given, and the requests of
+    /// [`Examination`] for each.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let named = self.table.as_deref().map(table).transpose()?;
+        let mut open = self.store.open(Access::Read, self.long.pace).await?;
+        let tables = match named {
+            Some(table) => vec![table],
+            None => open.store.all_tables(None).await?,
+        };
+        if tables.is_empty() {
+            remark("the store has no table");
+        }
+        self.keys.apply(&mut open, &tables).await?;
+        let work = self.examine(&open, &tables);
+        let done = until_stopped(work, "nothing was changed: run the same command again").await;
+        open.close().await?;
+        done
+    }
+
+    async fn examine(&self, open: &OpenStore, tables: &[TableName]) -> Result<()> {
+        let mut damaged = Vec::new();
+        for table in tables {
+            let before = open.meter.total();
+            let found = self.examined(open, table).await?;
+            let requests = open.meter.total() - before;
+            print(&if self.long.json { json_line(table, &found, requests) } else { report(table, &found) })?;
+            if found.is_damaged() {
+                damaged.push(table.as_str());
+            }
+        }
+        match damaged.len() {
+            0 => Ok(()),
+            _ => Err(Failure::Damaged(format!("these tables have damage: {}", damaged.join(", ")))),
+        }
+    }
+
+    async fn examined(&self, open: &OpenStore, table: &TableName) -> Result<TableExamination, Failure> {
+        let entries = match (self.all_entries, self.sample) {
+            (true, _) => Entries::All,
+            (false, 0) => Entries::None,
+            (false, size) => Entries::Sampled(size),
+        };
+        let mut options = IndexOptions::default();
+        options.concurrency = self.in_flight.concurrency;
+        let progress = Mutex::new(Progress::new("examined", open.meter.clone(), self.long.quiet));
+        let progress = Arc::new(progress);
+        let shown = Arc::clone(&progress);
+        let mut examination = Examination::new(Arc::clone(&open.store), table.clone())
+            .with_entries(entries)
+            .with_options(options)
+            .with_encrypted_names(table_encryption::encrypted_names)
+            .unfinished_after(Duration::from_secs(self.unfinished_after.saturating_mul(60)))
+            .on_progress(move |rows| shown.lock().unwrap_or_else(PoisonError::into_inner).set(rows));
+        if let Some(blobs) = &self.blobs {
+            examination = examination.blobs(blobs.open(false)?, root());
+        }
+        let found = examination.run().await?;
+        progress.lock().unwrap_or_else(PoisonError::into_inner).end();
+        Ok(found)
+    }
+}
+
+fn json_line(table: &TableName, found: &TableExamination, requests: u64) -> String {
+    let findings: Vec<_> = found.findings.iter().map(json_finding).collect();
+    let line = json!({
+        "table": table.as_str(), "is_complete": found.is_complete, "is_damaged": found.is_damaged(), "rows": found.rows,
+        "entities": found.entities, "index_entries": found.index_entries, "system_rows": found.system_rows,
+        "unfinished": found.unfinished, "bytes": found.bytes, "findings": findings, "partitions": found.partitions,
+        "sizes": found.sizes, "types": found.types, "writes": found.writes, "compared": found.compared, "requests": requests,
+    });
+    format!("{line}\n")
+}
+
+fn json_finding(found: &Finding) -> serde_json::Value {
+    json!({
+        "problem": found.problem, "severity": found.problem.severity(), "subject": found.subject, "count": found.count,
+        "examples": found.examples, "advice": found.problem.advice(),
+    })
+}
+
+/// The report for people: the counts, the largest and the busiest partitions, and the findings.
+fn report(table: &TableName, found: &TableExamination) -> String {
+    let mut out = format!(
+        "{table}: {} rows ({} entities, {} index entries, {} system rows), {} KiB, {} partitions\n",
+        found.rows,
+        found.entities,
+        found.index_entries,
+        found.system_rows,
+        found.bytes.div_ceil(1024),
+        found.partitions.count
+    );
+    let partitions = &found.partitions;
+    if partitions.count > 1 {
+        list(&mut out, "largest partitions", &partitions.largest, |size| {
+            format!("{} rows, {} KiB", size.rows, size.bytes.div_ceil(1024))
+        });
+        list(&mut out, "partitions with the most writes of the last day", &partitions.busiest, |size| {
+            format!("{} rows, {} in the busiest second", size.written_last_day, size.busiest_second)
+        });
+    }
+    if !partitions.is_complete {
+        out.push_str("  not every partition was counted: the service mixes partitions\n");
+    }
+    if !found.is_complete {
+        out.push_str("  the table could not be read to its end\n");
+    }
+    for finding in &found.findings {
+        let kind = if finding.problem.severity() == Severity::Damage { "damage" } else { "advice" };
+        let Finding { problem, subject, count, examples, .. } = finding;
+        let _ = writeln!(out, "  {kind}: {problem}: {subject} ({count})");
+        let examples: Vec<_> = examples.iter().take(3).map(ToString::to_string).collect();
+        if !examples.is_empty() {
+            let _ = writeln!(out, "    such as {}", examples.join(", "));
+        }
+        let _ = writeln!(out, "    {}", problem.advice());
+    }
+    if found.findings.is_empty() {
+        out.push_str("  nothing is wrong\n");
+    }
+    out
+}
+
+fn list(out: &mut String, title: &str, sizes: &[PartitionSize], line: impl Fn(&PartitionSize) -> String) {
+    if sizes.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "  {title}:");
+    for size in sizes.iter().take(LISTED) {
+        let _ = writeln!(out, "    {:?}: {}", size.partition, line(size));
+    }
+}

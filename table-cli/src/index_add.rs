@@ -1,0 +1,182 @@
+//! `tables index STORE TABLE add`: a new index from templates.
+
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::json;
+use table_core::manifest::{Discriminator, IndexState, Layout, Manifest, Payload, Placement, StoredType};
+use table_core::model::TableName;
+use table_core::store::ManifestCache;
+use table_core::typed::Schema;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Shape};
+
+use crate::failure::{Failure, Result};
+use crate::output::{print, remark};
+use crate::query::table as table_name;
+use crate::store::OpenStore;
+
+/// The form of templates, for the help.
+pub(crate) const TEMPLATES: &str = "\
+A template is text with parts in braces: the value of a property, with a type or a transform after a colon, such as 'age_{Age:u32:03}' or 'name_{LastName:lower}_{RowKey}'. Two entities cannot have an entry of the same key: end the template of the RowKey with {RowKey}, or give --unique or --list. docs/manifest.md lists the types and transforms.
+
+Programs that write the table maintain the index from its manifest, without a change of their code.";
+
+/// The arguments of `tables index STORE TABLE add`.
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// The name of the index
+    name: String,
+    /// The template of the RowKeys of the entries
+    #[arg(long, value_name = "TEMPLATE")]
+    row_key: String,
+    /// The template of the PartitionKeys of the entries; without it, entries are in the partition of their entity
+    #[arg(long, value_name = "TEMPLATE")]
+    partition_key: Option<String>,
+    /// The table of the entries, which exists; without it, they are in the table of the entities
+    #[arg(long, value_name = "TABLE", requires = "partition_key")]
+    entries_in: Option<String>,
+    /// At most one entity has each key: in its partition, or with --partition-key in the table
+    #[arg(long)]
+    unique: bool,
+    /// Properties that entries copy from their entities, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", conflicts_with = "full")]
+    fields: Vec<String>,
+    /// Entries copy every property
+    #[arg(long)]
+    full: bool,
+    /// One entry lists all entities of a key
+    #[arg(long, conflicts_with_all = ["unique", "fields", "full"])]
+    list: bool,
+    /// Only the entities that match a filter in the service's language
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Only the entities of this type, as the manifest or the property EntityType names it
+    #[arg(long = "type", value_name = "TYPE")]
+    of: Option<String>,
+    /// Print a report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no waits
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl AddArgs {
+    /// Declares the index and builds it. 1 request for the manifest, and those of opening and of the build.
+    pub(crate) async fn run(&self, open: &OpenStore, table: &TableName) -> Result<()> {
+        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        if let Some(known) = manifest.indexes.iter().find(|stored| stored.name == self.name) {
+            let (id, state) = (known.id(), known.state);
+            return Err(Failure::misuse(format!(
+                "the table '{table}' has the index {id}, which is {state}: `tables index STORE {table} build` continues a build; give another name for another index"
+            )));
+        }
+        let index = self.index(&manifest)?;
+        self.check(&index, &manifest, table, open.store.profile().encrypts)?;
+        let (store, options) = (Arc::clone(&open.store), IndexOptions::default());
+        let opened = IndexedEntities::open(store, table.clone(), vec![index.clone()], options).await?;
+        let id = index.id();
+        let (mut entities, mut entries) = (0, 0);
+        if opened.state(id) != IndexState::Readable {
+            let build = opened.build(id)?.on_progress(|progress| {
+                if let Some(waiting) = progress.waiting.filter(|_| !self.quiet) {
+                    remark(&waiting.to_string());
+                }
+            });
+            let built = build.run().await?;
+            (entities, entries) = (built.entities, built.entries);
+        }
+        let state = opened.state(id);
+        if self.json {
+            let report = json!({
+                "index": id, "state": state.to_string(), "entities": entities, "entries": entries, "requests": open.meter.total(),
+            });
+            return print(&format!("{report}\n"));
+        }
+        print(&format!("{id} is {state}: {entities} entities, {entries} entries written\n"))
+    }
+
+    fn index(&self, manifest: &Manifest) -> Result<Index> {
+        let placement = match (&self.partition_key, &self.entries_in) {
+            (None, _) => Placement::SamePartition,
+            (Some(_), None) => Placement::OtherPartition,
+            (Some(_), Some(other)) => Placement::OtherTable(table_name(other)?),
+        };
+        let partition = self.partition_key.as_deref().unwrap_or_default();
+        let mut index =
+            Index::keyed(&self.name, placement, partition, &self.row_key).map_err(Failure::misuse)?;
+        if !self.fields.is_empty() {
+            index = index.with_payload(Payload::fields(self.fields.iter().cloned()));
+        } else if self.full {
+            index = index.with_payload(Payload::Full);
+        }
+        if self.list {
+            index = index.with_shape(Shape::LIST);
+        }
+        if let Some(filter) = &self.filter {
+            index = index.with_condition(filter.clone()).map_err(Failure::misuse)?;
+        }
+        if let Some(of) = &self.of {
+            let stored = manifest.types.iter().find(|stored| stored.name() == of);
+            let discriminator = stored.and_then(|stored| stored.entity.as_ref()).map(|of| &of.discriminator);
+            index = match discriminator {
+                None => index.with_discriminator(Schema::TYPE_PROPERTY, of.clone()),
+                Some(Discriminator::Property(property)) => {
+                    index.with_discriminator(property.to_string(), of.clone())
+                }
+                Some(_) => {
+                    return Err(Failure::misuse(format!(
+                        "keys, and no property, distinguish the type {of}: a program with the type can declare the index"
+                    )));
+                }
+            };
+        }
+        if self.unique {
+            index = match self.partition_key {
+                None => index.unique_within_partition(),
+                Some(_) => index.unique_within_table(),
+            };
+        }
+        index.definition().validate().map_err(Failure::misuse)?;
+        Ok(index)
+    }
+
+    /// Refuses an index of entities that are not one row, and an index that would show an encrypted or a large property.
+    fn check(&self, index: &Index, manifest: &Manifest, table: &TableName, decrypts: bool) -> Result<()> {
+        let covered = |stored: &&StoredType| self.of.as_deref().is_none_or(|of| of == stored.name());
+        for stored in manifest.types.iter().filter(covered) {
+            let of = stored.name();
+            let refused = |reason: &str| {
+                Failure::failed(format!("{reason}, and nothing was changed: give --type for another type"))
+            };
+            let large: Vec<&str> = match &stored.layout {
+                Layout::Plain => Vec::new(),
+                Layout::Large { properties } => properties.iter().map(|name| &**name).collect(),
+                other => {
+                    return Err(refused(&format!(
+                        "the table '{table}' keeps the entities of the type {of} as {other}, which have no indexes"
+                    )));
+                }
+            };
+            let keys = index.definition().properties_read()?;
+            let copies = |name: &str| self.full || self.fields.iter().any(|field| field == name);
+            let is_key = |name: &str| keys.iter().any(|key| key == name);
+            if let Some(name) = stored.encrypted.iter().find(|name| is_key(name)) {
+                return Err(refused(&format!(
+                    "the index would show '{name}' of the type {of}, which is encrypted"
+                )));
+            }
+            if let Some(name) = stored.encrypted.iter().find(|name| copies(name)).filter(|_| !decrypts) {
+                return Err(Failure::misuse(format!(
+                    "the index would copy '{name}' of the type {of}, which is encrypted: give --keys, and nothing was changed"
+                )));
+            }
+            if let Some(name) = large.into_iter().find(|name| is_key(name) || copies(name)) {
+                return Err(refused(&format!(
+                    "the index would hold '{name}' of the type {of}, whose values are in blobs"
+                )));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! `tables rotate` and `tables migrate`.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use serde_json::json;
+use table_core::manifest::{Manifest, Shape};
+use table_core::model::TableName;
+use table_core::store::{ManifestCache, TableStoreExt as _};
+use table_encryption::SweepProgress;
+
+use crate::failure::{Failure, Result};
+use crate::keys::{KeyArgs, KeyRing, Old};
+use crate::layouts::is_large;
+use crate::output::{print, remark};
+use crate::pace::{InFlight, LongArgs, until_stopped};
+use crate::progress::Progress;
+use crate::query::table;
+use crate::store::{Access, OpenStore, StoreName};
+
+/// The skipped rows that are named.
+const NAMED: usize = 10;
+
+/// The arguments of `tables rotate`.
+#[derive(Debug, Args)]
+pub(crate) struct RotateArgs {
+    /// The store
+    store: StoreName,
+    /// The tables; every table of the store if none is given. The tables of their index entries are rotated too
+    tables: Vec<String>,
+    /// Count the rows by key, and change none
+    #[arg(long)]
+    count: bool,
+    #[command(flatten)]
+    sweep: SweepArgs,
+}
+
+/// The arguments of `tables migrate`.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    /// The store
+    store: StoreName,
+    /// The table
+    table: String,
+    /// The properties to encrypt, separated by commas; those of the file of keys and of the manifest are encrypted too
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    encrypt: Vec<String>,
+    /// Also encrypt encrypted rows again, with new data keys: after an old key has leaked
+    #[arg(long)]
+    again: bool,
+    #[command(flatten)]
+    sweep: SweepArgs,
+}
+
+#[derive(Debug, Args)]
+struct SweepArgs {
+    #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
+    in_flight: InFlight,
+    #[command(flatten)]
+    long: LongArgs,
+}
+
+impl RotateArgs {
+    /// Wraps the data keys of tables by the first key. 1 request for the manifest of each table, 1 per page, and 1 per row under another
+    /// key; without names 1 for each 1,000 tables.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let named = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
+        let ring = self.sweep.keys.required()?;
+        let access = if self.count { Access::Read } else { Access::Change };
+        let open = self.store.open(access, self.sweep.long.pace).await?;
+        let work = self.rotate(&open, &ring, named);
+        let done =
+            until_stopped(work, "run the same command again: rows under the first key stay as they are")
+                .await;
+        open.close().await?;
+        done
+    }
+
+    async fn rotate(&self, open: &OpenStore, ring: &KeyRing, named: Vec<TableName>) -> Result<()> {
+        let mut left: BTreeSet<_> = match named.is_empty() {
+            true => open.store.all_tables(None).await?.into_iter().collect(),
+            false => named.into_iter().collect(),
+        };
+        let (mut done, mut skipped) = (BTreeSet::new(), 0);
+        while let Some(table) = left.pop_first() {
+            let before = open.meter.total();
+            let store = ring.around(&open.store, std::slice::from_ref(&table), Old::Refused, &[]).await?;
+            let mut sweep = store.rotation(&table).with_concurrency(self.sweep.in_flight.concurrency);
+            if self.count {
+                sweep = sweep.counting();
+            }
+            let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet);
+            while sweep.step().await? {
+                progress.set(sweep.progress().read);
+            }
+            progress.end();
+            let found = sweep.progress();
+            self.sweep.print(&table, found, open.meter.total() - before, "rotated")?;
+            tell_blobs(open, &table, &self.sweep).await?;
+            skipped += found.skipped;
+            left.extend(found.index_tables.iter().filter(|other| !done.contains(*other)).cloned());
+            done.insert(table);
+        }
+        skipped_rows(skipped, "keep the former key until they are rotated, restored or deleted")
+    }
+}
+
+impl MigrateArgs {
+    /// Encrypts plaintext, and rows of the legacy format, of a table. 2 requests for its manifest, 1 per page, and 1 per changed row.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let table = table(&self.table)?;
+        let ring = self.sweep.keys.required()?;
+        let open = self.store.open(Access::Change, self.sweep.long.pace).await?;
+        let work = self.migrate(&open, &ring, &table);
+        let done = until_stopped(work, "run the same command again: encrypted rows stay as they are").await;
+        open.close().await?;
+        done
+    }
+
+    async fn migrate(&self, open: &OpenStore, ring: &KeyRing, table: &TableName) -> Result<()> {
+        let mut names: BTreeSet<_> = ring.names(&open.store, table).await?.into_iter().collect();
+        names.extend(self.encrypt.iter().cloned());
+        if names.is_empty() && !ring.has_legacy() && !self.again {
+            return Err(Failure::misuse(format!(
+                "nothing names a property of '{table}' to encrypt: give --encrypt NAME, or `encrypt` in the file of keys"
+            )));
+        }
+        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        check_indexes(&manifest, table, &names)?;
+        let tables = std::slice::from_ref(table);
+        let store = ring.around(&open.store, tables, Old::Accepted, &self.encrypt).await?;
+        let mut sweep = store.migration(table).with_concurrency(self.sweep.in_flight.concurrency);
+        if self.again {
+            sweep = sweep.with_reencryption();
+        }
+        let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet);
+        while sweep.step().await? {
+            progress.set(sweep.progress().read);
+        }
+        progress.end();
+        let found = sweep.progress();
+        self.sweep.print(table, found, open.meter.total(), "encrypted")?;
+        for other in &found.index_tables {
+            remark(&format!(
+                "the table '{other}' has index entries of '{table}', which may have copies of the properties: migrate it too"
+            ));
+        }
+        tell_blobs(open, table, &self.sweep).await?;
+        skipped_rows(
+            found.skipped,
+            "they are as they were: mend or delete them, and run the same command again",
+        )
+    }
+}
+
+/// Refuses properties that keys, sums or copies under other names show: a migration does not find these.
+fn check_indexes(manifest: &Manifest, table: &TableName, names: &BTreeSet<String>) -> Result<()> {
+    for index in &manifest.indexes {
+        let id = index.id();
+        let Some(definition) = &index.definition else {
+            return Err(Failure::failed(format!(
+                "the index {id} of '{table}' has a newer format than this program reads: it may show a property that would be encrypted"
+            )));
+        };
+        let mut shown = definition.properties_read()?;
+        match &definition.shape {
+            Shape::Summary { sums } => shown.extend(sums.iter().map(ToString::to_string)),
+            Shape::Copy { fields, .. } => shown.extend(fields.iter().map(ToString::to_string)),
+            _ => {}
+        }
+        if let Some(name) = shown.into_iter().find(|name| names.contains(name)) {
+            return Err(Failure::failed(format!(
+                "the index {id} of '{table}' shows '{name}' in keys, conditions, sums or copies, and nothing was changed: drop the index first"
+            )));
+        }
+        if definition.is_opaque() {
+            remark(&format!(
+                "Rust code makes the keys of the index {id}: see to it that they show no encrypted property"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Blobs have data keys of their own, which a sweep of rows does not change.
+async fn tell_blobs(open: &OpenStore, table: &TableName, sweep: &SweepArgs) -> Result<()> {
+    let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+    if !sweep.long.quiet && manifest.types.iter().any(|stored| is_large(&stored.layout)) {
+        remark(&format!(
+            "{table}: blobs of large values were not changed: use `LargeTable::rewrite` in a program with the type"
+        ));
+    }
+    Ok(())
+}
+
+fn skipped_rows(skipped: u64, advice: &str) -> Result<()> {
+    match skipped {
+        0 => Ok(()),
+        _ => Err(Failure::Skipped(format!("{skipped} rows were skipped: {advice}"))),
+    }
+}
+
+impl SweepArgs {
+    fn print(&self, table: &TableName, found: &SweepProgress, requests: u64, verb: &str) -> Result<()> {
+        let named: Vec<_> = found.unreadable.iter().take(NAMED).collect();
+        if self.long.json {
+            let reasons: Vec<_> =
+                named.iter().map(|row| json!({"key": row.key, "reason": row.error.to_string()})).collect();
+            let report = json!({
+                "table": table.as_str(), "read": found.read, "changed": found.changed, "skipped": found.skipped, "keys": found.keys,
+                "index_tables": found.index_tables, "first_skipped": reasons, "requests": requests,
+            });
+            return print(&format!("{report}\n"));
+        }
+        named.iter().for_each(|row| remark(&format!("skipped: {}: {}", row.key, row.error)));
+        let keys: Vec<_> = found.keys.iter().map(|(id, rows)| format!("{rows} under {id}")).collect();
+        let keys = if keys.is_empty() { String::new() } else { format!("; {}", keys.join(", ")) };
+        let SweepProgress { read, changed, skipped, .. } = found;
+        print(&format!("{table}: {read} rows read, {changed} {verb}, {skipped} skipped{keys}\n"))
+    }
+}

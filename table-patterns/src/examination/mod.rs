@@ -1,0 +1,410 @@
+//! Examination of a table: damage and coming problems, found in one pass.
+//!
+//! # Problem
+//! A table grows old unseen: one partition takes all writes, entities come near the limit of 1 MiB, two programs write one property as
+//! different types, a crashed program leaves a write unfinished. Each is cheap to mend when it is known.
+//!
+//! # Work
+//! An [`Examination`] reads every row of a table once, in pages, and keeps counts only: its memory does not grow with the table. It
+//! then compares some index entries with their entities. It writes nothing. [`Problem`] lists what it finds; [`TableExamination`] also
+//! has the sizes of partitions and entities and the times of writes.
+//!
+//! The time of a row is its Timestamp: the time of the *last* write of the row. Rows that were written again or deleted since are not
+//! counted at their earlier times. So the counts of writes are lower bounds. After a restore or a copy they show the restore.
+//!
+//! # Encrypted properties
+//! Over a store that decrypts, rows that cannot be decrypted are [`Problem::Unreadable`]. Over a store without keys, the examination
+//! learns the encrypted names from the manifest, and from the headers of rows by [`Examination::with_encrypted_names`].
+//!
+//! # Cost in requests
+//! | work | requests |
+//! |---|---|
+//! | the manifest | 1 |
+//! | rows | 1 per page |
+//! | [`Entries::Sampled`] | 1 to open, and 2 or 3 for each entry and each entity of the sample |
+//! | [`Entries::All`] | 1 to open, and the requests of [`scrub`](crate::index::IndexedEntities::scrub) |
+//! | [`Examination::blobs`] | 1 per blob |
+//!
+//! # Failure windows
+//! None: nothing is written. Programs may write during the examination. A write that was not finished when its row was read is reported
+//! only if it is older than [`Examination::unfinished_after`].
+
+mod partitions;
+mod properties;
+mod report;
+mod sample;
+#[cfg(test)]
+mod tests;
+mod times;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use table_core::engine::entity_size;
+use table_core::manifest::{IndexState, Manifest, StoredIndex};
+use table_core::model::{EdmType, Entity, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
+use table_core::query::Query;
+use table_core::store::{
+    ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, check_progress, limits,
+};
+
+use self::partitions::Partitions;
+use self::properties::Properties;
+use self::report::Findings;
+use self::sample::Sample;
+use self::times::Times;
+use crate::index::{IndexOptions, IndexedEntities, ScrubMode, ScrubReport};
+use crate::journal::{has_mark, is_journal_row, is_pending};
+use crate::large::BlobStores;
+
+pub use self::partitions::{PartitionSize, PartitionSizes};
+pub use self::report::{Finding, Problem, Severity, SizeCount, TableExamination, TypeRows};
+pub use self::times::WriteTimes;
+
+/// The share of a limit, in percent, from which on an entity is near it.
+const NEAR: usize = 80;
+
+/// Returns the names of the encrypted properties of a stored entity.
+type EncryptedNames = Arc<dyn Fn(&Entity) -> Vec<String> + Send + Sync>;
+type Listener = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// Which index entries an [`Examination`] compares with their entities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// None.
+    None,
+    /// This many entries and this many entities of each index, chosen at random.
+    Sampled(usize),
+    /// Every entry and every entity, as a [scrub](crate::index::IndexedEntities::scrub) does.
+    All,
+}
+
+/// Reads a table once and finds damage and coming problems. See the [module](self).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use table_core::prelude::*;
+/// use table_patterns::examination::{Examination, Problem};
+///
+/// let (store, people) = (MemoryStore::new(), TableName::new("People")?);
+/// store.create_table(&people).await?;
+/// for (row, age) in [("1", EdmValue::Int32(41)), ("2", EdmValue::String("41".into()))] {
+///     store.write(&people, Operation::Insert(Entity::new("Sales", row)?.with("Age", age))).await?;
+/// }
+/// let found = Examination::new(store, people).run().await?;
+/// assert_eq!((found.rows, found.partitions.count), (2, 1));
+/// assert_eq!(found.findings[0].problem, Problem::MixedTypes);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Examination {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    entries: Entries,
+    options: IndexOptions,
+    unfinished_after: Duration,
+    encrypted_names: Option<EncryptedNames>,
+    blobs: Option<(Arc<dyn ObjectStore>, Path)>,
+    listener: Option<Listener>,
+}
+
+impl fmt::Debug for Examination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Examination")
+            .field("table", &self.table)
+            .field("entries", &self.entries)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Examination {
+    /// Examines a table, with 100 sampled entries and entities of each index. Sends no request.
+    pub fn new(store: impl TableStore, table: TableName) -> Self {
+        Self {
+            store: store.into_shared(),
+            table,
+            entries: Entries::Sampled(100),
+            options: IndexOptions::default(),
+            unfinished_after: Duration::from_secs(600),
+            encrypted_names: None,
+            blobs: None,
+            listener: None,
+        }
+    }
+
+    /// Sets which index entries are compared with their entities.
+    #[must_use]
+    pub fn with_entries(self, entries: Entries) -> Self {
+        Self { entries, ..self }
+    }
+
+    /// Sets the options with which the indexes are opened: the blobs of long lists, and the concurrency.
+    #[must_use]
+    pub fn with_options(self, options: IndexOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// Sets the age from which on an unfinished write is a problem: 10 minutes unless set. A younger write may be in progress.
+    #[must_use]
+    pub fn unfinished_after(self, age: Duration) -> Self {
+        Self { unfinished_after: age, ..self }
+    }
+
+    /// Sets what names the encrypted properties of a row that was not decrypted, such as
+    /// `table_encryption::encrypted_names`.
+    #[must_use]
+    pub fn with_encrypted_names(
+        self,
+        names: impl Fn(&Entity) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { encrypted_names: Some(Arc::new(names)), ..self }
+    }
+
+    /// Also looks for the blobs of [large](crate::large) values. `root` is the directory in
+    /// [`LargeOptions`](crate::large::LargeOptions).
+    #[must_use]
+    pub fn blobs(self, store: Arc<dyn ObjectStore>, root: Path) -> Self {
+        Self { blobs: Some((store, root)), ..self }
+    }
+
+    /// Sets a listener that is called after each page with the number of rows so far.
+    #[must_use]
+    pub fn on_progress(self, listener: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        Self { listener: Some(Arc::new(listener)), ..self }
+    }
+
+    /// Reads the table. See the [module](self) for the requests.
+    ///
+    /// # Errors
+    /// The table does not exist, or the store cannot be read. A page that is damaged on disk is a finding: the report is then of the
+    /// rows before it ([`TableExamination::is_complete`]).
+    pub async fn run(&self) -> Result<TableExamination> {
+        let manifest = ManifestCache::for_store(&*self.store).get(&*self.store, &self.table).await?;
+        let mut pass = Pass::new(self, &manifest);
+        let mut from = None;
+        loop {
+            let page = match self.store.query_readable(&self.table, &Query::new(), from.as_ref()).await {
+                Err(error) if matches!(error.root().kind(), ErrorKind::Storage(_) | ErrorKind::Decode(_)) => {
+                    pass.report.is_complete = false;
+                    pass.findings.add(Problem::Unreadable, &format!("a page of the store: {error}"), None);
+                    break;
+                }
+                page => page?,
+            };
+            for found in page.unreadable {
+                pass.report.rows += 1;
+                pass.findings.add(Problem::Unreadable, "rows that cannot be decrypted", Some(&found.key));
+            }
+            for row in &page.page.items {
+                pass.row(row);
+                self.look_for_blobs(row, &mut pass.findings).await?;
+            }
+            if let Some(listener) = &self.listener {
+                listener(pass.report.rows);
+            }
+            check_progress(from.as_ref(), page.page.continuation.as_ref())?;
+            from = page.page.continuation;
+            if from.is_none() {
+                break;
+            }
+        }
+        let (mut report, mut findings, sample) = pass.end();
+        self.compare_entries(&manifest.indexes, sample, &mut report, &mut findings).await?;
+        report.findings = findings.into_sorted();
+        Ok(report)
+    }
+
+    async fn look_for_blobs(&self, row: &Entity, findings: &mut Findings) -> Result<()> {
+        let Some((blobs, root)) = &self.blobs else { return Ok(()) };
+        let stores = BlobStores { from: Arc::clone(blobs), to: Arc::clone(blobs), root: root.clone() };
+        if !stores.are_there(&self.table, row).await? {
+            findings.add(Problem::MissingBlob, "rows whose large values are missing", Some(row.key()));
+        }
+        Ok(())
+    }
+
+    /// Compares entries with entities, index by index. An index that cannot be compared does not stop the others.
+    async fn compare_entries(
+        &self,
+        indexes: &[StoredIndex],
+        sample: Sample,
+        report: &mut TableExamination,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let (compared, others): (Vec<_>, Vec<_>) = indexes
+            .iter()
+            .partition(|index| matches!(index.state, IndexState::Building | IndexState::Readable));
+        for index in others {
+            findings.add(
+                Problem::UnfinishedIndex,
+                &format!("the index {}, which is {}", index.id(), index.state),
+                None,
+            );
+        }
+        if compared.is_empty() || self.entries == Entries::None {
+            return Ok(());
+        }
+        let opened = IndexedEntities::open_to_read(
+            Arc::clone(&self.store),
+            self.table.clone(),
+            Vec::new(),
+            self.options.clone(),
+        );
+        let opened = opened.await?;
+        for index in compared {
+            let id = index.id();
+            let found = match self.entries {
+                Entries::All => opened.scrub(&id, ScrubMode::Report).await,
+                _ => opened.check_sample(&id, sample.entries(&id), sample.entities()).await,
+            };
+            match found {
+                Ok(found) => {
+                    report.compared.insert(id.clone(), found.clone());
+                    add_scrub(&id, &found, findings);
+                }
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => findings.add(Problem::NotCompared, &format!("the index {id}: {error}"), None),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn add_scrub(id: &str, found: &ScrubReport, findings: &mut Findings) {
+    let counts = [
+        (Problem::DanglingEntries, found.dangling),
+        (Problem::MissingEntries, found.missing),
+        (Problem::TakenEntries, found.taken),
+    ];
+    for (problem, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        findings.add_many(problem, &format!("the index {id}"), count as u64);
+    }
+}
+
+/// One pass over the rows.
+struct Pass<'a> {
+    examination: &'a Examination,
+    manifest: &'a Manifest,
+    report: TableExamination,
+    findings: Findings,
+    partitions: Partitions,
+    properties: Properties<'a>,
+    times: Times,
+    sample: Sample,
+    /// Rows of unfinished writes that were written before this time are a problem.
+    old: Ticks,
+}
+
+impl<'a> Pass<'a> {
+    fn new(examination: &'a Examination, manifest: &'a Manifest) -> Self {
+        let now = Ticks::now();
+        let size = if let Entries::Sampled(size) = examination.entries { size } else { 0 };
+        let age = i64::try_from(examination.unfinished_after.as_nanos() / 100).unwrap_or(i64::MAX);
+        Self {
+            examination,
+            manifest,
+            report: TableExamination::default(),
+            findings: Findings::default(),
+            partitions: Partitions::new(examination.store.profile(), now),
+            properties: Properties::new(manifest),
+            times: Times::default(),
+            sample: Sample::new(size),
+            old: Ticks::new(now.get().saturating_sub(age)).unwrap_or(now),
+        }
+    }
+
+    fn row(&mut self, row: &Entity) {
+        let bytes = entity_size(row.key(), row.properties()) as u64;
+        self.report.rows += 1;
+        self.report.bytes += bytes;
+        self.report.add_size(bytes);
+        if !row.key().partition().starts_with(SYSTEM_PREFIX) {
+            self.partitions.add(row, bytes);
+        }
+        if let Some(time) = row.timestamp() {
+            self.times.add(time);
+        }
+        self.unfinished(row);
+        let names = || self.examination.encrypted_names.as_ref().map(|names| names(row)).unwrap_or_default();
+        if row.key().is_system() && !crate::wide::is_wide_row(row) {
+            self.report.system_rows += 1;
+            return;
+        }
+        if row.key().is_system() {
+            // The rows of wide entities: the first one counts as the entity.
+            self.properties.add_further(row, &names());
+            match crate::wide::is_head_row(row) {
+                true => self.report.entities += 1,
+                false => self.report.system_rows += 1,
+            }
+        } else if row.is_index_entry() {
+            self.report.index_entries += 1;
+            self.sample.add_entry(row);
+        } else {
+            self.report.entities += 1;
+            self.sample.add_entity(row);
+            self.properties.add(row, &names());
+        }
+        self.near_limits(row, bytes);
+    }
+
+    fn unfinished(&mut self, row: &Entity) {
+        if crate::queue::is_poison(row) {
+            self.findings.add(Problem::Poisoned, "messages of a queue in the table", Some(row.key()));
+        } else if crate::eventual::is_poisoned(row) {
+            self.findings.add(Problem::Poisoned, "eventual transactions", Some(row.key()));
+        }
+        if !(is_journal_row(row) || is_pending(row) || has_mark(row)) {
+            return;
+        }
+        self.report.unfinished += 1;
+        if row.timestamp().is_none_or(|time| time <= self.old) {
+            self.findings.add(
+                Problem::UnfinishedWrite,
+                "rows of writes that were not finished",
+                Some(row.key()),
+            );
+        }
+    }
+
+    fn near_limits(&mut self, row: &Entity, bytes: u64) {
+        let profile = self.examination.store.profile();
+        let is_near = |value: usize, limit: usize| value * 100 >= limit * NEAR;
+        if is_near(usize::try_from(bytes).unwrap_or(usize::MAX), profile.entity_bytes) {
+            let what = format!("entities of {NEAR} % of {} KiB or more", profile.entity_bytes / 1024);
+            self.findings.add(Problem::NearLimit, &what, Some(row.key()));
+        }
+        if is_near(row.properties().len(), profile.custom_properties) {
+            let what = format!("entities with {NEAR} % of {} properties or more", profile.custom_properties);
+            self.findings.add(Problem::NearLimit, &what, Some(row.key()));
+        }
+        for property in row.properties().iter() {
+            let (units, limit) = match property.value() {
+                ValueRef::String(text) => (text.encode_utf16().count(), limits::STRING_UNITS),
+                ValueRef::Binary(bytes) => (bytes.len(), limits::BINARY_BYTES),
+                _ => continue,
+            };
+            if is_near(units, limit) {
+                let what = format!("values of {} of {NEAR} % of 64 KiB or more", property.name());
+                self.findings.add(Problem::NearLimit, &what, Some(row.key()));
+            }
+        }
+    }
+
+    fn end(mut self) -> (TableExamination, Findings, Sample) {
+        self.report.partitions = self.partitions.end(&mut self.findings);
+        self.report.types = self.properties.end(self.manifest, &mut self.findings);
+        self.report.writes = self.times.end();
+        (self.report, self.findings, self.sample)
+    }
+}
+
+/// The name of an EDM type without its prefix.
+fn short(edm_type: EdmType) -> &'static str {
+    edm_type.name().trim_start_matches("Edm.")
+}

@@ -1,0 +1,165 @@
+//! The partitions of a table: their sizes, and the writes that they took.
+
+use std::collections::{BTreeMap, HashMap};
+
+use table_core::model::{Entity, Ticks};
+use table_core::store::{KeyOrder, ServiceProfile, limits};
+
+use super::report::{Findings, Problem};
+
+/// The partitions that a report names in each list.
+const NAMED: usize = 20;
+/// The partitions of a service without order that are counted at the same time.
+const COUNTED: usize = 100_000;
+const SECOND: i64 = 10_000_000;
+const DAY: i64 = 24 * 3600 * SECOND;
+/// A partition is hot from this share of the service's target on, in percent.
+const HOT: u64 = 50;
+/// A partition with half of the writes of a day is hot if the table had this many.
+const MANY: u64 = 10_000;
+
+/// The sizes of the partitions of a table, without the partitions of system rows.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct PartitionSizes {
+    /// The number of partitions.
+    pub count: u64,
+    /// Whether every row was counted. A service without order ([`KeyOrder::Unsorted`]) mixes partitions; only the first 100,000 are
+    /// counted there.
+    pub is_complete: bool,
+    /// The 20 partitions with the most rows, largest first.
+    pub largest: Vec<PartitionSize>,
+    /// The 20 partitions with the most rows of the last day, busiest first.
+    pub busiest: Vec<PartitionSize>,
+    /// The number of partitions by rows: below 2, 4, 8, ….
+    pub by_rows: Vec<(u64, u64)>,
+    /// Rows that were last written in the day before the examination.
+    pub written_last_day: u64,
+}
+
+/// The size of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct PartitionSize {
+    /// The PartitionKey.
+    pub partition: String,
+    /// Rows.
+    pub rows: u64,
+    /// The sizes of the rows by the service's formula, in bytes.
+    pub bytes: u64,
+    /// Rows that were last written in the day before the examination.
+    pub written_last_day: u64,
+    /// The most rows that were last written in one second of that day; zero where the service does not sort.
+    pub busiest_second: u64,
+}
+
+/// A partition that is read.
+struct Open {
+    size: PartitionSize,
+    /// The number of rows by second of the last day: 86,400 numbers at most.
+    seconds: BTreeMap<i64, u64>,
+}
+
+/// Counts rows by partition. Rows of a sorted store come partition by partition, so one is open at a time.
+pub(super) struct Partitions {
+    is_sorted: bool,
+    /// The beginning of the last day.
+    since: i64,
+    open: HashMap<String, Open>,
+    last: Option<Open>,
+    sizes: PartitionSizes,
+}
+
+impl Partitions {
+    pub(super) fn new(profile: &ServiceProfile, now: Ticks) -> Self {
+        let sizes = PartitionSizes { is_complete: true, ..PartitionSizes::default() };
+        let is_sorted = profile.order == KeyOrder::Sorted;
+        Self { is_sorted, since: now.get() - DAY, open: HashMap::new(), last: None, sizes }
+    }
+
+    pub(super) fn add(&mut self, row: &Entity, bytes: u64) {
+        let partition = row.key().partition();
+        let open = if self.is_sorted {
+            let is_other = self.last.as_ref().is_none_or(|open| open.size.partition != partition);
+            if is_other && let Some(ended) = self.last.replace(Open::new(partition)) {
+                self.end_partition(ended);
+            }
+            self.last.as_mut()
+        } else if self.open.contains_key(partition) || self.open.len() < COUNTED {
+            Some(self.open.entry(partition.to_owned()).or_insert_with(|| Open::new(partition)))
+        } else {
+            self.sizes.is_complete = false;
+            None
+        };
+        let Some(open) = open else { return };
+        open.size.rows += 1;
+        open.size.bytes += bytes;
+        if let Some(time) = row.timestamp().map(Ticks::get).filter(|time| *time >= self.since) {
+            open.size.written_last_day += 1;
+            self.sizes.written_last_day += 1;
+            if self.is_sorted {
+                *open.seconds.entry(time / SECOND).or_default() += 1;
+            }
+        }
+    }
+
+    fn end_partition(&mut self, open: Open) {
+        let Open { mut size, seconds } = open;
+        size.busiest_second = seconds.into_values().max().unwrap_or_default();
+        self.sizes.count += 1;
+        let power = size.rows.checked_ilog2().unwrap_or_default() as usize;
+        while self.sizes.by_rows.len() <= power {
+            self.sizes.by_rows.push((2 << self.sizes.by_rows.len(), 0));
+        }
+        self.sizes.by_rows[power].1 += 1;
+        keep(&mut self.sizes.largest, &size, |size| size.rows);
+        if size.written_last_day > 0 {
+            keep(&mut self.sizes.busiest, &size, |size| size.busiest_second.max(1) * size.written_last_day);
+        }
+    }
+
+    pub(super) fn end(mut self, findings: &mut Findings) -> PartitionSizes {
+        let open: Vec<_> =
+            self.last.take().into_iter().chain(std::mem::take(&mut self.open).into_values()).collect();
+        open.into_iter().for_each(|open| self.end_partition(open));
+        let all = self.sizes.written_last_day;
+        let target = limits::PARTITION_ENTITIES_PER_SECOND;
+        for size in &self.sizes.busiest {
+            let PartitionSize { partition, written_last_day, busiest_second, .. } = size;
+            let takes_half = self.sizes.count > 1 && all >= MANY && written_last_day * 2 >= all;
+            let what = if busiest_second * 100 >= target * HOT {
+                format!(
+                    "{partition:?}: {busiest_second} rows were written in one second; the service's target for a partition is {target}"
+                )
+            } else if takes_half {
+                format!("{partition:?}: {written_last_day} of the {all} rows of the last day")
+            } else {
+                continue;
+            };
+            findings.add_many(Problem::HotPartition, &what, *written_last_day);
+        }
+        self.sizes
+    }
+}
+
+impl Open {
+    fn new(partition: &str) -> Self {
+        let size = PartitionSize {
+            partition: partition.to_owned(),
+            rows: 0,
+            bytes: 0,
+            written_last_day: 0,
+            busiest_second: 0,
+        };
+        Self { size, seconds: BTreeMap::new() }
+    }
+}
+
+/// Keeps the partitions with the greatest measure, greatest first.
+fn keep(list: &mut Vec<PartitionSize>, size: &PartitionSize, measure: impl Fn(&PartitionSize) -> u64) {
+    let at = list.partition_point(|other| measure(other) >= measure(size));
+    if at < NAMED {
+        list.insert(at, size.clone());
+        list.truncate(NAMED);
+    }
+}
