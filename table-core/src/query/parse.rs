@@ -4,7 +4,7 @@
 //! filter     = and { "or" and }
 //! and        = unary { "and" unary }
 //! unary      = "not" unary | "(" filter ")" | comparison
-//! comparison = property operator literal | literal operator property | property
+//! comparison = property operator literal | literal operator property | property | boolean
 //! operator   = "eq" | "ne" | "gt" | "ge" | "lt" | "le"
 //! property   = ( letter | "_" ) { letter | digit | "_" }          (* no word of this grammar *)
 //! literal    = text | boolean | int32 | int64 | double | datetime | guid | binary
@@ -29,6 +29,7 @@
 //!
 //! A property alone means `property eq true`: `not isAvailable` is an example in the service's documentation
 //! (<https://learn.microsoft.com/visualstudio/azure/vs-azure-tools-table-designer-construct-filter-strings>).
+//! `true` and `false` alone mean every entity and none; builders of filters start with them (`true and Age gt 40`).
 //! `not` applies to the whole comparison that follows. It is printed with parentheses, because OData itself
 //! binds `not` tighter. There is no `null`: the service refuses it
 //! (<https://github.com/Azure/Azurite/issues/2471>).
@@ -163,9 +164,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Handles an operand without an operator: a Boolean property, or an error.
+    /// Handles an operand without an operator: a Boolean property, a Boolean, or an error.
     fn alone(&self, operand: Operand<'a>) -> Result<Filter, Problem> {
         match (operand, &self.next.kind) {
+            // Every entity has a PartitionKey, and the empty text comes before all others.
+            (
+                Operand::Literal(EdmValue::Boolean(value)),
+                Kind::Close | Kind::End | Kind::Word("and" | "or"),
+            ) => {
+                let comparison = if value { Comparison::GreaterThanOrEqual } else { Comparison::LessThan };
+                Ok(Filter::compare("PartitionKey", comparison, ""))
+            }
             (Operand::Property(name), Kind::Open) => Err(self.problem(format!(
                 "the service has no functions such as '{name}'; a prefix is a range of 'ge' and 'lt'"
             ))),

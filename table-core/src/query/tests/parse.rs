@@ -120,6 +120,9 @@ fn date_times_with_and_without_seconds_decimals_and_zone() {
 #[test]
 fn a_property_alone_is_a_boolean() {
     assert_eq!(parse("IsActive"), Filter::eq("IsActive", true));
+    let (every, none) = (Filter::ge("PartitionKey", ""), Filter::lt("PartitionKey", ""));
+    assert_eq!(parse("true"), every);
+    assert_eq!(parse("(true and a eq 1) or not (false)"), every.and(Filter::eq("a", 1)).or(!none));
     assert_eq!(parse("not IsActive and (b)"), (!Filter::eq("IsActive", true)).and(Filter::eq("b", true)));
 }
 
@@ -139,7 +142,7 @@ fn errors_have_the_right_position() {
     refused("and eq 1", 0, "found 'and'");
     refused("a eq null", 5, "there is no null");
     refused("startswith(a, 'x')", 10, "no functions such as 'startswith'");
-    refused("true", 4, "expected an operator");
+    refused("5", 1, "expected an operator");
 }
 
 #[test]
