@@ -145,6 +145,7 @@ pub(crate) enum Resource {
 
 impl Resource {
     pub(crate) fn parse(path: &str) -> Result<Self> {
+        let path = path.strip_suffix('/').unwrap_or(path);
         let path = percent_decode_str(path).decode_utf8().map_err(|_| Failure::invalid_uri())?;
         let Some((name, keys)) = path.split_once('(') else {
             return Ok(match &*path {

@@ -56,7 +56,8 @@ pub(crate) async fn transact(
         Group::Read(part) => {
             let content_id = part.content_id.clone();
             let answer = read(tenant, permit, asked, part).await;
-            let answer = answer.unwrap_or_else(|failure| failure.into_answer(ErrorFormat::Json, id));
+            let answer =
+                answer.unwrap_or_else(|failure| failure.of_operation(0).into_answer(ErrorFormat::Json, id));
             Ok(envelope(&[], Some(&inner(answer, content_id))))
         }
         Group::Changes(parts) => {
@@ -130,31 +131,38 @@ async fn apply(tenant: &Tenant, writes: &[Write]) -> Result<Vec<Written>> {
     let partition = first.operation.key().partition_key();
     let mut group = GroupTransaction::new(partition, tenant.store.profile());
     for (index, write) in writes.iter().enumerate() {
-        check_member(first, write, &writes[..index]).map_err(|failure| failure.of_operation(index))?;
-        group.push(write.operation.clone()).map_err(|error| Failure::from(error).of_operation(index))?;
+        check_member(first, write).map_err(|failure| failure.of_operation(index))?;
+        group.push(write.operation.clone()).map_err(|error| {
+            let failure = duplicate(write, &writes[..index]).unwrap_or_else(|| Failure::from(error));
+            failure.of_operation(index)
+        })?;
     }
     Ok(tenant.store.transact(&first.table, group).await?)
 }
 
 /// Checks the rules of a group and returns the service's error codes.
-fn check_member(first: &Write, write: &Write, before: &[Write]) -> Result<()> {
-    let bad = |code, message| Err(Failure::new(StatusCode::BAD_REQUEST, code, message));
+fn check_member(first: &Write, write: &Write) -> Result<()> {
     let key = write.operation.key();
     if write.table.to_lowercase() != first.table.to_lowercase() {
         return Err(malformed("its operations address several tables"));
     }
     if key.partition() != first.operation.key().partition() {
-        let message = "All commands in a batch must operate on same entity group.".to_owned();
-        return bad("CommandsInBatchActOnDifferentPartitions", message);
-    }
-    if before.iter().any(|other| other.operation.key() == key) {
-        let row = key.row();
-        let message = format!(
-            "A command with RowKey '{row}' is already present in the batch. An entity can appear only once in a batch."
-        );
-        return bad("InvalidDuplicateRow", message);
+        let message = "All commands in a batch must operate on same entity group.";
+        let code = "CommandsInBatchActOnDifferentPartitions";
+        return Err(Failure::new(StatusCode::BAD_REQUEST, code, message));
     }
     Ok(())
+}
+
+/// The service's error of an entity that an earlier operation of the group writes.
+fn duplicate(write: &Write, before: &[Write]) -> Option<Failure> {
+    let key = write.operation.key();
+    before.iter().find(|other| other.operation.key() == key)?;
+    let row = key.row();
+    let message = format!(
+        "A command with RowKey '{row}' is already present in the batch. An entity can appear only once in a batch."
+    );
+    Some(Failure::new(StatusCode::BAD_REQUEST, "InvalidDuplicateRow", message))
 }
 
 /// Adds the headers that every inner response has.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use table_core::Result;
 use table_core::forward_to_store;
-use table_core::manifest::{Layout, Manifest, StoredType};
+use table_core::manifest::{IndexDefinition, Layout, Manifest, StoredIndex, StoredType};
 use table_core::model::{Entity, INDEX_NAME, Key, SYSTEM_PREFIX, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, TableStore, Written,
 };
 
 /// The row in the manifest's partition of a table that has the index entries of another table.
@@ -55,22 +55,20 @@ impl ClientStore {
         Self { store, manifests, maintainer }
     }
 
-    /// Executes operations of one partition. `plain` executes them unchanged.
-    async fn change<T>(
+    /// Returns what maintains the rows of the table and the check of its entities; `None` if the operations of one partition can be executed
+    /// unchanged. Keep the permit until they are.
+    fn care(
         &self,
         table: &TableName,
-        operations: Vec<Operation>,
-        plain: impl Future<Output = Result<T>> + Send,
-        of_all: impl FnOnce(Vec<Written>) -> Result<T> + Send,
-    ) -> Result<T> {
-        // Kept until the write is done: a change of the manifest waits for it.
-        let permit = self.manifests.plain_write(&*self.store, table).await?;
+        permit: &PlainWrite,
+        operations: &[Operation],
+    ) -> Result<Option<(Arc<dyn Maintainer>, Check)>> {
         let manifest = permit.manifest();
         for (index, operation) in operations.iter().enumerate() {
-            check_key(table, manifest, operation.key()).map_err(|e| member(&operations, index, e))?;
+            check_key(table, manifest, operation.key()).map_err(|e| member(operations, index, e))?;
         }
         if !needs_care(manifest) {
-            return plain.await;
+            return Ok(None);
         }
         let Some(maintainer) = self.maintainer.clone() else {
             return Err(Error::invalid_request(format!(
@@ -78,21 +76,26 @@ impl ClientStore {
                  that has made them, or with a server that maintains indexes"
             )));
         };
-        let types = manifest.types.clone();
-        let named = table.clone();
-        let check: Check = Arc::new(move |entity| check_types(&named, &types, entity));
-        // The maintainer takes its own permit. While an operation holds a permit it must not wait for a change of the manifest, which
-        // waits for the permits; the maintainer may have to wait for one.
-        drop(permit);
-        let table = table.clone();
-        // A client that disconnects must not stop the write between two of its requests.
-        let written = tokio::spawn(async move { maintainer.write(&table, operations, check).await }).await;
-        let written = written.map_err(|_| {
-            let kind = ErrorKind::Storage("the write ended early".to_owned());
-            Error::new(kind).with_outcome(Outcome::Ambiguous)
-        })?;
-        of_all(written?)
+        let (types, indexes, named) = (manifest.types.clone(), opaque(manifest), table.clone());
+        let check: Check = Arc::new(move |entity| {
+            check_types(&named, &types, entity)?;
+            check_indexes(&named, &indexes, entity)
+        });
+        Ok(Some((maintainer, check)))
     }
+}
+
+/// Executes the operations of one partition as one group, also if the client disconnects: a write must not stop between two of its requests.
+async fn maintain(
+    (maintainer, check): (Arc<dyn Maintainer>, Check),
+    table: TableName,
+    operations: Vec<Operation>,
+) -> Result<Vec<Written>> {
+    let written = tokio::spawn(async move { maintainer.write(&table, operations, check).await }).await;
+    written.map_err(|_| {
+        let kind = ErrorKind::Storage("the write ended early".to_owned());
+        Error::new(kind).with_outcome(Outcome::Ambiguous)
+    })?
 }
 
 /// The error of an operation, with its index if it is in a group.
@@ -125,6 +128,22 @@ fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Resu
         }
     }
     Ok(())
+}
+
+/// The indexes whose keys only a Rust function computes.
+fn opaque(manifest: &Manifest) -> Vec<StoredIndex> {
+    let is_opaque = |index: &&StoredIndex| index.definition.as_ref().is_some_and(IndexDefinition::is_opaque);
+    manifest.indexes.iter().filter(is_opaque).filter(|index| !index.is_dropping()).cloned().collect()
+}
+
+fn check_indexes(table: &TableName, opaque: &[StoredIndex], entity: &Entity) -> Result<()> {
+    let covers = |index: &&StoredIndex| index.entity.as_ref().is_none_or(|of| of.admits(entity));
+    let Some(index) = opaque.iter().find(covers) else { return Ok(()) };
+    let (name, key) = (&index.name, entity.key());
+    Err(Error::invalid_request(format!(
+        "a Rust function computes the keys of the index '{name}' of the table '{table}', so a write of {key} by another client would damage the \
+         index: write it with a program that has the function"
+    )))
 }
 
 /// Refuses writes of rows that the library keeps in the table.
@@ -219,20 +238,28 @@ impl TableStore for ClientStore {
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        let plain = self.store.write(table, operation.clone());
-        self.change(table, vec![operation], plain, |written| {
-            written.into_iter().next().ok_or_else(|| {
-                let kind = ErrorKind::Storage("a write has no result".to_owned());
-                Error::new(kind).with_outcome(Outcome::Ambiguous)
-            })
+        // Kept until the write is done: a change of the manifest waits for it.
+        let permit = self.manifests.plain_write(&*self.store, table).await?;
+        let Some(care) = self.care(table, &permit, std::slice::from_ref(&operation))? else {
+            return self.store.write(table, operation).await;
+        };
+        // The maintainer takes its own permit. While an operation holds a permit it must not wait for a change of the manifest, which
+        // waits for the permits; the maintainer may have to wait for one.
+        drop(permit);
+        let written = maintain(care, table.clone(), vec![operation]).await?;
+        written.into_iter().next().ok_or_else(|| {
+            let kind = ErrorKind::Storage("a write has no result".to_owned());
+            Error::new(kind).with_outcome(Outcome::Ambiguous)
         })
-        .await
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        let operations = group.operations().to_vec();
-        let plain = self.store.transact(table, group);
-        self.change(table, operations, plain, Ok).await
+        let permit = self.manifests.plain_write(&*self.store, table).await?;
+        let Some(care) = self.care(table, &permit, group.operations())? else {
+            return self.store.transact(table, group).await;
+        };
+        drop(permit);
+        maintain(care, table.clone(), group.into_operations()).await
     }
 
     fn manifests(&self) -> Option<Arc<ManifestCache>> {

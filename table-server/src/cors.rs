@@ -85,9 +85,13 @@ fn names(item: &str, header: &str) -> bool {
 
 /// Returns the response to a preflight request.
 pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answer> {
-    let origin = header(headers, "origin").ok_or_else(|| Failure::missing_header("Origin"))?;
+    let missing = |name: &str| {
+        let message = format!("A required CORS header is not present. The request has no {name}.");
+        Failure::new(StatusCode::BAD_REQUEST, "InvalidHeaderValue", message)
+    };
+    let origin = header(headers, "origin").ok_or_else(|| missing("Origin"))?;
     let method = header(headers, "access-control-request-method")
-        .ok_or_else(|| Failure::missing_header("Access-Control-Request-Method"))?;
+        .ok_or_else(|| missing("Access-Control-Request-Method"))?;
     let asked = header(headers, "access-control-request-headers").unwrap_or_default();
     let rule = rules.iter().find(|rule| rule.allows(origin, method) && rule.allows_headers(asked));
     let rule = rule.ok_or_else(|| {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use table_core::Result;
 use table_core::model::{Entity, IfMatch, TableName};
-use table_core::store::{Conflicts, ErrorKind, Operation, TableStore, Written};
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, TableStore, Written};
 use table_patterns::index::{IndexOptions, IndexedEntities};
 use table_patterns::journal::{Change, Timing};
 use tokio::sync::OnceCell;
@@ -66,7 +66,7 @@ impl Maintainer for Indexes {
                 Err(error) => error,
             };
             if !error.is_conflict() {
-                return Err(error);
+                return Err(of_operation(&operations, error));
             }
             if let Some(index) = existing(&indexed, &operations).await? {
                 let (table, key) = (table.to_string(), operations[index].key().to_string());
@@ -80,6 +80,15 @@ impl Maintainer for Indexes {
 
     fn forget(&self, table: &TableName) {
         self.tables().remove(&self.store.profile().table_identity(table));
+    }
+}
+
+/// Returns the error of a unique value that is taken as the error of the operation that wanted the value.
+fn of_operation(operations: &[Operation], error: Error) -> Error {
+    let ErrorKind::UniqueViolation { wanted_by, .. } = error.kind() else { return error };
+    match operations.iter().position(|operation| operation.key().to_string() == *wanted_by) {
+        Some(index) => member(operations, index, error),
+        None => error,
     }
 }
 

@@ -40,6 +40,9 @@ mod cors;
 mod entities;
 mod errors;
 mod explorer;
+#[cfg(fuzzing)]
+#[allow(clippy::expect_used, reason = "constants are legal")]
+pub mod fuzzing;
 #[cfg(feature = "indexes")]
 mod indexes;
 mod limits;

@@ -121,15 +121,17 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Option<IfMatch>> {
     if text == "*" {
         return Ok(Some(IfMatch::Any));
     }
-    let quoted = text.strip_prefix("W/").unwrap_or(text);
-    let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    if headers.get_all("if-match").iter().count() > 1 || inner.is_none_or(|inner| inner.contains('"')) {
+    // Every ETag of the service is weak.
+    let quoted = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));
+    let inner = quoted.and_then(|quoted| quoted.strip_prefix('"')?.strip_suffix('"'));
+    let inner = inner.filter(|inner| !inner.contains('"') && headers.get_all("if-match").iter().count() == 1);
+    let Some(inner) = inner else {
         return Err(Failure::invalid_input(format!(
             "The etag value '{text}' specified in one of the request headers is not valid. Please make sure only one etag \
              value is specified and is valid."
         )));
-    }
-    Ok(Some(IfMatch::Exactly(ETag::from(text))))
+    };
+    Ok(Some(IfMatch::Exactly(ETag::from(&*format!("W/\"{inner}\"")))))
 }
 
 #[cfg(test)]
@@ -161,7 +163,8 @@ mod tests {
         let of = |value| condition(&headers(&[("if-match", value)])).map_err(|f| f.code);
         assert_eq!(of("*"), Ok(Some(IfMatch::Any)));
         assert_eq!(of("W/\"a\""), Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\"")))));
-        for wrong in ["", "a", "W/a", "W/\"a\", W/\"b\"", "\"a"] {
+        assert_eq!(of("w/\"a\""), Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\"")))));
+        for wrong in ["", "a", "W/a", "W/\"a\", W/\"b\"", "\"a", "\"a\""] {
             assert_eq!(of(wrong), Err("InvalidInput"), "{wrong}");
         }
         assert_eq!(condition(&headers(&[])).unwrap(), None);

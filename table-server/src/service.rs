@@ -39,6 +39,8 @@ pub(crate) struct Service {
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Metrics,
     pages: Pages,
+    /// The header that tells clients how long a connection may be idle, so that they send no request on one that is about to be closed.
+    keep_alive: String,
 }
 
 /// The addresses besides accounts and health.
@@ -57,7 +59,8 @@ pub(crate) struct Peer {
 
 impl Service {
     pub(crate) fn new(tenants: Tenants, limits: &Limits, pages: Pages) -> Self {
-        Self { tenants, bodies: Bodies::new(limits), metrics: Metrics::default(), pages }
+        let keep_alive = format!("timeout={}", limits.header_time.as_secs());
+        Self { tenants, bodies: Bodies::new(limits), metrics: Metrics::default(), pages, keep_alive }
     }
 
     /// Answers a request and logs it.
@@ -67,20 +70,20 @@ impl Service {
         let (head, body) = request.into_parts();
         if let Some(probe) = Probe::of(head.uri.path()) {
             let mut answer = probe.answer(&self.tenants, self.pages.metrics.then_some(&self.metrics)).await;
-            finish(&mut answer, &head.headers, &id);
+            self.finish(&mut answer, &head.headers, &id);
             return answer.into_response();
         }
         if let Some(path) = explorer::path(head.uri.path()).filter(|_| self.pages.explorer) {
             let query = head.uri.query().unwrap_or_default();
             let visit = Visit { method: &head.method, path, query, headers: &head.headers, peer: peer.ip };
             let mut answer = visit.answer(&self.tenants).await;
-            finish(&mut answer, &head.headers, &id);
+            self.finish(&mut answer, &head.headers, &id);
             return answer.into_response();
         }
         let counted = self.metrics.request();
         let received = body.size_hint().lower();
         let (mut answer, operation) = self.answer(&head, body, peer, &id).await;
-        finish(&mut answer, &head.headers, &id);
+        self.finish(&mut answer, &head.headers, &id);
         drop(counted);
         self.metrics.add(Finished {
             operation,
@@ -134,6 +137,40 @@ impl Service {
             cors::expose(&rules, origin, head.method.as_str(), &mut answer);
         }
         (answer, operation_name(head, &address))
+    }
+
+    /// Answers a request of the account's owner, without its authorization.
+    #[cfg(fuzzing)]
+    pub(crate) async fn answer_owner(&self, head: &Parts, peer: Peer, body: &[u8]) -> Answer {
+        let run = async {
+            let address = self.address(head, peer)?;
+            let verb = Verb::of(&head.method, &head.headers)?;
+            let (permit, resource) = (Permit::Owner, address.resource()?);
+            let tenant = self.tenants.of(&address.account).ok_or_else(Failure::resource_not_found)?;
+            let call = Call { service: self, tenant, address: &address, head, peer, id: "fuzzing" };
+            match address.parameters.get("comp")? {
+                Some(comp) => call.run_component(verb, &permit, &resource, comp, body).await,
+                None => call.run_data(verb, &permit, &resource, body).await,
+            }
+        };
+        run.await.unwrap_or_else(|failure: Failure| failure.into_answer(ErrorFormat::Json, "fuzzing"))
+    }
+
+    /// Adds the headers of every response.
+    fn finish(&self, answer: &mut Answer, asked: &HeaderMap, id: &str) {
+        answer.set("x-ms-request-id", id);
+        let version = header(asked, "x-ms-version").filter(|version| version.len() == 10);
+        answer.set("x-ms-version", version.unwrap_or(VERSION));
+        answer.set("server", concat!("table-server/", env!("CARGO_PKG_VERSION")));
+        answer.set("cache-control", "no-cache");
+        answer.set("keep-alive", &self.keep_alive);
+        answer.set("x-content-type-options", "nosniff");
+        // "Up to 1,024 visible ASCII characters"; other values are not returned.
+        let client = header(asked, "x-ms-client-request-id");
+        let visible = |id: &&str| id.len() <= 1024 && id.bytes().all(|b| b.is_ascii_graphic());
+        if let Some(client) = client.filter(visible) {
+            answer.set("x-ms-client-request-id", client);
+        }
     }
 
     fn address(&self, head: &Parts, peer: Peer) -> Result<Address> {
@@ -340,20 +377,4 @@ fn format(headers: &HeaderMap, address: &Address) -> ErrorFormat {
     let accept = header(headers, "accept").unwrap_or_default().to_ascii_lowercase();
     let xml = address.parameters.has("comp") || accept.contains("xml") && !accept.contains("json");
     if xml { ErrorFormat::Xml } else { ErrorFormat::Json }
-}
-
-/// Adds the headers of every response.
-fn finish(answer: &mut Answer, asked: &HeaderMap, id: &str) {
-    answer.set("x-ms-request-id", id);
-    let version = header(asked, "x-ms-version").filter(|version| version.len() == 10);
-    answer.set("x-ms-version", version.unwrap_or(VERSION));
-    answer.set("server", concat!("table-server/", env!("CARGO_PKG_VERSION")));
-    answer.set("cache-control", "no-cache");
-    answer.set("x-content-type-options", "nosniff");
-    // "Up to 1,024 visible ASCII characters"; other values are not returned.
-    let client = header(asked, "x-ms-client-request-id");
-    let visible = |id: &&str| id.len() <= 1024 && id.bytes().all(|b| b.is_ascii_graphic());
-    if let Some(client) = client.filter(visible) {
-        answer.set("x-ms-client-request-id", client);
-    }
 }

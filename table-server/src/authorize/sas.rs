@@ -52,6 +52,14 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
     }
 }
 
+/// Returns the string to sign of the signature in a URL; `None` if the signature is refused.
+#[cfg(fuzzing)]
+pub(crate) fn string_to_sign(parameters: &Parameters, account: &str) -> Option<String> {
+    let token = Token::read(parameters).ok()?;
+    token.range().ok()?;
+    token.string_to_sign(account).ok()
+}
+
 /// Returns the stored access policy that a signature refers to.
 async fn stored(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPolicy> {
     let unknown =
@@ -92,10 +100,15 @@ struct Token<'a> {
 
 impl<'a> Token<'a> {
     fn read(parameters: &'a Parameters) -> Result<Self> {
-        let field = |name| parameters.get(name).map(Option::unwrap_or_default);
+        let get = |name| {
+            let twice =
+                |_| Failure::unauthenticated(&format!("the signature has the parameter {name} twice"));
+            parameters.get(name).map_err(twice)
+        };
+        let field = |name| get(name).map(Option::unwrap_or_default);
         let token = Self {
             version: field("sv")?,
-            table: parameters.get("tn")?,
+            table: get("tn")?,
             services: field("ss")?,
             resources: field("srt")?,
             permissions: field("sp")?,

@@ -1,8 +1,10 @@
 //! A page that shows tables in a browser of this machine: entities, the access path and the cost of filters, the
-//! manifest, and the sizes of partitions. It changes nothing.
+//! manifest, the drift of indexes, and the sizes of partitions. It changes nothing.
 //!
 //! The page is static; its script reads JSON and creates text nodes only. The content security policy allows no
 //! other script, so a value with markup is shown as text.
+
+mod drift;
 
 use std::net::IpAddr;
 
@@ -117,6 +119,9 @@ impl Visit<'_> {
         }
         let table = crate::request::table(parameters.get("table")?.unwrap_or_default())?;
         match self.path {
+            "/drift" => {
+                drift::compare(&tenant.store, &table, parameters.get("index")?.unwrap_or_default()).await
+            }
             "/manifest" => Ok(manifest(&*ManifestCache::for_store(store).get(store, &table).await?)),
             "/entities" => entities(store, &table, &parameters).await,
             "/partitions" => partitions(store, &table).await,

@@ -37,7 +37,11 @@ function grid(caption, names, rows) {
   const body = element("tbody");
   for (const cells of rows) {
     const row = element("tr");
-    cells.forEach((cell, n) => row.append(n === 0 ? element("th", cell, { scope: "row" }) : element("td", cell)));
+    cells.forEach((cell, n) => {
+      const made = n === 0 ? element("th", null, { scope: "row" }) : element("td");
+      made.append(cell ?? "");
+      row.append(made);
+    });
     body.append(row);
   }
   table.append(thead, body);
@@ -70,15 +74,33 @@ async function choose(name, button) {
   at("about").hidden = false;
   const { indexes, types } = await read("manifest", { account: chosen.account, table: name });
   const state = (index) => (index.dropping ? "is being removed" : index.state);
-  const index = (i) => [i.name, i.type ?? "every type", state(i), i.table ?? name, i.definition ?? "only its program knows it"];
+  const index = (i) => [i.name, i.type ?? "every type", state(i), i.table ?? name, i.definition ?? "only its program knows it", comparison(i)];
   at("indexes").replaceChildren(
-    indexes.length ? grid("Indexes", ["Name", "Type", "State", "Table of the entries", "Definition"], indexes.map(index)) : element("p", "No indexes."),
+    indexes.length ? grid("Indexes", ["Name", "Type", "State", "Table of the entries", "Definition", "Drift"], indexes.map(index)) : element("p", "No indexes."),
   );
   const type = (t) => [t.name, t.version, t.layout, t.encrypted.join(", ")];
   at("types").replaceChildren(
     types.length ? grid("Types", ["Name", "Version", "Layout", "Encrypted properties"], types.map(type)) : element("p", "No registered types."),
   );
   await query(null);
+}
+
+// A button that compares an index with its entities, and the result in its place.
+function comparison(index) {
+  const button = element("button", "Compare", { type: "button", "aria-label": `Compare the index ${index.name} with its entities` });
+  const { account, table } = chosen;
+  button.addEventListener("click", () =>
+    run(async () => {
+      at("status").textContent = "Comparing…";
+      const answer = await read("drift", { account, table, index: index.id });
+      const more = answer.complete ? "" : "; more rows were not read";
+      const taken = answer.taken ? `, ${answer.taken} with the entry of another entity` : "";
+      const text = `${answer.dangling} of ${answer.entries} entries without their entity, ${answer.missing} of ${answer.entities} entities without their entry${taken}${more}`;
+      at("status").textContent = `${index.name}: ${text}`;
+      button.replaceWith(text);
+    }),
+  );
+  return button;
 }
 
 async function query(next) {

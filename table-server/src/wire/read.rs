@@ -290,6 +290,23 @@ mod tests {
     }
 
     #[test]
+    fn times_without_an_offset_are_utc() {
+        let time: Ticks = "2013-01-01T05:15:00Z".parse().unwrap();
+        for text in
+            ["2013-01-01T05:15:00Z", "2013-01-01T05:15:00", "2013-01-01T05:15", "2013-01-01T06:15:00+01:00"]
+        {
+            let properties = read(&format!("{{\"T@odata.type\":\"Edm.DateTime\",\"T\":\"{text}\"}}"));
+            assert_eq!(properties.get("T"), Some(ValueRef::DateTime(time)), "{text}");
+        }
+        for text in ["", "2013-01-01", "05:15", "2013-01-01T05:15:00+01:00Z", "2013-01-01T05:15+1"] {
+            assert_eq!(
+                code(&format!("{{\"T@odata.type\":\"Edm.DateTime\",\"T\":\"{text}\"}}")),
+                "InvalidInput"
+            );
+        }
+    }
+
+    #[test]
     fn an_excessive_number_of_members_is_refused_early() {
         let many: Vec<String> = (0..100_000).map(|n| format!("\"P{n}\":1")).collect();
         assert_eq!(code(&format!("{{{}}}", many.join(","))), "TooManyProperties");

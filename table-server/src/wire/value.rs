@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use table_core::model::{EdmType, EdmValue};
+use table_core::model::{EdmType, EdmValue, Ticks};
 use uuid::Uuid;
 
 use crate::errors::{Failure, Result};
@@ -58,13 +58,19 @@ fn from_text(text: &str, edm_type: EdmType) -> Option<EdmValue> {
         EdmType::String => text.into(),
         EdmType::Int64 => EdmValue::Int64(text.parse().ok()?),
         EdmType::Int32 => EdmValue::Int32(text.parse().ok()?),
-        EdmType::DateTime => EdmValue::DateTime(text.parse().ok()?),
+        EdmType::DateTime => EdmValue::DateTime(time(text)?),
         EdmType::Guid if text.len() == 36 => EdmValue::Guid(Uuid::try_parse(text).ok()?),
         EdmType::Guid => return None,
         EdmType::Double => EdmValue::Double(double(text)?),
         EdmType::Boolean => EdmValue::Boolean(text.parse().ok()?),
         EdmType::Binary => EdmValue::Binary(STANDARD.decode(text).ok()?),
     })
+}
+
+/// Parses a time as filters do: without an offset it is UTC, and seconds may be left out.
+fn time(text: &str) -> Option<Ticks> {
+    let seconds = if text.len() == 16 { ":00Z" } else { "Z" };
+    text.parse().or_else(|_| format!("{text}{seconds}").parse()).ok()
 }
 
 fn double(text: &str) -> Option<f64> {

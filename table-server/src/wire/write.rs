@@ -9,6 +9,9 @@ use table_core::query::{Filter, Select};
 use super::Metadata;
 use crate::address::entity_path;
 
+/// The expected JSON of an entity, so that the buffer of a page is seldom copied.
+const ENTITY_BYTES: usize = 300;
+
 /// The parts of the URLs in responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links<'a> {
@@ -50,6 +53,7 @@ pub(crate) fn entities_page(
     select: Option<&Select>,
 ) -> Vec<u8> {
     let mut out = Writer::new(level, links);
+    out.bytes.reserve(ENTITY_BYTES * entities.len());
     out.page(table.as_str(), entities, |out, entity| out.entity(table, entity, select));
     out.bytes
 }

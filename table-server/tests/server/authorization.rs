@@ -105,6 +105,29 @@ async fn requests_without_a_credential_are_refused() {
     assert_eq!(reply.refusal(), (501, "NotImplemented"));
 }
 
+/// Some clients send a signature and, with another path, a shared key.
+#[tokio::test]
+async fn a_signature_next_to_an_invalid_shared_key_allows_what_it_allows_alone() {
+    let client = filled().await;
+    let sas = TableSas::new("r");
+    let wrong = |ask: Ask| {
+        let date = http_date(Utc::now());
+        let key = format!("SharedKeyLite {ACCOUNT}:{}", sign(&format!("{date}\n/{ACCOUNT}/else")));
+        ask.with("x-ms-date", date).with("Authorization", key)
+    };
+    assert_eq!(client.plain(wrong(get("a", &sas.query()))).await.status, 200);
+    let refused = client.plain(wrong(insert("x", &sas.query()))).await;
+    assert_eq!(refused.refusal(), (403, "AuthorizationPermissionMismatch"));
+    let expired = TableSas { expiry: time(-1), ..sas.clone() };
+    let refused = client.plain(wrong(get("a", &expired.query()))).await;
+    assert_eq!(refused.refusal(), (403, "AuthenticationFailed"));
+    let twice = client.plain(get("a", &format!("{}&sig=x", sas.query()))).await;
+    assert_eq!(twice.refusal(), (403, "AuthenticationFailed"));
+    // A slash at the end of a path changes nothing.
+    let slash = Ask::new("GET", format!("abc(PartitionKey='p',RowKey='a')/?{}", sas.query()));
+    assert_eq!(client.plain(slash).await.status, 200);
+}
+
 #[tokio::test]
 async fn old_and_changed_requests_are_refused() {
     let client = filled().await;

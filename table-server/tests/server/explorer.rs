@@ -127,3 +127,38 @@ async fn pages_of_other_sites_are_refused() {
     let without = builder.listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap();
     assert_ne!(ask(&without, "GET", "/", "Host: localhost\r\n").await.status, 200);
 }
+
+#[cfg(feature = "indexes")]
+#[tokio::test]
+async fn the_drift_of_an_index_is_counted() {
+    use table_core::model::{IfMatch, Key};
+    use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
+
+    let store = Arc::new(MemoryStore::new());
+    let table: table_core::model::TableName = "Staff".parse().unwrap();
+    store.create_table(&table).await.unwrap();
+    let age = Index::keyed("age", Placement::SamePartition, "", "age_{Age:03}_{RowKey}").unwrap();
+    let handle =
+        IndexedEntities::open(store.clone(), table.clone(), vec![age], IndexOptions::local()).await.unwrap();
+    let row = |row: &str| Entity::new("p", row).unwrap().with("Age", 7);
+    for name in ["1", "2", "3"] {
+        handle.insert(row(name)).await.unwrap();
+    }
+    // A client that does not maintain the index: an entry without its entity, and an entity without its entry.
+    store.write(&table, Operation::Delete(Key::new("p", "1").unwrap(), IfMatch::Any)).await.unwrap();
+    store.write(&table, Operation::Insert(row("4"))).await.unwrap();
+    let builder = Server::builder().account(Account::emulator(), store.clone() as Arc<dyn TableStore>);
+    let server = builder.explorer().listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap();
+    let of_table = "account=devstoreaccount1&table=Staff";
+    let manifest = get(&server, &format!("/manifest?{of_table}")).await.json();
+    let id = encoded(manifest["indexes"][0]["id"].as_str().unwrap());
+    let drift = get(&server, &format!("/drift?{of_table}&index={id}")).await.json();
+    let expected = serde_json::json!({
+        "entries": 3, "dangling": 1, "entities": 3, "missing": 1, "taken": 0, "complete": true,
+    });
+    assert_eq!(drift, expected);
+    let again = get(&server, &format!("/drift?{of_table}&index={id}")).await.json();
+    assert_eq!(again, expected, "a comparison repairs nothing");
+    let unknown = ask(&server, "GET", &format!("/drift?{of_table}&index=no"), "Host: localhost\r\n").await;
+    assert_eq!(unknown.status, 404);
+}

@@ -79,10 +79,24 @@ async fn requests_with_two_ends_do_not_smuggle_another() {
         "Content-Length: 4\r\nTransfer-Encoding: chunked, identity\r\n".to_owned(),
         "Transfer-Encoding: \x0bchunked\r\n".to_owned(),
         "Transfer-Encoding: xchunked\r\n".to_owned(),
+        format!("Content-Length : {}\r\n", hidden.len()),
+        format!("Content-Length: +{}\r\n", hidden.len()),
+        format!("Content-Length: 0\r\n Content-Length: {}\r\n", hidden.len()),
+        "Content-Length: 99999999999999999999\r\n".to_owned(),
+        "Transfer-Encoding : chunked\r\n".to_owned(),
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n".to_owned(),
     ] {
         let request = format!("POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\n{head}\r\n{hidden}");
         let answer = String::from_utf8_lossy(&client.raw(request.as_bytes()).await).into_owned();
         assert!(!answer.contains("200 OK"), "{head}: {answer}");
+    }
+    // Sizes of chunks that readers could understand in two ways.
+    for size in ["0x5", "+5", "-5", "5 5", "FFFFFFFFFFFFFFFFF", "", "g", "5\u{0}"] {
+        let request = format!(
+            "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nhello\r\n0\r\n\r\n{hidden}"
+        );
+        let answer = String::from_utf8_lossy(&client.raw(request.as_bytes()).await).into_owned();
+        assert!(!answer.contains("200 OK"), "{size:?}: {answer}");
     }
     // Chunks take precedence if both are given, and the connection ends with the response.
     let both = format!(
@@ -225,6 +239,39 @@ async fn pipelined_requests_are_answered_in_order() {
     let ids: Vec<_> =
         answer.lines().filter_map(|line| line.strip_prefix("x-ms-client-request-id: ")).collect();
     assert_eq!(ids, (0..50).map(|n| format!("row-{n}")).collect::<Vec<_>>());
+}
+
+/// The last write is cut off in its body: those before it are carried out and answered, and it is not.
+#[tokio::test]
+async fn pipelined_writes_before_a_broken_one_are_kept() {
+    let client = Client::with_table().await;
+    let insert = |row: usize| {
+        let body = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}");
+        let ask = signed("devstoreaccount1", Ask::new("POST", "abc").json(body));
+        let headers: String =
+            ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!(
+            "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: {}\r\nPrefer: return-no-content\r\n{headers}Content-Length: {}\r\n\r\n{}",
+            client.address,
+            ask.body.len(),
+            ask.body
+        )
+    };
+    let requests: String = (0..50).map(insert).collect();
+    let mut stream = TcpStream::connect(&client.address).await.unwrap();
+    stream.write_all(&requests.as_bytes()[..requests.len() - 5]).await.unwrap();
+    let mut answers = String::new();
+    while answers.matches("HTTP/1.1 204").count() < 49 {
+        let mut more = [0; 4096];
+        let read = stream.read(&mut more).await.unwrap();
+        assert_ne!(read, 0, "{answers}");
+        answers.push_str(std::str::from_utf8(&more[..read]).unwrap());
+    }
+    drop(stream);
+    still_answers(&client.address).await;
+    let table = "abc".parse().unwrap();
+    let stored = client.server.store().query(&table, &table_core::query::Query::new(), None).await.unwrap();
+    assert_eq!(stored.items.len(), 49);
 }
 
 #[tokio::test]

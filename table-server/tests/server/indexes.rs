@@ -9,6 +9,8 @@ use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{ServiceProfile, TableStore, TableStoreExt as _};
 use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Trust};
+use table_patterns::large::LargeTable;
+use table_patterns::spread::SpreadTable;
 use table_server::TestServer;
 
 use crate::client::{Ask, Client, Reply};
@@ -19,9 +21,11 @@ fn table() -> TableName {
 
 fn indexes() -> Vec<Index> {
     let email = Index::keyed("email", Placement::SamePartition, "", "email_{Email}").unwrap();
+    let badge = Index::keyed("badge", Placement::OtherPartition, "badge_{Badge}", "value").unwrap();
     vec![
         Index::keyed("age", Placement::OtherPartition, "age_{Age:03}", "{PartitionKey}_{RowKey}").unwrap(),
         email.unique_within_partition(),
+        badge.unique_within_table(),
     ]
 }
 
@@ -58,7 +62,7 @@ async fn rows_of_age(handle: &IndexedEntities, age: i32) -> Vec<String> {
 
 async fn is_clean(handle: &IndexedEntities) -> bool {
     let mut clean = true;
-    for index in ["age", "email"] {
+    for index in ["age", "email", "badge"] {
         let report = handle.scrub(index, ScrubMode::Report).await.unwrap();
         clean &= report.dangling == 0 && report.missing == 0;
     }
@@ -137,6 +141,36 @@ async fn a_group_of_100_is_one_group_with_its_entries() {
 }
 
 #[tokio::test]
+async fn a_failed_group_names_the_operation_whose_unique_value_is_taken() {
+    let (client, handle) = indexed().await;
+    let with_badge = |row: &str, badge: &str| {
+        let entity = format!(
+            "{{\"PartitionKey\":\"Sales\",\"RowKey\":\"{row}\",\"Email\":\"{row}@x\",\"Badge\":\"{badge}\"}}"
+        );
+        ("POST", "Staff".to_owned(), entity)
+    };
+    let put = |row: &str, email: &str| ("PUT", address(row), person(row, 20, email));
+    let first = client.owner(batch(&[with_badge("1", "red"), put("2", "jo@x")])).await;
+    assert_eq!(statuses(&first), ["204", "204"], "{first:?}");
+    for (group, index) in [
+        // Unique in the partition: the value of a stored entity, then of another operation of the group.
+        (vec![put("3", "3@x"), put("4", "4@x"), put("5", "jo@x")], 2),
+        (vec![put("3", "jo@x"), put("4", "4@x")], 0),
+        (vec![put("3", "3@x"), put("4", "same@x"), put("5", "same@x")], 2),
+        // Unique in the table: the value is reserved in another partition.
+        (vec![put("3", "3@x"), with_badge("6", "red"), put("4", "4@x")], 1),
+        (vec![with_badge("6", "blue"), put("3", "3@x"), with_badge("7", "blue")], 2),
+    ] {
+        let reply = client.owner(batch(&group)).await;
+        assert_eq!(statuses(&reply), ["409"], "{reply:?}");
+        assert!(reply.body.contains("EntityAlreadyExists"), "{reply:?}");
+        assert!(reply.body.contains(&format!("\"value\":\"{index}:")), "{group:?}: {reply:?}");
+    }
+    assert_eq!(rows_of_age(&handle, 20).await, ["2"], "nothing of the failed groups is written");
+    assert!(is_clean(&handle).await);
+}
+
+#[tokio::test]
 async fn other_clients_see_entities_only() {
     let (client, handle) = indexed().await;
     for row in ["1", "2"] {
@@ -179,6 +213,92 @@ struct Report {
     #[row_key]
     name: String,
     text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Reading")]
+struct Reading {
+    #[partition_key(spread = 2)]
+    station: String,
+    #[row_key]
+    number: u32,
+    value: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Photo")]
+struct Photo {
+    #[partition_key]
+    album: String,
+    #[row_key]
+    number: u32,
+    #[large(over = 10)]
+    image: Vec<u8>,
+}
+
+/// Every write of a row of such a type is refused, alone and in a group, and changes nothing.
+async fn refuses_every_write_of(store: &MemoryStore, key: &Key, type_name: &str, reason: &str) {
+    let before = without_registrations(store).await;
+    let client = serve(store.clone()).await;
+    let path = format!("Staff(PartitionKey='{}',RowKey='{}')", key.partition(), key.row());
+    let typed = format!(
+        "{{\"PartitionKey\":\"{}\",\"RowKey\":\"new\",\"EntityType\":\"{type_name}\"}}",
+        key.partition()
+    );
+    let plain = format!("{{\"PartitionKey\":\"{}\",\"RowKey\":\"plain\"}}", key.partition());
+    assert_eq!(client.owner(Ask::new("GET", &path)).await.status, 200, "rows of one row per entity are read");
+    for ask in [
+        Ask::new("POST", "Staff").json(&typed),
+        Ask::new("DELETE", &path).with("If-Match", "*"),
+        Ask::new("PUT", &path).json("{}"),
+        Ask::new("PUT", &path).json("{}").with("If-Match", "*"),
+        Ask::new("MERGE", &path).json("{\"Other\":1}"),
+        Ask::new("MERGE", &path).json("{\"Other\":1}").with("If-Match", "*"),
+    ] {
+        let reply = client.owner(ask).await;
+        assert_eq!(reply.refusal(), (400, "InvalidInput"), "{reply:?}");
+        assert!(reply.body.contains(reason), "{reply:?}");
+    }
+    let group = [("POST", "Staff".to_owned(), plain), ("POST", "Staff".to_owned(), typed)];
+    let reply = client.owner(batch(&group)).await;
+    assert_eq!(statuses(&reply), ["400"], "{reply:?}");
+    assert!(reply.body.contains("\"value\":\"1:") && reply.body.contains(reason), "{reply:?}");
+    assert_eq!(without_registrations(store).await, before);
+}
+
+#[tokio::test]
+async fn spread_and_large_entities_are_not_damaged() {
+    let store = MemoryStore::with_profile(ServiceProfile::SERVED);
+    let readings = SpreadTable::<Reading>::new(store.clone(), "Staff").unwrap();
+    readings.create_if_missing().await.unwrap();
+    readings.insert(&Reading { station: "north".to_owned(), number: 1, value: 7 }).await.unwrap();
+    let stored = readings.stored_key(Reading::key("north", 1u32).unwrap()).unwrap();
+    refuses_every_write_of(&store, &stored, "Reading", "Reading is stored as").await;
+
+    let store = MemoryStore::with_profile(ServiceProfile::SERVED);
+    let blobs = Arc::new(object_store::memory::InMemory::new());
+    let photos = LargeTable::<Photo>::new(store.clone(), "Staff", blobs).unwrap();
+    photos.create_if_missing().await.unwrap();
+    photos.insert(&Photo { album: "a".to_owned(), number: 1, image: vec![7; 100] }).await.unwrap();
+    refuses_every_write_of(&store, Photo::key("a", 1u32).unwrap().key(), "Photo", "Photo is stored as").await;
+}
+
+#[tokio::test]
+async fn writes_that_an_opaque_index_covers_are_refused() {
+    let store = MemoryStore::with_profile(ServiceProfile::SERVED);
+    store.create_table(&table()).await.unwrap();
+    let first = Index::new("first", Placement::SamePartition, "1", |entity| {
+        Key::new(entity.key().partition(), format!("first_{}", entity.key().row())).map(Some)
+    });
+    let first = first.with_discriminator("EntityType", "Ticket");
+    let options = IndexOptions::local();
+    let handle = IndexedEntities::open(Arc::new(store.clone()), table(), vec![first], options).await.unwrap();
+    handle.insert(Entity::new("p", "1").unwrap().with("EntityType", "Ticket")).await.unwrap();
+    refuses_every_write_of(&store, &Key::new("p", "1").unwrap(), "Ticket", "a Rust function computes").await;
+    // Entities that the index does not cover are written.
+    let client = serve(store.clone()).await;
+    let other = client.owner(Ask::new("POST", "Staff").json(person("9", 1, "e"))).await;
+    assert_eq!(other.status, 201, "{other:?}");
 }
 
 /// The rows of the table, without the rows in which a program registers that it writes indexes.
