@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use table_core::adapter::StoreBuilder;
-use table_server::{Account, Certificate, EMULATOR_ACCOUNT, EMULATOR_KEY, SelfSigned, Server, ServerBuilder};
+use table_server::{
+    Account, Certificate, EMULATOR_ACCOUNT, EMULATOR_KEY, Limits, SelfSigned, Server, ServerBuilder,
+};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::{Failure, Result};
@@ -15,6 +17,10 @@ use crate::faults::Faults;
 use crate::output::{print, remark};
 use crate::signals::stopped;
 use crate::store::{Access, OpenStore, StoreName};
+
+/// Files that the process opens besides connections: the store, the log, the runtime.
+#[cfg(unix)]
+const OTHER_FILES: usize = 64;
 
 /// The names of the files of a self-signed certificate.
 const CERTIFICATE: &str = "certificate.pem";
@@ -45,6 +51,9 @@ pub(crate) struct ServeArgs {
     /// trust certificate.pem
     #[arg(long, value_name = "DIR")]
     self_signed: Option<PathBuf>,
+    /// How many clients may be connected at once; further ones wait
+    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().connections)]
+    connections: usize,
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
@@ -74,7 +83,9 @@ impl ServeArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         start_log(&self.log);
         let accounts = accounts(&self.accounts)?;
-        let mut builder = Server::builder().listen(self.listen);
+        let mut limits = Limits::default();
+        limits.connections = self.connections();
+        let mut builder = Server::builder().listen(self.listen).limits(limits);
         if let Some(host) = &self.host {
             builder = builder.host(host);
         }
@@ -118,6 +129,34 @@ impl ServeArgs {
         Err(Failure::failed(
             "requests were cut off after the stop time: their clients do not know the outcome",
         ))
+    }
+
+    /// Returns how many connections the process has file descriptors for, at most the number of the argument. Without descriptors, the store
+    /// could not open its files again after an error of the disk.
+    #[cfg(unix)]
+    fn connections(&self) -> usize {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let wanted = self.connections.saturating_add(OTHER_FILES) as u64;
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let Some(mut current) = current.filter(|current| *current < wanted) else { return self.connections };
+        let raised = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        if setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok() {
+            current = raised;
+        }
+        let possible = usize::try_from(current).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(1);
+        if possible < self.connections {
+            remark(&format!(
+                "warning: the process may open {current} files, so at most {possible} clients can be connected at once: raise the limit \
+                 (`ulimit -n`) for {}",
+                self.connections
+            ));
+        }
+        possible.min(self.connections)
+    }
+
+    #[cfg(not(unix))]
+    fn connections(&self) -> usize {
+        self.connections
     }
 
     fn connection_string(&self, server: &Server, account: &Account) -> String {

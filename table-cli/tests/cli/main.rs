@@ -12,6 +12,8 @@ mod kill;
 mod read;
 mod sas;
 mod serve;
+#[cfg(target_os = "linux")]
+mod serve_load;
 mod shell;
 mod stores;
 mod support;

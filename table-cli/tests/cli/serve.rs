@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt as _};
 use crate::support::{KEY, embedded, employees, keys, on_disk, tables};
 
 /// A server process that is killed when it is dropped.
-struct Serving {
-    process: Child,
+pub(crate) struct Serving {
+    pub(crate) process: Child,
     /// The connection strings that it printed.
-    printed: Vec<String>,
+    pub(crate) printed: Vec<String>,
 }
 
 impl Serving {
     /// Starts `tables serve` on a free port, and waits for a connection string per account.
-    fn start(arguments: &[&str], environment: &[(&str, &str)], accounts: usize) -> Self {
+    pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)], accounts: usize) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tables"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--until-eof"]).args(arguments);
         command.envs(environment.iter().copied());
@@ -39,14 +39,19 @@ impl Serving {
         Self { process, printed }
     }
 
-    fn client(&self) -> AzureTableStore {
+    pub(crate) fn client(&self) -> AzureTableStore {
         AzureTableStore::from_connection_string(&self.printed[0], None).expect("a connection string")
     }
 
-    /// Sends a request without a credential, and returns the answer.
-    fn get(&self, path: &str) -> String {
+    /// The address on which it listens.
+    pub(crate) fn address(&self) -> &str {
         let endpoint = self.printed[0].split("TableEndpoint=http://").nth(1).expect("an endpoint");
-        let address = endpoint.split('/').next().expect("an address");
+        endpoint.split('/').next().expect("an address")
+    }
+
+    /// Sends a request without a credential, and returns the answer.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let address = self.address();
         let mut stream = TcpStream::connect(address).expect("the server listens");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
             .expect("a request");
@@ -63,7 +68,7 @@ impl Serving {
     }
 
     /// Ends standard input and waits.
-    fn end(mut self) -> (bool, String) {
+    pub(crate) fn end(mut self) -> (bool, String) {
         drop(self.process.stdin.take());
         self.ended()
     }
@@ -81,6 +86,9 @@ fn kills() -> usize {
     std::env::var("TABLES_KILLS").map_or(3, |text| text.parse().expect("TABLES_KILLS is a number"))
 }
 
+/// The clients that write while the server is killed.
+const WRITERS: usize = 64;
+
 /// Clients insert, change and delete, each in a partition of its own, until the server is killed.
 #[test]
 fn acknowledged_writes_survive_kills() {
@@ -91,40 +99,42 @@ fn acknowledged_writes_survive_kills() {
     for round in 0..kills() {
         let mut serving = Serving::start(&[&name], &[], 1);
         let connection = serving.printed[0].clone();
-        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let writers: Vec<_> = (0..8)
-            .map(|writer| {
-                let (connection, stop, done, known) =
-                    (connection.clone(), stop.clone(), done.clone(), known.clone());
-                std::thread::spawn(move || {
-                    run(write_until_killed(writer, round, &connection, &stop, &done, &known));
-                })
-            })
-            .collect();
-        while done.load(Ordering::Relaxed) < 40 + 17 * (round % 7) {
-            assert!(serving.process.try_wait().unwrap().is_none(), "the server ended");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        serving.process.kill().unwrap();
-        serving.process.wait().unwrap();
-        stop.store(true, Ordering::Relaxed);
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let done = Arc::new(AtomicUsize::new(0));
+        run(async {
+            let mut writers = tokio::task::JoinSet::new();
+            for writer in 0..WRITERS {
+                let (connection, done, known) = (connection.clone(), done.clone(), known.clone());
+                writers.spawn(async move {
+                    write_until_killed(writer, round, &connection, &done, &known).await;
+                });
+            }
+            while done.load(Ordering::Relaxed) < 400 + 171 * (round % 7) {
+                assert!(serving.process.try_wait().unwrap().is_none(), "the server ended");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            serving.process.kill().unwrap();
+            serving.process.wait().unwrap();
+            while let Some(writer) = writers.join_next().await {
+                writer.unwrap();
+            }
+        });
         acknowledged += done.load(Ordering::Relaxed);
         on_disk(directory.path(), async |store| {
             let rows = store.query_all(&table(), &Query::new()).await.unwrap();
-            let age = |key: &str| {
-                let row = rows.iter().find(|row| row.key().row() == key)?;
-                match row.get("Age") {
-                    Some(ValueRef::Int32(age)) => Some(age),
-                    _ => None,
-                }
-            };
+            let ages: BTreeMap<_, _> = rows
+                .iter()
+                .map(|row| match row.get("Age") {
+                    Some(ValueRef::Int32(age)) => (row.key().row(), age),
+                    other => panic!("{}: {other:?}", row.key()),
+                })
+                .collect();
             for (key, last) in &*known.lock().unwrap() {
-                assert_eq!(age(key), *last, "round {round}: {key}");
+                assert_eq!(ages.get(key.as_str()).copied(), *last, "round {round}: {key}");
             }
         });
     }
-    assert!(acknowledged >= 40 * kills());
+    assert!(acknowledged >= 400 * kills());
+    println!("{acknowledged} acknowledged writes survived {} kills", kills());
 }
 
 /// Writes rows until an error. A row whose write has no answer is forgotten: both states are right.
@@ -132,16 +142,14 @@ async fn write_until_killed(
     writer: usize,
     round: usize,
     connection: &str,
-    stop: &AtomicBool,
     done: &AtomicUsize,
     known: &Mutex<BTreeMap<String, Option<i32>>>,
 ) {
     let client = AzureTableStore::from_connection_string(connection, None).unwrap();
-    for n in 0_i32.. {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
-        let row = format!("{writer}_{round}_{}", n % 50);
+    // No value is written twice, so an earlier value is never taken for a lost one.
+    let first = i32::try_from(round).unwrap() * 1_000_000;
+    for n in first.. {
+        let row = format!("{writer}_{}", n % 50);
         let entity = Entity::new(format!("p{writer}"), row.clone()).unwrap().with("Age", n);
         let (operation, after) = match n % 7 {
             6 => (Operation::Delete(entity.key().clone(), IfMatch::Any), None),
@@ -159,11 +167,11 @@ async fn write_until_killed(
     }
 }
 
-fn table() -> TableName {
+pub(crate) fn table() -> TableName {
     TableName::new("Employees").expect("a legal name")
 }
 
-fn run<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().expect("a runtime").block_on(work)
 }
 
