@@ -67,6 +67,12 @@ impl<'a> Client<'a> {
         Self { name: "Legacy", program: "python3", script, packages, service, sample }
     }
 
+    /// The last client of Node with callbacks.
+    pub(crate) fn legacy_node(service: &'a Service, sample: &'a Path) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/legacy.mjs");
+        Self { name: "Legacy", program: "node", script, packages: None, service, sample }
+    }
+
     /// The service of the client.
     pub(crate) const fn service(&self) -> &'a Service {
         self.service

@@ -69,6 +69,8 @@ fn on_server(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
     for client in Client::of_server(&service, &sample) {
         report.add(client.name, "uses the server", client.run(&[])?);
     }
+    let old = Client::legacy_node(&service, &sample);
+    report.add(old.name, "(Node) uses the server", old.run(&[])?);
     Ok(report)
 }
 
