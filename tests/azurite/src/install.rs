@@ -61,6 +61,6 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())
 }
 
-pub(super) fn node_missing(error: &std::io::Error) -> String {
+pub(super) fn node_missing(error: &dyn std::fmt::Display) -> String {
     format!("{NODE_MISSING} ({error})")
 }

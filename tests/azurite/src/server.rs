@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,17 +8,44 @@ use crate::install::{installed, node_missing};
 
 /// A running emulator with tables, queues and blobs on free ports of this machine, and without files on disk.
 ///
-/// The emulator holds the other end of a pipe. It ends when the pipe closes: when this value is dropped, or
-/// with the process.
+/// It ends when this value is dropped, or with the process.
 #[derive(Debug)]
 pub struct Azurite {
     tables: String,
     queues: String,
     blobs: String,
+    _emulator: Running,
+    _server: Option<Running>,
+}
+
+/// A program that ends when this value is dropped, or with the process, because it holds the other end of a pipe.
+#[derive(Debug)]
+struct Running {
+    out: BufReader<ChildStdout>,
     _lifeline: ChildStdin,
-    _out: BufReader<ChildStdout>,
     _process: Child,
 }
+
+impl Running {
+    fn start(command: &mut Command) -> Result<Self, String> {
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .map_err(|e| format!("{} does not start: {e}", command.get_program().display()))?;
+        match (process.stdin.take(), process.stdout.take()) {
+            (Some(lifeline), Some(out)) => {
+                Ok(Self { out: BufReader::new(out), _lifeline: lifeline, _process: process })
+            }
+            _ => Err("the pipes of a program are missing".to_owned()),
+        }
+    }
+}
+
+/// The environment variable with the path of the program `tables`. If it is set, `tables serve` takes the place of the emulator's tables; queues and
+/// blobs stay the emulator's.
+const SERVER: &str = "TABLES_SERVER";
 
 /// The emulator's public account.
 const ACCOUNT: &str = "devstoreaccount1";
@@ -66,16 +94,35 @@ impl Azurite {
     /// The emulator cannot be installed or started; the message names the missing part.
     pub fn start() -> Result<Self, String> {
         let directory = installed()?;
-        let mut process = command(&directory).spawn().map_err(|e| node_missing(&e))?;
-        let (Some(lifeline), Some(out)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err("the emulator's pipes are missing".to_owned());
+        let mut emulator = Running::start(&mut command(&directory)).map_err(|e| node_missing(&e))?;
+        let blobs = address(&mut emulator.out, "Blob")?;
+        let queues = address(&mut emulator.out, "Queue")?;
+        let tables = address(&mut emulator.out, "Table")?;
+        let Some(program) = std::env::var_os(SERVER) else {
+            return Ok(Self { tables, queues, blobs, _emulator: emulator, _server: None });
         };
-        let mut out = BufReader::new(out);
-        let blobs = address(&mut out, "Blob")?;
-        let queues = address(&mut out, "Queue")?;
-        let tables = address(&mut out, "Table")?;
-        Ok(Self { tables, queues, blobs, _lifeline: lifeline, _out: out, _process: process })
+        let (server, tables) = serve(&program)?;
+        Ok(Self { tables, queues, blobs, _emulator: emulator, _server: Some(server) })
     }
+
+    /// Whether `tables serve` takes the place of the emulator's tables, which then have none of the emulator's deviations.
+    pub fn is_replaced() -> bool {
+        std::env::var_os(SERVER).is_some()
+    }
+}
+
+/// Starts `tables serve` and returns the address of its account.
+fn serve(program: &OsStr) -> Result<(Running, String), String> {
+    let mut command = Command::new(program);
+    command.args(["serve", "memory", "--listen", "127.0.0.1:0", "--until-eof"]);
+    let mut server = Running::start(&mut command)?;
+    let mut line = String::new();
+    server.out.read_line(&mut line).map_err(|e| e.to_string())?;
+    let endpoint = line.trim().trim_end_matches(';').split_once("TableEndpoint=");
+    let (_, endpoint) =
+        endpoint.ok_or_else(|| format!("`tables serve` does not print an address: {line}"))?;
+    let endpoint = endpoint.to_owned();
+    Ok((server, endpoint))
 }
 
 /// Waits until a service prints its address.
@@ -100,10 +147,7 @@ fn command(directory: &Path) -> Command {
     }
     command
         .args(["--silent", "--disableTelemetry", "--inMemoryPersistence", "--skipApiVersionCheck"])
-        .current_dir(directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit());
+        .current_dir(directory);
     command
 }
 

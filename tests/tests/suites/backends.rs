@@ -100,7 +100,7 @@ impl Backend for Emulated {
     }
 
     fn deviations(&self) -> &[Deviation] {
-        self.0
+        if Azurite::is_replaced() { &[] } else { self.0 }
     }
 
     fn scale(&self) -> Scale {

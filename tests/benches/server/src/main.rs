@@ -1,6 +1,9 @@
-//! Sends requests to a server of the Table protocol and prints its throughput, for each kind of request with 1 and 32 connections.
+//! Sends requests to servers of the Table protocol and prints their throughput, for each kind of request with 1 and 32 connections. The servers take
+//! turns at each line of the table.
 //!
-//! `bench-server NAME ENDPOINT PROCESS SECONDS`: the endpoint of the emulator's account, and the process id of the server, for its CPU time.
+//! `bench-server SECONDS FILL_SECONDS ENTITIES[,ENTITIES…] NAME=ADDRESS=PROCESS…`: the seconds of each measurement; the longest time in which a server
+//! is filled, after which the numbers of entities that it did not reach are left out; the numbers of entities; and the servers of the emulator's
+//! account with their process ids, for their CPU time.
 
 use std::error::Error;
 use std::fs;
@@ -22,8 +25,8 @@ const ACCOUNT: &str = "devstoreaccount1";
 /// The emulator's public key.
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const TABLE: &str = "Speed";
-/// The entities at the start: 100 partitions of 100.
-const ENTITIES: usize = 10_000;
+/// Connections that fill a table.
+const FILLING: usize = 8;
 
 #[derive(Clone, Copy)]
 enum Work {
@@ -51,12 +54,12 @@ impl Work {
         (Self::Scan, "page of 1,000"),
     ];
 
-    /// The `n`th request. The numbers of inserts are never used twice.
-    fn ask(self, n: usize) -> Ask {
+    /// The `n`th request to a table that was filled with this number of entities. The numbers of inserts are never used twice.
+    fn ask(self, n: usize, entities: usize) -> Ask {
         match self {
             Self::Get => {
-                let n = (n * 7919) % ENTITIES;
-                let path = format!("{TABLE}(PartitionKey='p{:03}',RowKey='{n:08}')", n / 100);
+                let n = (n * 7919) % entities;
+                let path = format!("{TABLE}(PartitionKey='p{:06}',RowKey='{n:08}')", n / 100);
                 Ask { method: "GET", path, query: "", content_type: "", body: String::new() }
             }
             Self::Insert => Ask {
@@ -66,7 +69,7 @@ impl Work {
                 content_type: "application/json",
                 body: entity(&format!("i{:03}", n % 100), n),
             },
-            Self::Group => group(&format!("g{n:08}"), n * 100),
+            Self::Group => group(&format!("g{n:08}"), (n * 100) % 100_000_000),
             Self::Scan => Ask {
                 method: "GET",
                 path: format!("{TABLE}()"),
@@ -80,8 +83,8 @@ impl Work {
     /// The smallest entity number that only this work uses.
     const fn first(self) -> usize {
         match self {
-            Self::Insert => 1_000_000,
-            Self::Group => 2_000_000,
+            Self::Insert => 20_000_000,
+            Self::Group => 400_000,
             Self::Get | Self::Scan => 0,
         }
     }
@@ -227,12 +230,125 @@ fn cpu(process: &str) -> Result<f64, Failure> {
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
 }
 
+/// A server that is measured.
+struct Server {
+    name: String,
+    host: String,
+    process: String,
+    /// The entities in its table that were there before the measurements.
+    entities: usize,
+    /// The next request of inserts and of groups.
+    next: [usize; 2],
+}
+
+/// The result of a measurement.
+struct Rate {
+    per_second: f64,
+    /// CPU time for each request, in microseconds.
+    server: f64,
+    generator: f64,
+}
+
+impl Server {
+    fn of(argument: &str) -> Result<Self, Failure> {
+        let parts: Vec<&str> = argument.split('=').collect();
+        let [name, host, process] = parts.as_slice() else {
+            return Err(format!("{argument}: NAME=ADDRESS=PROCESS").into());
+        };
+        let [name, host, process] = [*name, *host, *process].map(str::to_owned);
+        Ok(Self { name, host, process, entities: 0, next: [Work::Insert.first(), Work::Group.first()] })
+    }
+
+    async fn create(&self) -> Result<(), Failure> {
+        let create = Ask {
+            method: "POST",
+            path: "Tables".to_owned(),
+            query: "",
+            content_type: "application/json",
+            body: format!("{{\"TableName\":\"{TABLE}\"}}"),
+        };
+        let (status, body) = Client::connect(&self.host).await?.send(&create).await?;
+        if status != 201 && status != 204 {
+            return Err(
+                format!("the table is not created: {status} {}", String::from_utf8_lossy(&body)).into()
+            );
+        }
+        Ok(())
+    }
+
+    /// Fills the table up to this number of entities, in partitions of 100. Returns whether the time sufficed.
+    async fn fill(&mut self, entities: usize, time: Duration) -> Result<bool, Failure> {
+        let started = Instant::now();
+        let (first, last) = (self.entities / 100, entities / 100);
+        let next = Arc::new(AtomicUsize::new(first));
+        let mut clients = JoinSet::new();
+        for _ in 0..FILLING {
+            let (next, host) = (next.clone(), self.host.clone());
+            clients.spawn(async move {
+                let mut client = Client::connect(&host).await?;
+                loop {
+                    let partition = next.fetch_add(1, Ordering::Relaxed);
+                    if partition >= last || started.elapsed() > time {
+                        return Ok::<_, Failure>(partition);
+                    }
+                    let (status, body) =
+                        client.send(&group(&format!("p{partition:06}"), partition * 100)).await?;
+                    check(Work::Group, status, &body)?;
+                }
+            });
+        }
+        let mut reached = last;
+        while let Some(client) = clients.join_next().await {
+            reached = reached.min(client??);
+        }
+        let elapsed = started.elapsed().as_secs_f64();
+        eprintln!(
+            "{}: {} entities after {elapsed:.0} s, {:.0} entities per second, {} MiB of memory",
+            self.name,
+            reached * 100,
+            (reached - first) as f64 * 100.0 / elapsed,
+            memory(&self.process)?
+        );
+        self.entities = reached * 100;
+        Ok(reached == last)
+    }
+
+    async fn measure(&mut self, work: Work, connections: usize, time: Duration) -> Result<Rate, Failure> {
+        let first = match work {
+            Work::Insert => self.next[0],
+            Work::Group => self.next[1],
+            Work::Get | Work::Scan => 0,
+        };
+        let (server, generator) = (cpu(&self.process)?, cpu("self")?);
+        let (requests, elapsed) = measure(work, &self.host, connections, time, first, self.entities).await?;
+        match work {
+            Work::Insert => self.next[0] += requests + connections,
+            Work::Group => self.next[1] += requests + connections,
+            Work::Get | Work::Scan => {}
+        }
+        let each = |cpu: f64| 1e6 * cpu / requests as f64;
+        Ok(Rate {
+            per_second: requests as f64 / elapsed,
+            server: each(cpu(&self.process)? - server),
+            generator: each(cpu("self")? - generator),
+        })
+    }
+}
+
+/// Memory of a process, in MiB.
+fn memory(process: &str) -> Result<u64, Failure> {
+    let text = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("/proc/PID/status")?;
+    Ok(line.split_whitespace().next().ok_or("/proc/PID/status")?.parse::<u64>()? / 1024)
+}
+
 async fn measure(
     work: Work,
     host: &str,
     connections: usize,
     time: Duration,
     first: usize,
+    entities: usize,
 ) -> Result<(usize, f64), Failure> {
     let (next, done) = (Arc::new(AtomicUsize::new(first)), Arc::new(AtomicUsize::new(0)));
     let started = Instant::now();
@@ -242,7 +358,8 @@ async fn measure(
         clients.spawn(async move {
             let mut client = Client::connect(&host).await?;
             while started.elapsed() < time {
-                let (status, body) = client.send(&work.ask(next.fetch_add(1, Ordering::Relaxed))).await?;
+                let ask = work.ask(next.fetch_add(1, Ordering::Relaxed), entities);
+                let (status, body) = client.send(&ask).await?;
                 check(work, status, &body)?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
@@ -255,51 +372,46 @@ async fn measure(
     Ok((done.load(Ordering::Relaxed), started.elapsed().as_secs_f64()))
 }
 
-async fn fill(host: &str) -> Result<(), Failure> {
-    let mut client = Client::connect(host).await?;
-    let create = Ask {
-        method: "POST",
-        path: "Tables".to_owned(),
-        query: "",
-        content_type: "application/json",
-        body: format!("{{\"TableName\":\"{TABLE}\"}}"),
-    };
-    let (status, body) = client.send(&create).await?;
-    if status != 201 && status != 204 {
-        return Err(format!("the table is not created: {status} {}", String::from_utf8_lossy(&body)).into());
-    }
-    for partition in 0..ENTITIES / 100 {
-        let (status, body) = client.send(&group(&format!("p{partition:03}"), partition * 100)).await?;
-        check(Work::Group, status, &body)?;
-    }
-    Ok(())
-}
-
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [name, endpoint, process, seconds] = arguments.as_slice() else {
-        return Err("usage: bench-server NAME ENDPOINT PROCESS SECONDS".into());
+    let [seconds, fill_seconds, sizes, servers @ ..] = arguments.as_slice() else {
+        return Err("usage: bench-server SECONDS FILL_SECONDS ENTITIES[,ENTITIES…] NAME=ADDRESS=PROCESS…".into());
     };
-    let host = endpoint.trim_start_matches("http://").split('/').next().unwrap_or_default().to_owned();
     let time = Duration::from_secs_f64(seconds.parse()?);
-    fill(&host).await?;
-    // Reads first, so that they see 10,000 entities.
-    let order = [Work::ALL[0], Work::ALL[3], Work::ALL[1], Work::ALL[2]];
-    for (work, label) in order {
-        let mut first = work.first();
-        for connections in [1, 32] {
-            let (before, mine) = (cpu(process)?, cpu("self")?);
-            let (requests, elapsed) = measure(work, &host, connections, time, first).await?;
-            let (server, client) = (cpu(process)? - before, cpu("self")? - mine);
-            first += requests + connections;
-            let each = |cpu: f64| 1e6 * cpu / requests as f64;
-            println!(
-                "| {name} | {label} | {connections} | {:.0} | {:.0} | {:.0} |",
-                requests as f64 / elapsed,
-                each(server),
-                each(client)
-            );
+    let fill_time = Duration::from_secs_f64(fill_seconds.parse()?);
+    let mut servers = servers.iter().map(|server| Server::of(server)).collect::<Result<Vec<_>, _>>()?;
+    for server in &servers {
+        server.create().await?;
+    }
+    println!("| entities | request | in flight | server | per second | server CPU µs | generator CPU µs | generator's share of the CPU time | first server, times faster |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for size in sizes.split(',') {
+        let size: usize = size.parse()?;
+        let mut filled = Vec::new();
+        for server in &mut servers {
+            if server.fill(size, fill_time).await? {
+                filled.push(server);
+            }
+        }
+        // Reads first, so that they see the number of entities of the line.
+        for (work, label) in [Work::ALL[0], Work::ALL[3], Work::ALL[1], Work::ALL[2]] {
+            for connections in [1, 32] {
+                let mut first = None;
+                for server in &mut filled {
+                    let rate = server.measure(work, connections, time).await?;
+                    let best = *first.get_or_insert(rate.per_second);
+                    println!(
+                        "| {size} | {label} | {connections} | {} | {:.0} | {:.0} | {:.0} | {:.0} % | {:.1} |",
+                        server.name,
+                        rate.per_second,
+                        rate.server,
+                        rate.generator,
+                        100.0 * rate.generator / (rate.generator + rate.server),
+                        best / rate.per_second
+                    );
+                }
+            }
         }
     }
     Ok(())
