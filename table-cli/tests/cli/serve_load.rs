@@ -44,6 +44,7 @@ async fn writes_and_reads(serving: &Serving, rows: std::ops::Range<usize>) {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "nightly runs show the figure")]
 fn idle_connections_cost_little_and_other_clients_are_answered() {
     let serving = Serving::start(&["memory", "--connections", "10100"], &[], 1);
     run(async {
@@ -65,7 +66,7 @@ fn idle_connections_cost_little_and_other_clients_are_answered() {
     run(writes_and_reads(&serving, 10..60));
     let each = (peak(&serving) - before) * 1024 / count as u64;
     println!("{count} idle connections: {each} bytes each");
-    assert!(each < 32 * 1024, "{each} bytes for each connection");
+    assert!(each < 40 * 1024, "{each} bytes for each connection");
     // Those that are still open are served.
     for stream in idle.iter_mut().skip(1).step_by(2).take(100) {
         stream.write_all(b"GET /_health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
@@ -79,6 +80,7 @@ fn idle_connections_cost_little_and_other_clients_are_answered() {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "nightly runs show the figure")]
 fn large_bodies_at_once_need_bounded_memory() {
     let serving = Serving::start(&["memory"], &[], 1);
     let signature = run(async {
