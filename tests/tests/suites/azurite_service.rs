@@ -79,7 +79,12 @@ async fn a_signature_is_limited_to_its_table_time_and_addresses() {
     assert!(is_forbidden(guest(&store.sign(&early).unwrap()).get(&table, &key(), None).await));
     let elsewhere = sas(&table, TablePermissions::ALL).from_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
     // Azurite ignores the address of the caller, but checks the signature over the allowed addresses.
-    assert!(guest(&store.sign(&elsewhere).unwrap()).get(&table, &key(), None).await.is_ok());
+    let from_here = guest(&store.sign(&elsewhere).unwrap()).get(&table, &key(), None).await;
+    if Azurite::is_replaced() {
+        assert!(is_forbidden(from_here));
+    } else {
+        assert!(from_here.is_ok());
+    }
     let https = TableSas::new(&table, TablePermissions::ALL, Utc::now() + TimeDelta::hours(1));
     assert!(is_forbidden(guest(&store.sign(&https).unwrap()).get(&table, &key(), None).await));
 }
@@ -192,10 +197,16 @@ async fn the_emulator_refuses_an_incomplete_policy() {
         StoredPolicy { expiry: None, ..whole.clone() },
         StoredPolicy { permissions: TablePermissions::NONE, ..whole.clone() },
     ] {
-        let error = store.set_stored_policies(&table, &[policy]).await.unwrap_err();
-        assert_eq!(error.answer().unwrap().status, 400, "{error}");
+        let set = store.set_stored_policies(&table, std::slice::from_ref(&policy)).await;
+        if Azurite::is_replaced() {
+            set.unwrap();
+            assert_eq!(store.stored_policies(&table).await.unwrap(), [policy]);
+        } else {
+            let error = set.unwrap_err();
+            assert_eq!(error.answer().unwrap().status, 400, "{error}");
+            assert_eq!(store.stored_policies(&table).await.unwrap(), []);
+        }
     }
-    assert_eq!(store.stored_policies(&table).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -254,7 +265,13 @@ async fn the_json_of_an_entity_has_at_most_one_mebibyte() {
     }
     assert!((767 << 10..768 << 10).contains(&most), "{most}");
     store.write(&table, Operation::InsertOrReplace(row(most))).await.unwrap();
-    let error = store.write(&table, Operation::InsertOrReplace(row(too_many))).await.unwrap_err();
-    assert!(error.to_string().contains("EntityTooLarge"), "{error}");
+    let beyond = store.write(&table, Operation::InsertOrReplace(row(too_many))).await;
+    if Azurite::is_replaced() {
+        // The documented size is that of the values, which is smaller than that of their JSON.
+        beyond.unwrap();
+    } else {
+        let error = beyond.unwrap_err();
+        assert!(error.to_string().contains("EntityTooLarge"), "{error}");
+    }
     store.delete_table(&table).await.unwrap();
 }
