@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, future};
 use serde_json::json;
-use table_core::manifest::Manifest;
+use table_core::manifest::{Manifest, Shape};
 use table_core::model::{Entity, TableName};
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, ManifestCache, TableStore, TableStoreExt as _};
@@ -215,6 +215,15 @@ impl CopyArgs {
         {
             return Err(Failure::failed(format!(
                 "the table '{other}' has the index entries of '{name}': add --table {other}, or copy the entities alone by --filter"
+            )));
+        }
+        // The blobs of an index are not rows, and `--blobs` names those of large entities.
+        let in_blobs = |shape: Option<&Shape>| shape.is_none_or(Shape::needs_blobs);
+        let in_blobs = manifest.indexes.iter().find(|index| in_blobs(index.shape.as_ref()));
+        if let Some(index) = in_blobs.filter(|_| !self.blobs.rows_only) {
+            return Err(Failure::failed(format!(
+                "the index '{}' of the table '{name}' has, or may have, lists in blobs, which are not copied: give --rows-only, then remove and build the index in the target",
+                index.name
             )));
         }
         if name == to {

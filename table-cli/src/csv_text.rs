@@ -1,13 +1,12 @@
 //! Entities as CSV.
 
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write};
+use std::io::Write;
 
-use table_azure::wire::{decode_entity, encode_entity};
 use table_core::model::Entity;
 
 use crate::entity_text::value_text;
 use crate::failure::{Failure, Result};
+use crate::spool::Spool;
 
 /// The end of the name of a column with types, as in the files of Azure Storage Explorer.
 pub(crate) const TYPE_COLUMN: &str = "@type";
@@ -57,41 +56,39 @@ pub(crate) fn csv_line(cells: &[String]) -> Result<Vec<u8>> {
     written.and_then(|()| writer.into_inner().map_err(Failure::failed))
 }
 
-/// Entities that wait in a temporary file: the header of CSV needs the properties of every entity.
+/// Entities that are written as CSV when all of them are known: the header has the properties of every entity.
 #[derive(Debug)]
-pub(crate) struct Spool {
-    file: BufWriter<File>,
+pub(crate) struct CsvRows {
+    entities: Spool,
     columns: Vec<String>,
 }
 
-impl Spool {
-    /// Creates the temporary file.
+impl CsvRows {
+    /// Starts without entities.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { file: BufWriter::new(tempfile::tempfile().map_err(temporary)?), columns: Vec::new() })
+        Ok(Self { entities: Spool::new()?, columns: Vec::new() })
     }
 
     /// Adds an entity.
     pub(crate) fn add(&mut self, entity: &Entity) -> Result<()> {
         add_columns(&mut self.columns, entity);
-        let mut line = encode_entity(entity);
-        line.push(b'\n');
-        self.file.write_all(&line).map_err(temporary)
+        self.entities.add(entity)
     }
 
     /// Writes header and entities.
     pub(crate) fn write_to(self, out: &mut dyn Write, types: Types) -> Result<()> {
-        let mut file = self.file.into_inner().map_err(|error| temporary(error.into_error()))?;
-        file.rewind().map_err(temporary)?;
-        out.write_all(&csv_line(&header(&self.columns, types))?)?;
-        for line in BufReader::new(file).split(b'\n') {
-            let entity = decode_entity(&line.map_err(temporary)?)?;
-            out.write_all(&csv_line(&cells(&entity, &self.columns, types))?)?;
+        let mut writer = csv::Writer::from_writer(out);
+        writer.write_record(header(&self.columns, types)).map_err(written)?;
+        for entity in self.entities.read()? {
+            writer.write_record(cells(&entity?, &self.columns, types)).map_err(written)?;
         }
-        Ok(out.flush()?)
+        Ok(writer.flush()?)
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn temporary(error: io::Error) -> Failure {
-    Failure::failed(format!("a temporary file failed: {error}"))
+fn written(error: csv::Error) -> Failure {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error.into(),
+        other => Failure::failed(format!("the CSV cannot be written: {other:?}")),
+    }
 }

@@ -1,18 +1,26 @@
 //! Files of entities: their formats by name, compression, and standard input and output.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+use crate::azcopy::{Payload, data_files};
 use crate::failure::{Failure, Result};
 
 /// The text that stands for standard input or output.
 const STANDARD: &str = "-";
 /// The end of the name of a file that is being written.
 const PARTIAL: &str = ".partial";
+/// The end of the name of a manifest of AzCopy 7.
+const MANIFEST: &str = ".manifest";
+/// Why a file of Parquet is refused by a program that was built without it.
+#[cfg_attr(feature = "parquet", expect(dead_code, reason = "for other builds"))]
+pub(crate) const NO_PARQUET: &str =
+    "this program was built without Parquet: build it with the feature `parquet`";
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,6 +29,10 @@ pub(crate) enum DataFormat {
     Jsonl,
     /// CSV, with a column `NAME@type` after each column NAME
     Csv,
+    /// Apache Parquet, with a column for each property
+    Parquet,
+    /// For import: an array of entities, or an answer of the service
+    Json,
 }
 
 /// A file as the command line names it.
@@ -33,21 +45,54 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    /// Takes format and compression from the name: `.jsonl` or `.csv`, and `.zst` after it. `format` decides for other names.
+    /// Takes format and compression from the name: `.jsonl`, `.csv`, `.parquet` or `.json`, and `.zst` after it. `format` decides for
+    /// other names.
     pub(crate) fn new(name: &str, format: Option<DataFormat>) -> Result<Self> {
         let (inner, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |inner| (inner, true));
         let by_name = match inner.rsplit_once('.').map(|(_, extension)| extension) {
             Some("jsonl" | "ndjson") => Some(DataFormat::Jsonl),
             Some("csv") => Some(DataFormat::Csv),
+            Some("parquet") => Some(DataFormat::Parquet),
+            Some("json") => Some(DataFormat::Json),
             _ => None,
         };
         let path = (name != STANDARD).then(|| PathBuf::from(name));
         match format.or(by_name) {
+            Some(DataFormat::Parquet) if is_compressed => Err(Failure::misuse(format!(
+                "the name {name:?} ends in .zst, and a Parquet file is compressed inside, with Zstandard: give a name that ends in .parquet"
+            ))),
             Some(format) => Ok(Self { path, format, is_compressed }),
             None => Err(Failure::misuse(format!(
-                "the name {name:?} does not end in .jsonl or .csv (with .zst after it for compression): give --format"
+                "the name {name:?} does not end in .jsonl, .csv, .parquet or .json (the text formats with .zst after it for compression): give --format"
             ))),
         }
+    }
+
+    /// Names the file of an export.
+    pub(crate) fn to_write(name: &str, format: Option<DataFormat>) -> Result<Self> {
+        let file = Self::new(name, format)?;
+        match file.format {
+            DataFormat::Json => Err(Failure::misuse(
+                "an export writes a line for each entity: give a name that ends in .jsonl",
+            )),
+            #[cfg(not(feature = "parquet"))]
+            DataFormat::Parquet => Err(Failure::misuse(NO_PARQUET)),
+            _ => Ok(file),
+        }
+    }
+
+    /// Names the files of an import: one, or the data files of a manifest of AzCopy 7.
+    pub(crate) fn to_read(name: &str, format: Option<DataFormat>) -> Result<Vec<Self>> {
+        if format.is_some() || !name.ends_with(MANIFEST) {
+            return Ok(vec![Self::new(name, format)?]);
+        }
+        let (payload, paths) = data_files(Path::new(name))?;
+        let format = match payload {
+            Payload::Json => DataFormat::Json,
+            Payload::Csv => DataFormat::Csv,
+        };
+        let file = |path| Self { path: Some(path), format, is_compressed: false };
+        Ok(paths.into_iter().map(file).collect())
     }
 
     /// Whether this is standard input or output.
@@ -55,36 +100,49 @@ impl DataFile {
         self.path.is_none()
     }
 
-    /// Opens the file to read it.
+    /// Opens the file as bytes in any order; `None` for standard input.
+    pub(crate) fn open_file(&self) -> Result<Option<File>> {
+        let Some(path) = &self.path else { return Ok(None) };
+        let file = File::open(path);
+        file.map(Some).map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))
+    }
+
+    /// Opens the file to read its text.
     pub(crate) fn open(&self) -> Result<Box<dyn BufRead + Send>> {
-        let Some(path) = &self.path else { return Ok(Box::new(BufReader::new(io::stdin()))) };
-        let file = File::open(path)
-            .map_err(|error| Failure::misuse(format!("{} cannot be read: {error}", path.display())))?;
-        match self.is_compressed {
-            false => Ok(Box::new(BufReader::with_capacity(1 << 18, file))),
-            true => {
-                let decoder = zstd::Decoder::new(file).map_err(|error| failed(path, &error))?;
-                Ok(Box::new(BufReader::with_capacity(1 << 18, decoder)))
-            }
+        let Some(file) = self.open_file()? else { return Ok(Box::new(BufReader::new(io::stdin()))) };
+        if !self.is_compressed {
+            return Ok(Box::new(BufReader::with_capacity(1 << 18, file)));
         }
+        let decoder = zstd::Decoder::new(file)
+            .map_err(|error| Failure::failed(format!("{self} cannot be read: {error}")))?;
+        Ok(Box::new(BufReader::with_capacity(1 << 18, decoder)))
     }
 
     /// Creates the file. It has another name until [`DataWriter::finish`], so that an interrupted export never looks complete.
     pub(crate) fn create(&self) -> Result<DataWriter> {
         let Some(path) = &self.path else {
-            return Ok(DataWriter { out: Out::Plain(Box::new(io::stdout())), path: None });
+            return Ok(DataWriter { out: Out::Standard(io::stdout()), path: None });
         };
         // A partial file of an earlier run is replaced: nothing records which rows it has.
         let partial = partial(path);
         let file = File::create(&partial).map_err(|error| failed(&partial, &error))?;
         let out = match self.is_compressed {
-            false => Out::Plain(Box::new(BufWriter::with_capacity(1 << 18, file))),
+            false => Out::Plain(BufWriter::with_capacity(1 << 18, file)),
             true => Out::Compressed(
                 zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)
                     .map_err(|error| failed(&partial, &error))?,
             ),
         };
         Ok(DataWriter { out, path: Some(path.clone()) })
+    }
+}
+
+impl fmt::Display for DataFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}", path.display()),
+            None => f.write_str("standard input"),
+        }
     }
 }
 
@@ -95,7 +153,7 @@ fn partial(path: &Path) -> PathBuf {
 }
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!("{} cannot be written or read: {error}", path.display()))
+    Failure::failed(format!("{} cannot be written: {error}", path.display()))
 }
 
 /// A file that is being written.
@@ -105,17 +163,20 @@ pub(crate) struct DataWriter {
 }
 
 enum Out {
-    Plain(Box<dyn Write + Send>),
+    Standard(Stdout),
+    Plain(BufWriter<File>),
     Compressed(zstd::Encoder<'static, File>),
 }
 
 impl DataWriter {
     /// Writes the rest to disk and gives the file its name.
     pub(crate) fn finish(self) -> Result<()> {
-        match self.out {
-            Out::Plain(mut out) => out.flush()?,
-            Out::Compressed(out) => out.finish()?.sync_all()?,
-        }
+        let file = match self.out {
+            Out::Standard(mut out) => return Ok(out.flush()?),
+            Out::Plain(out) => out.into_inner().map_err(io::IntoInnerError::into_error)?,
+            Out::Compressed(out) => out.finish()?,
+        };
+        file.sync_all()?;
         match self.path {
             // Last: a file under the final name is complete. Within one directory, a rename replaces an older file in one step.
             Some(path) => fs::rename(partial(&path), &path).map_err(|error| failed(&path, &error)),
@@ -127,6 +188,7 @@ impl DataWriter {
 impl Write for DataWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.out {
+            Out::Standard(out) => out.write(bytes),
             Out::Plain(out) => out.write(bytes),
             Out::Compressed(out) => out.write(bytes),
         }
@@ -134,6 +196,7 @@ impl Write for DataWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.out {
+            Out::Standard(out) => out.flush(),
             Out::Plain(out) => out.flush(),
             Out::Compressed(out) => out.flush(),
         }

@@ -9,8 +9,8 @@ use table_azure::wire::EntityEncoder;
 use table_core::model::{Entity, TableName};
 use table_core::store::{ManifestCache, TableStoreExt as _};
 
-use crate::csv_text::{Spool, Types};
-use crate::data_file::{DataFile, DataFormat};
+use crate::csv_text::{CsvRows, Types};
+use crate::data_file::{DataFile, DataFormat, DataWriter};
 use crate::failure::{Failure, Result};
 use crate::layouts::check_layouts;
 use crate::output::{print, remark};
@@ -18,6 +18,8 @@ use crate::pace::{Pace, until_stopped};
 use crate::progress::Progress;
 use crate::query::{Selection, table};
 use crate::store::{Access, OpenStore, StoreName};
+#[cfg(feature = "parquet")]
+use crate::write_parquet::ParquetRows;
 
 /// The place of the table's name in a path.
 const TABLE: &str = "{table}";
@@ -30,7 +32,7 @@ pub(crate) struct ExportArgs {
     /// The tables
     #[arg(required = true)]
     tables: Vec<String>,
-    /// The file: .jsonl or .csv, each also with .zst; - for standard output; {table} stands for the table's name
+    /// The file: .jsonl or .csv, each also with .zst, or .parquet; - for standard output; {table} stands for the table's name
     #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
     to: String,
     /// The format, if the name of the file does not say it
@@ -59,7 +61,7 @@ impl ExportArgs {
         }
         let files = tables.iter().map(|table| {
             let path = self.to.replace(TABLE, table.as_str());
-            DataFile::new(&path, self.format).map(|file| (path, file))
+            DataFile::to_write(&path, self.format).map(|file| (path, file))
         });
         let files = files.collect::<Result<Vec<_>>>()?;
         if self.json && files.iter().any(|(_, file)| file.is_standard()) {
@@ -93,34 +95,76 @@ impl ExportArgs {
         // The first page before the file: a table that does not exist leaves no file.
         let mut page = pages.try_next().await?;
         let mut progress = Progress::new("exported", open.meter.clone(), self.quiet);
-        let mut out = file.create()?;
-        let (mut rows, mut encoder, mut text) = (0_u64, EntityEncoder::default(), Vec::new());
-        let mut spool = (file.format == DataFormat::Csv).then(Spool::new).transpose()?;
-        // A page in memory at a time. CSV goes through a temporary file, because its header has the names of all entities.
+        let mut body = Body::new(file)?;
+        let mut rows = 0_u64;
         while let Some(entities) = page {
             let before = rows;
             for entity in entities.items.iter().filter(|entity| self.selection.shows(entity)) {
                 check_readable(entity)?;
-                match &mut spool {
-                    Some(spool) => spool.add(entity)?,
-                    None => {
-                        encoder.encode(entity, &mut text);
-                        text.push(b'\n');
-                    }
-                }
+                body.add(entity)?;
                 rows += 1;
             }
-            out.write_all(&text)?;
-            text.clear();
             progress.add(rows - before);
             page = pages.try_next().await?;
         }
-        if let Some(spool) = spool {
-            spool.write_to(&mut out, Types::Written)?;
-        }
-        out.finish()?;
+        body.finish()?;
         progress.end();
         Ok(rows)
+    }
+}
+
+/// The content of a file that is being written. The head of a file of columns needs the properties of every entity, so the entities wait
+/// in a temporary file.
+enum Body {
+    Lines {
+        out: DataWriter,
+        encoder: EntityEncoder,
+        text: Vec<u8>,
+    },
+    Csv(DataWriter, CsvRows),
+    #[cfg(feature = "parquet")]
+    Parquet(DataWriter, ParquetRows),
+}
+
+impl Body {
+    fn new(file: &DataFile) -> Result<Self> {
+        let out = file.create()?;
+        Ok(match file.format {
+            DataFormat::Csv => Self::Csv(out, CsvRows::new()?),
+            #[cfg(feature = "parquet")]
+            DataFormat::Parquet => Self::Parquet(out, ParquetRows::new()?),
+            _ => Self::Lines { out, encoder: EntityEncoder::default(), text: Vec::new() },
+        })
+    }
+
+    fn add(&mut self, entity: &Entity) -> Result<()> {
+        match self {
+            Self::Lines { out, encoder, text } => {
+                text.clear();
+                encoder.encode(entity, text);
+                text.push(b'\n');
+                Ok(out.write_all(text)?)
+            }
+            Self::Csv(_, rows) => rows.add(entity),
+            #[cfg(feature = "parquet")]
+            Self::Parquet(_, rows) => rows.add(entity),
+        }
+    }
+
+    /// Writes the rest.
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Lines { out, .. } => out.finish(),
+            Self::Csv(mut out, rows) => {
+                rows.write_to(&mut out, Types::Written)?;
+                out.finish()
+            }
+            #[cfg(feature = "parquet")]
+            Self::Parquet(mut out, rows) => {
+                rows.write_to(&mut out)?;
+                out.finish()
+            }
+        }
     }
 }
 

@@ -70,12 +70,12 @@ impl From<Error> for Failure {
     }
 }
 
-/// An error of standard output.
+/// An error of standard output, or of a file that is being written.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
-            _ => Self::Failed(format!("standard output cannot be written: {error}")),
+            _ => Self::Failed(format!("the output cannot be written: {error}")),
         }
     }
 }

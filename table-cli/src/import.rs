@@ -1,5 +1,7 @@
 //! `tables import`.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use clap::Args;
@@ -30,7 +32,7 @@ pub(crate) struct ImportArgs {
     store: StoreName,
     /// The table, which is created if it is missing
     table: String,
-    /// The file: .jsonl or .csv, each also with .zst; - for standard input
+    /// The file: .jsonl, .json or .csv, each also with .zst, .parquet, or the .manifest of an export of AzCopy 7; - for standard input
     #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
     from: String,
     /// The format, if the name of the file does not say it
@@ -77,15 +79,20 @@ impl ImportArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let keys = KeyTemplates::new(self.partition_key.as_deref(), self.row_key.as_deref())?;
-        let file = DataFile::new(&self.from, self.format)?;
-        let values = Values { types: self.types.iter().cloned().collect(), null: self.null.clone() };
-        if file.format == DataFormat::Jsonl && !(values.types.is_empty() && values.null.is_none()) {
-            return Err(Failure::misuse("--type and --null are for CSV: JSON has types and null"));
+        let files = DataFile::to_read(&self.from, self.format)?;
+        let values = Values {
+            types: self.types.iter().cloned().collect(),
+            inferred: BTreeMap::new(),
+            null: self.null.clone(),
+        };
+        let is_csv = files.iter().all(|file| file.format == DataFormat::Csv);
+        if !is_csv && !(values.types.is_empty() && values.null.is_none()) {
+            return Err(Failure::misuse(
+                "--type and --null are for CSV: JSON and Parquet have types and null",
+            ));
         }
         // The header is read before the table is created: a file that cannot be imported changes nothing.
-        let opened = file.clone();
-        let read =
-            tokio::task::spawn_blocking(move || RowReader::new(opened.open()?, opened.format, keys, values));
+        let read = tokio::task::spawn_blocking(move || RowReader::new(files, keys, values));
         let reader = read.await.map_err(Failure::failed)??;
         let inferred = reader.inferred();
         if !self.quiet && !inferred.is_empty() {
@@ -155,29 +162,35 @@ impl ImportArgs {
 
 /// Reads the rows on a thread of its own, because files block. Bad rows are skipped.
 fn rows(
-    mut reader: RowReader,
+    reader: RowReader,
     report: Shared,
 ) -> impl Stream<Item = Result<Entity, Error>> + Send + Unpin + 'static {
     // Bounded, so that a fast file does not fill the memory while a slow service writes. If the import ends first, the receiver is
     // dropped and the thread stops at its next row.
     let (sender, receiver) = mpsc::channel(WAITING);
-    tokio::task::spawn_blocking(move || {
-        while let Some(row) = reader.next() {
-            let row = match row {
-                Ok(Ok(entity)) => Ok(entity),
-                Ok(Err(bad)) => {
-                    locked(&report, |report| report.skip(format!("line {}: {}", bad.line, bad.reason)));
-                    continue;
-                }
-                Err(failure) => Err(Error::invalid_request(failure.to_string())),
-            };
-            let is_last = row.is_err();
-            if sender.blocking_send(row).is_err() || is_last {
-                break;
+    let reading = tokio::task::spawn_blocking(move || {
+        reader.read(&mut |row| match row {
+            Ok(entity) => match sender.blocking_send(entity) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            },
+            Err(bad) => {
+                locked(&report, |report| report.skip(format!("{}: {}", bad.place, bad.reason)));
+                ControlFlow::Continue(())
             }
-        }
+        })
     });
-    Box::pin(stream::unfold(receiver, |mut receiver| async {
-        receiver.recv().await.map(|row| (row, receiver))
+    let rows = (receiver, Some(reading));
+    Box::pin(stream::unfold(rows, |(mut receiver, mut reading)| async move {
+        if let Some(entity) = receiver.recv().await {
+            return Some((Ok(entity), (receiver, reading)));
+        }
+        // Rows that end because the reader has failed are no whole file.
+        let failure = match reading.take()?.await {
+            Ok(Ok(())) => return None,
+            Ok(Err(failure)) => failure.to_string(),
+            Err(stopped) => format!("the reader of the file has stopped: {stopped}"),
+        };
+        Some((Err(Error::invalid_request(failure)), (receiver, None)))
     }))
 }

@@ -4,6 +4,7 @@
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
 
 mod arguments;
+mod azcopy;
 mod backup;
 mod blobs;
 mod copy;
@@ -12,6 +13,7 @@ mod csv_text;
 mod data_file;
 mod delete;
 mod doctor;
+mod emulator;
 mod entity_text;
 mod export;
 mod failure;
@@ -34,11 +36,14 @@ mod sas;
 mod serve;
 mod shell;
 mod signals;
+mod spool;
 mod store;
 mod sweep;
 mod upkeep;
 #[cfg(feature = "key-vault")]
 mod vault_key;
+#[cfg(feature = "parquet")]
+mod write_parquet;
 mod write_rows;
 
 pub use arguments::main;

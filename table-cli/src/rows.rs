@@ -5,7 +5,7 @@ use std::io::stdout;
 use clap::ValueEnum;
 use table_core::model::Entity;
 
-use crate::csv_text::{Spool, Types, add_columns, cells, csv_line, header};
+use crate::csv_text::{CsvRows, Types, add_columns, cells, csv_line, header};
 use crate::entity_text::entity_json;
 use crate::failure::Result;
 use crate::output::{print, print_bytes};
@@ -31,7 +31,7 @@ pub(crate) struct Printer {
     /// The selected columns, in the order of the selection.
     select: Vec<String>,
     /// The entities of CSV without selected columns: the header needs every column, so the rows wait on disk.
-    spool: Option<Spool>,
+    rows: Option<CsvRows>,
 }
 
 impl Printer {
@@ -39,16 +39,16 @@ impl Printer {
     pub(crate) fn new(format: Format, select: &[String]) -> Result<Self> {
         let names = ["PartitionKey", "RowKey"];
         let select: Vec<_> = select.iter().filter(|name| !names.contains(&name.as_str())).cloned().collect();
-        let spool = (format == Format::Csv && select.is_empty()).then(Spool::new).transpose()?;
-        if format == Format::Csv && spool.is_none() {
+        let rows = (format == Format::Csv && select.is_empty()).then(CsvRows::new).transpose()?;
+        if format == Format::Csv && rows.is_none() {
             print_bytes(&csv_line(&header(&select, Types::Omitted))?)?;
         }
-        Ok(Self { format, select, spool })
+        Ok(Self { format, select, rows })
     }
 
     /// Prints a page.
     pub(crate) fn page(&mut self, entities: &[Entity]) -> Result<()> {
-        match (self.format, &mut self.spool) {
+        match (self.format, &mut self.rows) {
             _ if entities.is_empty() => Ok(()),
             (Format::Json, _) => print(&entities.iter().map(entity_json).collect::<String>()),
             (Format::Table, _) => {
@@ -58,7 +58,7 @@ impl Printer {
                 }
                 print(&text_table(&columns, entities))
             }
-            (Format::Csv, Some(spool)) => entities.iter().try_for_each(|entity| spool.add(entity)),
+            (Format::Csv, Some(rows)) => entities.iter().try_for_each(|entity| rows.add(entity)),
             (Format::Csv, None) => {
                 let lines: Result<Vec<_>> = entities
                     .iter()
@@ -71,7 +71,7 @@ impl Printer {
 
     /// Prints the rest.
     pub(crate) fn end(self) -> Result<()> {
-        self.spool.map_or(Ok(()), |spool| spool.write_to(&mut stdout(), Types::Omitted))
+        self.rows.map_or(Ok(()), |rows| rows.write_to(&mut stdout(), Types::Omitted))
     }
 }
 

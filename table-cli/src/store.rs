@@ -15,6 +15,7 @@ use table_core::memory::MemoryStore;
 use table_core::store::{ServiceProfile, TableStore};
 use table_embedded::EmbeddedStore;
 
+use crate::emulator::Emulator;
 use crate::failure::{Failure, Result};
 use crate::pace::Pace;
 
@@ -34,7 +35,7 @@ pub(crate) const FORMS: &str = "\
 A STORE is one of:
   embedded:DIR      an embedded store in a directory
   azure             the account in the environment variable AZURE_STORAGE_CONNECTION_STRING
-  azurite           the emulator at 127.0.0.1:10002, or in AZURITE_CONNECTION_STRING
+  azurite           the emulator in AZURITE_CONNECTION_STRING or at 127.0.0.1:10002; if none listens there, Azurite is started
   https://…         an endpoint, signed in by `az login` (or by a managed identity: AZURE_TOKEN_CREDENTIALS=prod)
   env:NAME          a connection string, or a URL with a SAS, in an environment variable
   file:PATH         the same, in a file
@@ -114,10 +115,11 @@ pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) meter: RequestMeter,
     embedded: Option<EmbeddedStore>,
+    emulator: Option<Emulator>,
 }
 
 impl StoreName {
-    /// Opens the store. Sends no request.
+    /// Opens the store. Sends no request. `azurite` starts the emulator if none runs.
     pub(crate) async fn open(&self, access: Access, pace: Pace) -> Result<OpenStore> {
         match self {
             Self::Memory => Ok(OpenStore::around(MemoryStore::new(), None, pace)),
@@ -133,9 +135,12 @@ impl StoreName {
             Self::Azure => self.remote(&variable(AZURE)?, pace),
             Self::Azurite => match std::env::var(AZURITE) {
                 Ok(text) => self.remote(&text, pace),
+                Err(_) if emulator_listens() => self.remote(DEVELOPMENT, pace),
                 Err(_) => {
-                    check_emulator()?;
-                    self.remote(DEVELOPMENT, pace)
+                    let emulator = tokio::task::spawn_blocking(Emulator::start).await;
+                    let emulator = emulator.map_err(Failure::failed)??;
+                    let open = self.remote(&emulator.connection_string(), pace)?;
+                    Ok(OpenStore { emulator: Some(emulator), ..open })
                 }
             },
             Self::Endpoint(url) => {
@@ -215,12 +220,15 @@ impl OpenStore {
             Some(_) => store.build(),
             None => store.retry(RetryPolicy::default()).build(),
         };
-        Self { store, meter, embedded }
+        Self { store, meter, embedded, emulator: None }
     }
 
-    /// Closes the store.
+    /// Closes the store, and stops its emulator.
     pub(crate) async fn close(self) -> Result<()> {
         drop(self.store);
+        if let Some(emulator) = self.emulator {
+            tokio::task::spawn_blocking(move || drop(emulator)).await.map_err(Failure::failed)?;
+        }
         match self.embedded {
             Some(store) => Ok(store.close().await?),
             None => Ok(()),
@@ -233,15 +241,10 @@ fn variable(name: &str) -> Result<String> {
         .map_err(|_| Failure::misuse(format!("set the environment variable {name} to a connection string")))
 }
 
-/// Checks that an emulator listens, because a retried connection would take long to fail.
-fn check_emulator() -> Result<()> {
+/// Whether an emulator listens at its default address.
+fn emulator_listens() -> bool {
     let address = SocketAddr::from(DEVELOPMENT_ADDRESS);
-    match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Failure::failed(format!(
-            "no emulator listens at {address}: start one, for example with `npx --package azurite azurite-table`, or set {AZURITE}"
-        ))),
-    }
+    TcpStream::connect_timeout(&address, Duration::from_secs(2)).is_ok()
 }
 
 /// Returns the credential for an endpoint without a SAS.

@@ -1,17 +1,20 @@
 //! `copy`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use azurite::Azurite;
+use object_store::memory::InMemory;
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_core::model::{Entity, TableName};
 use table_core::query::Query;
-use table_core::store::TableStoreExt as _;
+use table_core::store::{TableStore as _, TableStoreExt as _};
+use table_patterns::index::{IndexOptions, IndexedEntities, Shape};
 use tempfile::TempDir;
 
 use crate::support::{
-    embedded, employees, fill, indexed, interrupt_write, keys, of_every_type, on_disk, served, tables,
+    by_age, embedded, employees, fill, indexed, interrupt_write, keys, of_every_type, on_disk, served, tables,
 };
 
 /// The name of an embedded store that does not exist yet.
@@ -112,6 +115,28 @@ fn a_copy_that_would_be_useless_is_refused_and_changes_nothing() {
     same.stderr(contains("--rename"));
     tables().args(["copy", &from, &from, "--rename", "Employees=Second"]).assert().success();
     assert_eq!(rows(source.path(), "Second").len(), 3);
+}
+
+/// The lists of such an index would be missing in the target.
+#[test]
+fn an_index_with_lists_in_blobs_is_copied_only_as_rows() {
+    let source = tempfile::tempdir().unwrap();
+    on_disk(source.path(), async |store| {
+        let table = TableName::new("Employees").unwrap();
+        store.create_table(&table).await.unwrap();
+        let mut options = IndexOptions::local();
+        options.blobs = Some(Arc::new(InMemory::new()));
+        let indexes = vec![by_age().with_shape(Shape::Blob)];
+        let opened = IndexedEntities::open(store.into_shared(), table, indexes, options).await.unwrap();
+        opened.insert(employees()[0].clone()).await.unwrap();
+        opened.flush().await;
+    });
+    let (directory, to) = target();
+    let from = format!("embedded:{}", source.path().display());
+    let copy = tables().args(["copy", &from, &to]).assert().code(1);
+    copy.stderr(contains("the index 'age'").and(contains("lists in blobs")).and(contains("--rows-only")));
+    assert!(rows_absent(&directory));
+    tables().args(["copy", &from, &to, "--rows-only"]).assert().success();
 }
 
 /// The target has no table with rows: its directory may exist, because it is opened before the source is read.

@@ -6,7 +6,7 @@ use std::path::Path;
 use azurite::Azurite;
 use predicates::prelude::*;
 use predicates::str::contains;
-use table_core::model::{Entity, TableName, ValueRef};
+use table_core::model::{Entity, TableName, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::store::{TableStore as _, TableStoreExt as _};
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
@@ -39,7 +39,7 @@ fn import(store: &str, path: &str, arguments: &[&str]) -> assert_cmd::assert::As
 fn every_type_survives_every_format() {
     let entities = [of_every_type("p", "1"), of_every_type("p", "2 \"x\", y"), Entity::new("q", "").unwrap()];
     let (_source, from) = embedded(entities.clone());
-    for name in ["all.jsonl", "all.csv", "all.jsonl.zst", "all.csv.zst"] {
+    for name in ["all.jsonl", "all.csv", "all.jsonl.zst", "all.csv.zst", "all.parquet"] {
         let (directory, path, to) = file(name, "");
         tables()
             .args(["export", &from, "Employees", "--quiet", "--to", &path])
@@ -56,13 +56,142 @@ fn every_type_survives_every_format() {
 #[test]
 fn standard_output_is_standard_input() {
     let (_source, from) = embedded(employees());
-    let export =
-        tables().args(["export", &from, "Employees", "--to", "-", "--format", "jsonl"]).assert().success();
-    let (directory, _, to) = file("none", "");
-    let import = ["import", &to, "Employees", "--from", "-", "--format", "jsonl"];
-    let done = tables().args(import).write_stdin(export.get_output().stdout.clone()).assert().success();
-    done.stderr(contains("Employees: 3 rows imported, 0 skipped"));
-    assert_eq!(stored(directory.path()).len(), 3);
+    for format in ["jsonl", "csv", "parquet"] {
+        let export = ["export", &from, "Employees", "--to", "-", "--format", format];
+        let export = tables().args(export).assert().success();
+        let (directory, _, to) = file("none", "");
+        let import = ["import", &to, "Employees", "--from", "-", "--format", format];
+        let done = tables().args(import).write_stdin(export.get_output().stdout.clone()).assert().success();
+        done.stderr(contains("Employees: 3 rows imported, 0 skipped"));
+        assert_eq!(stored(directory.path()).len(), 3, "{format}");
+    }
+}
+
+/// Types of one property in several columns; times in microseconds, in nanoseconds, and where neither is enough.
+#[test]
+fn parquet_keeps_what_a_column_of_one_type_cannot_hold() {
+    let time = |text: &str| text.parse::<Ticks>().unwrap();
+    let new = |row: &str| Entity::new("p", row).unwrap();
+    let entities = [
+        new("1").with("Mixed", 1).with("Time", time("2013-01-01T05:15:00.1234567Z")),
+        new("2").with("Mixed", "one").with("Time", time("2262-01-01T00:00:00Z")),
+        new("3").with("Mixed", 1_i64).with("Far", time("1601-01-01T00:00:00.000001Z")),
+        new("4").with("Mixed", 0.5).with("Far", time("9999-12-31T23:59:59.999999Z")),
+        new("5").with("Fine", time("1601-01-01T00:00:00.0000001Z")).with("Nothing", ""),
+    ];
+    let (_source, from) = embedded(entities.clone());
+    let (directory, path, to) = file("all.parquet", "");
+    tables().args(["export", &from, "Employees", "--quiet", "--to", &path]).assert().success();
+    import(&to, &path, &[]).success();
+    assert_eq!(stored(directory.path()), entities);
+}
+
+#[test]
+fn parquet_is_compressed_inside_and_whole_or_refused() {
+    let (_source, from) = embedded(employees());
+    let (directory, path, to) = file("all.parquet", "");
+    let export = |to: &str| tables().args(["export", &from, "Employees", "--quiet", "--to", to]).assert();
+    let compressed = format!("{path}.zst");
+    export(&compressed).code(2).stderr(contains("compressed inside"));
+    import(&to, &compressed, &[]).code(2).stderr(contains("compressed inside"));
+    export(&path).success();
+    import(&to, &path, &["--null", "NA"]).code(2).stderr(contains("--type and --null are for CSV"));
+    let whole = fs::read(&path).unwrap();
+    for damaged in [&whole[..whole.len() - 9], b"no Parquet"] {
+        fs::write(&path, damaged).unwrap();
+        import(&to, &path, &[]).code(2).stderr(contains("not a whole Parquet file"));
+    }
+    assert!(!directory.path().join("store").exists());
+    // Damage that only the data shows.
+    let mut damaged = whole.clone();
+    damaged[4..40].fill(0xff);
+    fs::write(&path, damaged).unwrap();
+    import(&to, &path, &[]).code(1).stderr(contains("the Parquet file cannot be read after row 0"));
+    assert_eq!(stored(directory.path()).len(), 0);
+}
+
+#[test]
+fn an_array_of_json_is_read_and_not_written() {
+    let text =
+        r#"[{"PartitionKey":"p","RowKey":"1","Age":41},{"RowKey":"2"},{"PartitionKey":"p","RowKey":"3"}]"#;
+    let (directory, path, to) = file("e.json", text);
+    import(&to, &path, &[]).code(3).stderr(contains("skipped: entity 2:"));
+    assert_eq!(stored(directory.path()).len(), 2);
+    let export = tables().args(["export", &to, "Employees", "--to", &path]).assert().code(2);
+    export.stderr(contains(".jsonl"));
+    fs::write(&path, &text[..50]).unwrap();
+    import(&to, &path, &["--mode", "upsert"]).code(1).stderr(contains("cannot be read after entity 1"));
+}
+
+/// A directory with an export of AzCopy 7: the manifest of <https://github.com/Azure/azure-storage-net-data-movement/issues/129>, and
+/// the names of <https://learn.microsoft.com/previous-versions/azure/storage/storage-use-azcopy>.
+fn azcopy(payload: &str, files: &[(&str, &str)]) -> (TempDir, String, String) {
+    let manifest = format!(
+        r#"{{"Version":2,"PayloadFormat":"{payload}","Checksum":15564613245429458971,"AccountName":"arenaxstorage","TableName":"Employees","Timestamp":"2018-05-28T03:06:11.6482709Z","SplitSize":200000,"TotalDataFiles":2}}"#
+    );
+    let (directory, path, to) = file("arenaxstorage_Employees.manifest", &manifest);
+    for (name, text) in files {
+        fs::write(directory.path().join(format!("arenaxstorage_Employees_{name}")), text).unwrap();
+    }
+    (directory, path, to)
+}
+
+/// The data files have the payload of the service with minimal metadata:
+/// <https://learn.microsoft.com/rest/api/storageservices/payload-format-for-table-service-operations>.
+#[test]
+fn an_export_of_azcopy_is_read() {
+    let page = |entities: &str| {
+        format!(
+            r#"{{"odata.metadata":"https://arenaxstorage.table.core.windows.net/$metadata#Employees","value":[{entities}]}}"#
+        )
+    };
+    let first = page(
+        r#"{"odata.etag":"W/\"datetime'2014-01-03T11%3A20%3A20Z'\"","PartitionKey":"Sales","RowKey":"1","Timestamp":"2014-01-03T11:20:20Z","Age@odata.type":"Edm.Int64","Age":"41","Name":"Ken"}"#,
+    );
+    let second = page(
+        r#"{"PartitionKey":"Sales","RowKey":"2","Timestamp":"2014-01-03T11:20:20Z","Since@odata.type":"Edm.DateTime","Since":"2013-01-01T00:00:00Z"},{"PartitionKey":"Sales"}"#,
+    );
+    let files = [("0_0_C3040FE8.json", &*first), ("0_1_0AB9AC20.json", &second)];
+    let (directory, manifest, to) = azcopy("Json", &files);
+    let done = import(&to, &manifest, &[]).code(3);
+    done.stderr(contains("arenaxstorage_Employees_0_1_0AB9AC20.json, entity 2:"));
+    let since: Ticks = "2013-01-01T00:00:00Z".parse().unwrap();
+    assert_eq!(
+        stored(directory.path()),
+        [
+            Entity::new("Sales", "1").unwrap().with("Age", 41_i64).with("Name", "Ken"),
+            Entity::new("Sales", "2").unwrap().with("Since", since),
+        ]
+    );
+}
+
+#[test]
+fn an_export_of_azcopy_as_csv_has_one_type_for_each_column() {
+    let files = [
+        ("0_0_C3040FE8.csv", "PartitionKey,RowKey,Timestamp,Age\nSales,1,2014-01-03T11:20:20Z,41\n"),
+        ("0_0_C3040FE8.schema.csv", "the content is not described"),
+        ("0_1_0AB9AC20.csv", "PartitionKey,RowKey,Timestamp,Age\nSales,2,2014-01-03T11:20:20Z,3000000000\n"),
+    ];
+    let (directory, manifest, to) = azcopy("Csv", &files);
+    let done = tables().args(["import", &to, "Employees", "--from", &manifest]).assert().success();
+    done.stderr(contains("inferred types: Age=Edm.Int64").and(contains("2 rows imported")));
+    let ages: Vec<_> =
+        stored(directory.path()).iter().map(|row| row.get("Age") == Some(ValueRef::Int64(41))).collect();
+    assert_eq!(ages, [true, false]);
+}
+
+#[test]
+fn an_incomplete_export_of_azcopy_changes_nothing() {
+    let (directory, manifest, to) = azcopy("Json", &[("0_0_C3040FE8.json", "[]")]);
+    import(&to, &manifest, &[]).code(4).stderr(contains("has 2 data files, and 1 of them"));
+    for (text, reason) in
+        [("{}", "PayloadFormat"), (r#"{"PayloadFormat":"Json"}"#, "TotalDataFiles"), ("no", "cannot be read")]
+    {
+        fs::write(&manifest, text).unwrap();
+        import(&to, &manifest, &[]).code(2).stderr(contains(reason));
+    }
+    import(&to, "absent.manifest", &[]).code(2).stderr(contains("absent.manifest"));
+    assert!(!directory.path().join("store").exists());
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod delete;
 mod doctor;
 mod encryption;
 mod files;
+mod flights;
 mod index;
 mod kill;
 mod read;

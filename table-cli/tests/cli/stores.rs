@@ -1,13 +1,16 @@
 //! The forms of STORE.
 
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::path::Path;
 
 use azurite::Azurite;
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
 
-use crate::support::{KEY, employees, fill, served, tables};
+use crate::support::{KEY, embedded, employees, fill, served, tables};
 
 #[test]
 fn an_account_comes_from_the_environment_or_a_file() {
@@ -74,4 +77,41 @@ fn tables_of_azurite_are_read() {
     let query =
         ["query", "azurite", "Employees", "--filter", "Age gt 40", "--select", "Age", "--format", "csv"];
     run(&query).stdout("PartitionKey,RowKey,Age\nLegal,1,55\nSales,1,41\n");
+}
+
+/// The program with Azurite's programs on the PATH, and with the data of Azurite in a directory.
+fn with_azurite(data: &Path) -> assert_cmd::Command {
+    let free = TcpStream::connect("127.0.0.1:10002").is_err();
+    assert!(free, "an emulator listens at 127.0.0.1:10002, so `tables` would not start one: stop it");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(azurite::programs().unwrap()).chain(std::env::split_paths(&path));
+    let mut command = tables();
+    command.env("PATH", std::env::join_paths(paths).unwrap()).env("TABLES_AZURITE_DIR", data);
+    command
+}
+
+#[test]
+fn azurite_is_started_and_keeps_its_data() {
+    let (_source, from) = embedded(employees());
+    let data = tempfile::tempdir().unwrap();
+    let copy = with_azurite(data.path()).args(["copy", &from, "azurite"]).assert().success();
+    copy.stderr(contains("started Azurite").and(contains("Employees: 3 rows copied, and equal")));
+    // Nothing runs after the end: a second emulator would be refused.
+    with_azurite(data.path()).args(["count", "azurite", "Employees"]).assert().success().stdout("3\n");
+    // A command that fails stops it too.
+    let failed = with_azurite(data.path()).args(["count", "azurite", "Absent"]).assert().code(1);
+    failed.stderr(contains("Absent"));
+    with_azurite(data.path()).args(["list", "azurite"]).assert().success().stdout("Employees\n");
+}
+
+#[test]
+fn azurite_that_cannot_be_started_is_a_clear_error() {
+    let data = tempfile::tempdir().unwrap();
+    let without_node =
+        with_azurite(data.path()).env("PATH", OsString::new()).args(["list", "azurite"]).assert();
+    without_node.code(1).stderr(contains("Node.js").and(contains("AZURITE_CONNECTION_STRING")));
+    let lock = File::create(data.path().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let second = with_azurite(data.path()).args(["list", "azurite"]).assert().code(1);
+    second.stderr(contains("another `tables` runs an emulator"));
 }

@@ -12,3 +12,12 @@ mod install;
 mod server;
 
 pub use server::Azurite;
+
+/// Returns the directory of the emulator's programs, such as `azurite-table`. Installs the emulator if it is missing.
+///
+/// # Errors
+///
+/// The emulator cannot be installed; the message names the missing part.
+pub fn programs() -> Result<std::path::PathBuf, String> {
+    install::installed().map(|directory| directory.join("node_modules").join(".bin"))
+}

@@ -1,144 +1,30 @@
-//! Reads entities from files: lines of JSON, and CSV with given or inferred types.
+//! Reads entities from CSV, with given or inferred types.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::BufRead;
+use std::ops::ControlFlow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use csv::StringRecord;
-use table_azure::wire::decode_entity;
-use table_core::manifest::{Evaluator, IndexDefinition, KeyTemplate, Placement};
-use table_core::model::{EdmType, EdmValue, Entity, Key, Properties, TableName, Ticks};
+use table_core::model::{EdmType, EdmValue, Entity, Key, Properties, Ticks};
 
+use super::{BadRow, KeyTemplates, PARTITION, ROW, Row, SYSTEM};
 use crate::csv_text::TYPE_COLUMN;
-use crate::data_file::DataFormat;
 use crate::failure::{Failure, Result};
 
-/// The rows of CSV from which the types of columns are inferred.
+/// The rows from which the types of columns are inferred.
 const SAMPLE: usize = 1000;
-const PARTITION: &str = "PartitionKey";
-const ROW: &str = "RowKey";
-/// Columns that the service sets: an import leaves them out.
-const SYSTEM: [&str; 4] = ["Timestamp", "Timestamp@type", "ETag", "odata.etag"];
-
-/// A row that cannot be an entity.
-#[derive(Debug)]
-pub(crate) struct BadRow {
-    /// The line in the file, from 1.
-    pub(crate) line: u64,
-    pub(crate) reason: String,
-}
-
-/// How keys are made from the columns of a file that has none.
-#[derive(Debug)]
-pub(crate) struct KeyTemplates(Option<Evaluator>);
-
-impl KeyTemplates {
-    /// Parses the templates of PartitionKey and RowKey. Both are given, or neither.
-    pub(crate) fn new(partition: Option<&str>, row: Option<&str>) -> Result<Self> {
-        let (partition, row) = match (partition, row) {
-            (None, None) => return Ok(Self(None)),
-            (Some(partition), Some(row)) => (template(PARTITION, partition)?, template(ROW, row)?),
-            _ => return Err(Failure::misuse("give both --partition-key and --row-key, or neither")),
-        };
-        // The library evaluates templates as the keys of an index. In another table no key is an entity's own.
-        let table = TableName::new("Keys").map_err(Failure::misuse)?;
-        let definition = IndexDefinition::keyed("key", Placement::OtherTable(table), Some(partition), row);
-        Ok(Self(Some(definition.evaluator().map_err(Failure::misuse)?)))
-    }
-
-    /// Whether templates are given, so that the file needs no keys.
-    const fn are_given(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Gives an entity its key.
-    fn apply(&self, entity: Entity) -> Result<Entity, String> {
-        let Some(evaluator) = &self.0 else { return Ok(entity) };
-        let keys = evaluator.entry_keys(&entity).map_err(|error| error.to_string())?;
-        let key = keys.into_iter().next().ok_or("a column of the key templates is absent")?;
-        Ok(entity.with_key(key))
-    }
-}
-
-fn template(name: &str, text: &str) -> Result<KeyTemplate> {
-    text.parse().map_err(|error| Failure::misuse(format!("the template of the {name}, {text:?}: {error}")))
-}
 
 /// How the values of CSV become properties.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Values {
     /// The types that the command line gives.
     pub(crate) types: BTreeMap<String, EdmType>,
+    /// The types that the first rows of several files have, for the columns without a given type.
+    pub(crate) inferred: BTreeMap<String, EdmType>,
     /// The text of an absent value, besides no text at all.
     pub(crate) null: Option<String>,
-}
-
-/// Reads rows one after another.
-pub(crate) enum RowReader {
-    Jsonl { lines: Box<dyn BufRead + Send>, line: u64, keys: Box<KeyTemplates> },
-    Csv(Box<CsvReader>),
-}
-
-impl RowReader {
-    /// Reads the header of CSV, and the rows from which types are inferred.
-    pub(crate) fn new(
-        file: Box<dyn BufRead + Send>,
-        format: DataFormat,
-        keys: KeyTemplates,
-        values: Values,
-    ) -> Result<Self> {
-        Ok(match format {
-            DataFormat::Jsonl => Self::Jsonl { lines: file, line: 0, keys: Box::new(keys) },
-            DataFormat::Csv => Self::Csv(Box::new(CsvReader::new(file, keys, values)?)),
-        })
-    }
-
-    /// Returns the types of columns that were inferred, by name.
-    pub(crate) fn inferred(&self) -> Vec<(String, EdmType)> {
-        match self {
-            Self::Jsonl { .. } => Vec::new(),
-            Self::Csv(reader) => reader.inferred(),
-        }
-    }
-
-    /// Returns the next row; `None` at the end. The outer error ends the file.
-    pub(crate) fn next(&mut self) -> Option<Result<Result<Entity, BadRow>>> {
-        match self {
-            Self::Csv(reader) => reader.next(),
-            Self::Jsonl { lines, line, keys } => loop {
-                let mut text = String::new();
-                *line += 1;
-                match lines.read_line(&mut text) {
-                    Ok(0) => return None,
-                    Ok(_) if text.trim().is_empty() => {}
-                    Ok(_) => {
-                        let entity = of_json(text.trim(), keys);
-                        return Some(Ok(entity.map_err(|reason| BadRow { line: *line, reason })));
-                    }
-                    Err(error) => {
-                        return Some(Err(Failure::failed(format!("line {line} cannot be read: {error}"))));
-                    }
-                }
-            },
-        }
-    }
-}
-
-/// Reads an entity. A line without keys gets keys by the templates.
-fn of_json(line: &str, keys: &KeyTemplates) -> Result<Entity, String> {
-    let members = line.strip_prefix('{').map(str::trim_start);
-    let read = match (decode_entity(line.as_bytes()), members) {
-        (Err(_), Some(members)) if keys.are_given() => {
-            let comma = if members.starts_with('}') { "" } else { "," };
-            // Empty keys in front, so that the line parses as an entity; the templates replace them.
-            let line = format!("{{\"{PARTITION}\":\"\",\"{ROW}\":\"\"{comma}{members}");
-            decode_entity(line.as_bytes())
-        }
-        (read, _) => read,
-    };
-    let entity = read.map_err(|error| error.to_string())?.with_system(None, None);
-    keys.apply(entity)
 }
 
 /// A column with a property.
@@ -167,7 +53,8 @@ pub(crate) struct CsvReader {
 }
 
 impl CsvReader {
-    fn new(file: Box<dyn BufRead + Send>, keys: KeyTemplates, values: Values) -> Result<Self> {
+    /// Reads the header, and the rows from which types are inferred.
+    pub(crate) fn new(file: Box<dyn BufRead + Send>, keys: KeyTemplates, values: &Values) -> Result<Self> {
         let mut records = csv::Reader::from_reader(file);
         let header = records
             .headers()
@@ -176,11 +63,7 @@ impl CsvReader {
             header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
         let place = |name: &str| names.iter().position(|other| other == name);
         let key = place(PARTITION).zip(place(ROW));
-        if key.is_none() && !keys.are_given() {
-            return Err(Failure::misuse(
-                "the file has no columns PartitionKey and RowKey: give --partition-key and --row-key, with {COLUMN} for values of columns",
-            ));
-        }
+        keys.check(key.is_some())?;
         if let Some(unknown) = values.types.keys().find(|name| place(name).is_none()) {
             return Err(Failure::misuse(format!(
                 "--type names the column '{unknown}', which the file does not have"
@@ -191,17 +74,18 @@ impl CsvReader {
             !is_system && name.strip_suffix(TYPE_COLUMN).is_none_or(|of| place(of).is_none())
         };
         let columns = names.iter().enumerate().filter(|(_, name)| is_property(name)).map(|(at, name)| {
-            let (types, given) = (place(&format!("{name}{TYPE_COLUMN}")), values.types.get(name));
+            let types = place(&format!("{name}{TYPE_COLUMN}"));
+            let known = values.types.get(name).or_else(|| values.inferred.get(name));
             Column {
                 name: name.clone(),
                 at,
                 types,
-                edm_type: given.copied().unwrap_or(EdmType::String),
-                is_inferred: given.is_none(),
+                edm_type: known.copied().unwrap_or(EdmType::String),
+                is_inferred: known.is_none(),
             }
         });
         let (columns, sample) = (columns.collect(), VecDeque::new());
-        let mut reader = Self { records, sample, columns, key, keys, null: values.null };
+        let mut reader = Self { records, sample, columns, key, keys, null: values.null.clone() };
         reader.infer();
         Ok(reader)
     }
@@ -209,7 +93,7 @@ impl CsvReader {
     /// Infers types from the first rows.
     fn infer(&mut self) {
         while self.sample.len() < SAMPLE {
-            let Some(record) = self.read() else { break };
+            let Some(record) = self.record() else { break };
             self.sample.push_back(record);
         }
         let sample = || self.sample.iter().flatten();
@@ -233,7 +117,7 @@ impl CsvReader {
     }
 
     /// Reads a record of the file; `None` at the end.
-    fn read(&mut self) -> Option<Result<StringRecord, csv::Error>> {
+    fn record(&mut self) -> Option<Result<StringRecord, csv::Error>> {
         let mut record = StringRecord::new();
         match self.records.read_record(&mut record) {
             Ok(true) => Some(Ok(record)),
@@ -242,24 +126,35 @@ impl CsvReader {
         }
     }
 
-    fn inferred(&self) -> Vec<(String, EdmType)> {
+    /// Returns the types of columns that were inferred, by name.
+    pub(crate) fn inferred(&self) -> Vec<(String, EdmType)> {
         let inferred = self.columns.iter().filter(|column| column.is_inferred);
         inferred.map(|column| (column.name.clone(), column.edm_type)).collect()
     }
 
-    fn next(&mut self) -> Option<Result<Result<Entity, BadRow>>> {
-        let record = match self.sample.pop_front().or_else(|| self.read())? {
+    /// Hands every row to `take`, until it breaks. An error ends the file.
+    pub(crate) fn read(mut self, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<()> {
+        while let Some(row) = self.next() {
+            if take(row?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Result<Row>> {
+        let record = match self.sample.pop_front().or_else(|| self.record())? {
             Ok(record) => record,
             Err(error) => {
                 let line = error.position().map_or(0, csv::Position::line);
                 return Some(match error.is_io_error() {
                     true => Err(Failure::failed(format!("line {line} cannot be read: {error}"))),
-                    false => Ok(Err(BadRow { line, reason: error.to_string() })),
+                    false => Ok(Err(BadRow { place: format!("line {line}"), reason: error.to_string() })),
                 });
             }
         };
         let line = record.position().map_or(0, csv::Position::line);
-        Some(Ok(self.entity(&record).map_err(|reason| BadRow { line, reason })))
+        Some(Ok(self.entity(&record).map_err(|reason| BadRow { place: format!("line {line}"), reason })))
     }
 
     fn entity(&self, record: &StringRecord) -> Result<Entity, String> {
@@ -297,6 +192,17 @@ pub(crate) fn edm_type(name: &str) -> Option<EdmType> {
 /// The types that are inferred, the narrowest first.
 const INFERRED: [EdmType; 5] =
     [EdmType::Boolean, EdmType::Int32, EdmType::Int64, EdmType::Double, EdmType::DateTime];
+
+/// The narrowest type of the columns of two files of one table.
+pub(crate) const fn common(a: EdmType, b: EdmType) -> EdmType {
+    match (a, b) {
+        (EdmType::Int32, EdmType::Int64) | (EdmType::Int64, EdmType::Int32) => EdmType::Int64,
+        (EdmType::Double, EdmType::Int32 | EdmType::Int64)
+        | (EdmType::Int32 | EdmType::Int64, EdmType::Double) => EdmType::Double,
+        _ if a as u8 == b as u8 => a,
+        _ => EdmType::String,
+    }
+}
 
 /// Whether a text is certainly a value of the type. A number with zeros in front, such as a postal code, stays text.
 fn is_inferable(text: &str, edm_type: EdmType) -> bool {
@@ -344,14 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_written_as_the_library_writes_key_parts() {
-        let keys =
-            KeyTemplates::new(Some("{origin}"), Some("{time_hour:hour}_{carrier}_{flight:u32:04}")).unwrap();
-        let line = r#"{"origin":"EWR","carrier":"UA","flight":15,"time_hour@odata.type":"Edm.DateTime","time_hour":"2013-01-01T10:00:00Z"}"#;
-        let entity = of_json(line, &keys).unwrap();
-        assert_eq!(entity.key().partition(), "EWR");
-        assert_eq!(entity.key().row(), "2013-01-01T10_UA_0015");
-        assert!(of_json(r#"{"origin":"EWR"}"#, &keys).unwrap_err().contains("absent"));
-        assert!(KeyTemplates::new(Some("{origin}"), None).is_err());
+    fn two_files_have_one_type() {
+        assert_eq!(common(EdmType::Int32, EdmType::Int64), EdmType::Int64);
+        assert_eq!(common(EdmType::Double, EdmType::Int32), EdmType::Double);
+        assert_eq!(common(EdmType::Boolean, EdmType::Boolean), EdmType::Boolean);
+        assert_eq!(common(EdmType::DateTime, EdmType::Int32), EdmType::String);
     }
 }

@@ -1,0 +1,179 @@
+//! Azurite, the emulator of Azure Storage, for as long as a command runs.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::failure::{Failure, Result};
+use crate::output::remark;
+
+/// The environment variable with the directory of the data.
+const DIRECTORY: &str = "TABLES_AZURITE_DIR";
+/// The directory of the data in the home directory.
+const IN_HOME: &str = ".azurite-tables";
+/// The program that Node.js runs.
+const SCRIPT: &str = include_str!("emulator.js");
+/// The exit code of the script if Azurite is not installed.
+const NOT_INSTALLED: i32 = 3;
+/// What a person does instead.
+const INSTEAD: &str = "or start an emulator, and set AZURITE_CONNECTION_STRING";
+/// The longest time that it takes to write its data.
+const STOP: Duration = Duration::from_secs(10);
+/// The public account of the emulator: <https://learn.microsoft.com/azure/storage/common/storage-connect-azurite>.
+const ACCOUNT: &str = "devstoreaccount1";
+const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// A running emulator, which ends when this value is dropped. It holds the other end of a pipe, so it also ends if this program is killed.
+#[derive(Debug)]
+pub(crate) struct Emulator {
+    /// Host and port.
+    address: String,
+    lifeline: Option<ChildStdin>,
+    /// Azurite ends if it cannot write to it.
+    _out: BufReader<ChildStdout>,
+    process: Child,
+    /// Two emulators would overwrite each other's data. The lock ends with the file handle.
+    _lock: File,
+    _script: tempfile::TempPath,
+}
+
+impl Emulator {
+    /// Starts the emulator on a free port of this machine, with its data in `TABLES_AZURITE_DIR` or in the home directory. Takes the
+    /// installed Azurite, or lets npx install it, which takes half a minute the first time. Blocks until it listens.
+    pub(crate) fn start() -> Result<Self> {
+        let directory = directory()?;
+        let unusable = |error: std::io::Error| {
+            Failure::failed(format!("{} cannot be used: {error}", directory.display()))
+        };
+        fs::create_dir_all(&directory).map_err(unusable)?;
+        let lock = File::create(directory.join("lock")).map_err(unusable)?;
+        if lock.try_lock().is_err() {
+            return Err(Failure::failed(format!(
+                "another `tables` runs an emulator on {}: wait for its end, set {DIRECTORY} to another directory, {INSTEAD}",
+                directory.display()
+            )));
+        }
+        let mut script = tempfile::Builder::new().suffix(".cjs").tempfile().map_err(unusable)?;
+        script.write_all(SCRIPT.as_bytes()).map_err(unusable)?;
+        let script = script.into_temp_path();
+        let started = match run(&mut node(&script, &directory))? {
+            Ran::Listens(running) => running,
+            Ran::Ended(Some(NOT_INSTALLED), _) => {
+                remark("Azurite is not installed: npx installs it");
+                match run(&mut npx(&script, &directory))? {
+                    Ran::Listens(running) => running,
+                    Ran::Ended(_, said) => return Err(not_started(&said)),
+                }
+            }
+            Ran::Ended(_, said) => return Err(not_started(&said)),
+        };
+        let (address, lifeline, out, process) = started;
+        remark(&format!("started Azurite with the data in {}; it stops at the end", directory.display()));
+        Ok(Self { address, lifeline: Some(lifeline), _out: out, process, _lock: lock, _script: script })
+    }
+
+    /// Returns the connection string.
+    pub(crate) fn connection_string(&self) -> String {
+        format!("AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint=http://{}/{ACCOUNT}", self.address)
+    }
+}
+
+/// Waits until the emulator has written its data: the next command may start at once.
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        let started = Instant::now();
+        while started.elapsed() < STOP {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.process.kill();
+    }
+}
+
+type Running = (String, ChildStdin, BufReader<ChildStdout>, Child);
+
+enum Ran {
+    Listens(Running),
+    /// The exit code, and what it said.
+    Ended(Option<i32>, String),
+}
+
+fn directory() -> Result<PathBuf> {
+    let given = std::env::var_os(DIRECTORY).filter(|given| !given.is_empty()).map(PathBuf::from);
+    let directory = given.or_else(|| std::env::home_dir().map(|home| home.join(IN_HOME)));
+    directory.ok_or_else(|| {
+        Failure::misuse(format!("there is no home directory for the data of the emulator: set {DIRECTORY}"))
+    })
+}
+
+fn node(script: &Path, directory: &Path) -> Command {
+    let mut command = Command::new("node");
+    command.arg(script);
+    with_options(command, directory)
+}
+
+fn npx(script: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(if cfg!(windows) { "npx.cmd" } else { "npx" });
+    command.args(["--yes", "--package", "azurite", "--", "node"]).arg(script);
+    with_options(command, directory)
+}
+
+fn with_options(mut command: Command, directory: &Path) -> Command {
+    command
+        .args(["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--location"])
+        .arg(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Starts a process and waits until it listens or ends.
+fn run(command: &mut Command) -> Result<Ran> {
+    let needs = |error| {
+        Failure::failed(format!(
+            "the store `azurite` needs Node.js 20 or later with npm ({error}): install it from https://nodejs.org, {INSTEAD}"
+        ))
+    };
+    let mut process = command.spawn().map_err(needs)?;
+    let (Some(lifeline), Some(out), Some(mut err)) =
+        (process.stdin.take(), process.stdout.take(), process.stderr.take())
+    else {
+        return Err(Failure::failed("the pipes of the emulator are missing"));
+    };
+    // Drained on a thread of its own: a full pipe would stop the emulator.
+    let errors = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = err.read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let mut out = BufReader::new(out);
+    let (mut line, mut said) = (String::new(), String::new());
+    while out.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+        if let Some(address) = listening(&line) {
+            return Ok(Ran::Listens((address.to_owned(), lifeline, out, process)));
+        }
+        said.push_str(&line);
+        line.clear();
+    }
+    let code = process.wait().map_err(Failure::failed)?.code();
+    said.push_str(&errors.join().unwrap_or_default());
+    Ok(Ran::Ended(code, said))
+}
+
+/// Returns host and port in the line that Azurite prints when it is ready.
+fn listening(line: &str) -> Option<&str> {
+    line.strip_prefix("Azurite Table service successfully started on ").map(str::trim)
+}
+
+fn not_started(said: &str) -> Failure {
+    let last = said.lines().filter(|line| !line.trim().is_empty()).next_back().unwrap_or("it said nothing");
+    Failure::failed(format!(
+        "Azurite did not start ({last}): install it with `npm install -g azurite`, {INSTEAD}"
+    ))
+}

@@ -1,0 +1,138 @@
+//! Reads entities from files.
+
+mod csv_file;
+mod json_file;
+mod key_templates;
+#[cfg(feature = "parquet")]
+mod parquet_file;
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::ops::ControlFlow;
+
+use table_core::model::{EdmType, Entity};
+
+use self::csv_file::{CsvReader, common};
+pub(crate) use self::csv_file::{Values, edm_type};
+use self::json_file::{read_json, read_lines};
+pub(crate) use self::key_templates::KeyTemplates;
+#[cfg(feature = "parquet")]
+use self::parquet_file::{ParquetReader, seekable};
+#[cfg(feature = "parquet")]
+pub(crate) use self::parquet_file::{UNIX_EPOCH, type_column};
+use crate::data_file::{DataFile, DataFormat};
+use crate::failure::Result;
+
+const PARTITION: &str = "PartitionKey";
+const ROW: &str = "RowKey";
+/// Columns that the service sets: an import leaves them out.
+const SYSTEM: [&str; 4] = ["Timestamp", "Timestamp@type", "ETag", "odata.etag"];
+
+/// A row that cannot be an entity.
+#[derive(Debug)]
+pub(crate) struct BadRow {
+    /// The place in the file, such as `line 7`.
+    pub(crate) place: String,
+    pub(crate) reason: String,
+}
+
+/// A row of a file.
+pub(crate) type Row = Result<Entity, BadRow>;
+
+/// Reads the rows of a file, or of several files one after another.
+pub(crate) struct RowReader {
+    files: Vec<DataFile>,
+    keys: KeyTemplates,
+    values: Values,
+    inferred: Vec<(String, EdmType)>,
+    /// The only file: standard input cannot be opened twice.
+    opened: Option<Opened>,
+}
+
+enum Opened {
+    Csv(Box<CsvReader>),
+    Json(Box<dyn BufRead + Send>),
+    Lines(Box<dyn BufRead + Send>),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<ParquetReader>),
+}
+
+impl RowReader {
+    /// Opens the first file, and reads the header of CSV with the rows from which types are inferred. A column has the same type in
+    /// all files, so these rows of every file are read.
+    pub(crate) fn new(files: Vec<DataFile>, keys: KeyTemplates, values: Values) -> Result<Self> {
+        let mut reader = Self { files, keys, values, inferred: Vec::new(), opened: None };
+        if let [file] = &*reader.files {
+            let opened = reader.open(file)?;
+            if let Opened::Csv(csv) = &opened {
+                reader.inferred = csv.inferred();
+            }
+            reader.opened = Some(opened);
+            return Ok(reader);
+        }
+        let mut types = BTreeMap::new();
+        for file in &reader.files {
+            if let Opened::Csv(csv) = reader.open(file)? {
+                for (name, found) in csv.inferred() {
+                    types.entry(name).and_modify(|of| *of = common(*of, found)).or_insert(found);
+                }
+            }
+        }
+        reader.inferred = types.clone().into_iter().collect();
+        reader.values.inferred = types;
+        Ok(reader)
+    }
+
+    fn open(&self, file: &DataFile) -> Result<Opened> {
+        Ok(match file.format {
+            DataFormat::Csv => {
+                Opened::Csv(Box::new(CsvReader::new(file.open()?, self.keys.clone(), &self.values)?))
+            }
+            DataFormat::Json => Opened::Json(file.open()?),
+            DataFormat::Jsonl => Opened::Lines(file.open()?),
+            #[cfg(feature = "parquet")]
+            DataFormat::Parquet => {
+                let file = file.open_file()?.map_or_else(|| seekable(std::io::stdin()), Ok)?;
+                Opened::Parquet(Box::new(ParquetReader::new(file, self.keys.clone())?))
+            }
+            #[cfg(not(feature = "parquet"))]
+            DataFormat::Parquet => return Err(crate::failure::Failure::misuse(crate::data_file::NO_PARQUET)),
+        })
+    }
+
+    /// Returns the types of columns that were inferred, by name.
+    pub(crate) fn inferred(&self) -> Vec<(String, EdmType)> {
+        self.inferred.clone()
+    }
+
+    /// Hands every row to `take`, until it breaks. An error ends the rows. Blocks.
+    pub(crate) fn read(mut self, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<()> {
+        if let Some(opened) = self.opened.take() {
+            return self.read_opened(opened, take);
+        }
+        for file in &self.files {
+            let mut is_stopped = false;
+            let mut take_of_file = |row: Row| {
+                let row = row.map_err(|bad| BadRow { place: format!("{file}, {}", bad.place), ..bad });
+                let taken = take(row);
+                is_stopped = taken.is_break();
+                taken
+            };
+            self.read_opened(self.open(file)?, &mut take_of_file)?;
+            if is_stopped {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_opened(&self, opened: Opened, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<()> {
+        match opened {
+            Opened::Csv(reader) => reader.read(take),
+            Opened::Json(file) => read_json(file, &self.keys, take),
+            Opened::Lines(file) => read_lines(file, &self.keys, take),
+            #[cfg(feature = "parquet")]
+            Opened::Parquet(reader) => reader.read(take),
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! Reads entities from files of Apache Parquet, of `tables export` and of other programs.
+
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::ops::ControlFlow;
+
+use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{AsBytes as _, DataType, Int96};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::schema::types::{ColumnDescriptor, Type};
+use table_core::model::{EdmType, EdmValue, Entity, Key, Properties, Ticks};
+use uuid::Uuid;
+
+use super::csv_file::edm_type;
+use super::{BadRow, KeyTemplates, PARTITION, ROW, Row, SYSTEM};
+use crate::failure::{Failure, Result};
+
+/// 1970-01-01 in ticks of 100 ns since the year 1.
+pub(crate) const UNIX_EPOCH: i64 = 621_355_968_000_000_000;
+const TICKS_OF_DAY: i64 = 864_000_000_000;
+/// 1970-01-01 as the day of `INT96`: <https://en.wikipedia.org/wiki/Julian_day>.
+const JULIAN_EPOCH: i64 = 2_440_588;
+/// The rows whose values are in memory at once: an entity has up to 1 MiB.
+const BATCH: usize = 256;
+
+/// The name of a column with the values of one type of a property.
+pub(crate) fn type_column(property: &str, edm_type: EdmType) -> String {
+    format!("{property}@{}", edm_type.name().trim_start_matches("Edm."))
+}
+
+/// How the values of a column are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Boolean,
+    Binary,
+    Date,
+    Double,
+    Guid,
+    Int32,
+    Int64,
+    Text,
+    /// A time as text.
+    TimeText,
+    /// A time, as a number of units of this many ticks, or of this many units per tick.
+    Time {
+        ticks: i64,
+        per_tick: i64,
+    },
+    UInt32,
+    UInt64,
+}
+
+/// A column with a property, or with a part of the key.
+#[derive(Debug)]
+struct Column {
+    at: usize,
+    property: String,
+    kind: Kind,
+    is_optional: bool,
+    /// Whether other columns have values of the same property.
+    is_of_type: bool,
+}
+
+/// A value: absent, or not a value of a property, with the reason.
+type Cell = Result<Option<EdmValue>, String>;
+
+/// Reads a file row group after row group. A batch of rows and a page of each column are in memory.
+pub(crate) struct ParquetReader {
+    file: SerializedFileReader<File>,
+    columns: Vec<Column>,
+    key: Option<[Column; 2]>,
+    keys: KeyTemplates,
+}
+
+impl ParquetReader {
+    /// Reads the schema. Refuses columns that no property can hold.
+    pub(crate) fn new(file: File, keys: KeyTemplates) -> Result<Self> {
+        let file = SerializedFileReader::new(file)
+            .map_err(|error| Failure::misuse(format!("the file is not a whole Parquet file: {error}")))?;
+        let schema = file.metadata().file_metadata().schema_descr_ptr();
+        let (mut columns, mut partition, mut row) = (Vec::new(), None, None);
+        for (at, descriptor) in schema.columns().iter().enumerate() {
+            let name = schema.get_column_root(at).name();
+            if SYSTEM.contains(&name) {
+                continue;
+            }
+            let mut column = column(at, name, schema.get_column_root(at), descriptor)?;
+            match name {
+                PARTITION | ROW if column.kind != Kind::Text => {
+                    return Err(Failure::misuse(format!("the column '{name}' has no text")));
+                }
+                PARTITION => partition = Some(column),
+                ROW => row = Some(column),
+                _ => {
+                    if let Some((property, of)) = name.rsplit_once('@')
+                        && edm_type(of).is_some()
+                    {
+                        column.property = property.to_owned();
+                        column.is_of_type = true;
+                    }
+                    columns.push(column);
+                }
+            }
+        }
+        let key = partition.zip(row).map(|(partition, row)| [partition, row]);
+        keys.check(key.is_some())?;
+        Ok(Self { file, columns, key, keys })
+    }
+
+    /// Hands every row to `take`, until it breaks. An error ends the file.
+    pub(crate) fn read(&self, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<()> {
+        let mut number = 0;
+        for group in 0..self.file.num_row_groups() {
+            if self.read_group(group, &mut number, take).map_err(|error| failed(number, &error))?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_group(
+        &self,
+        group: usize,
+        number: &mut u64,
+        take: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ParquetError> {
+        let group = self.file.get_row_group(group)?;
+        let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
+        let open = |column: &Column| group.get_column_reader(column.at);
+        let mut readers = self.columns.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut key_readers = self.key.iter().flatten().map(open).collect::<Result<Vec<_>, _>>()?;
+        while left > 0 {
+            let count = left.min(BATCH);
+            let cells = |(column, reader): (&Column, &mut ColumnReader)| read_cells(column, reader, count);
+            let mut values =
+                self.columns.iter().zip(&mut readers).map(cells).collect::<Result<Vec<_>, _>>()?;
+            let mut keys =
+                self.key.iter().flatten().zip(&mut key_readers).map(cells).collect::<Result<Vec<_>, _>>()?;
+            for _ in 0..count {
+                *number += 1;
+                let row = self.row(&mut keys, &mut values);
+                let row = row.map_err(|reason| BadRow { place: format!("row {number}"), reason });
+                if take(row).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            left -= count;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Takes the next value of each column.
+    fn row(
+        &self,
+        keys: &mut [std::vec::IntoIter<Cell>],
+        values: &mut [std::vec::IntoIter<Cell>],
+    ) -> Result<Entity, String> {
+        let (mut properties, mut failure) = (Properties::new(), None);
+        for (column, cells) in self.columns.iter().zip(values) {
+            // Every column moves on, also if one of them has failed.
+            match cells.next().unwrap_or(Ok(None)) {
+                Ok(None) => {}
+                Ok(Some(_)) if column.is_of_type && properties.get(&column.property).is_some() => {
+                    failure = Some(format!("the property '{}' has values of two types", column.property));
+                }
+                Ok(Some(value)) => properties.push(&column.property, value.as_ref(), false),
+                Err(reason) => failure = Some(format!("the column '{}': {reason}", column.property)),
+            }
+        }
+        let mut parts = [String::new(), String::new()];
+        for ((part, cells), name) in parts.iter_mut().zip(keys).zip([PARTITION, ROW]) {
+            match cells.next().unwrap_or(Ok(None)) {
+                Ok(Some(EdmValue::String(text))) => *part = text,
+                Err(reason) => failure = Some(format!("the column '{name}': {reason}")),
+                Ok(_) => failure = Some(format!("the {name} is absent")),
+            }
+        }
+        if let Some(reason) = failure {
+            return Err(reason);
+        }
+        let [partition, row] = parts;
+        let key = Key::new(partition, row).map_err(|error| error.to_string())?;
+        self.keys.apply(Entity::from_parts(key, properties))
+    }
+}
+
+/// Copies standard input to a temporary file: the schema is at the end of a Parquet file.
+pub(crate) fn seekable(mut input: impl std::io::Read) -> Result<File> {
+    let mut file = tempfile::tempfile().map_err(Failure::failed)?;
+    std::io::copy(&mut input, &mut file).map_err(Failure::failed)?;
+    file.flush().and_then(|()| file.seek(SeekFrom::Start(0))).map_err(Failure::failed)?;
+    Ok(file)
+}
+
+fn failed(row: u64, error: &ParquetError) -> Failure {
+    Failure::failed(format!("the Parquet file cannot be read after row {row}: {error}"))
+}
+
+fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> Result<Column> {
+    let refused = |reason: String| {
+        Err(Failure::misuse(format!("the column '{name}' {reason}: write the file without it, or as text")))
+    };
+    if root.is_group() || descriptor.max_rep_level() > 0 {
+        return refused("has lists or structures, and a property has one value".to_owned());
+    }
+    let kind = match kind(descriptor) {
+        Some(Kind::Text) if name.ends_with("@DateTime") => Kind::TimeText,
+        Some(kind) => kind,
+        None => return refused(format!("has {}, which no property can hold exactly", what(descriptor))),
+    };
+    let is_optional = descriptor.max_def_level() > 0;
+    Ok(Column { at, property: name.to_owned(), kind, is_optional, is_of_type: false })
+}
+
+/// What a column has that cannot be read, for an error.
+fn what(column: &ColumnDescriptor) -> &'static str {
+    match (column.logical_type_ref(), column.converted_type()) {
+        (Some(LogicalType::Decimal(_)), _) | (None, ConvertedType::DECIMAL) => "decimal numbers",
+        (Some(LogicalType::Time(_)), _) | (None, ConvertedType::TIME_MILLIS | ConvertedType::TIME_MICROS) => {
+            "times of day"
+        }
+        (Some(LogicalType::Float16), _) => "16-bit numbers",
+        (None, ConvertedType::INTERVAL) => "intervals",
+        _ => "values of another kind",
+    }
+}
+
+/// Returns how a column is read; `None` if no property can hold its values. Older files have converted types instead of logical types.
+/// <https://parquet.apache.org/docs/file-format/types/logicaltypes/>
+fn kind(column: &ColumnDescriptor) -> Option<Kind> {
+    const TICK: Kind = Kind::Time { ticks: 1, per_tick: 100 };
+    const MICRO: Kind = Kind::Time { ticks: 10, per_tick: 1 };
+    const MILLI: Kind = Kind::Time { ticks: 10_000, per_tick: 1 };
+    let (logical, converted) = (column.logical_type_ref(), column.converted_type());
+    let is_plain = matches!(logical, None | Some(LogicalType::Unknown)) && converted == ConvertedType::NONE;
+    match column.physical_type() {
+        Physical::BOOLEAN => Some(Kind::Boolean),
+        Physical::FLOAT | Physical::DOUBLE => Some(Kind::Double),
+        // The times of Impala and of older Spark.
+        Physical::INT96 => Some(TICK),
+        Physical::INT32 | Physical::INT64 if is_plain => {
+            Some(if column.physical_type() == Physical::INT32 { Kind::Int32 } else { Kind::Int64 })
+        }
+        Physical::INT32 => match (logical, converted) {
+            (Some(LogicalType::Date), _) | (None, ConvertedType::DATE) => Some(Kind::Date),
+            (Some(LogicalType::Integer(of)), _) if !of.is_signed && of.bit_width == 32 => Some(Kind::UInt32),
+            (None, ConvertedType::UINT_32) => Some(Kind::UInt32),
+            (Some(LogicalType::Integer(_)), _) => Some(Kind::Int32),
+            (
+                None,
+                ConvertedType::INT_8
+                | ConvertedType::INT_16
+                | ConvertedType::INT_32
+                | ConvertedType::UINT_8
+                | ConvertedType::UINT_16,
+            ) => Some(Kind::Int32),
+            _ => None,
+        },
+        Physical::INT64 => match (logical, converted) {
+            (Some(LogicalType::Timestamp(of)), _) => Some(match of.unit {
+                TimeUnit::MILLIS => MILLI,
+                TimeUnit::MICROS => MICRO,
+                TimeUnit::NANOS => TICK,
+            }),
+            (None, ConvertedType::TIMESTAMP_MILLIS) => Some(MILLI),
+            (None, ConvertedType::TIMESTAMP_MICROS) => Some(MICRO),
+            (Some(LogicalType::Integer(of)), _) => {
+                Some(if of.is_signed { Kind::Int64 } else { Kind::UInt64 })
+            }
+            (None, ConvertedType::INT_64) => Some(Kind::Int64),
+            (None, ConvertedType::UINT_64) => Some(Kind::UInt64),
+            _ => None,
+        },
+        Physical::BYTE_ARRAY => match (logical, converted) {
+            (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _)
+            | (None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => Some(Kind::Text),
+            (Some(LogicalType::Bson), _) | (None, ConvertedType::BSON) => Some(Kind::Binary),
+            _ if is_plain => Some(Kind::Binary),
+            _ => None,
+        },
+        Physical::FIXED_LEN_BYTE_ARRAY => match logical {
+            Some(LogicalType::Uuid) => Some(Kind::Guid),
+            _ if is_plain => Some(Kind::Binary),
+            _ => None,
+        },
+    }
+}
+
+/// Reads the next `count` values of a column.
+fn read_cells(
+    column: &Column,
+    reader: &mut ColumnReader,
+    count: usize,
+) -> Result<std::vec::IntoIter<Cell>, ParquetError> {
+    use ColumnReader as Reader;
+    let kind = column.kind;
+    let is_optional = column.is_optional;
+    let some = |value| Ok(Some(value));
+    match reader {
+        Reader::BoolColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| some(EdmValue::Boolean(*value)))
+        }
+        Reader::Int32ColumnReader(reader) => cells(reader, is_optional, count, |value| match kind {
+            Kind::Date => time(i64::from(*value).checked_mul(TICKS_OF_DAY)),
+            Kind::UInt32 => some(EdmValue::Int64(i64::from(value.cast_unsigned()))),
+            _ => some(EdmValue::Int32(*value)),
+        }),
+        Reader::Int64ColumnReader(reader) => cells(reader, is_optional, count, |value| match kind {
+            // Rounded down, also before 1970.
+            Kind::Time { ticks, per_tick } => time(value.div_euclid(per_tick).checked_mul(ticks)),
+            Kind::UInt64 if *value < 0 => Err("the value is larger than an Int64".to_owned()),
+            _ => some(EdmValue::Int64(*value)),
+        }),
+        Reader::Int96ColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| time(int96_ticks(value)))
+        }
+        Reader::FloatColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| some(EdmValue::Double(f64::from(*value))))
+        }
+        Reader::DoubleColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| some(EdmValue::Double(*value)))
+        }
+        Reader::ByteArrayColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| bytes(kind, value.as_bytes()))
+        }
+        Reader::FixedLenByteArrayColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| bytes(kind, value.as_bytes()))
+        }
+    }
+}
+
+fn cells<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    is_optional: bool,
+    count: usize,
+    convert: impl Fn(&T::T) -> Cell,
+) -> Result<std::vec::IntoIter<Cell>, ParquetError> {
+    let (mut values, mut levels) = (Vec::with_capacity(count), Vec::new());
+    let (rows, ..) = reader.read_records(count, Some(&mut levels), None, &mut values)?;
+    if rows != count {
+        return Err(ParquetError::General("a column has fewer rows than its row group".to_owned()));
+    }
+    let cells: Vec<_> = if is_optional {
+        let mut values = values.iter();
+        let value = |level: &i16| match level {
+            0 => Ok(None),
+            _ => values.next().map_or(Ok(None), &convert),
+        };
+        levels.iter().map(value).collect()
+    } else {
+        values.iter().map(convert).collect()
+    };
+    Ok(cells.into_iter())
+}
+
+/// A time in ticks since 1970.
+fn time(unix: Option<i64>) -> Cell {
+    let ticks = unix.and_then(|unix| unix.checked_add(UNIX_EPOCH)).and_then(Ticks::new);
+    ticks
+        .map(|time| Some(EdmValue::DateTime(time)))
+        .ok_or_else(|| "the time is not in the years 1 to 9999".to_owned())
+}
+
+fn int96_ticks(value: &Int96) -> Option<i64> {
+    let &[low, high, day] = value.data() else { return None };
+    let nanos = i64::from(high) << 32 | i64::from(low);
+    (i64::from(day) - JULIAN_EPOCH).checked_mul(TICKS_OF_DAY)?.checked_add(nanos / 100)
+}
+
+fn bytes(kind: Kind, bytes: &[u8]) -> Cell {
+    let text = || std::str::from_utf8(bytes).map_err(|_| "the text is not UTF-8".to_owned());
+    Ok(Some(match kind {
+        Kind::Text => EdmValue::String(text()?.to_owned()),
+        Kind::TimeText => EdmValue::DateTime(
+            text()?.parse().map_err(|error: table_core::Error| format!("the text is no time: {error}"))?,
+        ),
+        Kind::Guid => EdmValue::Guid(Uuid::from_slice(bytes).map_err(|error| error.to_string())?),
+        _ => EdmValue::Binary(bytes.to_vec()),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::data_type::{
+        ByteArray, ByteArrayType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+        Int96Type,
+    };
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    /// Writes one row group, column after column.
+    fn write(schema: &str, columns: &[&dyn Fn(&mut SerializedColumnWriter<'_>)]) -> File {
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let file = tempfile::tempfile().unwrap();
+        let properties = Arc::new(WriterProperties::builder().build());
+        let mut writer = SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for column in columns {
+            let mut open = group.next_column().unwrap().unwrap();
+            column(&mut open);
+            open.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        file
+    }
+
+    fn put<T: DataType>(
+        values: Vec<T::T>,
+        levels: Option<&[i16]>,
+    ) -> impl Fn(&mut SerializedColumnWriter<'_>) {
+        move |column| {
+            column.typed::<T>().write_batch(&values, levels, None).unwrap();
+        }
+    }
+
+    fn text(texts: &[&str]) -> impl Fn(&mut SerializedColumnWriter<'_>) {
+        put::<ByteArrayType>(texts.iter().map(|&text| ByteArray::from(text)).collect(), None)
+    }
+
+    fn read(file: File) -> Vec<Row> {
+        let reader = ParquetReader::new(file, KeyTemplates::new(None, None).unwrap()).unwrap();
+        let mut rows = Vec::new();
+        reader
+            .read(&mut |row| {
+                rows.push(row);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        rows
+    }
+
+    const KEYS: &str = "required binary PartitionKey (UTF8); required binary RowKey (UTF8);";
+
+    #[test]
+    fn types_of_other_programs_become_the_nearest_type() {
+        let schema = format!(
+            "message m {{ {KEYS} optional int32 Day (DATE); optional int64 Millis (TIMESTAMP_MILLIS); optional int64 Nanos \
+             (TIMESTAMP(NANOS,false)); optional int96 Old; optional float Real; optional int32 Small (INTEGER(8,true)); \
+             optional int32 Unsigned (UINT_32); optional int64 Large (UINT_64); optional binary Json (JSON); optional \
+             fixed_len_byte_array(3) Fixed; optional int64 Timestamp (TIMESTAMP_MICROS); }}"
+        );
+        let all: Option<&[i16]> = Some(&[1, 1]);
+        let mut old = Int96::new();
+        // 1970-01-02, one microsecond after midnight.
+        old.set_data(1000, 0, 2_440_589);
+        let file = write(
+            &schema,
+            &[
+                &text(&["p", "p"]),
+                &text(&["1", "2"]),
+                &put::<Int32Type>(vec![-1], Some(&[1, 0])),
+                &put::<Int64Type>(vec![1, i64::MAX], all),
+                &put::<Int64Type>(vec![-150, 250], all),
+                &put::<Int96Type>(vec![old], Some(&[1, 0])),
+                &put::<FloatType>(vec![0.5], Some(&[1, 0])),
+                &put::<Int32Type>(vec![-7], Some(&[1, 0])),
+                &put::<Int32Type>(vec![-1], Some(&[1, 0])),
+                &put::<Int64Type>(vec![7, -1], all),
+                &put::<ByteArrayType>(vec![ByteArray::from("{}")], Some(&[1, 0])),
+                &put::<FixedLenByteArrayType>(vec![vec![1, 2, 3].into()], Some(&[1, 0])),
+                &put::<Int64Type>(vec![0, 0], all),
+            ],
+        );
+        let rows = read(file);
+        let time = |text: &str| text.parse::<Ticks>().unwrap();
+        let expected = Entity::new("p", "1")
+            .unwrap()
+            .with("Day", time("1969-12-31T00:00:00Z"))
+            .with("Millis", time("1970-01-01T00:00:00.001Z"))
+            .with("Nanos", time("1969-12-31T23:59:59.9999998Z"))
+            .with("Old", time("1970-01-02T00:00:00.000001Z"))
+            .with("Real", 0.5)
+            .with("Small", -7)
+            .with("Unsigned", 4_294_967_295_i64)
+            .with("Large", 7_i64)
+            .with("Json", "{}")
+            .with("Fixed", vec![1_u8, 2, 3]);
+        assert_eq!(rows[0].as_ref().unwrap(), &expected);
+        // The last of the faults of a row is named.
+        let bad = rows[1].as_ref().unwrap_err();
+        assert_eq!(
+            (&*bad.place, &*bad.reason),
+            ("row 2", "the column 'Large': the value is larger than an Int64")
+        );
+    }
+
+    #[test]
+    fn columns_that_no_property_can_hold_are_refused() {
+        for (column, reason) in [
+            (
+                "optional group Tags (LIST) { repeated group list { optional binary element (UTF8); } }",
+                "'Tags' has lists",
+            ),
+            ("optional group At { optional double Lat; }", "'At' has lists or structures"),
+            ("repeated int32 Many", "'Many' has lists"),
+            ("optional int64 Price (DECIMAL(10,2))", "'Price' has decimal numbers"),
+            ("optional int32 Hour (TIME_MILLIS)", "'Hour' has times of day"),
+        ] {
+            let end = if column.ends_with('}') { "" } else { ";" };
+            let file = write_empty(&format!("message m {{ {KEYS} {column}{end} }}"));
+            let refused =
+                ParquetReader::new(file, KeyTemplates::new(None, None).unwrap()).err().unwrap().to_string();
+            assert!(refused.contains(reason), "{column}: {refused}");
+        }
+        let without_keys = write_empty("message m { optional double A; }");
+        let refused = ParquetReader::new(without_keys, KeyTemplates::new(None, None).unwrap()).err().unwrap();
+        assert!(refused.to_string().contains("--partition-key"));
+    }
+
+    fn write_empty(schema: &str) -> File {
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let file = tempfile::tempfile().unwrap();
+        let properties = Arc::new(WriterProperties::builder().build());
+        SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties).unwrap().close().unwrap();
+        file
+    }
+
+    #[test]
+    fn a_row_has_one_value_for_a_property() {
+        let schema = format!("message m {{ {KEYS} optional double `N@Double`; optional int32 `N@Int32`; }}")
+            .replace('`', "");
+        let file = write(
+            &schema,
+            &[
+                &text(&["p", "p"]),
+                &text(&["1", "2"]),
+                &put::<DoubleType>(vec![0.5], Some(&[0, 1])),
+                &put::<Int32Type>(vec![1, 2], Some(&[1, 1])),
+            ],
+        );
+        let rows = read(file);
+        assert_eq!(rows[0].as_ref().unwrap(), &Entity::new("p", "1").unwrap().with("N", 1));
+        assert!(rows[1].as_ref().unwrap_err().reason.contains("values of two types"));
+    }
+}
