@@ -1,8 +1,8 @@
-//! The table exports of AzCopy 7: a manifest, and data files beside it.
+//! The table exports of AzCopy 7: a manifest and data files in one directory.
 //!
 //! The names and the content are described at <https://learn.microsoft.com/previous-versions/azure/storage/storage-use-azcopy>, and a
 //! manifest is printed at <https://github.com/Azure/azure-storage-net-data-movement/issues/129>. The algorithm of the checksums in the
-//! manifest and in the names is not described, so they are not compared. The file `.schema.csv` beside each data file of CSV is not
+//! manifest and in the names is not described, so they are not compared. The file `.schema.csv` of each data file of CSV is not
 //! described either: types are inferred.
 
 use std::path::Path;

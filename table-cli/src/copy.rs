@@ -217,7 +217,7 @@ impl CopyArgs {
                 "the table '{other}' has the index entries of '{name}': add --table {other}, or copy the entities alone by --filter"
             )));
         }
-        // The blobs of an index are not rows, and `--blobs` names those of large entities.
+        // The blobs of an index are not rows, and `--blobs` names the blobs of large entities.
         let in_blobs = |shape: Option<&Shape>| shape.is_none_or(Shape::needs_blobs);
         let in_blobs = manifest.indexes.iter().find(|index| in_blobs(index.shape.as_ref()));
         if let Some(index) = in_blobs.filter(|_| !self.blobs.rows_only) {

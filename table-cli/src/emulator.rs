@@ -99,7 +99,7 @@ type Running = (String, ChildStdin, BufReader<ChildStdout>, Child);
 
 enum Ran {
     Listens(Running),
-    /// The exit code, and what it said.
+    /// The exit code and the output.
     Ended(Option<i32>, String),
 }
 

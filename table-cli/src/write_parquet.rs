@@ -1,7 +1,7 @@
 //! Entities as a file of Apache Parquet.
 //!
 //! A property is a column of its type. A property that has several types in the table is a column for each of them, `NAME@TYPE`: so the
-//! types are in the file, and other programs read each column as what it is. Parquet has no unit of 100 ns: a DateTime column has
+//! file has the types. Parquet has no unit of 100 ns: a DateTime column has
 //! microseconds, or nanoseconds if a value needs them; a column that needs both 100 ns and years that nanoseconds do not reach (1677 to
 //! 2262) has text, and the name `NAME@DateTime`.
 
@@ -37,7 +37,7 @@ pub(crate) struct ParquetRows {
     places: HashMap<String, usize>,
 }
 
-/// What is known of the values of a property.
+/// A property and facts about its values.
 #[derive(Debug)]
 struct Property {
     name: String,
