@@ -121,7 +121,7 @@ impl DataFile {
     /// Creates the file. It has another name until [`DataWriter::finish`], so that an interrupted export never looks complete.
     pub(crate) fn create(&self) -> Result<DataWriter> {
         let Some(path) = &self.path else {
-            return Ok(DataWriter { out: Out::Standard(io::stdout()), path: None });
+            return Ok(DataWriter { out: Out::Standard(BufWriter::new(io::stdout())), path: None });
         };
         // A partial file of an earlier run is replaced: nothing records which rows it has.
         let partial = partial(path);
@@ -163,7 +163,8 @@ pub(crate) struct DataWriter {
 }
 
 enum Out {
-    Standard(Stdout),
+    /// Buffered: standard output alone would be written line by line.
+    Standard(BufWriter<Stdout>),
     Plain(BufWriter<File>),
     Compressed(zstd::Encoder<'static, File>),
 }
