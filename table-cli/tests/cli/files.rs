@@ -101,7 +101,12 @@ fn parquet_is_compressed_inside_and_whole_or_refused() {
         fs::write(&path, damaged).unwrap();
         import(&to, &path, &[]).code(2).stderr(contains("not a whole Parquet file"));
     }
+    let import_input = ["import", &to, "Employees", "--from", "-", "--format", "parquet"];
+    let input = tables().args(import_input).write_stdin("no Parquet").assert().code(2);
+    input.stderr(contains("not a whole Parquet file"));
     assert!(!directory.path().join("store").exists());
+    let absent = directory.path().join("absent").join("all.parquet").display().to_string();
+    export(&absent).code(1).stderr(contains("absent").and(contains("cannot be written")));
     // Damage that only the data shows.
     let mut damaged = whole.clone();
     damaged[4..40].fill(0xff);
