@@ -30,6 +30,10 @@ const DEVELOPMENT_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 10002);
 /// Selects the credential of Microsoft Entra ID, as in the Azure SDKs: `prod` for managed and workload identities.
 const TOKEN_CREDENTIALS: &str = "AZURE_TOKEN_CREDENTIALS";
 
+/// The cache of an embedded store. Commands read and write in the order of keys, and a copy has two stores: a larger cache would only take
+/// memory. A server keeps the default.
+const CACHE: usize = 32 << 20;
+
 /// The forms of STORE, for the help.
 pub(crate) const FORMS: &str = "\
 A STORE is one of:
@@ -124,7 +128,7 @@ impl StoreName {
         match self {
             Self::Memory => Ok(OpenStore::around(MemoryStore::new(), None, pace)),
             Self::Embedded(directory) => {
-                let builder = EmbeddedStore::builder(directory);
+                let builder = EmbeddedStore::builder(directory).cache_bytes(CACHE);
                 let store = match access {
                     Access::Read => builder.read_only().open().await,
                     Access::Change => builder.must_exist().open().await,
