@@ -172,7 +172,7 @@ fn listening(line: &str) -> Option<&str> {
 }
 
 fn not_started(said: &str) -> Failure {
-    let last = said.lines().filter(|line| !line.trim().is_empty()).next_back().unwrap_or("it said nothing");
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     Failure::failed(format!(
         "Azurite did not start ({last}): install it with `npm install -g azurite`, {INSTEAD}"
     ))

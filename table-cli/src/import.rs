@@ -86,7 +86,8 @@ impl ImportArgs {
             null: self.null.clone(),
         };
         let is_csv = files.iter().all(|file| file.format == DataFormat::Csv);
-        if !is_csv && !(values.types.is_empty() && values.null.is_none()) {
+        let is_about_csv = !values.types.is_empty() || values.null.is_some();
+        if is_about_csv && !is_csv {
             return Err(Failure::misuse(
                 "--type and --null are for CSV: JSON and Parquet have types and null",
             ));
