@@ -1,16 +1,18 @@
 //! Applying a claimed transaction: its steps in order, the renewal of the claim, and failures of steps.
 
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::pin;
 use std::task::Poll;
 
+use futures_util::{StreamExt as _, stream};
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
 use table_core::manifest::WriteTarget;
 use table_core::store::{Error, Operation, Outcome, Result};
 use tokio::time::timeout;
 
 use super::coordinator::Coordinator;
-use super::plan::EventualTransaction;
+use super::plan::{EventualTransaction, TransactionId};
 use super::record::{State, TransactionRecord};
 use super::resources::StepId;
 use super::status::TransactionEventKind;
@@ -91,32 +93,38 @@ impl Coordinator {
         lease: Lease,
         error: Error,
     ) -> WorkFailure {
-        Applier { coordinator: self, record, lease }.record_failure(error.into()).await
+        let step = record.next;
+        Applier { coordinator: self, record, lease }.record_failure(step, error.into()).await
     }
 }
 
 impl Applier<'_> {
     async fn run(mut self, transaction: &EventualTransaction) -> Result<TransactionProgress, WorkFailure> {
-        while let Some(step) = transaction.steps().get(self.record.next) {
-            if let Err(error) = step.check_resources(&self.coordinator.resources) {
-                // Another worker may have the resource: the failure does not count.
-                let failure = WorkFailure { error, counts: false, recorded: None };
-                return Err(self.record_failure(failure).await);
+        let (coordinator, steps) = (self.coordinator, transaction.steps());
+        while self.record.next < steps.len() {
+            let stage = transaction.stage(self.record.next);
+            for n in stage.clone() {
+                if let Err(error) = steps[n].check_resources(&coordinator.resources) {
+                    // Another worker may have the resource: the failure does not count.
+                    let failure = WorkFailure { error, counts: false, recorded: None };
+                    return Err(self.record_failure(n, failure).await);
+                }
             }
-            let id = StepId { transaction: self.record.id, step: self.record.next };
-            let (coordinator, work) = (self.coordinator, self.coordinator.run_step(id, step));
-            match self.run_while_claimed(work).await {
-                None => return Ok(TransactionProgress::Pending),
-                Some(Ok(())) => {}
-                Some(Err(error)) => return Err(self.record_failure(WorkFailure::at(step, error)).await),
+            let work = coordinator.run_stage(self.record.id, steps, stage.clone());
+            let Some(failures) = self.run_while_claimed(work).await else {
+                return Ok(TransactionProgress::Pending);
+            };
+            if let Some((step, failure)) = self.decisive(failures) {
+                return Err(self.record_failure(step, failure).await);
             }
-            let done = TransactionEventKind::Done { step: self.record.next, steps: self.record.steps };
-            // A crash before this write repeats the step, and a crash after it does not: so every step bears a
-            // repetition.
-            if !self.advance().await? {
+            // A crash before this write repeats the stage, and a crash after it does not: so every step bears a repetition.
+            if !self.advance(stage.end).await? {
                 return Ok(TransactionProgress::Pending);
             }
-            coordinator.emit(self.record.id, done);
+            for step in stage {
+                coordinator
+                    .emit(self.record.id, TransactionEventKind::Done { step, steps: self.record.steps });
+            }
         }
         self.coordinator.emit(self.record.id, TransactionEventKind::Applied);
         // Only now: until the record says *applied*, another worker may need the pieces to go on.
@@ -124,9 +132,22 @@ impl Applier<'_> {
         Ok(TransactionProgress::Applied)
     }
 
-    /// Records the next step as done. Returns whether the claim still holds.
-    async fn advance(&mut self) -> Result<bool> {
-        let next = self.record.next + 1;
+    /// The failure that decides what happens to the transaction, and its step; listeners hear of the others.
+    ///
+    /// An ambiguous failure comes first: its request may still take effect, so the claim must stay. Then comes a failure
+    /// that counts, so that a step which always fails is found beside one that waits for a store.
+    fn decisive(&self, mut failures: Vec<(usize, WorkFailure)>) -> Option<(usize, WorkFailure)> {
+        failures.sort_by_key(|(step, failure)| (!failure.error.is_ambiguous(), !failure.counts, *step));
+        let mut failures = failures.into_iter();
+        let decisive = failures.next();
+        for (step, WorkFailure { error, .. }) in failures {
+            self.coordinator.emit(self.record.id, TransactionEventKind::Failed { step, error });
+        }
+        decisive
+    }
+
+    /// Records the steps before `next` as done. Returns whether the claim still holds.
+    async fn advance(&mut self, next: usize) -> Result<bool> {
         let state = if next == self.record.steps { State::Applied } else { State::Running };
         self.renew(TransactionRecord { next, state, error: None, failures: 0, ..self.record.clone() }).await
     }
@@ -166,9 +187,9 @@ impl Applier<'_> {
     /// After an ambiguous error the claim stays: the lost request may still take effect until the lease ends.
     /// The record alone counts failures. The queue's count of receives is no measure: workers that die and
     /// lost answers of the queue raise it too.
-    async fn record_failure(mut self, failure: WorkFailure) -> WorkFailure {
+    async fn record_failure(mut self, step: usize, failure: WorkFailure) -> WorkFailure {
         let WorkFailure { error, counts, .. } = failure;
-        let failed = TransactionEventKind::Failed { step: self.record.next, error: error.clone() };
+        let failed = TransactionEventKind::Failed { step, error: error.clone() };
         self.coordinator.emit(self.record.id, failed);
         let mut record = self.record.clone();
         record.set_last_error(&error);
@@ -182,7 +203,7 @@ impl Applier<'_> {
         }
         let recorded = match (self.renew(record).await, poisoned) {
             (Ok(true), true) => {
-                let poisoned = TransactionEventKind::Poisoned { step: self.record.next };
+                let poisoned = TransactionEventKind::Poisoned { step };
                 self.coordinator.emit(self.record.id, poisoned);
                 Some(Recorded::Poisoned)
             }
@@ -198,6 +219,21 @@ impl Applier<'_> {
 }
 
 impl Coordinator {
+    /// Does the steps of a stage at the same time. Waits for all of them, also after a failure: a step that is dropped half-way
+    /// could take effect later. Returns the failures.
+    async fn run_stage(
+        &self,
+        transaction: TransactionId,
+        steps: &[Step],
+        stage: Range<usize>,
+    ) -> Vec<(usize, WorkFailure)> {
+        let work = stream::iter(stage).map(async |step| {
+            let done = self.run_step(StepId { transaction, step }, &steps[step]).await;
+            done.err().map(|error| (step, WorkFailure::at(&steps[step], error)))
+        });
+        work.buffer_unordered(self.concurrency).filter_map(std::future::ready).collect().await
+    }
+
     async fn run_step(&self, id: StepId, step: &Step) -> Result<()> {
         if let Some((store, table, operation)) = step.operation() {
             let _rests_on = self.plain_write(store, table, WriteTarget::of(&operation)).await?;

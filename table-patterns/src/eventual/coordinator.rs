@@ -1,7 +1,5 @@
 //! The coordinator: the handle by which a process submits and applies transactions.
 
-//! The coordinator: the handle by which a process submits and applies transactions.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +71,8 @@ pub struct Coordinator {
     pub(super) manifests: Arc<Manifests>,
     /// Failures of a step until its transaction is poisoned.
     pub(super) attempts: u32,
+    /// The steps of one transaction that are done at the same time, at most.
+    pub(super) concurrency: usize,
     retry: Duration,
     listener: Option<Listener>,
 }
@@ -104,8 +104,8 @@ impl Coordinator {
         let (transactions, timing) = (TransactionTable { store, table }, Timing::default());
         let retry = Duration::from_secs(5);
         let manifests = Arc::default();
-        let (attempts, listener) = (5, None);
-        Ok(Self { transactions, queue, resources, timing, manifests, attempts, retry, listener })
+        let (attempts, concurrency, listener) = (5, 16, None);
+        Ok(Self { transactions, queue, resources, timing, manifests, attempts, concurrency, retry, listener })
     }
 
     /// Sets the lease of claims and the time limits of requests. Use the same timing in every process.
@@ -128,6 +128,14 @@ impl Coordinator {
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
+        self
+    }
+
+    /// Sets how many steps of one transaction are under way at the same time, where steps are declared
+    /// [`together`](super::EventualTransaction::together): 16 unless set, at least 1.
+    #[must_use]
+    pub fn with_concurrency(mut self, steps: usize) -> Self {
+        self.concurrency = steps.max(1);
         self
     }
 

@@ -1,5 +1,5 @@
 //! Eventually consistent transactions: lists of steps over tables, partitions, stores, blobs and your own
-//! handlers. Workers do all steps in order, also after crashes.
+//! handlers. Workers do all steps in order, and independent steps at the same time, also after crashes.
 //!
 //! # Problem
 //! An entity group transaction covers one partition. Archiving an employee touches two tables, perhaps in two
@@ -8,7 +8,8 @@
 //! steps until all are done.
 //!
 //! # Terms
-//! A *plan* is the list of steps. The *record* of a transaction is the row with its state and next step. A
+//! A *plan* is the list of steps. A *stage* is one step, or the steps that were declared
+//! [`together`](EventualTransaction::together). The *record* of a transaction is the row with its state and next step. A
 //! *claim* in the record is the right of one process to do the steps; it is valid for a *lease*. A *piece* is
 //! a row with a part of a plan that is larger than a message.
 //!
@@ -24,8 +25,8 @@
 //! 1. Commit. A plan of at most [`MESSAGE_BYTES`](table_core::queue::MESSAGE_BYTES) is sent as one message:
 //!    sending it is the commit. For a larger plan, the submitter sends a message that points at the plan, then
 //!    stores the pieces, then inserts the record: that insert is the commit.
-//! 2. Apply. A worker claims the record, does a step, and records the next step under the record's ETag. Each
-//!    replacement of the record renews the claim.
+//! 2. Apply. A worker claims the record, does the steps of a stage at the same time, and records the next stage under the
+//!    record's ETag. Each replacement of the record renews the claim.
 //! 3. Finish. After the last step the record says *applied*. The worker then deletes the pieces, then the
 //!    message.
 //!
@@ -36,7 +37,7 @@
 //! leaves the claim in the record, so that no other worker continues while the lost request may take effect.
 //!
 //! # Guarantees
-//! - All steps of a committed transaction are done, in order, each at least once. A recorded step is not
+//! - All steps of a committed transaction are done, stage after stage, each at least once. A recorded step is not
 //!   repeated. If no other program writes the same rows, the result is that of doing every step once.
 //! - A repeated message of a finished transaction has no effect. A transaction that is submitted twice under
 //!   one id is done once. Another plan under a known id is refused and does not change the first transaction.
@@ -51,8 +52,8 @@
 //!
 //! # Failure windows
 //! - There is no isolation: readers see the state between two steps.
-//! - If a worker dies between a step and its record, the step is repeated. The repetition overwrites changes that
-//!   another program has made to that row in between.
+//! - If a worker dies between a step and its record, the step is repeated, and with it all steps of its stage. The repetition
+//!   overwrites changes that another program has made to that row in between.
 //! - A process that is paused *inside* a request, or inside a handler that does not yield, for longer than a
 //!   lease, can repeat the effect of a step after later steps.
 //! - The record of a finished transaction is the evidence that it is done. After [`sweep`](Coordinator::sweep)
@@ -65,13 +66,14 @@
 //! |---|---|
 //! | commit, plan in the message | 1 |
 //! | commit, stored plan | 3 (2 if the submitter applies it) + 1 per 704 KiB |
-//! | apply | 1 to read the record, 1 to claim it, then 2 per step: the step and its record |
+//! | apply | 1 to read the record, 1 to claim it, then 1 per step and 1 per stage for the record |
 //! | a step that moves an entity | 4 with its record, 3 if the entity was moved before |
 //! | checks before the commit | 1 per table, unless the manifest was read in the last 30 seconds; 1 per entity that a step moves, replaces or deletes, 2 more if the entity is missing, and 1 more to look for it at the target of a move |
 //! | stored plan | + 1 to read it, + 1 per 704 KiB to remove it |
 //! | message | the queue's receive and delete; 1 renewal per third of a lease |
 //!
-//! A submitter that applies its own transaction saves the read of the record and the receive.
+//! A submitter that applies its own transaction saves the read of the record and the receive. A stage takes 2 round trips,
+//! whatever its number of steps, up to the [concurrency](Coordinator::with_concurrency); 4 if it moves an entity.
 //!
 //! # Limits, and when not to use it
 //! - A plan is held in memory, at most [`PLAN_BYTES`]. Bulk work is expensive at 2 requests per step. Within one

@@ -1,5 +1,7 @@
 //! The text of a plan: JSON, with the properties of entities and the bytes of blobs and payloads as base64.
 
+use std::ops::Range;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,9 @@ use crate::rows::encrypted::plaintext_error;
 pub(super) struct PlanFormat {
     id: Uuid,
     steps: Vec<StepFormat>,
+    /// Start and end of each run of steps that are done at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    together: Vec<Range<usize>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,12 +46,19 @@ struct PlaceFormat {
 impl PlanFormat {
     pub(super) fn of(transaction: &EventualTransaction) -> Result<Self> {
         let steps = transaction.steps().iter().map(StepFormat::of).collect::<Result<_>>()?;
-        Ok(Self { id: transaction.id().uuid(), steps })
+        Ok(Self { id: transaction.id().uuid(), steps, together: transaction.stages_together().to_vec() })
     }
 
     pub(super) fn into_transaction(self) -> Result<EventualTransaction> {
-        let steps = self.steps.into_iter().map(StepFormat::into_step).collect::<Result<_>>()?;
-        Ok(EventualTransaction::from_parts(TransactionId::from_uuid(self.id), steps))
+        let steps = self.steps.into_iter().map(StepFormat::into_step).collect::<Result<Vec<_>>>()?;
+        let mut after = 0;
+        for stage in &self.together {
+            if stage.start < after || stage.end > steps.len() || stage.len() < 2 {
+                return Err(Error::corrupt("a stored plan joins steps that it does not have"));
+            }
+            after = stage.end;
+        }
+        Ok(EventualTransaction::from_parts(TransactionId::from_uuid(self.id), steps, self.together))
     }
 }
 

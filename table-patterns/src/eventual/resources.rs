@@ -1,7 +1,5 @@
 //! The stores, blob stores and handlers that steps name.
 
-//! The stores, blob stores and handlers that steps name.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;

@@ -65,11 +65,11 @@ pub enum TransactionStatus {
     Unknown,
     /// The transaction is committed and not finished.
     Pending {
-        /// The next step, counted from 0.
+        /// The first step that is not recorded as done, counted from 0.
         step: usize,
         /// The number of steps of the transaction.
         steps: usize,
-        /// The last error of this step, if the step has failed.
+        /// The last error of this step, or of one that is done at the same time.
         error: Option<String>,
     },
     /// A step has failed too often. The steps before it are done. No worker tries the step again before the

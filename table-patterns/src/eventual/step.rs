@@ -1,7 +1,6 @@
 //! The steps of a transaction, and the checks of a step before its plan is committed.
 
-//! The steps of a transaction, and the checks of a step before its plan is committed.
-
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use object_store::path::Path;
@@ -157,15 +156,65 @@ impl Step {
 }
 
 fn check_move(from: &Place, to: &Place, resources: &Resources) -> Result<()> {
-    let stores = (resources.known_store(&from.store)?, resources.known_store(&to.store)?);
-    let one_store = match stores {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        _ => from.store == to.store,
-    };
+    let one_store = StoreIdentity::of(&from.store, resources)? == StoreIdentity::of(&to.store, resources)?;
     if one_store && from.table == to.table && from.key == to.key {
         return Err(Error::invalid_request(format!("a move of {} has the same source and target", from.key)));
     }
     Ok(())
+}
+
+/// What distinguishes one store from another: two names can stand for one store.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum StoreIdentity<'a> {
+    /// The address of a store of this process.
+    Known(usize),
+    /// The name of a store that only other workers have.
+    Named(&'a str),
+}
+
+impl<'a> StoreIdentity<'a> {
+    fn of(name: &'a str, resources: &Resources) -> Result<Self> {
+        let known = resources.known_store(name)?;
+        Ok(known.map_or(Self::Named(name), |store| Self::Known(Arc::as_ptr(store).cast::<()>().addr())))
+    }
+}
+
+/// Checks that steps which are done at the same time write different rows and blobs.
+///
+/// # Errors
+/// Two of them write the same row or blob: which of them wins would be left to chance.
+pub(super) fn check_independent(steps: &[Step], resources: &Resources) -> Result<()> {
+    let (mut rows, mut blob_paths) = (BTreeSet::new(), BTreeSet::new());
+    for step in steps {
+        let written: Vec<(&str, &TableName, &Key)> = match step {
+            Step::Upsert { store, table, entity }
+            | Step::UpsertMerge { store, table, entity }
+            | Step::ReplaceIfExists { store, table, entity } => vec![(store, table, entity.key())],
+            Step::DeleteIfExists(Place { store, table, key }) => vec![(store, table, key)],
+            Step::Move { from, to } => {
+                vec![(&from.store, &from.table, &from.key), (&to.store, &to.table, &to.key)]
+            }
+            Step::PutBlob { blobs, path, .. } | Step::DeleteBlob { blobs, path } => {
+                if !blob_paths.insert((blobs, blob_path(path)?)) {
+                    return Err(not_independent(&format!("the blob {path:?} in {blobs}")));
+                }
+                continue;
+            }
+            Step::Handle { .. } => continue,
+        };
+        for (store, table, key) in written {
+            if !rows.insert((StoreIdentity::of(store, resources)?, table, key)) {
+                return Err(not_independent(&format!("{key} in {store}/{table}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn not_independent(target: &str) -> Error {
+    Error::invalid_request(format!(
+        "two steps that are done at the same time write {target}: append one of them after the others"
+    ))
 }
 
 pub(super) fn blob_path(path: &str) -> Result<Path> {

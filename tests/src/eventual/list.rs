@@ -25,6 +25,7 @@ macro_rules! eventual_behaviours {
             }
             steps {
                 are_carried_out_in_order
+                together_are_carried_out_before_the_next
                 replace_only_existing_entities
                 move_to_another_key
                 write_and_remove_blobs

@@ -81,7 +81,18 @@ pub(crate) async fn that_cannot_succeed_are_refused(world: World) {
         (new().delete_blob("nowhere", "x"), "this process has no blob store named 'nowhere'"),
         (new().delete_blob("photos", "a//b"), "is not a valid blob path"),
         (new().upsert("current", table.clone(), secret), "Secret"),
-        (new().upsert("archive", table, oversize), "Text"),
+        (new().upsert("archive", table.clone(), oversize), "Text"),
+        (
+            new().together(|steps| {
+                let again = steps.upsert("current", table.clone(), employee("1"));
+                again.handle("recorder", *b"").delete_if_exists(world.place("current", "1"))
+            }),
+            "two steps that are done at the same time write",
+        ),
+        (
+            new().together(|steps| steps.put_blob("photos", "x", *b"1").delete_blob("photos", "x")),
+            "two steps that are done at the same time write",
+        ),
     ] {
         let error = process.submit(&refused, Acknowledge::Committed).await.expect_err(reason);
         assert!(error.to_string().contains(reason), "{reason}: {error}");

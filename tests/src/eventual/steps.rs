@@ -2,11 +2,12 @@
 
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
-use table_core::model::ValueRef;
-use table_patterns::eventual::{EventualTransaction, StepId, TransactionProgress};
+use table_core::model::{IfMatch, ValueRef};
+use table_core::store::Operation;
+use table_patterns::eventual::{EventualTransaction, StepId, TransactionProgress, TransactionStatus};
 use table_patterns::journal::Acknowledge;
 
-use super::{World, employee, properties};
+use super::{World, employee, finish, properties};
 
 async fn apply(world: &World, transaction: &EventualTransaction) {
     let submitted = world.process().await.submit(transaction, Acknowledge::Applied).await;
@@ -28,6 +29,35 @@ pub(crate) async fn are_carried_out_in_order(world: World) {
     assert_eq!(left.get("N"), Some(ValueRef::Int32(3)));
     assert_eq!(left.get("More"), Some(ValueRef::String("x")));
     assert_eq!(left.get("Old"), None);
+}
+
+/// Steps that are declared together are all done before the next step, and all of them again after a failure.
+pub(crate) async fn together_are_carried_out_before_the_next(world: World) {
+    let process = world.process().await;
+    let table = world.table("archive");
+    let transaction = EventualTransaction::new()
+        .together(|steps| {
+            steps
+                .upsert("archive", table.clone(), employee("1").with("N", 1))
+                .upsert("archive", table.clone(), employee("2").with("N", 1))
+                .put_blob("photos", "photos/1.png", *b"first")
+                .handle("recorder", *b"a")
+        })
+        .upsert_merge("archive", table, employee("1").with("M", 2))
+        .handle("recorder", *b"b");
+    world.recorder.fail(1);
+    process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    while process.run_once(1).await.expect("the queue") == 0 {}
+    let status = process.status(transaction.id()).await.expect("the table");
+    assert!(matches!(status, TransactionStatus::Pending { step: 0, steps: 6, error: Some(_) }), "{status:?}");
+    let delete = Operation::Delete(employee("2").key().clone(), IfMatch::Any);
+    world.archive.write(&world.table("archive"), delete).await.expect("the second step ran");
+    assert_eq!(finish(&process, transaction.id()).await, TransactionStatus::Applied);
+    assert_eq!(properties(world.archived("1").await).get("M"), Some(ValueRef::Int32(2)));
+    assert!(world.archived("2").await.is_some(), "the steps of the stage ran again");
+    assert!(world.blobs.get(&Path::from("photos/1.png")).await.is_ok(), "the blob");
+    let id = |step| StepId { transaction: transaction.id(), step };
+    assert_eq!(world.recorder.calls(), [(id(3), b"a".to_vec()), (id(5), b"b".to_vec())]);
 }
 
 /// A replace step replaces an existing entity. A deleted entity stays deleted.

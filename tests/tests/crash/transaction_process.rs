@@ -122,15 +122,21 @@ impl TransactionProcess {
     /// Returns a plan with steps of every kind. A large blob makes the plan larger than a message.
     pub(crate) fn plan(&self, large: bool) -> Result<EventualTransaction> {
         let [current, archive] = TABLES.map(|table| self.stores.names.table(table));
+        let merged = Entity::new("Sales", "1")?.with("M", 2);
+        let replaced = Entity::new("Sales", "2")?.with("N", 3);
         let plan = EventualTransaction::new()
             .upsert("archive", archive.clone(), Entity::new("Sales", "1")?.with("N", 1))
             .move_entity(self.place("Current", "456")?, self.place("Archive", "456")?)
             .upsert("current", current.clone(), Entity::new("Sales", "9")?)
             .delete_if_exists(self.place("Current", "9")?)
             .handle("handler", *b"x")
-            .upsert_merge("archive", archive, Entity::new("Sales", "1")?.with("M", 2))
-            .replace_if_exists("current", current, Entity::new("Sales", "2")?.with("N", 3));
-        Ok(if large { plan.put_blob("blobs", "b", vec![0; 560_000]) } else { plan })
+            .together(|steps| {
+                let steps = steps
+                    .upsert_merge("archive", archive, merged)
+                    .replace_if_exists("current", current, replaced);
+                if large { steps.put_blob("blobs", "b", vec![0; 560_000]) } else { steps }
+            });
+        Ok(plan)
     }
 
     pub(crate) async fn work(&self) -> Result<()> {

@@ -4,18 +4,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{TryStreamExt as _, stream};
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
+
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
-use table_core::model::ValueRef;
+use table_core::model::{Properties, Ticks, ValueRef};
 use table_core::prelude::*;
 use table_core::queue::WorkQueue as _;
 use table_core::store::{Error, Result, TableStore};
+use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, Keys};
+use table_patterns::bulk::{BulkOptions, BulkTable as _, BulkWriter, delete_partition, operations};
+use table_patterns::changes::ChangeTable;
+use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Resources};
+use table_patterns::heterogeneous::modify;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
+use table_patterns::journal::Acknowledge;
+use table_patterns::large::LargeTable;
+use table_patterns::log_blobs::{LogOptions, LogWriter, read_logs};
 use table_patterns::log_tail::LogTail;
 use table_patterns::queue::TableQueue;
 use table_patterns::relationship::{JoinCache, JoinOptions};
 use table_patterns::series::{DataSeries, Hours};
 use table_patterns::spread::SpreadTable;
+use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideEntities;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -216,5 +230,197 @@ async fn of_lists_summaries_and_copies() -> Result<()> {
         assert_eq!(inserted, insert, "{shape}, {placement:?}");
         assert_eq!(changed, known_change, "{shape}, {placement:?}");
     }
+    Ok(())
+}
+
+const STEP: Duration = Duration::from_millis(10);
+
+/// A blob store whose requests take as long as those of the table store.
+fn distant_blobs() -> Arc<dyn ObjectStore> {
+    let config = ThrottleConfig {
+        wait_get_per_call: STEP,
+        wait_put_per_call: STEP,
+        wait_delete_per_call: STEP,
+        wait_list_per_call: STEP,
+        ..ThrottleConfig::default()
+    };
+    Arc::new(ThrottledStore::new(InMemory::new(), config))
+}
+
+/// The round trips to both stores: the virtual time of work.
+async fn round_trips<T>(work: impl Future<Output = Result<T>>) -> Result<u128> {
+    let start = tokio::time::Instant::now();
+    work.await?;
+    Ok(start.elapsed().as_millis() / STEP.as_millis())
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_sets() -> Result<()> {
+    let distance = Distance::new();
+    let employees = Table::<Employee>::new(distance.store.clone(), "Employees")?;
+    employees.create_if_missing().await?;
+    let all = || (0..1600).map(employee);
+    let writer = BulkWriter::new(distance.store.clone());
+    let inserts = operations(employees.name(), stream::iter(all()), Operation::Insert);
+    let partition = Employee::partition("Sales")?;
+    let sales = employees.query().partition(partition.clone());
+    let older = |employee: &mut Employee| {
+        employee.age += 1;
+        Ok(())
+    };
+    assert_eq!(distance.cost(writer.write(inserts)).await?, [16, 1], "16 groups");
+    assert_eq!(distance.cost(sales.update(older)).await?, [18, 4], "2 pages of 1,000, 16 groups");
+    let deletion = delete_partition(
+        distance.store.clone(),
+        employees.name(),
+        partition.partition_key(),
+        BulkOptions::default(),
+    );
+    assert_eq!(distance.cost(deletion).await?, [18, 4], "2 pages of 1,000, 16 groups");
+    assert_eq!(distance.cost(employees.bulk().insert_all(stream::iter(all()))).await?, [16, 1], "16 groups");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_eventual_transactions() -> Result<()> {
+    let distance = Distance::new();
+    let table = TableName::new("Employees")?;
+    distance.store.create_table(&table).await?;
+    let queue = Arc::new(TableQueue::open(distance.store.clone(), "Work", "jobs").await?);
+    let resources = Resources::new().with_store("office", distance.store.clone());
+    let process = Coordinator::open(distance.store.clone(), "Transactions", queue, resources).await?;
+    let upsert = |steps: EventualTransaction, row: &str| {
+        steps.upsert("office", table.clone(), Entity::new("Sales", row).expect("a legal key"))
+    };
+    let three = upsert(upsert(upsert(EventualTransaction::new(), "1"), "2"), "3");
+    let together = EventualTransaction::new().together(|steps| upsert(upsert(upsert(steps, "1"), "2"), "3"));
+    let place = Place::new("office", table.clone(), Key::new("Sales", "3")?);
+    let away = Place::new("office", table.clone(), Key::new("Sales", "4")?);
+    let moved = EventualTransaction::new().move_entity(place, away);
+    let applied = Acknowledge::Applied;
+    let costs = [
+        distance.cost(process.submit(&three, applied)).await?,
+        distance.cost(process.submit(&together, applied)).await?,
+        distance.cost(process.submit(&moved, applied)).await?,
+    ];
+    assert_eq!(costs, [[9, 9], [7, 5], [8, 8]], "message, claim, steps, records, message");
+    Ok(())
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+struct Photo {
+    #[partition_key]
+    album: String,
+    #[row_key(format = "{:06}")]
+    number: u32,
+    #[large(over = 10)]
+    small: Vec<u8>,
+    #[large(over = 10)]
+    full: Vec<u8>,
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_large_entities() -> Result<()> {
+    let distance = Distance::new();
+    let photos = LargeTable::<Photo>::new(distance.store.clone(), "Photos", distant_blobs())?;
+    photos.create_if_missing().await?;
+    let photo = |number, byte| Photo {
+        album: "2013".to_owned(),
+        number,
+        small: vec![byte; 100],
+        full: vec![byte; 5000],
+    };
+    photos.insert(&photo(1, 1)).await?;
+    let costs = [
+        round_trips(photos.insert(&photo(2, 2))).await?,
+        round_trips(photos.get(Photo::key("2013", 2u32)?)).await?,
+        round_trips(photos.replace(&photo(2, 3))).await?,
+        round_trips(photos.delete(Photo::key("2013", 2u32)?, IfMatch::Any)).await?,
+    ];
+    assert_eq!(costs, [2, 2, 4, 3], "insert, get, replace, delete of two blobs");
+    Ok(())
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+struct Login {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    at: Reverse<Ticks>,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Secret")]
+struct Secret {
+    #[partition_key]
+    owner: String,
+    #[row_key]
+    name: String,
+    #[encrypt]
+    text: String,
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_slices_types_changes_and_encryption() -> Result<()> {
+    let distance = Distance::new();
+    let changes = ChangeTable::<Employee>::new(distance.store.clone(), "Changes")?;
+    changes.create_if_missing().await?;
+    changes.insert(&employee(1)).await?;
+    let costs = [
+        distance.cost(changes.insert(&employee(2))).await?,
+        distance.cost(changes.delete(Employee::key("Sales", 1u32)?, IfMatch::Any)).await?,
+    ];
+    assert_eq!(costs, [[1, 1], [1, 1]], "a change feed");
+
+    let start: Ticks = "2013-01-01T08:00:00Z".parse()?;
+    let logins = TimeSlices::new(distance.store.clone(), "Logins", Every::Day, |login: &Login| login.at.0)?;
+    let login =
+        |hours| Login { user: "ken".to_owned(), at: Reverse(start + chrono::TimeDelta::hours(hours)) };
+    for day in 0..10 {
+        logins.insert(&login(24 * day)).await?;
+    }
+    let costs = [
+        distance.cost(logins.insert(&login(1))).await?,
+        distance.cost(logins.drop_before(start + chrono::TimeDelta::days(5))).await?,
+    ];
+    assert_eq!(costs, [[1, 1], [6, 2]], "slices: an insert, the drop of five");
+
+    let employees = Table::<Employee>::new(distance.store.clone(), "Company")?;
+    employees.create_if_missing().await?;
+    employees.insert(&employee(1)).await?;
+    let company = employees.view::<Entity>()?;
+    let all = company.query().partition(Employee::partition("Sales")?);
+    let older = |_: &Entity| Ok(Properties::new());
+    let costs = [
+        distance.cost(all.all()).await?,
+        distance.cost(modify(&employees, Employee::key("Sales", 1u32)?.key(), older)).await?,
+    ];
+    assert_eq!(costs, [[1, 1], [3, 3]], "several types: a page, a change without the type");
+
+    let key = AesKeyWrap::new("kek", &KeyBytes::random(32)?)?;
+    let store = EncryptedStore::new(distance.store.clone(), Keys::new(Arc::new(key)))?;
+    let secrets = Table::<Secret>::new(store, "Secrets")?;
+    secrets.create_if_missing().await?;
+    let secret = Secret { owner: "ken".to_owned(), name: "pin".to_owned(), text: "1234".to_owned() };
+    let key = Secret::key("ken", "pin")?;
+    let costs = [
+        distance.cost(secrets.insert(&secret)).await?,
+        distance.cost(secrets.get(key.clone())).await?,
+        distance.cost(secrets.merge(key, &Secret::patch().text("5678"), IfMatch::Any)).await?,
+    ];
+    assert_eq!(costs, [[1, 1], [1, 1], [2, 2]], "encrypted properties: insert, get, merge");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_logs_in_blobs() -> Result<()> {
+    let (blobs, start) = (distant_blobs(), Ticks::now());
+    let log = LogWriter::new(blobs.clone(), "web", LogOptions::default())?;
+    log.append(&1).await?;
+    let first = round_trips(log.flush()).await?;
+    log.append(&2).await?;
+    let next = round_trips(log.flush()).await?;
+    let read = round_trips(read_logs(blobs, "web", start..Ticks::MAX).try_collect::<Vec<_>>()).await?;
+    assert_eq!([first, next, read], [2, 1, 3], "the first buffer of an hour, the next one, reading them");
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::queue::{QueueOptions, TableQueue};
 mod duplicate_ids;
 mod outages;
 mod refusals;
+mod together;
 
 const LEASE: Duration = Duration::from_secs(40);
 
