@@ -3,6 +3,14 @@
 //!
 //! Each module documents the problem, the key layout, the guarantees, the failure windows and the
 //! cost in requests. `docs/cookbook.md` maps the guide's sections to them.
+//!
+//! # Features
+//! Both are off unless asked for.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `blobs` | content in blobs: `large`, `log_blobs`, backups, lists of index entries in blobs, blobs in eventual transactions |
+//! | `paging` | `paging`: pages for web clients |
 
 mod blobs;
 pub mod bulk;
@@ -10,6 +18,7 @@ pub mod changes;
 mod consistency;
 pub mod eventual;
 pub mod examination;
+#[cfg(feature = "blobs")]
 pub mod log_blobs;
 #[cfg(feature = "paging")]
 pub mod paging;
@@ -22,4 +31,6 @@ pub mod upkeep;
 use consistency::entry;
 pub use consistency::{index, journal, queue};
 pub use rows::clock;
-pub use shapes::{compound, heterogeneous, large, log_tail, relationship, series, spread, time_slices, wide};
+#[cfg(feature = "blobs")]
+pub use shapes::large;
+pub use shapes::{compound, heterogeneous, log_tail, relationship, series, spread, time_slices, wide};

@@ -16,7 +16,7 @@ use super::hidden::SentTo;
 
 /// Maximum bytes of an answer. A page of the service has about 4 MiB, so a much longer answer does not come
 /// from the service and is not kept in memory.
-pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Wraps a transport so that no answer exceeds [`MAX_ANSWER_BYTES`]. `None` stands for the transport of
 /// `azure_core`.
@@ -79,6 +79,6 @@ impl std::fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-pub(crate) fn too_long() -> Error {
+fn too_long() -> Error {
     Error::with_error(ErrorKind::Other, TooLong, "the answer is too long")
 }

@@ -11,8 +11,6 @@ mod tracer;
 
 pub(crate) use answer::{Answer, no_etag, outermost, text};
 pub(crate) use bounded::bounded;
-#[cfg(feature = "reqwest_rustls")]
-pub(crate) use bounded::{MAX_ANSWER_BYTES, too_long};
 pub(crate) use client::{Call, Client, JSON};
 #[cfg(feature = "queue")]
 pub(crate) use client::{of_client, timed_out};

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{GetOptions, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload};
@@ -9,17 +10,13 @@ use sha2::{Digest, Sha256};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
-use super::{ByteStream, blob_error};
+use super::{Stored, blob_error};
 
 /// The size of an upload part, in bytes. Stores require at least 5 MiB, and equal sizes of all parts but the last.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 
-/// The size and the SHA-256 hash of a blob's content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
-    pub(crate) size: u64,
-    pub(crate) hash: [u8; 32],
-}
+/// The content of a blob as a stream of pieces, so that it need not fit into memory.
+pub type ByteStream = BoxStream<'static, Result<Bytes>>;
 
 /// Cuts content into parts, and computes its size and hash.
 struct Parts {

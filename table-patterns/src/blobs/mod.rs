@@ -1,23 +1,31 @@
 //! What patterns with content in blobs share: names, content as streams, errors.
 
+#[cfg(feature = "blobs")]
 mod content;
+#[cfg(feature = "blobs")]
 mod name;
 mod reference;
 
-use bytes::Bytes;
-use futures_util::stream::BoxStream;
+#[cfg(feature = "blobs")]
 use object_store::Error as BlobError;
-use table_core::store::{Error, ErrorKind, Result};
+#[cfg(not(feature = "blobs"))]
+use table_core::model::{Entity, TableName};
+#[cfg(not(feature = "blobs"))]
+use table_core::store::Result;
+#[cfg(feature = "blobs")]
+use table_core::store::{Error, ErrorKind};
 
-pub(crate) use content::{Stored, delete, is_clock, open, put, start, store_time, verified};
+#[cfg(feature = "blobs")]
+pub use content::ByteStream;
+#[cfg(feature = "blobs")]
+pub(crate) use content::{delete, is_clock, open, put, start, store_time, verified};
+#[cfg(feature = "blobs")]
 pub(crate) use name::{segment, unescape};
 pub(crate) use reference::{
-    MaybeReference, Reference, filled, in_a_blob, names_in_blobs, parse_reference, references,
+    MaybeReference, Reference, Stored, filled, in_a_blob, names_in_blobs, parse_reference, references,
 };
 
-/// The content of a blob as a stream of pieces, so that it need not fit into memory.
-pub type ByteStream = BoxStream<'static, Result<Bytes>>;
-
+#[cfg(feature = "blobs")]
 /// Converts a blob store's error. The outcome describes the row, which no request has written yet: not applied.
 pub(crate) fn blob_error(error: BlobError) -> Error {
     let text = format!("blob store: {error}");
@@ -36,4 +44,20 @@ pub(crate) fn blob_error(error: BlobError) -> Error {
         _ => ErrorKind::Transport(text),
     };
     Error::new(kind).with_source(error)
+}
+
+/// What a build without the feature has instead of the blob stores of a copy: nothing, so no value of this type exists.
+#[cfg(not(feature = "blobs"))]
+#[derive(Clone, Debug)]
+pub(crate) enum BlobStores {}
+
+#[cfg(not(feature = "blobs"))]
+impl BlobStores {
+    pub(crate) async fn copy(&self, _table: &TableName, _row: &Entity) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) async fn are_there(&self, _table: &TableName, _row: &Entity) -> Result<bool> {
+        match *self {}
+    }
 }

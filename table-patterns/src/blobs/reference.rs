@@ -5,7 +5,12 @@ use table_core::store::{Error, Result};
 use table_core::typed::{PropertySchema, Schema};
 use uuid::Uuid;
 
-use super::Stored;
+/// The size and the SHA-256 hash of a blob's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) size: u64,
+    pub(crate) hash: [u8; 32],
+}
 
 /// A reference in a row to the blob with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use futures_util::future::try_join;
 use futures_util::{TryStreamExt as _, stream};
+#[cfg(feature = "blobs")]
 use object_store::ObjectStore;
+#[cfg(feature = "blobs")]
 use object_store::path::Path;
 use sha2::{Digest, Sha256};
 use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, ValueRef};
@@ -14,8 +16,11 @@ use super::checkpoint::Checkpoint;
 use super::scan::scan;
 use super::windows::Windows;
 use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
+#[cfg(not(feature = "blobs"))]
+use crate::blobs::BlobStores;
 use crate::blobs::in_a_blob;
 use crate::journal::{has_mark, is_journal_row, is_pending};
+#[cfg(feature = "blobs")]
 use crate::large::BlobStores;
 use crate::rows::WINDOW_BYTES;
 
@@ -135,6 +140,7 @@ impl CopyJob {
     ///
     /// `root` is the directory in [`LargeOptions`](crate::large::LargeOptions). 1 request per blob, and a read and a
     /// write per blob that the target lacks.
+    #[cfg(feature = "blobs")]
     pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, to: Arc<dyn ObjectStore>, root: Path) -> Self {
         self.blobs = Some(BlobStores { from, to, root });
         self

@@ -2,7 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+#[cfg(feature = "blobs")]
 use object_store::ObjectStore;
+#[cfg(feature = "blobs")]
 use object_store::path::Path;
 use table_core::manifest::{Manifest, Overflow, Shape};
 use table_core::model::TableName;
@@ -11,6 +13,9 @@ use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 
 use super::windows::is_of_one_store;
 use super::{BulkOptions, Comparison, CopyJob};
+#[cfg(not(feature = "blobs"))]
+use crate::blobs::BlobStores;
+#[cfg(feature = "blobs")]
 use crate::large::BlobStores;
 
 /// The number of tables that are copied at once.
@@ -130,6 +135,7 @@ impl StoreCopy {
     }
 
     /// Copies the blobs of large entities: see [`CopyJob::with_blobs`].
+    #[cfg(feature = "blobs")]
     pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, to: Arc<dyn ObjectStore>, root: Path) -> Self {
         self.blobs = Some(BlobStores { from, to, root });
         self
@@ -254,6 +260,7 @@ impl StoreCopy {
     fn job(&self, table: &TableName) -> CopyJob {
         let side = |store: &Arc<dyn TableStore>| (Arc::clone(store), table.clone());
         let mut job = CopyJob::new(side(&self.from), side(&self.to)).with_options(self.options.clone());
+        #[cfg(feature = "blobs")]
         if let Some(BlobStores { from, to, root }) = &self.blobs {
             job = job.with_blobs(Arc::clone(from), Arc::clone(to), root.clone());
         }

@@ -13,6 +13,7 @@ use table_core::typed::{IndexedEntity, Table, TableEntity};
 
 use super::{BulkOptions, BulkWriter};
 use crate::index::{BulkInsert, IndexedTable};
+#[cfg(feature = "blobs")]
 use crate::large::LargeTable;
 use crate::spread::SpreadTable;
 use crate::time_slices::TimeSlices;
@@ -213,6 +214,7 @@ macro_rules! one_by_one {
     };
 }
 
+#[cfg(feature = "blobs")]
 one_by_one!(LargeTable, |table, _entity| table.name().clone(), |written| written);
 one_by_one!(SpreadTable, |table, _entity| table.name().clone(), |written| written);
 one_by_one!(WideTable, |table, _entity| table.entities().table_name().clone(), |wide| {

@@ -50,6 +50,7 @@
 //! entities through [`IndexedTable`](crate::index::IndexedTable). To delete a whole table, drop it: 1 request. Entities
 //! with a partition of their own are written one by one, 1 request each.
 
+#[cfg(feature = "blobs")]
 mod backup;
 mod checkpoint;
 mod compare;
@@ -62,6 +63,7 @@ mod scan;
 mod windows;
 mod writer;
 
+#[cfg(feature = "blobs")]
 pub use backup::{
     Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, RestoreJob, RestoreReport,
     RowFormat,

@@ -6,20 +6,19 @@ use std::pin::pin;
 use std::task::Poll;
 
 use futures_util::{StreamExt as _, stream};
-use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
 use table_core::manifest::WriteTarget;
 use table_core::store::{Error, Operation, Outcome, Result};
 use tokio::time::timeout;
 
+use super::blob_step::{delete_blob, put_blob};
 use super::coordinator::Coordinator;
 use super::plan::{EventualTransaction, TransactionId};
 use super::record::{State, TransactionRecord};
 use super::resources::StepId;
 use super::status::TransactionEventKind;
-use super::step::{Place, Step, blob_path};
+use super::step::{Place, Step};
 use super::submit::TransactionProgress;
 use super::table_checks::check_movable;
-use crate::blobs::blob_error;
 use crate::consistency::work::is_infrastructure_error;
 use crate::journal::Lease;
 
@@ -246,12 +245,8 @@ impl Coordinator {
         }
         match step {
             Step::Move { from, to } => self.move_entity(step, from, to).await,
-            Step::PutBlob { blobs, path, bytes } => {
-                let payload = PutPayload::from(bytes.clone());
-                let put = self.resources.blobs(blobs)?.put(&blob_path(path)?, payload).await;
-                put.map(drop).map_err(blob_step_error)
-            }
-            Step::DeleteBlob { blobs, path } => delete_blob(&**self.resources.blobs(blobs)?, path).await,
+            Step::PutBlob { blobs, path, bytes } => put_blob(&self.resources, blobs, path, bytes).await,
+            Step::DeleteBlob { blobs, path } => delete_blob(&self.resources, blobs, path).await,
             Step::Handle { handler, payload } => self.resources.handler(handler)?.run(id, payload).await,
             _ => Ok(()),
         }
@@ -282,18 +277,4 @@ impl Coordinator {
         }
         Err(Error::precondition_failed(&from.table, &from.key))
     }
-}
-
-async fn delete_blob(blobs: &dyn ObjectStore, path: &str) -> Result<()> {
-    match blobs.delete(&blob_path(path)?).await {
-        Err(object_store::Error::NotFound { .. }) => Ok(()),
-        deleted => deleted.map_err(blob_step_error),
-    }
-}
-
-/// A blob store's error. The blob store does not say whether a failed request took effect, except where it
-/// refused the request: every transient error is ambiguous.
-fn blob_step_error(error: object_store::Error) -> Error {
-    let error = blob_error(error);
-    if error.is_transient() { error.with_outcome(Outcome::Ambiguous) } else { error }
 }

@@ -89,6 +89,11 @@
 //!   payloads are stored in the plan unencrypted.
 
 mod applier;
+#[cfg(feature = "blobs")]
+mod blob_step;
+#[cfg(not(feature = "blobs"))]
+#[path = "no_blob_step.rs"]
+mod blob_step;
 mod coordinator;
 mod mover;
 mod plan;

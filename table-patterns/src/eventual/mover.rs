@@ -9,6 +9,7 @@ use table_core::typed::{IndexedEntity, Table, TableEntity};
 
 use super::resources::{StepHandler, StepId};
 use crate::index::IndexedTable;
+#[cfg(feature = "blobs")]
 use crate::large::LargeTable;
 use crate::spread::SpreadTable;
 use crate::wide::WideTable;
@@ -45,6 +46,7 @@ macro_rules! moves {
 }
 
 moves!(Table, TableEntity);
+#[cfg(feature = "blobs")]
 moves!(LargeTable, TableEntity);
 moves!(SpreadTable, TableEntity);
 moves!(WideTable, TableEntity);

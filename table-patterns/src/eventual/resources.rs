@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+#[cfg(feature = "blobs")]
 use object_store::ObjectStore;
 use table_core::store::{Error, Result, TableStore};
 
@@ -45,6 +46,7 @@ pub trait StepHandler: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     stores: BTreeMap<String, Arc<dyn TableStore>>,
+    #[cfg(feature = "blobs")]
     blobs: BTreeMap<String, Arc<dyn ObjectStore>>,
     handlers: BTreeMap<String, Arc<dyn StepHandler>>,
     external: BTreeSet<String>,
@@ -64,6 +66,7 @@ impl Resources {
     }
 
     /// Adds a blob store.
+    #[cfg(feature = "blobs")]
     #[must_use]
     pub fn with_blobs(mut self, name: impl Into<String>, blobs: Arc<dyn ObjectStore>) -> Self {
         self.blobs.insert(name.into(), blobs);
@@ -89,8 +92,14 @@ impl Resources {
         self.stores.get(name).ok_or_else(|| unknown("store", name))
     }
 
+    #[cfg(feature = "blobs")]
     pub(super) fn blobs(&self, name: &str) -> Result<&Arc<dyn ObjectStore>> {
         self.blobs.get(name).ok_or_else(|| unknown("blob store", name))
+    }
+
+    #[cfg(not(feature = "blobs"))]
+    pub(super) fn blobs(&self, name: &str) -> Result<()> {
+        Err(unknown("blob store", name))
     }
 
     pub(super) fn handler(&self, name: &str) -> Result<&Arc<dyn StepHandler>> {

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use object_store::path::Path;
 use table_core::engine::check_operation;
 use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::store::{Error, Operation, Result};
 
+use super::blob_step::check_path;
 use super::resources::Resources;
 use crate::rows::encrypted::check_no_plaintext;
 
@@ -146,7 +146,7 @@ impl Step {
         match self {
             Self::Move { from, to } => check_move(from, to, resources),
             Self::PutBlob { blobs, path, .. } | Self::DeleteBlob { blobs, path } => {
-                blob_path(path)?;
+                check_path(path)?;
                 resources.known_blobs(blobs)
             }
             Self::Handle { handler, .. } => resources.known_handler(handler),
@@ -195,7 +195,7 @@ pub(super) fn check_independent(steps: &[Step], resources: &Resources) -> Result
                 vec![(&from.store, &from.table, &from.key), (&to.store, &to.table, &to.key)]
             }
             Step::PutBlob { blobs, path, .. } | Step::DeleteBlob { blobs, path } => {
-                if !blob_paths.insert((blobs, blob_path(path)?)) {
+                if !blob_paths.insert((blobs, path)) {
                     return Err(not_independent(&format!("the blob {path:?} in {blobs}")));
                 }
                 continue;
@@ -215,10 +215,6 @@ fn not_independent(target: &str) -> Error {
     Error::invalid_request(format!(
         "two steps that are done at the same time write {target}: append one of them after the others"
     ))
-}
-
-pub(super) fn blob_path(path: &str) -> Result<Path> {
-    Path::parse(path).map_err(|e| Error::invalid_request(format!("{path:?} is not a valid blob path: {e}")))
 }
 
 /// Prints no properties, blobs or payloads: they are the application's data and may be secret.

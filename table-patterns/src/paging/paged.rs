@@ -7,6 +7,7 @@ use table_core::store::{Result, TableStore as _};
 use table_core::typed::{FromEntity, IndexedEntity, TableEntity, TableQuery};
 
 use crate::index::{Found, Lookup};
+#[cfg(feature = "blobs")]
 use crate::large::{LargeLookup, LargeQuery};
 use crate::rows::query_identity;
 use crate::spread::SpreadQuery;
@@ -57,6 +58,7 @@ macro_rules! paged {
     };
 }
 
+#[cfg(feature = "blobs")]
 paged!(LargeQuery, T);
 paged!(SpreadQuery, T);
 paged!(WideQuery, Wide<T>);
@@ -74,6 +76,7 @@ impl<T: IndexedEntity, R: Found, K: Send + Sync> Paged for Lookup<'_, T, R, K> {
     }
 }
 
+#[cfg(feature = "blobs")]
 impl<T: IndexedEntity, K: Send + Sync> Paged for LargeLookup<'_, T, K> {
     type Item = T;
 

@@ -2,6 +2,7 @@
 
 pub mod compound;
 pub mod heterogeneous;
+#[cfg(feature = "blobs")]
 pub mod large;
 pub mod log_tail;
 pub mod relationship;

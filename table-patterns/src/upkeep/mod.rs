@@ -64,6 +64,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+#[cfg(feature = "blobs")]
 use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
@@ -72,6 +73,7 @@ use tokio::time::timeout;
 use crate::eventual::Coordinator;
 use crate::index::IndexOptions;
 use crate::journal::ATTEMPTS;
+#[cfg(feature = "blobs")]
 use crate::large::LargeOptions;
 use work::Work;
 
@@ -139,6 +141,7 @@ pub struct Upkeep {
     transactions: Vec<TableName>,
     coordinators: Vec<Coordinator>,
     /// The blob store and options of large values.
+    #[cfg(feature = "blobs")]
     large: Option<(Arc<dyn ObjectStore>, LargeOptions)>,
     /// The error of a table name that is not legal; `run` returns it.
     illegal: Option<Error>,
@@ -180,6 +183,7 @@ impl Upkeep {
             tables: Vec::new(),
             transactions: Vec::new(),
             coordinators: Vec::new(),
+            #[cfg(feature = "blobs")]
             large: None,
             illegal: None,
             options: IndexOptions::default(),
@@ -232,9 +236,19 @@ impl Upkeep {
     /// values. Use the same store and options as the programs that write the tables: a blob goes when it is older than twice
     /// their [`write_deadline`](LargeOptions::write_deadline), and older than [`keep`](Self::keep) says. No other store may keep the
     /// blobs of tables of these names in the same [`root`](LargeOptions::root).
+    #[cfg(feature = "blobs")]
     #[must_use]
     pub fn blobs(self, store: Arc<dyn ObjectStore>, options: LargeOptions) -> Self {
         Self { large: Some((store, options)), ..self }
+    }
+
+    /// Whether this process has no blob store of large values.
+    #[cfg_attr(not(feature = "blobs"), expect(clippy::unused_self, reason = "it has no blob store"))]
+    const fn has_no_blobs(&self) -> bool {
+        #[cfg(feature = "blobs")]
+        return self.large.is_none();
+        #[cfg(not(feature = "blobs"))]
+        true
     }
 
     /// Sets the options: use the timing, the ticket queue, the blobs and the concurrency of the programs that write the tables. A manifest has the

@@ -8,6 +8,7 @@ use table_core::store::{Duplicate, Error};
 
 use crate::index::{IndexState, ScrubReport};
 use crate::journal::SweepReport;
+#[cfg(feature = "blobs")]
 use crate::large::Collected;
 
 /// The work that an [`Upkeep`](super::Upkeep) has done since its start, and the work that is due.
@@ -76,6 +77,7 @@ pub struct LargeUpkeep {
     /// Finished collections.
     pub collections: usize,
     /// The sum of all collections, including unfinished ones.
+    #[cfg(feature = "blobs")]
     pub collected: Collected,
     /// The reason why an operator must act.
     pub due: Option<Due>,
@@ -164,8 +166,8 @@ impl fmt::Display for Due {
             Self::Encrypted => f.write_str(
                 "the index would store in plaintext what the store of this process encrypts: drop the index, or run upkeep without that rule",
             ),
-            Self::NoBlobs => f.write_str("its lists are in blobs: give `IndexOptions::blobs` their store"),
-            Self::NoLargeBlobs => f.write_str("large values are in blobs: give `Upkeep::blobs` their store"),
+            Self::NoBlobs => f.write_str("its lists are in blobs: give `IndexOptions::blobs` their store (feature `blobs` of table-patterns)"),
+            Self::NoLargeBlobs => f.write_str("large values are in blobs: give `Upkeep::blobs` their store (feature `blobs` of table-patterns)"),
             Self::BuiltElsewhere => f.write_str("another process builds the index: wait for it"),
             Self::Duplicates(duplicates) => write!(
                 f,

@@ -21,7 +21,8 @@ use crate::index::{
     IndexState, IndexedEntities, Kept, Obstacle, ScrubCursor, ScrubMode, ScrubReport, ToKeep,
 };
 use crate::journal::{Journal, Recovery, SET_ASIDE};
-use crate::large::{CollectMode, Collected, Collection};
+#[cfg(feature = "blobs")]
+use crate::large::{CollectMode, Collected, Collection, LargeOptions};
 
 /// The longest pause after failed builds, as a multiple of the pause between rounds.
 const LONGEST_WAIT: u32 = 32;
@@ -326,7 +327,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let Some(every) = self.of.collect_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
-        let due = self.of.large.is_none().then_some(Due::NoLargeBlobs);
+        let due = self.of.has_no_blobs().then_some(Due::NoLargeBlobs);
         self.of_table(table, |table| {
             let large = table.large.get_or_insert_default();
             large.types.clone_from(&kept.large);
@@ -334,9 +335,23 @@ impl<'a> Work<'a> {
                 large.due = due;
             }
         });
-        let Some((blobs, options)) = self.of.large.as_ref().filter(|_| kept.collection.is_due(every)) else {
-            return Ok(());
-        };
+        #[cfg(feature = "blobs")]
+        if let Some((blobs, options)) = self.of.large.as_ref().filter(|_| kept.collection.is_due(every)) {
+            return self.collect_blobs(table, kept, &**blobs, options).await;
+        }
+        #[cfg(not(feature = "blobs"))]
+        let _ = every;
+        Ok(())
+    }
+
+    #[cfg(feature = "blobs")]
+    async fn collect_blobs(
+        &self,
+        table: &TableName,
+        kept: &Kept,
+        blobs: &dyn object_store::ObjectStore,
+        options: &LargeOptions,
+    ) -> Result<()> {
         let store = &*self.of.store;
         let Some(begun) = kept.collection.begin(store, table).await? else { return Ok(()) };
         let (mut found, mut is_first) = (Collected::default(), true);
@@ -348,7 +363,7 @@ impl<'a> Work<'a> {
             }
         };
         let grace = self.of.keep.max(options.write_deadline * 2);
-        let collection = Collection { store, table, blobs: &**blobs, options };
+        let collection = Collection { store, table, blobs, options };
         let ended = collection.run(grace, CollectMode::Remove, &mut found, next).await;
         self.of_table(table, |table| {
             let large = table.large.get_or_insert_default();

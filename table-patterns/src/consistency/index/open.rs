@@ -78,6 +78,9 @@ fn handle(set: IndexSet, options: IndexOptions, row: &TableRow, writes_entities:
     if let Some(queue) = &options.queue {
         journal = journal.with_queue(queue.clone());
     }
+    #[cfg(not(feature = "blobs"))]
+    let _ = row;
+    #[cfg(feature = "blobs")]
     if let (Some(blobs), Some(id)) = (&options.blobs, &row.blobs) {
         let folder = format!("{}-{id}", set.table().to_lowercase());
         journal = journal.with_blobs(blobs.clone(), folder);
@@ -102,7 +105,7 @@ impl Opening<'_> {
         claim_tables(&**set.store(), set.table(), set.own()).await?;
         self.check_targets().await?;
         let any_type = self.writes == Writes::AnyType;
-        let mine = TableRow::of(self.options.blobs.is_some(), any_type, set.unregistered_durations());
+        let mine = TableRow::of(self.options.has_blobs(), any_type, set.unregistered_durations());
         for _ in 0..ROUNDS {
             // The process registers before it reads the states: a change of state waits only for registered processes.
             let asked = set.ask().await?;
@@ -238,10 +241,10 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
             unique.name()
         )));
     }
-    let without = indexes.iter().find(|i| i.shape().needs_blobs() && options.blobs.is_none());
+    let without = indexes.iter().find(|i| i.shape().needs_blobs() && !options.has_blobs());
     without.map_or(Ok(()), |index| {
         Err(Error::invalid_request(format!(
-            "the index '{}' keeps lists in blobs: set `IndexOptions::blobs` to an object store",
+            "the index '{}' keeps lists in blobs: set `IndexOptions::blobs` to an object store (feature `blobs` of table-patterns)",
             index.name()
         )))
     })

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "blobs")]
 use object_store::ObjectStore;
 use table_core::queue::WorkQueue;
 use table_core::store::{Error, Result};
@@ -35,6 +36,7 @@ pub struct IndexOptions {
     /// The blob store for long lists, below `{table}-{id}/{index}/`. The id is generated when the table is first opened with a blob store,
     /// and the manifest keeps it. So tables of one name in several stores can share a blob store. A copy of a table with its manifest
     /// has the same id: give the copy another blob store.
+    #[cfg(feature = "blobs")]
     pub blobs: Option<Arc<dyn ObjectStore>>,
     /// Parallel requests of one call that follows references, merges partitions or checks entries, and of one write that reserves
     /// unique values or writes entries in several places.
@@ -55,6 +57,7 @@ impl Default for IndexOptions {
             queue: None,
             acknowledge: Acknowledge::Applied,
             clearing: Clearing::AfterAnswer,
+            #[cfg(feature = "blobs")]
             blobs: None,
             concurrency: 16,
             built_later: Vec::new(),
@@ -63,6 +66,15 @@ impl Default for IndexOptions {
 }
 
 impl IndexOptions {
+    /// Whether lists can be in blobs. A build without the feature `blobs` has no blob store.
+    #[cfg_attr(not(feature = "blobs"), expect(clippy::unused_self, reason = "it has no blob store"))]
+    pub(crate) const fn has_blobs(&self) -> bool {
+        #[cfg(feature = "blobs")]
+        return self.blobs.is_some();
+        #[cfg(not(feature = "blobs"))]
+        false
+    }
+
     /// Short durations, for a store in this process. Such a store executes a dropped request before any later
     /// request, or never, so recovery need not wait minutes. (Changes of state do not wait for durations
     /// there.) Leases of 1 second, requests of 250 milliseconds, states cached for 100 milliseconds. Not for a

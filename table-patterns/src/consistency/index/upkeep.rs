@@ -101,7 +101,7 @@ impl Obstacle {
         if entities.set.is_unmaintainable(&stored.id()) {
             return Some(Self::Encrypted);
         }
-        (definition.shape.needs_blobs() && entities.options.blobs.is_none()).then_some(Self::NoBlobs)
+        (definition.shape.needs_blobs() && !entities.options.has_blobs()).then_some(Self::NoBlobs)
     }
 }
 

@@ -134,6 +134,7 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "blobs")]
 use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::queue::WorkQueue;
@@ -214,6 +215,7 @@ impl Journal {
 
     /// Sets the blob store for lists in blobs, below `{folder}/{index}/`. Blobs there that no list names are
     /// [collected](crate::index::IndexedEntities::collect_blobs): no other table and no other store may use the folder.
+    #[cfg(feature = "blobs")]
     #[must_use]
     pub fn with_blobs(mut self, store: Arc<dyn ObjectStore>, folder: impl Into<String>) -> Self {
         self.blobs = Some(Blobs::new(store, folder.into()));

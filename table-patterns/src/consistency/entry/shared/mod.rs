@@ -1,17 +1,23 @@
 //! Rows that hold the entries of several entities: lists, summaries, copies. Each row is read, changed and
 //! written under its ETag, so one of two concurrent writers starts again.
 
+#[cfg(feature = "blobs")]
+mod blobs;
+#[cfg(not(feature = "blobs"))]
+#[path = "no_blobs.rs"]
+mod blobs;
 mod chunks;
 mod copy;
 mod list;
 mod members;
 mod summary;
 
+pub(crate) use blobs::Blobs;
 pub(crate) use chunks::{is_chunk, list_of};
 pub(crate) use copy::{
     agrees as copies_agree, apply as apply_copy, copied_names, owner as copy_owner, without_copies,
 };
-pub(crate) use list::{Blobs, ListRow};
+pub(crate) use list::ListRow;
 pub(crate) use members::Members;
 pub use summary::Summary;
 pub(crate) use summary::contribution;
@@ -199,7 +205,7 @@ impl<'a> SharedRows<'a> {
 
     fn blobs(&self) -> Result<&'a Blobs> {
         self.blobs.ok_or_else(|| {
-            Error::invalid_request("a list is stored in a blob: set `IndexOptions::blobs` to an object store")
+            Error::invalid_request("a list is stored in a blob: set `IndexOptions::blobs` to an object store (feature `blobs` of table-patterns)")
         })
     }
 }

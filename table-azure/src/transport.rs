@@ -1,0 +1,213 @@
+//! HTTP/1.1 transport, used if the caller sets no transport: `reqwest`'s pooled client, through a proxy if the environment names one.
+//!
+//! The client that `azure_core` would make logs the URL of every request, which contains keys.
+//!
+//! Connections of our own, which the request on them polled, took 12 % fewer instructions of a get than `hyper-util`'s pool, which
+//! `reqwest` uses: not worth 400 lines (docs/performance.md, *Connections*).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::{HeaderName, HeaderValue};
+use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, Transport, Url};
+use azure_core::{Bytes, Result};
+use futures_util::{AsyncReadExt as _, TryStreamExt as _};
+use http::header::HeaderMap;
+
+/// Maximum time to connect to a server, including TLS.
+const CONNECT: Duration = Duration::from_secs(20);
+/// Interval of the operating system's keep-alive probes on a silent connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long an idle connection is kept. Azure closes it after four minutes
+/// (<https://learn.microsoft.com/azure/load-balancer/load-balancer-tcp-reset>).
+const KEPT: Duration = Duration::from_secs(90);
+/// The same for a server on this machine. Azurite closes after five seconds (Node.js's `keepAliveTimeout`). A write that crosses the
+/// close is ambiguous, and a new connection to this machine costs little.
+const KEPT_LOCALLY: Duration = Duration::from_secs(2);
+
+/// Returns the transport for this endpoint. Returns `None` if TLS is not available; then `azure_core` uses its own transport.
+pub(crate) fn to(endpoint: &Url) -> Option<Transport> {
+    Some(Transport::new(Arc::new(Pooled::new(endpoint)?)))
+}
+
+#[derive(Debug)]
+struct Pooled(reqwest::Client);
+
+impl Pooled {
+    fn new(endpoint: &Url) -> Option<Self> {
+        let is_local = crate::endpoint::is_loopback(endpoint);
+        let builder = reqwest::ClientBuilder::new()
+            .http1_only()
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(KEEP_ALIVE)
+            .pool_idle_timeout(if is_local { KEPT_LOCALLY } else { KEPT })
+            .redirect(reqwest::redirect::Policy::none());
+        builder.build().ok().map(Self)
+    }
+}
+
+#[async_trait]
+impl HttpClient for Pooled {
+    async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
+        let method = request.method().as_str().parse().map_err(malformed)?;
+        let mut message = reqwest::Request::new(method, request.url().clone());
+        *message.headers_mut() = sent_headers(request)?;
+        *message.body_mut() = Some(bytes(request.body()).await?.into());
+        let answer = self.0.execute(message).await.map_err(failed)?;
+        let mut headers = HashMap::with_capacity(answer.headers().len());
+        for (name, value) in answer.headers() {
+            // U+FFFD replaces bytes that are not UTF-8.
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            headers.insert(received(name.as_str()), HeaderValue::from(value));
+        }
+        let status = answer.status().as_u16().into();
+        let body = answer.bytes_stream().map_err(failed);
+        Ok(AsyncRawResponse::new(status, headers.into(), Box::pin(body)))
+    }
+}
+
+fn sent_headers(request: &Request) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::with_capacity(16);
+    for (name, value) in request.headers().iter() {
+        headers.insert(sent(name.as_str())?, value.as_str().parse().map_err(malformed)?);
+    }
+    Ok(headers)
+}
+
+/// The headers of most requests. They need no parsing.
+static SENT: [http::HeaderName; 12] = [
+    http::header::ACCEPT,
+    http::header::AUTHORIZATION,
+    http::header::CONTENT_TYPE,
+    http::header::IF_MATCH,
+    http::header::USER_AGENT,
+    http::HeaderName::from_static("dataserviceversion"),
+    http::HeaderName::from_static("prefer"),
+    http::HeaderName::from_static("x-http-method"),
+    http::HeaderName::from_static("x-ms-client-request-id"),
+    http::HeaderName::from_static("x-ms-date"),
+    http::HeaderName::from_static("x-ms-version"),
+    http::HeaderName::from_static("x-table-manifest-aware"),
+];
+
+fn sent(name: &str) -> Result<http::HeaderName> {
+    match SENT.iter().find(|known| known.as_str() == name) {
+        Some(known) => Ok(known.clone()),
+        None => name.parse().map_err(malformed),
+    }
+}
+
+/// The headers of most answers. Their names need no copies.
+static RECEIVED: [HeaderName; 18] = [
+    HeaderName::from_static("cache-control"),
+    HeaderName::from_static("connection"),
+    HeaderName::from_static("content-length"),
+    HeaderName::from_static("content-type"),
+    HeaderName::from_static("dataserviceid"),
+    HeaderName::from_static("date"),
+    HeaderName::from_static("etag"),
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("location"),
+    HeaderName::from_static("preference-applied"),
+    HeaderName::from_static("server"),
+    HeaderName::from_static("transfer-encoding"),
+    HeaderName::from_static("x-content-type-options"),
+    HeaderName::from_static("x-ms-client-request-id"),
+    HeaderName::from_static("x-ms-continuation-nextpartitionkey"),
+    HeaderName::from_static("x-ms-continuation-nextrowkey"),
+    HeaderName::from_static("x-ms-request-id"),
+    HeaderName::from_static("x-ms-version"),
+];
+
+fn received(name: &str) -> HeaderName {
+    let known = RECEIVED.iter().find(|known| known.as_str() == name);
+    known.cloned().unwrap_or_else(|| HeaderName::from(name.to_owned()))
+}
+
+async fn bytes(body: &Body) -> Result<Bytes> {
+    match body {
+        Body::Bytes(bytes) => Ok(bytes.clone()),
+        Body::SeekableStream(stream) => {
+            let (mut stream, mut bytes) = (stream.clone(), Vec::new());
+            stream.reset().await?;
+            stream.read_to_end(&mut bytes).await?;
+            Ok(bytes.into())
+        }
+    }
+}
+
+fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
+}
+
+/// Converts an error without its URL, which contains keys and may contain a signature.
+///
+/// Only a failure to connect is known to come before the first byte of the request: then the request is not applied.
+fn failed(error: reqwest::Error) -> Error {
+    if error.is_connect() {
+        return Error::with_error(ErrorKind::Connection, error.without_url(), "cannot connect to the server");
+    }
+    Error::with_error(ErrorKind::Io, error.without_url(), "the connection broke during the exchange")
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::http::Method;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one request with these bytes and returns the request.
+    async fn asked(listener: TcpListener, answer: &[u8]) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut asked, mut buffer) = (Vec::new(), [0; 4096]);
+        while !asked.ends_with(b"body") {
+            let length = stream.read(&mut buffer).await.unwrap();
+            asked.extend_from_slice(&buffer[..length]);
+        }
+        stream.write_all(answer).await.unwrap();
+        String::from_utf8(asked).unwrap()
+    }
+
+    #[tokio::test]
+    async fn requests_and_answers_stay_as_they_are() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!(
+            "http://{}/acc/T(PartitionKey='a%27%27b',RowKey='c')?x=%20",
+            listener.local_addr().unwrap()
+        );
+        let mut request = Request::new(url.parse().unwrap(), Method::Post);
+        request.insert_header("x-mine", "here");
+        request.set_body("body");
+        let client = Pooled::new(request.url()).unwrap();
+        let answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\nx-odd: \xE9\r\ncontent-length: 3\r\n\r\nabc";
+        let (asked, received) = tokio::join!(asked(listener, answer), client.execute_request(&request));
+        assert!(
+            asked.starts_with("POST /acc/T(PartitionKey='a%27%27b',RowKey='c')?x=%20 HTTP/1.1\r\n"),
+            "{asked}"
+        );
+        assert!(
+            asked.contains("x-mine: here\r\n") && asked.to_lowercase().matches("\r\nhost: ").count() == 1,
+            "{asked}"
+        );
+        let (status, headers, body) = received.unwrap().deconstruct();
+        assert_eq!(u16::from(status), 307);
+        assert_eq!(headers.get_optional_str(&HeaderName::from_static("x-odd")), Some("\u{FFFD}"));
+        assert_eq!(body.collect().await.unwrap(), "abc");
+    }
+
+    #[tokio::test]
+    async fn a_failure_does_not_show_the_address() {
+        let request = Request::new(
+            "http://127.0.0.2:1/acc/T(PartitionKey='se7en')?sig=se7en".parse().unwrap(),
+            Method::Get,
+        );
+        let error = Pooled::new(request.url()).unwrap().execute_request(&request).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Connection), "{error}");
+        assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
+    }
+}
