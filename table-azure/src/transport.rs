@@ -56,7 +56,7 @@ impl HttpClient for Pooled {
         let mut message = reqwest::Request::new(method, request.url().clone());
         *message.headers_mut() = sent_headers(request)?;
         *message.body_mut() = Some(bytes(request.body()).await?.into());
-        let answer = self.0.execute(message).await.map_err(failed)?;
+        let answer = self.0.execute(message).await.map_err(|error| failed(error, request.url()))?;
         let mut headers = HashMap::with_capacity(answer.headers().len());
         for (name, value) in answer.headers() {
             // U+FFFD replaces bytes that are not UTF-8.
@@ -64,7 +64,8 @@ impl HttpClient for Pooled {
             headers.insert(received(name.as_str()), HeaderValue::from(value));
         }
         let status = answer.status().as_u16().into();
-        let body = answer.bytes_stream().map_err(failed);
+        let url = request.url().clone();
+        let body = answer.bytes_stream().map_err(move |error| failed(error, &url));
         Ok(AsyncRawResponse::new(status, headers.into(), Box::pin(body)))
     }
 }
@@ -146,11 +147,14 @@ fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
 /// Converts an error without its URL, which contains keys and may contain a signature.
 ///
 /// Only a failure to connect is known to come before the first byte of the request: then the request is not applied.
-fn failed(error: reqwest::Error) -> Error {
+fn failed(error: reqwest::Error, url: &Url) -> Error {
+    let error = error.without_url();
     if error.is_connect() {
-        return Error::with_error(ErrorKind::Connection, error.without_url(), "cannot connect to the server");
+        let (host, port) =
+            (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+        return Error::with_error(ErrorKind::Connection, error, format!("cannot connect to {host}:{port}"));
     }
-    Error::with_error(ErrorKind::Io, error.without_url(), "the connection broke during the exchange")
+    Error::with_error(ErrorKind::Io, error, "the connection broke during the exchange")
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@
 //! | `blobs` | content in blobs: `large`, `log_blobs`, backups, lists of index entries in blobs, blobs in eventual transactions |
 //! | `paging` | `paging`: pages for web clients |
 
+// What only content in blobs needs stays in its file: without the feature it has no use.
+#![cfg_attr(not(feature = "blobs"), allow(dead_code, unused_imports))]
+
 mod blobs;
 pub mod bulk;
 pub mod changes;

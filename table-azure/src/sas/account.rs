@@ -13,9 +13,11 @@ use crate::SharedKey;
 /// ```
 /// use chrono::{TimeDelta, Utc};
 /// use table_azure::SharedKey;
-/// use table_azure::sas::{AccountPermissions, AccountResources, AccountSas};
+/// use table_azure::sas::{AccountPermissions, AccountResources, AccountSas, AccountServices};
 /// let reads = AccountPermissions::READ | AccountPermissions::LIST;
-/// let sas = AccountSas::new(reads, AccountResources::ALL, Utc::now() + TimeDelta::hours(1));
+/// let sas = AccountSas::new(reads, AccountResources::ALL, Utc::now() + TimeDelta::hours(1))
+///     .with_services(AccountServices::TABLE | AccountServices::QUEUE)
+///     .from_ip("203.0.113.7".parse::<std::net::Ipv4Addr>().expect("an address"));
 /// let token = sas.sign(&SharedKey::new("account", "a2V5")?);
 /// assert!(token.as_str().contains("sp=rl"));
 /// # Ok::<(), table_core::Error>(())

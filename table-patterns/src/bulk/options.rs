@@ -59,6 +59,15 @@ impl BulkOptions {
     /// Sets how many operations, and how many bytes of operations, may wait for their group to fill.
     ///
     /// Larger bounds make fuller groups if the input mixes many partitions.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use table_patterns::bulk::BulkOptions;
+    /// // An endless input of 5,000 partitions: wait for up to 200,000 operations, and no operation longer than 2 seconds.
+    /// let options = BulkOptions::default()
+    ///     .with_max_waiting(200_000, 256 << 20)
+    ///     .with_max_wait(Duration::from_secs(2));
+    /// ```
     #[must_use]
     pub fn with_max_waiting(mut self, operations: usize, bytes: usize) -> Self {
         (self.max_waiting_operations, self.max_waiting_bytes) = (operations.max(1), bytes.max(1));

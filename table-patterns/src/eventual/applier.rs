@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use futures_util::{StreamExt as _, stream};
 use table_core::manifest::WriteTarget;
-use table_core::store::{Error, Operation, Outcome, Result};
+use table_core::store::{Error, Operation, Result};
 use tokio::time::timeout;
 
 use super::blob_step::{delete_blob, put_blob};

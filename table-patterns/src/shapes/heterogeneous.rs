@@ -88,7 +88,14 @@ impl<R> Resolver<R> {
         Self { property: Schema::TYPE_PROPERTY.to_owned(), types: HashMap::new(), other: None }
     }
 
-    /// Sets the property that holds the type name.
+    /// Sets the property that holds the type name, for tables of programs that use another one.
+    ///
+    /// ```
+    /// # use table_patterns::heterogeneous::Resolver;
+    /// let kinds = Resolver::<String>::new()
+    ///     .discriminated_by("Kind")
+    ///     .other(|entity| Ok(entity.key().to_string()));
+    /// ```
     #[must_use]
     pub fn discriminated_by(mut self, property: &str) -> Self {
         property.clone_into(&mut self.property);

@@ -6,10 +6,14 @@ use fastrand::Rng;
 ///
 /// ```
 /// use std::time::Duration;
-/// use table_core::adapter::RetryPolicy;
+/// use table_core::adapter::{AbsentInsert, RetryPolicy};
 /// let policy = RetryPolicy::default()
 ///     .with_max_attempts(8)
+///     .with_delays(Duration::from_millis(100), Duration::from_secs(2))
+///     .with_jitter(1.0) // many clients, which fail together
+///     .with_attempt_timeout(Some(Duration::from_secs(5)))
 ///     .with_deadline(Some(Duration::from_secs(30)))
+///     .with_absent_insert(AbsentInsert::Report) // rows that another program consumes
 ///     .with_write_ids();
 /// ```
 #[derive(Clone, Debug, PartialEq)]

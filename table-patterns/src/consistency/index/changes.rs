@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join;
 use table_core::model::{Entity, Key};
 use table_core::store::{Conflicts, Error, Result};
 
@@ -134,11 +135,14 @@ impl EntityChanges<'_> {
                     Moved::NotJournaled => {}
                 }
             }
-            let Some(old) = self.rows.entity(key).await? else { return Ok(false) };
+            let (old, there) = match is_within {
+                true => try_join(self.rows.entity(key), self.rows.entity(to)).await?,
+                false => (self.rows.entity(key).await?, None),
+            };
+            let Some(old) = old else { return Ok(false) };
             check_no_blob(&old)?;
             let new = old.clone().with_system(None, None).with_key(to.clone());
             let moved = if is_within {
-                let there = self.rows.entity(to).await?;
                 there.as_ref().map_or(Ok(()), &check)?;
                 let write = match there {
                     None => Change::insert(new),

@@ -426,7 +426,7 @@ impl IndexedEntities {
     ///
     /// | from, to | atomic part | requests without contention |
     /// |---|---|---|
-    /// | a partition, the same partition | everything: one write | a read of each, and the write |
+    /// | a partition, the same partition | everything: one write | a read of each, at the same time, and the write |
     /// | a table, another partition of the table, with remote entries | the commit: the entity has the new key from then on. Workers, sweeps and writers of the entity finish or stop a move whose process died | 8; 2 more with a queue, 1 for each partition with entries, 3 for each unique value that the entity keeps |
     /// | the same without remote entries | each of the two writes | 4; 6 in a table whose indexes may have remote entries |
     /// | a table, another table | each of the two writes | a read of each, a write at the target, a delete at the source |

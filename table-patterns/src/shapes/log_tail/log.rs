@@ -138,6 +138,23 @@ impl<E: Record> LogTail<E> {
 
     /// Appends an entry with this time, such as the time of an event. 1 request.
     ///
+    /// ```
+    /// # use table_core::{memory::MemoryStore, model::Ticks, prelude::*};
+    /// # use table_patterns::log_tail::LogTail;
+    /// # #[derive(Clone, Debug, PartialEq, PropertyGroup)]
+    /// # struct Claim { amount: i32 }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let log = LogTail::<Claim>::new(MemoryStore::new(), "Claims", PartitionKey::new("ken")?)?;
+    /// # log.create_if_missing().await?;
+    /// log.append(&Claim { amount: 2 }).await?;
+    /// // A claim of last year arrives late: it is behind the others.
+    /// log.append_at("2013-01-01T00:00:00Z".parse::<Ticks>()?, &Claim { amount: 1 }).await?;
+    /// assert_eq!(log.latest(10).await?.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`append`](Self::append).
     pub async fn append_at(&self, at: Ticks, value: &E) -> Result<EntryId> {

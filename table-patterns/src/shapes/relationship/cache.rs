@@ -36,6 +36,11 @@ pub struct JoinOptions {
 
 impl JoinOptions {
     /// Sets the maximal number of entities.
+    ///
+    /// ```
+    /// # use table_patterns::relationship::JoinOptions;
+    /// let many = JoinOptions::default().with_entities(100_000);
+    /// ```
     #[must_use]
     pub const fn with_entities(mut self, entities: u64) -> Self {
         self.entities = entities;
