@@ -82,7 +82,7 @@ impl LargeOptions {
         self
     }
 
-    /// Sets how many blobs are read at once; at least 1.
+    /// Sets how many blobs one call reads, writes or deletes at once; at least 1.
     #[must_use]
     pub const fn with_concurrency(mut self, blobs: usize) -> Self {
         self.concurrency = blobs;

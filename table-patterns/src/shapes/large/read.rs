@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt as _, Stream, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use table_core::model::{EdmValue, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, Result, TableStore as _, Written};
@@ -26,7 +26,7 @@ impl<T: TableEntity> LargeTable<T> {
         let key = key.into_key();
         loop {
             let Some(row) = self.row(&key).await? else { return Ok(None) };
-            if let Some(value) = self.load_if_unchanged(row).await? {
+            if let Some(value) = self.load_together_if_unchanged(row, self.options().concurrency).await? {
                 return Ok(Some(value));
             }
         }
@@ -40,7 +40,7 @@ impl<T: TableEntity> LargeTable<T> {
         let key = key.into_key();
         loop {
             let row = self.existing(&key).await?;
-            if let Some(value) = self.load_if_unchanged(row).await? {
+            if let Some(value) = self.load_together_if_unchanged(row, self.options().concurrency).await? {
                 return Ok(value);
             }
         }
@@ -77,18 +77,41 @@ impl<T: TableEntity> LargeTable<T> {
     /// The value of a row with its large values; `None` if a blob is missing because the row has changed, so the caller must
     /// read the row again.
     pub(super) async fn load_if_unchanged(&self, row: Entity) -> Result<Option<T>> {
+        // One value after another: the rows of a query are read at the same time.
+        self.load_together_if_unchanged(row, 1).await
+    }
+
+    /// As [`load_if_unchanged`](Self::load_if_unchanged), with this many values at the same time.
+    pub(super) async fn load_together_if_unchanged(&self, row: Entity, at_once: usize) -> Result<Option<T>> {
+        let references = declared_references::<T>(&row)?;
+        let reads: Vec<_> = references
+            .iter()
+            .map(|(property, reference)| self.large_value(&row, property, reference).boxed())
+            .collect();
+        let values: Vec<Option<EdmValue>> =
+            stream::iter(reads).buffered(at_once.max(1)).try_collect().await?;
         let mut full = row.clone();
-        for (property, reference) in declared_references::<T>(&row)? {
-            let Some(content) = self.content(&row, property.name, &reference).await? else { return Ok(None) };
-            let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
-                all.extend_from_slice(&piece);
-                Ok(all)
-            });
-            let value = value(&row, property, bytes.await?)?;
+        for ((property, _), value) in references.iter().zip(values) {
+            let Some(value) = value else { return Ok(None) };
             let marked = row.properties().find(property.name).is_some_and(|p| p.is_encrypted());
             full.properties_mut().put(property.name, value.as_ref(), marked);
         }
         T::from_entity(full).map(Some)
+    }
+
+    /// A large value; `None` if the blob is missing because the row has changed.
+    async fn large_value(
+        &self,
+        row: &Entity,
+        property: &'static PropertySchema,
+        reference: &Reference,
+    ) -> Result<Option<EdmValue>> {
+        let Some(content) = self.content(row, property.name, reference).await? else { return Ok(None) };
+        let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
+            all.extend_from_slice(&piece);
+            Ok(all)
+        });
+        value(row, property, bytes.await?).map(Some)
     }
 
     /// The content of a value; `None` if the blob is missing because the row has changed.

@@ -282,7 +282,9 @@ impl<T: TableEntity> LargeTable<T> {
         let mut conflicts = self.conflicts(&IfMatch::Any);
         loop {
             let old = self.existing(&key).await?;
-            let Some(mut value) = self.load_if_unchanged(old.clone()).await? else { continue };
+            let at_once = self.options().concurrency;
+            let read = self.load_together_if_unchanged(old.clone(), at_once).await?;
+            let Some(mut value) = read else { continue };
             change(&mut value)?;
             let new = T::SCHEMA.updated(&old, value.to_entity()?)?;
             match self.replace_read(&old, new.clone()).await {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::engine::entity_size;
@@ -104,13 +104,38 @@ impl LargeValues {
     pub(crate) async fn move_out(&self, entity: &mut Entity, new: &mut NewBlobs) -> Result<()> {
         let stored = self.large().filter(|property| entity.get(property.name).is_some());
         self.check_codec(entity.key(), stored)?;
-        while let Some((property, content)) = self.next_to_move_out(entity) {
-            let context = self.context(entity.key(), property.name);
-            let reference = self.put(&context, stream::iter([Ok(content)]).boxed()).await?;
+        self.move_out_together(entity, self.over_their_bound(entity), new).await?;
+        while let Some(largest) = self.largest_of_full(entity) {
+            self.move_out_together(entity, vec![largest], new).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores values in blobs at the same time, up to the concurrency of the options.
+    async fn move_out_together(
+        &self,
+        entity: &mut Entity,
+        values: Vec<(&'static PropertySchema, Bytes)>,
+        new: &mut NewBlobs,
+    ) -> Result<()> {
+        let contexts: Vec<_> =
+            values.iter().map(|(property, _)| self.context(entity.key(), property.name)).collect();
+        // Before the first request: after an error every blob that may exist is removed.
+        contexts.iter().for_each(|context| new.push(context.clone()));
+        let puts: Vec<_> = contexts
+            .iter()
+            .zip(&values)
+            .map(|(context, (_, content))| {
+                self.put(context, stream::iter([Ok(content.clone())]).boxed()).boxed()
+            })
+            .collect();
+        // Every answer is awaited, also after an error: a blob that arrived after its removal would stay.
+        let stored: Vec<Result<Reference>> =
+            stream::iter(puts).buffered(self.options.concurrency.max(1)).collect().await;
+        for ((property, _), reference) in values.iter().zip(stored) {
             let marked = entity.properties().find(property.name).is_some_and(|p| p.is_encrypted());
-            let value = reference.to_value(property.edm_type);
+            let value = reference?.to_value(property.edm_type);
             entity.properties_mut().put(property.name, value.as_ref(), marked);
-            new.push(context);
         }
         Ok(())
     }
@@ -130,17 +155,28 @@ impl LargeValues {
         encrypted.next().map_or(Ok(()), |property| Err(not_encrypted(property.name)))
     }
 
-    /// The next value to store in a blob: a value over its bound, or the largest value of a row that is too large.
-    fn next_to_move_out(&self, entity: &Entity) -> Option<(&'static PropertySchema, Bytes)> {
-        let inline = |p: &'static PropertySchema| Some((p, inline(p, entity.get(p.name)?)?));
-        let is_over = |(p, value): &(&PropertySchema, &[u8])| value.len() > p.large.unwrap_or(usize::MAX);
-        let over = self.large().filter_map(inline).find(is_over);
+    /// The large values that are in the row of an entity.
+    fn in_the_row<'e>(
+        &self,
+        entity: &'e Entity,
+    ) -> impl Iterator<Item = (&'static PropertySchema, &'e [u8])> {
+        self.large().filter_map(|p| Some((p, inline(p, entity.get(p.name)?)?)))
+    }
+
+    /// The values over their bound.
+    fn over_their_bound(&self, entity: &Entity) -> Vec<(&'static PropertySchema, Bytes)> {
+        let over = self.in_the_row(entity).filter(|(p, value)| value.len() > p.large.unwrap_or(usize::MAX));
+        over.map(|(property, value)| (property, Bytes::copy_from_slice(value))).collect()
+    }
+
+    /// The largest value of a row that is too large.
+    fn largest_of_full(&self, entity: &Entity) -> Option<(&'static PropertySchema, Bytes)> {
         let full = self.store.profile().entity_bytes.saturating_sub(ROOM);
-        let largest = || {
-            let is_full = entity_size(entity.key(), entity.properties()) > full;
-            self.large().filter(|_| is_full).filter_map(inline).max_by_key(|(_, value)| value.len())
-        };
-        over.or_else(largest).map(|(property, value)| (property, Bytes::copy_from_slice(value)))
+        if entity_size(entity.key(), entity.properties()) <= full {
+            return None;
+        }
+        let largest = self.in_the_row(entity).max_by_key(|(_, value)| value.len());
+        largest.map(|(property, value)| (property, Bytes::copy_from_slice(value)))
     }
 
     /// The context of a new blob.
@@ -189,18 +225,23 @@ impl LargeValues {
 
     /// Removes blobs that no row refers to. If a removal fails, a later collection removes the blob.
     async fn remove(&self, blobs: &[BlobContext]) {
-        for context in blobs {
-            let removed = match context.path(&self.options.root) {
-                Ok(path) => blobs::delete(&*self.blobs, &path).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = removed {
-                tracing::debug!(
-                    "a blob of {} could not be removed; the next collection removes it: {error}",
-                    context.key
-                );
+        let remove = |context: &BlobContext| {
+            let path = context.path(&self.options.root);
+            let (blobs, key) = (Arc::clone(&self.blobs), context.key.clone());
+            async move {
+                let removed = match path {
+                    Ok(path) => blobs::delete(&*blobs, &path).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = removed {
+                    tracing::debug!(
+                        "a blob of {key} could not be removed; the next collection removes it: {error}"
+                    );
+                }
             }
-        }
+        };
+        let removals: Vec<_> = blobs.iter().map(remove).collect();
+        stream::iter(removals).buffer_unordered(self.options.concurrency.max(1)).collect::<()>().await;
     }
 }
 
