@@ -53,7 +53,7 @@ pub(crate) enum BlobStores {}
 
 #[cfg(not(feature = "blobs"))]
 impl BlobStores {
-    pub(crate) async fn copy(&self, _table: &TableName, _row: &Entity) -> Result<()> {
+    pub(crate) async fn copy_all(&self, _table: &TableName, _rows: &[Entity]) -> Result<()> {
         match *self {}
     }
 

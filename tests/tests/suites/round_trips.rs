@@ -14,7 +14,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Properties, Ticks, ValueRef};
 use table_core::prelude::*;
 use table_core::queue::WorkQueue as _;
-use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
+use table_core::store::{Error, Result, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, Keys};
 use table_patterns::bulk::{BulkOptions, BulkTable as _, BulkWriter, delete_partition, operations};
 use table_patterns::changes::ChangeTable;
