@@ -9,7 +9,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `blobs` | content in blobs: `large`, `log_blobs`, backups, lists of index entries in blobs, blobs in eventual transactions |
+//! | `blobs` | content in blobs: `large`, `log_blobs`, backups, `examination` (which reads them), lists of index entries in blobs, blobs in eventual transactions |
 //! | `paging` | `paging`: pages for web clients |
 
 // What only content in blobs needs stays in its file: without the feature it has no use.
@@ -20,6 +20,7 @@ pub mod bulk;
 pub mod changes;
 mod consistency;
 pub mod eventual;
+#[cfg(feature = "blobs")]
 pub mod examination;
 #[cfg(feature = "blobs")]
 pub mod log_blobs;
