@@ -16,7 +16,8 @@ fuzz_target!(|text: &str| {
         // What was written can be read.
         let all = target.request("GET abc()\nAccept: application/json;odata=fullmetadata", b"").await;
         let Some((200, page)) = all else {
-            assert!(head.starts_with("DELETE Tables"), "{all:?}");
+            // The request has deleted the table, by its verb or by `X-HTTP-Method`.
+            assert!(head.contains("DELETE"), "{all:?}");
             return;
         };
         assert!(page.starts_with(b"{\"odata.metadata\""));
