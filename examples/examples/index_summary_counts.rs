@@ -1,42 +1,54 @@
-//! Counts and sums of a department's employees, in an entity of the same partition. They are exact, because
+//! Counts, sums and maxima of a department's employees, in an entity of the same partition. They are exact, because
 //! the group transaction of every write updates them.
 
-use std::sync::Arc;
-
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, TableName};
-use table_core::store::{Result, TableStore};
-use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, Shape};
-use table_patterns::journal::Change;
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
 
-fn employee(id: u32, office: &str, salary: i64) -> Result<Entity> {
-    Ok(Entity::new("Sales", format!("empid_{id:06}"))?.with("Office", office).with("Salary", salary))
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(office, row_key = "office_{office}", shape = summary(sum(salary), max(salary)))]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    office: String,
+    salary: i64,
+}
+
+fn employee(id: u32, office: &str) -> Employee {
+    Employee { department: "Sales".to_owned(), id, office: office.to_owned(), salary: 1000 + i64::from(id) }
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let table = TableName::new("Employees")?;
-    store.create_table(&table).await?;
-    let by_office = Index::keyed("office", Placement::SamePartition, "", "office_{Office}")?;
-    let indexes = vec![by_office.with_shape(Shape::summary(["Salary"]))];
-    let employees = IndexedEntities::open(store, table, indexes, IndexOptions::local()).await?;
+    let store = Metered::new(MemoryStore::new(), meter.clone()).into_shared();
+    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::local()).await?;
 
-    let hired =
-        (0..60).map(|id| employee(id, if id < 20 { "Oslo" } else { "Rome" }, 1000).map(Change::insert));
-    let before = meter.total();
-    employees.write(&hired.collect::<Result<Vec<_>>>()?).await?;
-    assert_eq!(meter.total() - before, 3, "two summaries read, one group");
+    let hired: Vec<_> = (0..60).map(|id| employee(id, if id < 20 { "Oslo" } else { "Rome" })).collect();
+    let (inserted, cost) = meter.measure(employees.insert_group(&hired)).await;
+    inserted?;
+    assert_eq!(cost.total(), 3, "two summaries read, one group");
 
-    employees.upsert(employee(0, "Rome", 1500)?).await?;
-    let before = meter.total();
-    let rome = employees.summary("office", &Key::new("Sales", "office_Rome")?).await?;
-    assert_eq!(rome.count, 41);
-    assert_eq!(rome.sums["Salary"], 41_500);
-    assert_eq!(meter.total() - before, 1, "the employees are not read");
-    let all = employees.summaries("office", &IndexQuery::partition("Sales")).await?;
-    assert_eq!(all.iter().map(|(_, office)| office.count).collect::<Vec<_>>(), [19, 41]);
+    let raise = |employee: &mut Employee| {
+        employee.salary = 5000;
+        Ok(())
+    };
+    employees.update(Employee::key("Sales", 59)?, raise).await?;
+    let of_rome = Employee::by_office("Sales").office("Rome");
+    let (rome, cost) = meter.measure(employees.by(of_rome.clone()).summary()).await;
+    let rome = rome?;
+    assert_eq!(cost.total(), 1, "the employees are not read");
+    assert_eq!((rome.count(), rome.max(Employee::SALARY)?), (40, Some(5000)));
+    assert_eq!(rome.sum(Employee::SALARY)?, (1020..1059).sum::<i64>() + 5000);
+
+    // The next largest salary takes the place of a deleted one.
+    employees.delete_if_exists(Employee::key("Sales", 59)?).await?;
+    assert_eq!(employees.by(of_rome).summary().await?.max(Employee::SALARY)?, Some(1058));
+    // All offices together, and one by one.
+    assert_eq!(employees.by(Employee::by_office("Sales")).summary().await?.count(), 59);
+    assert_eq!(employees.by(Employee::by_office("Sales")).summaries().await?.len(), 2);
     Ok(())
 }

@@ -14,6 +14,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{ETag, Entity, IfMatch, TableName};
 use table_core::store::{BulkSummary, Conflicts, LocalChange, LocalWriters, ManifestCache, Result};
 use table_core::typed::set::{Decision, SetWrite};
+use table_core::typed::upgrade::UpgradePage;
 use table_core::typed::{EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery};
 
 #[derive(TableEntity)]
@@ -50,6 +51,10 @@ fn tables(table: &Table<Row>) {
     send(table.delete_if_exists(any::<Key>()));
     send(table.move_to(any::<Key>(), table, any::<Key>()));
     send(table.upgrade_all());
+    let upgrade = table.upgrade();
+    send(upgrade.plan());
+    send(upgrade.run());
+    send(UpgradePage::of_query(any::<&TableQuery<Row, Entity>>(), any()));
     send(table.plain_write());
 }
 

@@ -88,6 +88,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `#[entity(text)]` | stored as the text of `Display`, read by `FromStr`: decimal numbers, URLs, versions |
 /// | `#[entity(with = Codec)]` | stored by your own `Codec`, by `Padded`, or an `Option` by `Optional<Codec>` |
 /// | `#[entity(flatten)]`, `flatten(prefix = "Home")` | the properties of a `PropertyGroup`, with a prefix in their names |
+/// | `#[entity(split)]` | a long text, `Vec<u8>` or JSON is stored in several properties of the row; filters, patches and projections do not have it |
 /// | `#[entity(rest)]` on `Properties` | all properties without a field; kept when written back |
 /// | `#[entity(skip)]` | not stored; `Default` when read |
 ///

@@ -176,6 +176,9 @@ fn lookups(lookup: &Lookup<'_, Row>, one: &Lookup<'_, Row, Row, OneEntry>, store
     send(lookup.all());
     send(lookup.first());
     send(lookup.count());
+    send(lookup.summary());
+    send(lookup.summaries());
+    send(lookup.readable_page(any()));
     send(one.get());
     send(stored.page(any()));
     send(stored.all());
@@ -234,6 +237,7 @@ fn large_queries(query: &LargeQuery<Plain>) {
     send(query.first());
     send(query.count());
     send(query.page(any()));
+    send(query.readable_page(any()));
 }
 
 fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
@@ -303,6 +307,8 @@ fn partition_queries(spread: &SpreadQuery<Plain>, wide: &WideQuery<Plain>) {
     send(spread.first());
     send(spread.count());
     send(wide.page(any()));
+    send(wide.readable_page(any()));
+    send(spread.readable_page(any()));
     send(wide.all());
     send(wide.first());
     send(wide.count());

@@ -80,6 +80,8 @@ proptest! {
         let bits = |e: &Entity| e.properties().as_packed().to_vec();
         if !entity.properties().iter().any(|p| matches!(p.value(), ValueRef::Double(d) if d.is_nan())) {
             prop_assert_eq!(bits(&back), bits(&entity));
+            let by_serde: Entity = serde_json::from_slice(&json).unwrap();
+            prop_assert_eq!(by_serde, back, "serde reads the service's form");
         }
     }
 

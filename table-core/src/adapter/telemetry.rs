@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::around::{Around, impl_around};
 use super::call::{Answer, Call, error_name};
+use super::meter::Chain;
 use crate::model::TableName;
 use crate::store::{Error, ErrorKind, OperationKind, Result, TableStore};
 
@@ -17,6 +18,7 @@ use crate::store::{Error, ErrorKind, OperationKind, Result, TableStore};
 /// | `db.client.operation.duration` | histogram, `s` | operations as the caller sees them, with their retries |
 /// | `db.client.response.returned_rows` | histogram, `{row}` | the entities of each answer to a get or a query |
 /// | `table.client.requests` | counter, `{request}` | requests to the store, as the service bills them |
+/// | `table.client.round_trips` | counter, `{round_trip}` | how often a program waited for the store: the longest chain of requests of which each began after the end of the one before |
 /// | `table.client.retries` | counter, `{retry}` | repetitions of a request |
 /// | `table.client.throttles` | counter, `{request}` | requests that the service refused because it was busy |
 ///
@@ -39,6 +41,8 @@ struct Instruments {
     duration: Histogram<f64>,
     returned_rows: Histogram<u64>,
     requests: Counter<u64>,
+    round_trips: Counter<u64>,
+    chain: Mutex<Chain>,
     retries: Counter<u64>,
     throttles: Counter<u64>,
 }
@@ -61,9 +65,15 @@ impl Telemetry {
                 .build(),
             returned_rows: returned_rows.with_description("Entities of each answer").build(),
             requests: counter("table.client.requests", "{request}", "Requests to the store"),
+            round_trips: counter("table.client.round_trips", "{round_trip}", "Requests one after another"),
+            chain: Mutex::default(),
             retries: counter("table.client.retries", "{retry}", "Repetitions of a request"),
             throttles: counter("table.client.throttles", "{request}", "Requests that a busy service refused"),
         }))
+    }
+
+    fn chain(&self) -> MutexGuard<'_, Chain> {
+        self.0.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn requested(&self, attributes: &[KeyValue], error: Option<&Error>) {
@@ -131,9 +141,14 @@ impl<S: TableStore> Around for Counted<S> {
         call: Call<'_>,
         request: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
+        let system = self.store.profile().system;
+        let begin = self.telemetry.chain().begin();
         let result = request.await;
+        if self.telemetry.chain().end(begin) {
+            self.telemetry.0.round_trips.add(1, &[KeyValue::new("db.system.name", system)]);
+        }
         let error = result.as_ref().err();
-        self.telemetry.requested(&attributes(self.store.profile().system, &call, error), error);
+        self.telemetry.requested(&attributes(system, &call, error), error);
         result
     }
 }

@@ -67,10 +67,17 @@ pub enum Shape {
     },
     /// One blob per key, with references to all entities, and a row with the name of the blob.
     Blob,
-    /// One row per key, in the entities' partition, with the number of entities and sums of their properties.
+    /// One row per key, in the entities' partition, with the number of entities, and sums, minima and maxima of their
+    /// properties.
     Summary {
         /// The properties to add up. Their values must be integers or absent.
         sums: Names,
+        /// The properties whose smallest value is kept. Their values must be numbers or times, or absent.
+        #[serde(default, skip_serializing_if = "is_empty")]
+        minima: Names,
+        /// The properties whose largest value is kept. Their values must be numbers or times, or absent.
+        #[serde(default, skip_serializing_if = "is_empty")]
+        maxima: Names,
     },
     /// Properties copied into another entity, whose key the index computes.
     Copy {
@@ -79,6 +86,10 @@ pub enum Shape {
         /// The properties to copy.
         fields: Names,
     },
+}
+
+fn is_empty(names: &Names) -> bool {
+    names.is_empty()
 }
 
 /// Where the references of a full list entity are stored.
@@ -100,12 +111,48 @@ impl Shape {
 
     /// Creates a summary that counts entities and adds up these properties.
     pub fn summary<N: Into<Text>>(sums: impl IntoIterator<Item = N>) -> Self {
-        Self::Summary { sums: names(sums) }
+        Self::Summary { sums: names(sums), minima: names::<Text>([]), maxima: names::<Text>([]) }
+    }
+
+    /// Keeps the smallest values of the first properties and the largest values of the second in a summary. Another shape
+    /// does not change.
+    ///
+    /// ```
+    /// use table_core::manifest::Shape;
+    /// let salaries = Shape::summary(["Salary"]).with_extremes(["Salary", "Hired"], ["Salary"]);
+    /// assert_eq!(salaries.summarized().collect::<Vec<_>>(), ["Salary", "Salary", "Hired", "Salary"]);
+    /// ```
+    #[must_use]
+    pub fn with_extremes<N: Into<Text>, M: Into<Text>>(
+        self,
+        minima: impl IntoIterator<Item = N>,
+        maxima: impl IntoIterator<Item = M>,
+    ) -> Self {
+        match self {
+            Self::Summary { sums, .. } => {
+                Self::Summary { sums, minima: names(minima), maxima: names(maxima) }
+            }
+            other => other,
+        }
+    }
+
+    /// Iterates over the properties that a summary reads, with repetitions; none for other shapes.
+    pub fn summarized(&self) -> impl Iterator<Item = &str> {
+        let all = match self {
+            Self::Summary { sums, minima, maxima } => Some([sums, minima, maxima]),
+            _ => None,
+        };
+        all.into_iter().flatten().flat_map(|names| names.iter().map(|name| &**name))
     }
 
     /// Creates copies of these properties in another entity. The names of the copies start with `prefix`.
     pub fn copy<N: Into<Text>>(prefix: impl Into<Text>, fields: impl IntoIterator<Item = N>) -> Self {
         Self::Copy { prefix: prefix.into(), fields: names(fields) }
+    }
+
+    /// Whether the shape is a summary with minima or maxima.
+    pub fn has_extremes(&self) -> bool {
+        matches!(self, Self::Summary { minima, maxima, .. } if !(minima.is_empty() && maxima.is_empty()))
     }
 
     /// Whether one row contains entries of several entities.

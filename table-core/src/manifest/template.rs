@@ -59,6 +59,26 @@ impl KeyTemplate {
         })
     }
 
+    /// Whether a key has the literals of the template, in their order. The values between them are not checked.
+    pub fn fits(&self, key: &str) -> bool {
+        let (mut rest, mut follows_part) = (key, false);
+        for (at, segment) in self.segments.iter().enumerate() {
+            let KeySegment::Literal(literal) = segment else {
+                follows_part = true;
+                continue;
+            };
+            let is_last = at + 1 == self.segments.len();
+            let behind = match (follows_part, is_last) {
+                (false, _) => rest.strip_prefix(&**literal),
+                (true, true) => return rest.ends_with(&**literal),
+                (true, false) => rest.split_once(&**literal).map(|(_, behind)| behind),
+            };
+            let Some(behind) = behind else { return false };
+            (rest, follows_part) = (behind, false);
+        }
+        follows_part || rest.is_empty()
+    }
+
     /// Returns the first character of the literal after a segment. It ends the segment in a key.
     pub(super) fn stop(&self, at: usize) -> Option<char> {
         match self.segments.get(at + 1) {

@@ -474,6 +474,56 @@ impl<E> std::fmt::Debug for LargeField<E> {
     }
 }
 
+/// A property of `E` whose value may be in several properties (`#[entity(split)]`). Filters cannot compare it, because a row
+/// with a long value has its parts instead of the property.
+pub struct SplitField<E> {
+    name: &'static str,
+    of: PhantomData<fn() -> E>,
+}
+
+/// Bound of the comparisons of a split property. No type implements it, so a comparison does not compile, with an
+/// explanation.
+#[diagnostic::on_unimplemented(
+    message = "a split property cannot be compared in a filter",
+    label = "a long value is stored in several properties",
+    note = "keep what filters need in a property of its own, such as the first words or a hash of the value"
+)]
+pub trait ComparesWithSplit {
+    /// Never called.
+    fn into_condition<E>(self) -> Condition<E>;
+}
+
+/// With these methods the compiler explains a comparison.
+impl<E> SplitField<E> {
+    no_comparisons! { ComparesWithSplit: eq ne gt ge lt le starts_with }
+}
+
+impl<E> SplitField<E> {
+    /// Creates a field with this name in the store.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, of: PhantomData }
+    }
+
+    /// Returns the name in the store.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<E> Clone for SplitField<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for SplitField<E> {}
+
+impl<E> fmt::Debug for SplitField<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SplitField({})", self.name)
+    }
+}
+
 /// An argument for a `V` in comparisons, keys and patches: a `V`, a `&V`, or, for owned text and bytes, a `&str` or
 /// `&[u8]`.
 #[diagnostic::on_unimplemented(

@@ -18,6 +18,7 @@ use crate::store::Result;
 /// | `table = "…"` | the entries are in this table instead of the entity's |
 /// | `payload = full`, `fields(a, b)`, `reference` | the properties in entries: all, some, or only a reference to the entity. Default: `reference` |
 /// | `shape = row`, `list`, `blob` | one row per entity, or one list or blob per value. `list(bytes = 65536, overflow = blob)` limits the bytes of a list entity; further references go into more list entities or into a blob |
+/// | `shape = summary(sum(a), min(b), max(c))` | one row per value with the number of entities, sums of integers, and the smallest and largest numbers or times; in the entity's partition |
 /// | `unique = "partition"`, `"table"` | no other entity of the partition or table has the same entry |
 /// | `where = "Status eq 'open'"` | only entities that match the filter have entries. The filter compares stored properties |
 ///

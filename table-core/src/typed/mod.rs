@@ -12,6 +12,7 @@ mod requirements;
 mod row_prefix;
 mod schema;
 mod serde_form;
+mod split;
 mod table;
 mod width;
 
@@ -21,8 +22,8 @@ pub use codec::{AsText, Codec, Comparable, Json, Optional, Padded, PaddedInteger
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
 #[doc(hidden)]
-pub use field::{ComparesWithEncrypted, ComparesWithKey};
-pub use field::{Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand};
+pub use field::{ComparesWithEncrypted, ComparesWithKey, ComparesWithSplit};
+pub use field::{Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand, SplitField};
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
 pub use record::Record;
 #[doc(hidden)]
@@ -33,12 +34,14 @@ pub use schema::{PropertySchema, Schema, Spread};
 pub mod set {
     pub use super::table::{Decision, RowChange, SetWrite, SetWriter, changed};
 }
+/// Upgrades of handles: how rows of older schema versions are read and converted.
+pub mod upgrade {
+    pub use super::table::{UpgradePage, UpgradeRow, UpgradeRows};
+}
 pub use serde_form::Serde;
-#[doc(hidden)]
-pub use table::Upgraded;
 pub use table::{
     KeyOf, PartitionIn, PropertyDiff, RowBounds, SchemaDiff, SerdeTable, Table, TableGroup, TableQuery,
-    Versioned,
+    Upgrade, UpgradeCursor, UpgradeReport, Versioned,
 };
 #[cfg(feature = "derive")]
 pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};

@@ -1,6 +1,7 @@
 use crate::manifest::{Discriminator, EntityType, IndexDefinition};
 use crate::model::{EdmType, Entity, ValueRef, WRITE_ID_PROPERTY};
 use crate::store::{Error, Result};
+use crate::typed::split::whole_name;
 
 /// The description of an entity type, from the derive macro.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,11 +90,18 @@ pub struct PropertySchema {
     /// For a large property, the maximum number of bytes of a value in the row: `#[large(over = …)]`. A longer value is
     /// in a blob.
     pub large: Option<usize>,
+    /// Whether a long value is stored in several properties: `#[entity(split)]`.
+    pub split: bool,
 }
 
 impl PropertySchema {
-    /// Whether rows have the property under this name: its name or an alias.
+    /// Whether rows have the property, or a part of it, under this name: its name or an alias.
     pub fn has_name(&self, name: &str) -> bool {
+        self.has_whole_name(name)
+            || (self.split && whole_name(name).is_some_and(|name| self.has_whole_name(name)))
+    }
+
+    fn has_whole_name(&self, name: &str) -> bool {
         let is_alias = |former: &str| self.aliases.contains(&former);
         self.name == name || name.strip_prefix(self.alias_prefix).is_some_and(is_alias)
     }

@@ -20,6 +20,7 @@ pub(crate) struct FieldAttrs {
     pub(crate) text: Option<Ident>,
     pub(crate) aliases: Vec<LitStr>,
     pub(crate) rest: Option<Ident>,
+    pub(crate) split: Option<Ident>,
     pub(crate) with: Option<Type>,
 }
 
@@ -53,7 +54,8 @@ pub(crate) struct DefaultAttr {
     pub(crate) path: Option<Path>,
 }
 
-const KNOWN: &[&str] = &["rename", "alias", "default", "skip", "flatten", "json", "text", "rest", "with"];
+const KNOWN: &[&str] =
+    &["rename", "alias", "default", "skip", "flatten", "json", "text", "rest", "split", "with"];
 
 impl FieldAttrs {
     pub(crate) fn parse(attrs: &[Attribute], errors: &Errors) -> Self {
@@ -84,6 +86,7 @@ impl FieldAttrs {
             "text" => set(&mut self.text, item.flag(errors), item, errors),
             "json" => set(&mut self.json, item.flag(errors), item, errors),
             "rest" => set(&mut self.rest, item.flag(errors), item, errors),
+            "split" => set(&mut self.split, item.flag(errors), item, errors),
             "with" => set(&mut self.with, item.ty(errors), item, errors),
             _ => item.unknown(KNOWN, errors),
         }

@@ -25,11 +25,27 @@ pub(crate) enum PayloadAttr {
     Fields(Vec<Ident>),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum ShapeAttr {
     Row,
     List(ListAttr),
     Blob,
+    Summary(SummaryAttr),
+}
+
+/// `summary(sum(…), min(…), max(…))`: fields.
+#[derive(Clone, Default)]
+pub(crate) struct SummaryAttr {
+    pub(crate) sums: Vec<Ident>,
+    pub(crate) minima: Vec<Ident>,
+    pub(crate) maxima: Vec<Ident>,
+}
+
+impl SummaryAttr {
+    /// Returns all named fields, with repetitions.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &Ident> {
+        self.sums.iter().chain(&self.minima).chain(&self.maxima)
+    }
 }
 
 /// `list(bytes = …, overflow = …)`.

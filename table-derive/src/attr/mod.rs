@@ -9,6 +9,6 @@ mod variant;
 
 pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE, VALUE};
 pub(crate) use field::{FieldAttrs, KeyAttr};
-pub(crate) use index::{IndexAttr, ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
+pub(crate) use index::{IndexAttr, ListAttr, PayloadAttr, ScopeAttr, ShapeAttr, SummaryAttr};
 pub(crate) use item::items;
 pub(crate) use variant::VariantAttrs;

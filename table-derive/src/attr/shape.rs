@@ -1,6 +1,8 @@
 //! Parses `shape = …` of an index.
 
-use super::index::{ListAttr, ShapeAttr, name_of};
+use syn::Ident;
+
+use super::index::{ListAttr, ShapeAttr, SummaryAttr, name_of};
 use super::item::{Item, Value, set};
 use crate::errors::Errors;
 
@@ -15,11 +17,15 @@ pub(super) fn shape(item: &Item, errors: &Errors) -> Option<ShapeAttr> {
             Some("row") => Some(ShapeAttr::Row),
             Some("list") => Some(ShapeAttr::List(ListAttr::default())),
             Some("blob") => Some(ShapeAttr::Blob),
+            Some("summary") => Some(ShapeAttr::Summary(SummaryAttr::default())),
             _ => None,
         },
         Value::List(items) => match items.as_slice() {
             [Item { key, value: Value::List(settings) }] if key == "list" => {
                 Some(ShapeAttr::List(list(settings, errors)))
+            }
+            [Item { key, value: Value::List(settings) }] if key == "summary" => {
+                Some(ShapeAttr::Summary(summary(settings, errors)))
             }
             _ => None,
         },
@@ -28,7 +34,8 @@ pub(super) fn shape(item: &Item, errors: &Errors) -> Option<ShapeAttr> {
     if shape.is_none() {
         errors.push(
             item,
-            "write `shape = row`, `shape = list`, `shape = list(bytes = 65536, overflow = blob)` or `shape = blob`",
+            "write `shape = row`, `shape = list`, `shape = list(bytes = 65536, overflow = blob)`, `shape = blob`, `shape = summary` or \
+             `shape = summary(sum(a), min(b), max(c))`",
         );
     }
     shape
@@ -44,6 +51,32 @@ fn list(settings: &[Item], errors: &Errors) -> ListAttr {
         }
     }
     ListAttr { bytes: bytes_of, overflows_into_blobs: overflow_of.unwrap_or(false) }
+}
+
+fn summary(settings: &[Item], errors: &Errors) -> SummaryAttr {
+    let (mut sums, mut minima, mut maxima) = (None, None, None);
+    for item in settings {
+        match item.name().as_str() {
+            "sum" => set(&mut sums, fields(item, errors), item, errors),
+            "min" => set(&mut minima, fields(item, errors), item, errors),
+            "max" => set(&mut maxima, fields(item, errors), item, errors),
+            _ => item.unknown(&["sum", "min", "max"], errors),
+        }
+    }
+    let [sums, minima, maxima] = [sums, minima, maxima].map(Option::unwrap_or_default);
+    SummaryAttr { sums, minima, maxima }
+}
+
+fn fields(item: &Item, errors: &Errors) -> Option<Vec<Ident>> {
+    let names = match &item.value {
+        Value::List(names) => names.iter().map(Item::word).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    let names = names.filter(|names| !names.is_empty());
+    if names.is_none() {
+        errors.push(item, format!("name fields: `{}(salary)`", item.name()));
+    }
+    names
 }
 
 fn bytes(item: &Item, errors: &Errors) -> Option<usize> {

@@ -21,7 +21,8 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let flattened = flattened(entity);
     let previous = previous(entity);
     let large = large(entity);
-    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous #(#large)*)
+    let split = split(entity);
+    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous #(#large)* #(#split)*)
 }
 
 /// Only text and bytes can move to a blob, and values up to `over` must fit a property.
@@ -41,6 +42,28 @@ fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
             #krate::__private::can_be_large(#codec::TYPE, #over), "{}", #problem);))
     };
     // A constant outside of the implementation cannot name its type parameters; such a field is not checked here.
+    entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
+}
+
+/// Only text and bytes have parts, and no flattened property may have the name of a part.
+fn split(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let krate = &entity.krate;
+    let groups: Vec<_> = entity.fields.iter().filter_map(|field| group(krate, field)).collect();
+    let check = |field: &Field| {
+        let property = field.property().filter(|property| property.split)?;
+        let (ty, codec, name) = (&field.ty, &property.codec, &property.name);
+        let at = format!("{}.{}", entity.rust_name(), field.ident);
+        let problem = format!(
+            "{at}: a split field is text, bytes, or stored as JSON or text, which can be cut into parts"
+        );
+        let taken = format!("{at}: a flattened field has the name of a part of `{name}`; rename one");
+        let codec = codec_for(krate, codec, ty);
+        Some(quote_spanned! {ty.span()=>
+            const _: () = ::core::assert!(#krate::__private::can_be_split(#codec::TYPE), "{}", #problem);
+            const _: () = ::core::assert!(
+                #krate::__private::are_parts_free(#name, &[#(#groups),*]), "{}", #taken);
+        })
+    };
     entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
 }
 

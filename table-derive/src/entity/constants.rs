@@ -40,6 +40,14 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
                 #vis const #ident: #typed::LargeField<Self> = #typed::LargeField::new(#name);
             }
         }
+        Role::Property(property) if property.split => {
+            let name = &property.name;
+            let doc = format!("The split property `{name}`: it cannot be compared.");
+            quote! {
+                #[doc = #doc]
+                #vis const #ident: #typed::SplitField<Self> = #typed::SplitField::new(#name);
+            }
+        }
         Role::Property(property) if property.encrypt => {
             let name = &property.name;
             let doc = format!("The encrypted property `{name}`: it cannot be compared.");

@@ -12,7 +12,8 @@ use crate::fields::{Field, Role, codec_for, var};
 /// that the macro does not know.
 pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
     // The names of such properties are not known here, so neither is the next name.
-    if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest)) {
+    let is_split = |field: &Field| field.property().is_some_and(|property| property.split);
+    if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest) || is_split(f)) {
         return None;
     }
     let krate = &entity.krate;

@@ -99,10 +99,11 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 }
 
 /// Returns the fields that a patch has. It excludes fields of an index, because a merge would leave the entry
-/// stale, and large fields, which are written with their blobs.
+/// stale, large fields, which are written with their blobs, and split fields, because a merge cannot remove
+/// the parts of a longer value.
 fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
     let stored = entity.fields.iter().filter(|f| match &f.role {
-        Role::Property(property) => property.large.is_none(),
+        Role::Property(property) => property.large.is_none() && !property.split,
         role => matches!(role, Role::Flatten(_)),
     });
     stored.filter(|field| !entity.indexes.iter().any(|index| index.holds(field)))

@@ -76,6 +76,9 @@ fn checks(projection: &Projection<'_>) -> TokenStream {
         let large = format!(
             "{at}: the entity's `{name}` is large and may be in a blob; read the whole entity, or stream the field"
         );
+        let split = format!(
+            "{at}: the entity's `{name}` is split and may be in several properties; read the whole entity"
+        );
         let mark = format!("{at}: the field must be `#[encrypt]` exactly if the entity's `{name}` is");
         quote_spanned! {field.ty.span()=>
             match #krate::__private::projected(<#of as #krate::typed::TableEntity>::SCHEMA, (#properties)[0]) {
@@ -84,6 +87,7 @@ fn checks(projection: &Projection<'_>) -> TokenStream {
                 #krate::__private::Projected::OtherType => ::core::panic!("{}", #other),
                 #krate::__private::Projected::Optional => ::core::panic!("{}", #optional),
                 #krate::__private::Projected::Large => ::core::panic!("{}", #large),
+                #krate::__private::Projected::Split => ::core::panic!("{}", #split),
                 #krate::__private::Projected::OtherMark => ::core::panic!("{}", #mark),
             }
         }

@@ -50,6 +50,8 @@ pub(crate) struct Property {
     pub(crate) encrypt: bool,
     /// Values with more bytes than this move to a blob; `None` for fields that are not large.
     pub(crate) large: Option<usize>,
+    /// Whether a long value is stored in several properties.
+    pub(crate) split: bool,
     /// The function that creates the value of an absent property.
     pub(crate) default: Option<TokenStream>,
 }
@@ -201,6 +203,7 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
         },
         encrypt: attrs.encrypt.is_some(),
         large: attrs.large.as_ref().map(|large| large.over),
+        split: attrs.split.is_some(),
         default,
     })
 }

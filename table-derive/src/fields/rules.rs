@@ -7,22 +7,24 @@ use syn::Ident;
 use super::{Field, FieldRules, Owner, Role, is_option};
 use crate::attr::FieldAttrs;
 use crate::errors::Errors;
+use crate::template::plain;
 
 /// An attribute that is present: its name and its tokens.
 type Present = (&'static str, TokenStream);
 
 /// The attributes that determine a field's role, the attributes allowed with each, and the reason.
-const ROLES: [(&str, &[&str], &str); 10] = [
+const ROLES: [(&str, &[&str], &str); 11] = [
     ("key", &["partition_key", "row_key"], "a key field is stored in the key, as plain text"),
     ("etag", &[], "the store sets the ETag"),
     ("timestamp", &[], "the store sets the timestamp"),
     ("skip", &["default"], "the field is not stored"),
     ("flatten", &[], "its fields have their own attributes, in the struct with `PropertyGroup`"),
     ("rest", &[], "the properties are kept as they are"),
-    ("json", &["rename", "alias", "default", "encrypt"], "the field is stored as JSON"),
-    ("text", &["rename", "alias", "default", "encrypt"], "the field is stored as its text"),
-    ("with", &["rename", "alias", "default", "encrypt"], "the named codec stores the field"),
+    ("json", &["rename", "alias", "default", "encrypt", "split"], "the field is stored as JSON"),
+    ("text", &["rename", "alias", "default", "encrypt", "split"], "the field is stored as its text"),
+    ("with", &["rename", "alias", "default", "encrypt", "split"], "the named codec stores the field"),
     ("large", &["rename", "default", "encrypt"], "its value may be in a blob"),
+    ("split", &["rename", "alias", "default", "encrypt"], "its value may be in several properties"),
 ];
 
 /// Reports attributes of one field that contradict each other or are not allowed in this struct.
@@ -51,6 +53,7 @@ fn present(attrs: &FieldAttrs) -> Vec<Present> {
         at("json", attrs.json.as_ref()),
         at("text", attrs.text.as_ref()),
         at("rest", attrs.rest.as_ref()),
+        at("split", attrs.split.as_ref()),
         at("with", attrs.with.as_ref()),
     ];
     present.into_iter().flatten().collect()
@@ -71,11 +74,11 @@ fn check_place(present: &[Present], owner: Owner, errors: &Errors) {
     let (banned, why): (&[&str], _) = match owner {
         Owner::Entity | Owner::Wide => return,
         Owner::Projection => (
-            &["flatten", "rest", "skip", "large"],
+            &["flatten", "rest", "skip", "large", "split"],
             "a projection lists the properties that it reads; add a field for each",
         ),
         Owner::Group => (
-            &["partition_key", "row_key", "etag", "timestamp", "rest", "large"],
+            &["partition_key", "row_key", "etag", "timestamp", "rest", "large", "split"],
             "it belongs to the entity; put the field there",
         ),
     };
@@ -132,10 +135,45 @@ pub(crate) fn check_fields(
             names.push((name, &field.ident));
         }
     }
+    check_parts(built, &names, rules, errors);
     check_single(built, |r| matches!(r, Role::ETag), "etag", errors);
     check_single(built, |r| matches!(r, Role::Timestamp), "timestamp", errors);
     check_single(built, |r| matches!(r, Role::Rest), "rest", errors);
     check_count(built, rules, errors);
+}
+
+/// The properties of a long value have names of their own: see `table_core::typed::SplitField`.
+fn check_parts(built: &[Field], names: &[(String, &Ident)], rules: &FieldRules<'_>, errors: &Errors) {
+    /// `_Part` and a number of three digits.
+    const SUFFIX: usize = 8;
+    let split = built.iter().filter_map(|field| Some((field, field.property().filter(|p| p.split)?)));
+    for (field, property) in split {
+        for whole in std::iter::once(&property.name).chain(&property.aliases) {
+            if whole.chars().count() > 255 - SUFFIX {
+                let problem = format!(
+                    "`{whole}` cannot name a split property: at most {} characters are allowed",
+                    255 - SUFFIX
+                );
+                errors.push(&field.ident, problem);
+            }
+            let reserved = rules.reserved.iter().map(|(name, _)| (*name).to_owned());
+            let others = names.iter().map(|(name, _)| name.clone()).chain(reserved);
+            for other in others.filter(|other| is_part(other, whole)) {
+                let problem = format!(
+                    "`{other}` is the name of a part of the split property `{whole}`, which `{}` stores: rename one",
+                    plain(&field.ident)
+                );
+                errors.push(&field.ident, problem);
+            }
+        }
+    }
+}
+
+fn is_part(name: &str, whole: &str) -> bool {
+    let suffix = name.strip_prefix(whole).and_then(|rest| rest.strip_prefix("_Part"));
+    suffix.is_some_and(|suffix| {
+        suffix == "s" || (!suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_digit()))
+    })
 }
 
 fn check_key_type(field: &Field, errors: &Errors) {

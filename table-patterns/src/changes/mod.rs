@@ -10,7 +10,7 @@
 //! | row | PartitionKey | RowKey | properties |
 //! |---|---|---|---|
 //! | counter | that of the entities | `~~changes` | `Next` (Int64): the number of the next change |
-//! | change | that of the entities | `~~changes~` + 19 digits of the number | `Kind`: `written` or `deleted`; `Row`: the RowKey of the entity |
+//! | change | that of the entities | `~~changes~` + 19 digits of the number | `Kind`: `inserted`, `updated`, `written` (by an upsert) or `deleted`; `Row`: the RowKey of the entity |
 //! | cursor | `~~changes` | hash of consumer and partition | `Consumer`, `Partition`; `Done` (Int64): the last change that the consumer has handled |
 //!
 //! # Guarantees

@@ -18,7 +18,11 @@ const DIGITS: usize = 19;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// The entity was inserted, replaced or merged.
+    /// The entity was inserted.
+    Inserted,
+    /// The entity existed, and was replaced, merged or updated.
+    Updated,
+    /// The entity was inserted or changed, by an upsert: the writer does not know which.
     Written,
     /// The entity was deleted.
     Deleted,
@@ -27,6 +31,8 @@ pub enum ChangeKind {
 impl ChangeKind {
     const fn name(self) -> &'static str {
         match self {
+            Self::Inserted => "inserted",
+            Self::Updated => "updated",
             Self::Written => "written",
             Self::Deleted => "deleted",
         }
@@ -80,9 +86,11 @@ impl Change {
         let number = digits.parse();
         let number = number.map_err(|_| damaged(row, "RowKey", "a number"))?;
         let kind = match row.get(KIND) {
+            Some(ValueRef::String("inserted")) => ChangeKind::Inserted,
+            Some(ValueRef::String("updated")) => ChangeKind::Updated,
             Some(ValueRef::String("written")) => ChangeKind::Written,
             Some(ValueRef::String("deleted")) => ChangeKind::Deleted,
-            _ => return Err(damaged(row, KIND, "'written' or 'deleted'")),
+            _ => return Err(damaged(row, KIND, "'inserted', 'updated', 'written' or 'deleted'")),
         };
         let Some(ValueRef::String(of)) = row.get(ROW) else { return Err(damaged(row, ROW, "Edm.String")) };
         let key = Key::new(row.key().partition(), of)?;

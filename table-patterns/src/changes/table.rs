@@ -123,7 +123,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// The entity exists; the write conflicts with other writers of the partition after all attempts.
     pub async fn insert(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
-        self.write(&key, ChangeKind::Written, |group| group.insert(entity).map(drop)).await
+        self.write(&key, ChangeKind::Inserted, |group| group.insert(entity).map(drop)).await
     }
 
     /// Inserts or replaces an entity. 1 request more for a type with a `type` or a `version`.
@@ -159,7 +159,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (key, version) = (entity.entity_key()?.into_key(), version.into());
-        self.write(&key, ChangeKind::Written, |group| group.replace_if(entity, version.clone()).map(drop))
+        self.write(&key, ChangeKind::Updated, |group| group.replace_if(entity, version.clone()).map(drop))
             .await
     }
 
@@ -174,7 +174,7 @@ impl<T: TableEntity> ChangeTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (key, version) = (key.into_key(), version.into());
-        self.write(&key, ChangeKind::Written, |group| group.merge(&key, patch, version.clone()).map(drop))
+        self.write(&key, ChangeKind::Updated, |group| group.merge(&key, patch, version.clone()).map(drop))
             .await
     }
 
@@ -205,7 +205,7 @@ impl<T: TableEntity> ChangeTable<T> {
             }
             T::SCHEMA.keep_unknown(&old, &mut new)?;
             let replace = Operation::Replace(new.clone(), version);
-            match self.write(&key, ChangeKind::Written, |group| group.push(replace.clone()).map(drop)).await {
+            match self.write(&key, ChangeKind::Updated, |group| group.push(replace.clone()).map(drop)).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(written) => {
                     let stored = T::from_entity(new.with_system(written.etag, None));
@@ -270,8 +270,8 @@ impl<T: TableEntity> ChangeTable<T> {
                 next += 1;
             }
             let counter = counter(partition, next)?;
-            group.push(match version {
-                Some(version) => Operation::Replace(counter, version.into()),
+            group.push(match &version {
+                Some(version) => Operation::Replace(counter, version.clone().into()),
                 None => Operation::Insert(counter),
             })?;
             let error = match group.commit().await {
@@ -287,6 +287,10 @@ impl<T: TableEntity> ChangeTable<T> {
             // Another writer of the partition has taken the number.
             let lost_number = error.failed_index().is_some_and(|index| index >= changes.len());
             if !lost_number {
+                // Nothing has taken the number, as far as this handle knows.
+                if let Some(version) = version.filter(|_| error.outcome() == Outcome::NotApplied) {
+                    self.remember(partition.clone(), first, version);
+                }
                 return Err(error);
             }
             conflicts.wait(error.root().clone()).await?;
@@ -346,7 +350,7 @@ impl<T: TableEntity> SetWriter for ChangeTable<T> {
         async move {
             let Some(first) = changes.first() else { return Ok((Vec::new(), false)) };
             let kind = |change: &RowChange| match change.new {
-                Some(_) => ChangeKind::Written,
+                Some(_) => ChangeKind::Updated,
                 None => ChangeKind::Deleted,
             };
             let emitted: Vec<_> = changes.iter().map(|change| (kind(change), change.old.key())).collect();

@@ -91,7 +91,7 @@ async fn a_refused_write_emits_nothing() -> Result<()> {
     orders.delete(Order::key("ann", 1u32)?, IfMatch::Any).await?;
     let changes = orders.changes().after(&ann(), 0).await?;
     let seen: Vec<_> = changes.iter().map(|change| (change.number, change.kind)).collect();
-    assert_eq!(seen, [(1, ChangeKind::Written), (2, ChangeKind::Deleted)]);
+    assert_eq!(seen, [(1, ChangeKind::Inserted), (2, ChangeKind::Deleted)]);
     assert_eq!(changes[1].key, *Order::key("ann", 1u32)?.key());
     assert_eq!(orders.query().count().await?, 0, "rows of the feed are no entities");
     Ok(())

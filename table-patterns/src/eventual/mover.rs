@@ -4,7 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use table_core::model::Key;
-use table_core::store::{Error, ErrorKind, Result};
+use table_core::store::{Error, ErrorKind, Outcome, Result};
 use table_core::typed::{IndexedEntity, Table, TableEntity};
 
 use super::resources::{StepHandler, StepId};
@@ -17,7 +17,7 @@ use crate::wide::WideTable;
 /// A table that can move whole entities, with their index entries, blobs and rows.
 #[async_trait]
 pub trait Moves: fmt::Debug + Send + Sync + 'static {
-    /// Moves an entity, as `move_to` of the table does. Returns whether there was an entity at `key`.
+    /// Moves an entity, as `move_to` of the table does, if there is one. Returns whether there was an entity at `key`.
     ///
     /// # Errors
     /// Those of `move_to`.
@@ -35,7 +35,12 @@ macro_rules! moves {
         #[async_trait]
         impl<T: $entity> Moves for $table<T> {
             async fn move_entity(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
-                self.move_to(key, target, to).await
+                match self.move_to(key, target, to).await {
+                    Err(error) if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied => {
+                        Ok(false)
+                    }
+                    moved => moved.map(|()| true),
+                }
             }
 
             async fn has(&self, key: &Key) -> Result<bool> {

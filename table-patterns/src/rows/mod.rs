@@ -6,6 +6,7 @@ pub mod clock;
 pub(crate) mod encrypted;
 pub(crate) mod errors;
 pub(crate) mod plain;
+pub(crate) mod readable;
 #[cfg(test)]
 mod tests;
 pub(crate) mod upgrade;

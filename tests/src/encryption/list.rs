@@ -63,6 +63,8 @@ macro_rules! encryption_behaviours {
                 plaintext_in_a_marked_field_is_refused
                 projections_and_patches_work
                 logs_and_series_are_encrypted
+                long_values_are_encrypted_in_parts
+                renamed_and_prefixed_properties_stay_encrypted
             }
             indexes {
                 copies_are_encrypted_for_their_rows

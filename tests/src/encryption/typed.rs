@@ -150,3 +150,142 @@ pub(crate) async fn projections_and_patches_work(harness: &Harness) {
     );
     table.clear.transact("Sales", group).await.expect("a delete");
 }
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Letter", rename_all = "PascalCase")]
+struct Letter {
+    #[partition_key]
+    shelf: String,
+    #[row_key]
+    number: u32,
+    #[encrypt]
+    #[entity(split)]
+    text: String,
+    #[encrypt]
+    #[entity(split)]
+    scan: Option<Vec<u8>>,
+}
+
+/// A long value is encrypted part by part. Parts that are missing or exchanged are refused.
+pub(crate) async fn long_values_are_encrypted_in_parts(harness: &Harness) {
+    let table = TableViews::new(harness).await;
+    let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
+    let letters = Table::<Letter>::new(store, table.raw.name().clone()).expect("it encrypts");
+    // Three bytes each: a part of marked text has at most 64 KiB of UTF-8, as its ciphertext is Binary.
+    let text = format!("{}secret-end", "\u{20AC}".repeat(30_000));
+    let letter = Letter { shelf: "s".into(), number: 1, text, scan: Some(b"secret-scan".repeat(7000)) };
+    letters.insert(&letter).await.expect("an insert");
+    let key = Letter::key("s", 1).expect("a key");
+    assert_eq!(letters.get_existing(&key).await.expect("an entity"), letter);
+    assert_hidden(&table, &["secret-end", "secret-scan"]).await;
+    let raw = table.raw.get(key.key()).await.expect("a row").with_system(None, None);
+    for name in ["Text_Parts", "Text_Part2", "Scan_Part1"] {
+        assert!(matches!(raw.get(name), Some(ValueRef::Binary(_))), "{name}");
+        let mut without = raw.clone();
+        without.properties_mut().remove(name);
+        table.store_raw(without).await;
+        letters.get(&key).await.expect_err("a part is missing");
+    }
+    let (first, second) = (raw.get("Scan_Part1").expect("a part"), raw.get("Scan_Part2").expect("a part"));
+    let exchanged = raw.clone().with("Scan_Part1", second.to_owned()).with("Scan_Part2", first.to_owned());
+    table.store_raw(exchanged).await;
+    letters.get(&key).await.expect_err("exchanged parts");
+    table.store_raw(raw).await;
+    let shorter = Letter { text: "secret-short".into(), scan: None, ..letter };
+    letters.insert_or_merge(&shorter).await.expect("a merge");
+    let raw = table.raw.get(key.key()).await.expect("a row");
+    assert!(
+        raw.properties().iter().all(|property| !property.name().starts_with("Text_Part")),
+        "no stale part"
+    );
+    assert!(raw.get("Scan_Part2").is_some(), "`None` keeps the value");
+    assert_hidden(&table, &["secret-short", "secret-scan"]).await;
+}
+
+#[derive(Clone, Debug, PartialEq, Property)]
+enum Grade {
+    Junior,
+    #[entity(other)]
+    Other(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Property)]
+enum EarlierGrade {
+    Principal,
+}
+
+#[derive(Clone, Debug, PartialEq, PropertyGroup)]
+#[entity(rename_all = "PascalCase")]
+struct Address {
+    #[encrypt]
+    street: String,
+    city: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Person", rename_all = "PascalCase", partition_key = "all", row_key = "{id}")]
+struct EarlierPerson {
+    id: u32,
+    #[encrypt]
+    pin: String,
+    #[encrypt]
+    grade: EarlierGrade,
+    #[encrypt]
+    home_street: String,
+    home_city: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Person", rename_all = "PascalCase", partition_key = "all", row_key = "{id}")]
+struct Person {
+    id: u32,
+    #[encrypt]
+    #[entity(alias = "Pin")]
+    code: String,
+    #[encrypt]
+    grade: Grade,
+    #[entity(flatten(prefix = "Home"))]
+    home: Address,
+}
+
+/// A marked property under a former name, in a group with a prefix, and of a variant that the program does not know stays encrypted
+/// while programs of both versions write it.
+pub(crate) async fn renamed_and_prefixed_properties_stay_encrypted(harness: &Harness) {
+    let table = TableViews::new(harness).await;
+    let store = || Arc::clone(&table.store) as Arc<dyn TableStore>;
+    let earlier = Table::<EarlierPerson>::new(store(), table.raw.name().clone()).expect("it encrypts");
+    let person = EarlierPerson {
+        id: 1,
+        pin: "secret-pin".into(),
+        grade: EarlierGrade::Principal,
+        home_street: "secret-street".into(),
+        home_city: "Oslo".into(),
+    };
+    earlier.insert(&person).await.expect("an insert");
+    let people = Table::<Person>::new(store(), table.raw.name().clone()).expect("it encrypts");
+    let key = Person::key(1).expect("a key");
+    let read = people.get_existing(&key).await.expect("an entity");
+    let home = Address { street: "secret-street".into(), city: "Oslo".into() };
+    let expected = Person { id: 1, code: "secret-pin".into(), grade: Grade::Other("Principal".into()), home };
+    assert_eq!(read, expected);
+    let change = |person: &mut Person| {
+        person.home.street = "secret-road".into();
+        Ok(())
+    };
+    people.update(&key, change).await.expect("an update");
+    let raw = table.raw.get(key.key()).await.expect("a row");
+    assert_eq!(raw.get("Pin"), None, "the former name is gone");
+    for name in ["Code", "Grade", "HomeStreet"] {
+        assert!(matches!(raw.get(name), Some(ValueRef::Binary(_))), "{name}");
+    }
+    assert_eq!(raw.get("HomeCity"), text("Oslo"));
+    assert_hidden(&table, &["secret-pin", "Principal", "secret-street", "secret-road"]).await;
+    let read = people.get_existing(&key).await.expect("an entity");
+    assert_eq!((read.code.as_str(), read.grade), ("secret-pin", Grade::Other("Principal".into())));
+    // A patch of the group marks its property too.
+    let home = Address { street: "secret-lane".into(), city: "Bergen".into() };
+    people.merge(&key, &Person::patch().home(home), IfMatch::Any).await.expect("a merge");
+    assert_hidden(&table, &["secret-pin", "secret-lane"]).await;
+    let error = earlier.get(EarlierPerson::key(1).expect("a key")).await.expect_err("the name is another");
+    assert!(error.to_string().contains("'Pin'"), "{error}");
+}

@@ -75,7 +75,7 @@ pub(super) async fn concurrent_writers_are_numbered_without_gaps(harness: &Harne
     let changes = collected.0.into_inner().expect("no panic");
     let numbers: Vec<i64> = changes.iter().map(|change| change.number).collect();
     assert_eq!(numbers, (1..=22).collect::<Vec<_>>());
-    assert_eq!(changes[20].kind, ChangeKind::Written);
+    assert_eq!(changes[20].kind, ChangeKind::Updated);
     assert_eq!(&changes[20].key, key(0).key());
     assert_eq!(changes[21].kind, ChangeKind::Deleted);
     assert_eq!(&changes[21].key, key(1).key());
@@ -106,8 +106,8 @@ pub(super) async fn changes_agree_with_writes_after_faults(harness: &Harness) {
             changes.iter().filter(|change| change.key == *key(number).key() && change.kind == kind).count()
         };
         let found = [
-            (has(2, ChangeKind::Written), &done[0]),
-            (has(1, ChangeKind::Written), &done[1]),
+            (has(2, ChangeKind::Inserted), &done[0]),
+            (has(1, ChangeKind::Updated), &done[1]),
             (has(2, ChangeKind::Deleted), &done[2]),
         ];
         for (count, done) in found {
@@ -118,10 +118,10 @@ pub(super) async fn changes_agree_with_writes_after_faults(harness: &Harness) {
             }
         }
         let is_there = plain.get(key(2)).await.expect("an answer").is_some();
-        let (inserted, deleted) = (has(2, ChangeKind::Written), has(2, ChangeKind::Deleted));
+        let (inserted, deleted) = (has(2, ChangeKind::Inserted), has(2, ChangeKind::Deleted));
         assert_eq!(is_there, inserted > deleted, "{run}: the entity agrees with its changes");
         let paid = plain.get_existing(key(1)).await.expect("the order").paid;
-        assert_eq!(paid, has(1, ChangeKind::Written) == 1, "{run}: the entity agrees with its changes");
+        assert_eq!(paid, has(1, ChangeKind::Updated) == 1, "{run}: the entity agrees with its changes");
 
         // The next write goes on with the next number.
         plain.upsert(&order(3)).await.expect("a write");

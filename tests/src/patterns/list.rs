@@ -157,6 +157,12 @@ macro_rules! pattern_behaviours {
                 a_cleared_key_is_read_again
                 types_with_a_common_base_are_one_enum
             }
+            split {
+                every_handle_reads_and_shortens_long_values
+                an_entry_has_every_part
+                wide_values_are_in_several_rows
+                damaged_and_excessive_values_are_errors_of_one_row
+            }
             streams {
                 queries_hold_one_page_per_range
                 merged_buckets_hold_two_pages_each
@@ -164,6 +170,10 @@ macro_rules! pattern_behaviours {
                 streamed_large_values_are_sent_in_parts
                 bulk_writes_hold_a_bounded_number_of_operations
                 copies_read_one_window_ahead
+            }
+            summaries {
+                typed_summaries_follow_every_write (virtual_time)
+                mistakes_in_summaries_are_errors
             }
             time_slice_recovery {
                 an_insert_waits_while_a_name_is_being_deleted
@@ -250,6 +260,11 @@ macro_rules! pattern_behaviours {
                 logs_share_a_partition
                 a_repeated_append_is_stored_once
                 an_unsorted_store_is_refused_unless_the_client_sorts
+            }
+            migrations {
+                every_handle_plans_and_resumes_an_upgrade
+                wide_entities_are_upgraded_page_by_page
+                a_row_that_cannot_be_converted_stops_no_other
             }
             models_in_time {
                 a_log_is_a_sorted_list

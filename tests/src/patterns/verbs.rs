@@ -8,8 +8,9 @@ use futures_util::future::BoxFuture;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Position, Query};
-use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore};
 use table_core::typed::{SerdeTable, Table, TableEntity as _};
+use table_patterns::changes::ChangeTable;
 use table_patterns::index::IndexedTable;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
@@ -37,6 +38,7 @@ macro_rules! every_handle {
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Untyped>>($harness).await;
         $check::<SerdeTable<Plain>>($harness).await;
+        $check::<ChangeTable<Untyped>>($harness).await;
     };
 }
 
@@ -429,21 +431,23 @@ async fn moves_of<H: Verbs>(harness: &Harness) {
     let (fixture, elsewhere) = (Fixture::<H>::new(harness).await, Fixture::<H>::new(harness).await);
     let of = &fixture.handle;
     fixture.insert_with_unknown(1).await;
-    assert!(fixture.with_cost("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move"));
+    fixture.with_cost("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move");
     assert_eq!(of.get(1).await.expect("an answer"), None, "{}", H::NAME);
     let version = fixture.read(2).await.etag().cloned();
     fixture.assert_stored("move_to", &H::Of::new(2, "old", Some("text")), version, Some(7)).await;
 
     of.insert(&H::Of::new(3, "three", None)).await.expect("a new note");
-    assert!(of.move_to(3, of, 2).await.expect("a move"), "{}", H::NAME);
+    of.move_to(3, of, 2).await.expect(H::NAME);
     let version = fixture.read(2).await.etag().cloned();
     fixture.assert_stored("move_to", &H::Of::new(2, "three", None), version, None).await;
-    assert!(!of.move_to(3, of, 2).await.expect("an answer"), "{}: the source is missing", H::NAME);
+    let missing = of.move_to(3, of, 2).await.expect_err("the source is missing");
+    assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
+    assert_eq!(missing.outcome(), Outcome::NotApplied, "{}", H::NAME);
     let stored = fixture.read(2).await;
     let error = fixture.assert_refused("move_to", &stored, of.move_to(2, of, 2).await).await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
 
-    assert!(of.move_to(2, &elsewhere.handle, 12).await.expect("a move"), "{}", H::NAME);
+    of.move_to(2, &elsewhere.handle, 12).await.expect(H::NAME);
     assert_eq!(of.get(2).await.expect("an answer"), None, "{}", H::NAME);
     assert_eq!(elsewhere.read(12).await.title(), "three", "{}", H::NAME);
 }
@@ -526,6 +530,7 @@ mod tests {
             (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
             (<TimeSlices<Untyped> as Verbs>::NAME, <TimeSlices<Untyped> as Verbs>::CELLS),
             (<SerdeTable<Plain> as Verbs>::NAME, <SerdeTable<Plain> as Verbs>::CELLS),
+            (<ChangeTable<Untyped> as Verbs>::NAME, <ChangeTable<Untyped> as Verbs>::CELLS),
         ];
         let names = handles.map(|(name, _)| name);
         text.push_str(&format!("| verb | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len())));

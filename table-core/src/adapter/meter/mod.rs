@@ -6,4 +6,6 @@ mod store;
 mod tests;
 
 pub use counts::{Count, Request, RequestCounts};
+#[cfg(feature = "opentelemetry")]
+pub(super) use store::Chain;
 pub use store::{Metered, RequestMeter};

@@ -60,7 +60,7 @@ struct Tables {
 /// The longest chain of requests of which each began after the end of the one before. Of the requests that can follow the chain, the one
 /// that ends first keeps the chain longest, so it is enough to look at each request when it ends.
 #[derive(Debug, Default)]
-struct Chain {
+pub(in crate::adapter) struct Chain {
     /// Counts the begins and the ends of requests: their order, whatever the time on the clock.
     events: u64,
     /// The end of the last request of the chain.
@@ -69,20 +69,24 @@ struct Chain {
 }
 
 impl Chain {
-    fn begin(&mut self) -> u64 {
+    /// Returns the begin of a request, for its [`end`](Self::end).
+    pub(in crate::adapter) fn begin(&mut self) -> u64 {
         self.events += 1;
         self.events
     }
 
-    fn end(&mut self, begin: u64) {
+    /// Ends a request. Returns whether it made the chain longer.
+    pub(in crate::adapter) fn end(&mut self, begin: u64) -> bool {
         // Requests are looked at in the order of their ends. The first one that began after the chain's last end is
         // thus the one that ends first of all that can follow, and taking it is the optimal choice
         // (<https://en.wikipedia.org/wiki/Interval_scheduling>).
         self.events += 1;
-        if begin > self.end {
+        let is_longer = begin > self.end;
+        if is_longer {
             self.end = self.events;
             self.length += 1;
         }
+        is_longer
     }
 
     /// Starts a new chain of requests that begin from now on.

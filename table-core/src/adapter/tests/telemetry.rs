@@ -82,6 +82,8 @@ async fn operations_requests_retries_and_throttles_are_recorded() {
         ("table.client.requests Employees query table_store", 1),
         ("table.client.requests list_tables table_store", 1),
         ("table.client.retries insert table_store", 2),
+        // One request after the other, with the repetitions.
+        ("table.client.round_trips table_store", 9),
         ("table.client.throttles Employees insert table_store throttled", 1),
     ];
     let expected: BTreeMap<_, _> =

@@ -13,6 +13,7 @@ const EMPTY: PropertySchema = PropertySchema {
     optional: false,
     encrypted: false,
     large: None,
+    split: false,
 };
 
 /// Joins the properties of several groups to one array. `N` must be their total number.
@@ -212,6 +213,8 @@ pub enum Projected {
     OtherMark,
     /// The property is large: its value may be in a blob instead of the row.
     Large,
+    /// The property is split: its value may be in several properties.
+    Split,
 }
 
 /// Compares a field of a projection with the property of the same name.
@@ -235,6 +238,9 @@ const fn compare(property: PropertySchema, field: PropertySchema) -> Projected {
     if property.large.is_some() {
         return Projected::Large;
     }
+    if property.split {
+        return Projected::Split;
+    }
     if property.encrypted != field.encrypted {
         return Projected::OtherMark;
     }
@@ -249,6 +255,38 @@ pub const fn can_be_large(edm_type: EdmType, over: usize) -> bool {
         EdmType::Binary => over <= crate::store::limits::BINARY_BYTES,
         _ => false,
     }
+}
+
+/// Whether a summary can add up properties of this type: its sums are exact.
+pub const fn can_be_summed(edm_type: EdmType) -> bool {
+    matches!(edm_type, EdmType::Int32 | EdmType::Int64)
+}
+
+/// Whether a summary can keep the minimum and maximum of properties of this type.
+pub const fn has_extremes(edm_type: EdmType) -> bool {
+    matches!(edm_type, EdmType::Int32 | EdmType::Int64 | EdmType::Double | EdmType::DateTime)
+}
+
+/// Whether `#[entity(split)]` is allowed for this type: only text and bytes have parts.
+pub const fn can_be_split(edm_type: EdmType) -> bool {
+    matches!(edm_type, EdmType::String | EdmType::Binary)
+}
+
+/// Whether no property of the groups has the name of a part of the split property `name`.
+pub const fn are_parts_free(name: &str, groups: &[&[PropertySchema]]) -> bool {
+    let mut group = 0;
+    while group < groups.len() {
+        let mut i = 0;
+        while i < groups[group].len() {
+            let other = groups[group][i].name;
+            if starts_with(other, name) && starts_with(other.split_at(name.len()).1, "_Part") {
+                return false;
+            }
+            i += 1;
+        }
+        group += 1;
+    }
+    true
 }
 
 /// Whether two schema versions describe the same type: type name and discriminator are equal.

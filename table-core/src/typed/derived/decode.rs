@@ -1,6 +1,7 @@
 use crate::model::property::text;
 use crate::model::{EdmType, Entity, Properties, Raw, ValueError, ValueRef};
 use crate::store::{Error, Result};
+use crate::typed::split::{BadParts, Parts, count_name};
 use crate::typed::{Property, PropertyGroup, PropertySchema};
 
 /// The properties of one entity by their position in a type. One pass over the packed bytes finds them.
@@ -104,6 +105,48 @@ impl<'a, const N: usize> Slots<'a, N> {
         self.get::<T, ENCRYPT>(place, expected, read, missing)
     }
 
+    /// Reads a value that may be in several properties. `places` are the positions of the name and of the aliases.
+    ///
+    /// # Errors
+    /// Fails if a part is missing or damaged, or if the entity has the value whole and in parts; also returns the errors of
+    /// [`get`](Self::get).
+    pub fn get_split<T, const ENCRYPT: bool>(
+        &self,
+        places: &[usize],
+        expected: EdmType,
+        read: impl for<'v> FnOnce(ValueRef<'v>) -> Result<T, ValueError>,
+        missing: impl FnOnce() -> Option<T>,
+    ) -> Result<T> {
+        for &place in places {
+            let name = format!("{}{}", self.prefix, self.names[place]);
+            let parts = match (self.found[place], Parts::find(self.entity, &name)) {
+                (None, None) => continue,
+                (Some(_), None) => return self.get::<T, ENCRYPT>(place, expected, read, missing),
+                (Some(_), Some(_)) => {
+                    let found = "both: another program has changed one of them; write the whole entity again";
+                    return Err(self.mismatch(
+                        place,
+                        format!("one property or '{}'", count_name(&name)),
+                        found,
+                    ));
+                }
+                (None, Some(parts)) => parts,
+            };
+            return match parts.read(&name, expected, ENCRYPT, read) {
+                Ok(Ok(value)) => Ok(value),
+                Ok(Err(error)) => Err(self.wrong(place, &error, ENCRYPT.then_some(expected))),
+                Err(BadParts::Mark(property)) => {
+                    let (expected, found) = marks(ENCRYPT);
+                    Err(Error::decode(self.owner, self.entity.key(), property, expected, found))
+                }
+                Err(BadParts::Value { property, expected, found }) => {
+                    Err(Error::decode(self.owner, self.entity.key(), property, expected, found))
+                }
+            };
+        }
+        missing().ok_or_else(|| self.absent(places[0], expected))
+    }
+
     /// Reads a property, or returns the default if it is absent.
     ///
     /// # Errors
@@ -191,8 +234,14 @@ impl<'a, const N: usize> Slots<'a, N> {
 
     #[cold]
     fn absent(&self, place: usize, expected: EdmType) -> Error {
-        let found = "no such property; if older rows do not have it, make the field an `Option`, give it a `default`, or declare a \
-                     new schema `version`";
+        let name = format!("{}{}", self.prefix, self.names[place]);
+        let found = match self.entity.get(&count_name(&name)) {
+            Some(_) => "the value in several properties: mark the field `#[entity(split)]`",
+            None => {
+                "no such property; if older rows do not have it, make the field an `Option`, give it a `default`, or declare a \
+                 new schema `version`"
+            }
+        };
         self.mismatch(place, expected.name(), found)
     }
 
@@ -203,8 +252,7 @@ impl<'a, const N: usize> Slots<'a, N> {
 
     #[cold]
     fn wrong_mark(&self, place: usize, encrypt: bool) -> Error {
-        let (marked, plain) = ("an encrypted property", "a property that is not encrypted");
-        let (expected, found) = if encrypt { (marked, plain) } else { (plain, marked) };
+        let (expected, found) = marks(encrypt);
         self.mismatch(place, expected, found)
     }
 
@@ -222,4 +270,10 @@ impl<'a, const N: usize> Slots<'a, N> {
         let (name, key) = (self.names[place], self.entity.key());
         Error::decode(self.owner, key, format!("{}{name}", self.prefix), expected, found.to_string())
     }
+}
+
+/// Returns the expected and the found property for a wrong mark.
+const fn marks(encrypt: bool) -> (&'static str, &'static str) {
+    let (marked, plain) = ("an encrypted property", "a property that is not encrypted");
+    if encrypt { (marked, plain) } else { (plain, marked) }
 }

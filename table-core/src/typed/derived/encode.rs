@@ -3,7 +3,7 @@ use std::fmt;
 use super::PropertyGroup;
 use crate::model::{Entity, Key, Properties, ValueError, ValueRef};
 use crate::store::{Error, Result};
-use crate::typed::{PropertySchema, PropertySink, Schema};
+use crate::typed::{PropertySchema, PropertySink, Schema, split};
 
 /// [`Codec::write`](crate::typed::Codec::write) of a codec for `T`.
 type Write<T> = fn(&T, PropertySink<'_>) -> Result<(), ValueError>;
@@ -50,6 +50,20 @@ impl Encoder {
         }
         let sink = PropertySink::new(&mut self.properties, name, encrypt);
         write(value, sink).map_err(|e| invalid(self.owner, name, &e, encrypt))
+    }
+
+    /// Appends a field in as many properties as its value needs.
+    ///
+    /// # Errors
+    /// Fails if the value cannot be stored.
+    pub fn split<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
+        let mut whole = Properties::new();
+        let sink = PropertySink::new(&mut whole, name, encrypt);
+        write(value, sink).map_err(|e| invalid(self.owner, name, &e, encrypt))?;
+        if let Some(property) = whole.iter().next() {
+            split::push(&mut self.properties, name, property.value(), encrypt);
+        }
+        Ok(())
     }
 
     fn prefixed_field<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {

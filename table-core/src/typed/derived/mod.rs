@@ -9,8 +9,8 @@ mod resolve;
 mod transform;
 
 pub use check::{
-    Projected, can_be_large, distinct, is_distinct_from, joined, prefixed, prefixed_bytes, prefixed_names,
-    projected, same_type,
+    Projected, are_parts_free, can_be_large, can_be_split, can_be_summed, distinct, has_extremes,
+    is_distinct_from, joined, prefixed, prefixed_bytes, prefixed_names, projected, same_type,
 };
 pub use decode::Slots;
 pub use definition::{encoding, key_encoding, literal, part, push_entry_key, reversed, text};

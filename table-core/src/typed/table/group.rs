@@ -2,7 +2,9 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::write::{delete, insert_or_merge_at, insert_or_replace_at, must_read_first, replace};
+use super::write::{
+    delete, insert_or_merge_at, insert_or_replace_at, must_read_first, replace, replace_by_merged,
+};
 use super::{KeyOf, PartitionIn, Table};
 use crate::manifest::WriteTarget;
 use crate::model::{ETag, IfMatch, Key};
@@ -48,6 +50,20 @@ struct Check {
     replaces: bool,
 }
 
+/// What becomes of a write after its stored entity was read.
+enum Now {
+    /// It depends on this version, or on the absence of the entity.
+    At(Option<ETag>),
+    /// Another write takes its place.
+    Instead(Operation),
+}
+
+impl Now {
+    fn from_merge(replacement: Option<Operation>) -> Self {
+        replacement.map_or(Self::At(None), Self::Instead)
+    }
+}
+
 impl<T: FromEntity> Table<T> {
     /// Creates an empty group transaction on a partition. Sends no request.
     pub fn group(&self, partition: impl PartitionIn<T>) -> TableGroup<T> {
@@ -80,15 +96,16 @@ impl<T: FromEntity> TableGroup<T> {
         Ok(self)
     }
 
-    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type with a `type` or a `version`, `commit` sends 1 more
-    /// request.
+    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type with a `type`, a `version` or a split field, `commit`
+    /// sends 1 more request.
     ///
     /// # Errors
     /// Returns the errors of [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
-        self.checks.extend(schema.may_be_newer().then_some(Check { index, schema, replaces: false }));
+        let must_read = schema.may_be_newer() || schema.has_split();
+        self.checks.extend(must_read.then_some(Check { index, schema, replaces: false }));
         Ok(self)
     }
 
@@ -175,6 +192,7 @@ impl<T: FromEntity> TableGroup<T> {
     ///
     /// - A merge of a type in schema version 2 or later.
     /// - An unconditional write of a type with a `type` or a `version`.
+    /// - An [`insert_or_merge`](Self::insert_or_merge) of a type with a split field.
     /// - If the manifest has indexes: a write that does not say its entity's type, that is, a
     ///   [`delete`](Self::delete) or a [pushed](Self::push) operation.
     ///
@@ -199,21 +217,32 @@ impl<T: FromEntity> TableGroup<T> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
         let checks = stream::iter(self.checks.clone()).map(|check| async move {
             let Check { index, schema, replaces } = check;
-            let key = operations[index].key();
-            let read = match operations[index].if_match() {
-                Some(version) if !replaces => shared.check_schema(schema, key, version).await.map(Some),
-                Some(_) => match shared.replaceable_version(schema, key).await {
+            let operation = &operations[index];
+            let key = operation.key();
+            let read = match (operation, operation.if_match()) {
+                (Operation::InsertOrMerge(over), _) if schema.has_split() => {
+                    let stored = shared.store.get(&shared.name, key, None).await;
+                    let merge = |stored| replace_by_merged(schema, &stored, over);
+                    stored.and_then(|stored| stored.map(merge).transpose()).map(Now::from_merge)
+                }
+                (_, Some(version)) if !replaces => {
+                    shared.check_schema(schema, key, version).await.map(|etag| Now::At(Some(etag)))
+                }
+                (_, Some(_)) => match shared.replaceable_version(schema, key).await {
                     Ok(None) => Err(shared.not_found(key)),
-                    read => read,
+                    read => read.map(Now::At),
                 },
-                None if replaces => shared.replaceable_version(schema, key).await,
-                None => shared.patchable_version(schema, key).await,
+                (_, None) if replaces => shared.replaceable_version(schema, key).await.map(Now::At),
+                (_, None) => shared.patchable_version(schema, key).await.map(Now::At),
             };
-            read.map(|etag| (check, etag)).map_err(|error| Error::in_transaction(index, error))
+            read.map(|now| (check, now)).map_err(|error| Error::in_transaction(index, error))
         });
         let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
-        for (Check { index, replaces, .. }, etag) in read {
-            self.make_conditional(index, replaces, etag);
+        for (Check { index, replaces, .. }, now) in read {
+            match now {
+                Now::At(etag) => self.make_conditional(index, replaces, etag),
+                Now::Instead(operation) => self.group.operations_mut()[index] = operation,
+            }
         }
         Ok(())
     }

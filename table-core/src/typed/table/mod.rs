@@ -11,6 +11,7 @@ mod schema_diff;
 mod serde_table;
 mod set;
 mod update;
+mod upgrade;
 mod write;
 
 pub use group::TableGroup;
@@ -21,8 +22,7 @@ pub use read::Versioned;
 pub use schema_diff::{PropertyDiff, SchemaDiff};
 pub use serde_table::SerdeTable;
 pub use set::{Decision, RowChange, SetWrite, SetWriter, changed};
-#[doc(hidden)]
-pub use update::Upgraded;
+pub use upgrade::{Upgrade, UpgradeCursor, UpgradePage, UpgradeReport, UpgradeRow, UpgradeRows};
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use super::readable::read;
 use crate::model::{EdmType, Entity};
 use crate::query::UnreadableEntity;
 use crate::store::Result;
+use crate::typed::split::{count_name, whole_name};
 use crate::typed::{PropertySchema, Schema, TableEntity};
 
 /// The differences between a type and the stored rows of the type: the plan of a migration.
@@ -123,6 +124,14 @@ impl SchemaDiff {
         let system = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
         for property in row.properties() {
             let name = property.name();
+            if let Some(split) = split_of(schema, name) {
+                // The number of parts stands for the value.
+                if is_count(name, split) {
+                    let found = &mut self.properties.entry(split.name.to_owned()).or_default().found;
+                    *found.entry(split.edm_type).or_default() += 1;
+                }
+                continue;
+            }
             let is_alias =
                 schema.properties.iter().any(|declared| declared.name != name && declared.has_name(name));
             if !is_alias && !system.contains(&name) && schema.discriminator.property() != Some(name) {
@@ -131,7 +140,8 @@ impl SchemaDiff {
             }
         }
         for declared in schema.properties {
-            let has_name = row.get(declared.name).is_some();
+            let in_parts = declared.split && row.properties().iter().any(|p| is_count(p.name(), declared));
+            let has_name = in_parts || row.get(declared.name).is_some();
             let diff = self.properties.entry(declared.name.to_owned()).or_default();
             if !has_name && has_alias(row, declared) {
                 diff.under_alias += 1;
@@ -140,6 +150,16 @@ impl SchemaDiff {
             }
         }
     }
+}
+
+/// Returns the split property of which a property is a part, or the number of parts, under its present name.
+fn split_of<'s>(schema: &'s Schema, name: &str) -> Option<&'s PropertySchema> {
+    let whole = whole_name(name)?;
+    schema.properties.iter().find(|declared| declared.split && declared.name == whole)
+}
+
+fn is_count(name: &str, split: &PropertySchema) -> bool {
+    name == count_name(split.name)
 }
 
 fn has_alias(row: &Entity, declared: &PropertySchema) -> bool {

@@ -311,18 +311,18 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     }
 
     /// Moves an entity to a key of this or another table, with the properties that `T` does not have. An entity at the target is replaced.
-    /// Returns whether there was an entity to move. 3 requests, and 3 more per conflict with another writer. If the process ends in between,
+    /// 3 requests, and 3 more per conflict with another writer. If the process ends in between,
     /// both entities exist: run the move again.
     ///
     /// # Errors
-    /// Fails if source and target are the same, if the target computes another key from the value ([`with_keys`](Self::with_keys)), or if the
-    /// last attempt conflicts with another writer.
+    /// Fails if the entity does not exist, if source and target are the same, if the target computes another key from the value
+    /// ([`with_keys`](Self::with_keys)), or if the last attempt conflicts with another writer.
     pub async fn move_to(
         &self,
         key: impl KeyOf<Serde<T>>,
         target: &Self,
         to: impl KeyOf<Serde<T>>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
             return Err(Error::invalid_request(format!(
@@ -332,8 +332,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         }
         self.permit(WriteTarget::Key(&key), "a move").await?;
         let mut conflicts = Conflicts::new(self.table.shared().attempts);
+        let mut outcome = Outcome::NotApplied;
         loop {
-            let Some(row) = self.store().get(self.name(), &key, None).await? else { return Ok(false) };
+            let Some(row) = self.store().get(self.name(), &key, None).await? else {
+                return Err(Error::entity_not_found(self.name(), &key).with_outcome(outcome));
+            };
             let version = row.version()?;
             let moved = row.with_system(None, None).with_key(to.clone());
             let computed = target.key_of(&decode(&moved)?)?;
@@ -343,12 +346,15 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
                 )));
             }
             let moved = match target.write(Operation::InsertOrReplace(moved)).await {
-                Ok(_) => self.write(Operation::Delete(key.clone(), version)).await,
+                Ok(_) => {
+                    outcome = Outcome::Applied;
+                    self.write(Operation::Delete(key.clone(), version)).await
+                }
                 Err(error) => Err(error),
             };
             match moved {
                 Err(error) => conflicts.wait(error).await?,
-                Ok(_) => return Ok(true),
+                Ok(_) => return Ok(()),
             }
         }
     }

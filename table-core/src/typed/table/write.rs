@@ -51,11 +51,17 @@ impl<T: TableEntity> Table<T> {
     /// schema version of the stored entity, which must be those of `T`. The second writes on the condition that the
     /// entity has not changed. 2 more requests per conflict, at most [`with_attempts`](Self::with_attempts) attempts.
     ///
+    /// 2 requests for a type with a split field: only a replacement removes the parts of a longer value, so the stored entity
+    /// is read.
+    ///
     /// # Errors
     /// Fails if a key or value cannot be stored, or if the existing entity is stored as another type or in another
     /// schema version; use [`update`](Self::update) for another schema version.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         let entity = entity.to_entity()?;
+        if T::SCHEMA.has_split() {
+            return self.insert_or_merge_whole(entity).await;
+        }
         if !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrMerge(entity)).await;
         }
@@ -64,6 +70,21 @@ impl<T: TableEntity> Table<T> {
         loop {
             let stored = self.shared().patchable_version(T::SCHEMA, entity.key()).await?;
             match self.write(insert_or_merge_at(entity.clone(), stored)).await {
+                Err(error) => conflicts.wait(error).await?,
+                written => return written,
+            }
+        }
+    }
+
+    async fn insert_or_merge_whole(&self, entity: Entity) -> Result<Written> {
+        self.to_write(entity.key(), "an upsert").await?;
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        loop {
+            let operation = match self.store().get(self.name(), entity.key(), None).await? {
+                Some(stored) => replace_by_merged(T::SCHEMA, &stored, &entity)?,
+                None => Operation::Insert(entity.clone()),
+            };
+            match self.write(operation).await {
                 Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
@@ -172,6 +193,12 @@ pub(super) fn insert_or_merge_at(entity: Entity, stored: Option<ETag>) -> Operat
         Some(etag) => Operation::Merge(Schema::without_version(entity), etag.into()),
         None => Operation::Insert(entity),
     }
+}
+
+/// Returns the write that replaces a stored entity by the entity after a merge of `over`.
+pub(super) fn replace_by_merged(schema: &Schema, stored: &Entity, over: &Entity) -> Result<Operation> {
+    let merged = schema.merged(stored, over)?.with_system(None, None);
+    Ok(Operation::Replace(merged, stored.version()?))
 }
 
 pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Operation> {
@@ -323,13 +350,15 @@ impl Schema {
         )))
     }
 
-    /// Returns a stored entity after a merge of `over`. The entity stays in its schema version.
+    /// Returns a stored entity after a merge of `over`. The entity stays in its schema version. A value in several properties
+    /// (`#[entity(split)]`) is replaced as a whole.
     ///
     /// # Errors
     /// Returns the errors of [`check_patchable`](Self::check_patchable).
     pub fn merged(&self, stored: &Entity, over: &Entity) -> Result<Entity> {
         self.check_patchable(stored)?;
         let mut merged = stored.clone();
+        self.remove_split_values(over, &mut merged);
         merged.properties_mut().merge(Self::without_version(over.clone()).properties());
         Ok(merged)
     }

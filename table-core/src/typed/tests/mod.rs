@@ -1,3 +1,4 @@
+mod clients;
 mod entity;
 mod enums;
 mod field;
@@ -10,6 +11,7 @@ mod property;
 mod renamed;
 mod resolver;
 mod shards;
+mod split;
 mod transforms;
 mod values;
 mod version;

@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::Path;
 use syn::spanned::Spanned;
 
-use super::{group, in_order, property};
+use super::{group, in_order, properties, property};
 use crate::entity::model::Entity;
 use crate::fields::{Field, Role, codec_for, var};
 
@@ -96,7 +96,10 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
     // aliases in the same order. Both counters must go up exactly as that list does.
     let mut place = first;
     let mut alias_place = first + super::names(fields).len();
-    let groups = fields.iter().filter_map(|field| group(krate, field));
+    // The names of the parts of a split value are not among the names that decoding looks for.
+    let split = |field: &&Field| field.property().is_some_and(|property| property.split);
+    let split = fields.iter().filter(split).map(|field| properties(krate, std::slice::from_ref(field)));
+    let groups = fields.iter().filter_map(|field| group(krate, field)).chain(split);
     let groups = quote!(&[#(#groups),*]);
     let decode = |field: &Field| {
         let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
@@ -120,6 +123,15 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
                 });
                 let aliases: Vec<_> = aliases.collect();
                 match &property.default {
+                    None if property.split => quote_spanned! {span=>
+                        #slots.get_split::<#ty, #encrypt>(
+                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read, #codec::missing)?
+                    },
+                    Some(default) if property.split => quote_spanned! {span=>
+                        #slots.get_split::<#ty, #encrypt>(
+                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read,
+                            || ::core::option::Option::Some(#default()))?
+                    },
                     // The current name is first: a row that was updated by a merge may have both, and the former name
                     // has the older value.
                     None if !aliases.is_empty() => quote_spanned! {span=>

@@ -107,7 +107,8 @@ pub(crate) fn encode_fields(krate: &Path, fields: &[Field]) -> Vec<TokenStream> 
             Role::Property(property) => {
                 let (codec, name, encrypt) = (&property.codec, &property.name, property.encrypt);
                 let codec = codec_for(krate, codec, ty);
-                quote_spanned!(span=> #encoder.field(#name, #value, #encrypt, #codec::write)?;)
+                let method = if property.split { var("split", ty) } else { var("field", ty) };
+                quote_spanned!(span=> #encoder.#method(#name, #value, #encrypt, #codec::write)?;)
             }
             Role::Flatten(prefix) => quote_spanned!(span=> #encoder.group(#prefix, #value)?;),
             _ => return None,

@@ -86,6 +86,7 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
         let optional =
             if property.default.is_some() { quote!(true) } else { quote_spanned!(span=> #codec::OPTIONAL) };
         let root = at(span, krate);
+        let split = property.split;
         let large = match property.large {
             None => quote!(::core::option::Option::None),
             Some(over) => quote!(::core::option::Option::Some(#over)),
@@ -99,6 +100,7 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
                 optional: #optional,
                 encrypted: #encrypted,
                 large: #large,
+                split: #split,
             }
         })
     };

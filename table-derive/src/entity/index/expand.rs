@@ -1,14 +1,16 @@
 //! Generates the code for indexes: schemas, keys of entries, lookups.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
+use syn::spanned::Spanned as _;
 
 use super::lookup;
 use super::model::Index;
 use super::schema;
+use crate::attr::{ShapeAttr, SummaryAttr};
 use crate::entity::{Entity, check_template, key_writer};
-use crate::fields::{Field, is_option};
+use crate::fields::{Field, codec_for, is_option};
 use crate::template::plain;
 
 /// Generates `IndexedEntity`, the functions that write keys, and the lookups.
@@ -55,9 +57,30 @@ pub(crate) fn checks(entity: &Entity<'_>) -> Vec<TokenStream> {
         let partition =
             index.partition.iter().flat_map(|t| check_template(entity, t, &which("partition key")));
         let row = check_template(entity, &index.row, &which("row key"));
-        partition.chain(row).collect::<Vec<_>>()
+        partition.chain(row).chain(summary_checks(entity, index)).collect::<Vec<_>>()
     };
     entity.indexes.iter().flat_map(of).collect()
+}
+
+/// Sums are exact, so only integers are added up. Only the compiler knows the stored types.
+fn summary_checks(entity: &Entity<'_>, index: &Index) -> Vec<TokenStream> {
+    let krate = &entity.krate;
+    let ShapeAttr::Summary(SummaryAttr { sums, minima, maxima }) = &index.shape else { return Vec::new() };
+    let name = plain(&index.name);
+    let check = |ident: &Ident, rule: &str, problem: &str| {
+        let field = entity.fields.iter().find(|f| f.ident == *ident)?;
+        let codec = codec_for(krate, &field.property()?.codec, &field.ty);
+        let rule = format_ident!("{rule}");
+        let problem = format!("the index `{name}`: {}.{ident} {problem}", entity.rust_name());
+        Some(quote_spanned! {field.ty.span()=>
+            const _: () = ::core::assert!(#krate::__private::#rule(#codec::TYPE), "{}", #problem);
+        })
+    };
+    let sum = "is not stored as an integer, so its sum would not be exact: store an integer, such as an amount in the smallest unit";
+    let order = "is not stored as a number or a time, so it has no minimum and maximum";
+    let summed = sums.iter().filter_map(|ident| check(ident, "can_be_summed", sum));
+    let ordered = minima.iter().chain(maxima).filter_map(|ident| check(ident, "has_extremes", order));
+    summed.chain(ordered).collect()
 }
 
 /// Generates the functions that write the two keys of an entry.

@@ -74,7 +74,7 @@ fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
         partition,
         row: row?,
         payload,
-        shape: attr.shape.unwrap_or(ShapeAttr::Row),
+        shape: attr.shape.clone().unwrap_or(ShapeAttr::Row),
         unique,
         condition: attr.condition.clone(),
         payload_at,
@@ -107,15 +107,19 @@ impl Index {
         self.condition.as_ref().and_then(|filter| condition::names(&filter.value()).ok()).unwrap_or_default()
     }
 
-    /// Whether an entry depends on a field: the field is in its key, its condition or its payload.
+    /// Whether an entry depends on a field: the field is in its key, its condition, its payload or its summary.
     pub(crate) fn holds(&self, field: &Field) -> bool {
         let copied = match &self.payload {
             PayloadAttr::Full => true,
             PayloadAttr::Reference => false,
             PayloadAttr::Fields(names) => names.contains(&field.ident),
         };
+        let is_summarized = match &self.shape {
+            ShapeAttr::Summary(summary) => summary.fields().any(|name| *name == field.ident),
+            _ => false,
+        };
         let name = field.property().map(|property| property.name.as_str());
         let decides = name.is_some_and(|name| self.condition_names().iter().any(|read| read == name));
-        copied || decides || self.parts().any(|part| part.field == field.ident)
+        copied || is_summarized || decides || self.parts().any(|part| part.field == field.ident)
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     check_payload(index, cx, errors);
     check_unique(index, errors);
     check_shape(index, errors);
+    check_summary(index, cx, errors);
     key_collision::check(index, cx, errors);
 }
 
@@ -78,6 +79,9 @@ fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
             }
             Role::Property(property) if property.large.is_some() => {
                 "is large, and its value may be in a blob: index another field, or remove `#[large]`"
+            }
+            Role::Property(property) if property.split => {
+                "is split, and its value may be in several properties: index another field, or remove `split`"
             }
             Role::Key | Role::Property(_) => "",
             Role::Flatten(_) => "is several properties: index a field of the entity itself",
@@ -190,6 +194,9 @@ fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
             Some(property) if property.large.is_some() => {
                 "is large, and its value may be in a blob: use another property"
             }
+            Some(property) if property.split => {
+                "is split, and its value may be in several properties: use another property"
+            }
             None if name == "Timestamp" => {
                 "is set by the store after the entry is written: use another property"
             }
@@ -236,6 +243,11 @@ fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
                     "`{name}` is large, and no entry can hold it, since its value may be in a blob: leave it out"
                 )
             }
+            Some(Role::Property(property)) if property.split => {
+                format!(
+                    "`{name}` is split, and its value may be in several properties: leave it out, or write `payload = full`"
+                )
+            }
             Some(Role::Property(_)) => continue,
             Some(_) => format!("`{name}` is not one stored property; name a field that is"),
         };
@@ -259,19 +271,58 @@ fn check_unique(index: &Index, errors: &Errors) {
 }
 
 fn check_shape(index: &Index, errors: &Errors) {
-    let shape = match index.shape {
+    let shape = match &index.shape {
         ShapeAttr::Row => return,
         ShapeAttr::List(_) => "list",
         ShapeAttr::Blob => "blob",
+        ShapeAttr::Summary(_) => "summary",
     };
-    if index.unique.is_some() {
+    if shape == "summary" && index.unique.is_some() {
+        errors.push(
+            &index.unique_at,
+            "a summary is of many entities, a unique key has one: remove one of the two",
+        );
+    } else if index.unique.is_some() {
         let message = format!("a {shape} holds many references, a unique key has one: remove one of the two");
         errors.push(&index.unique_at, message);
     }
-    if !matches!(index.payload, PayloadAttr::Reference) {
+    if shape == "summary" && !matches!(index.payload, PayloadAttr::Reference) {
+        errors.push(&index.payload_at, "a summary holds numbers alone: remove `payload`");
+    } else if !matches!(index.payload, PayloadAttr::Reference) {
         let message =
             format!("a {shape} holds references alone: remove `payload`, or the shape for a row each");
         errors.push(&index.payload_at, message);
+    }
+}
+
+/// A summary is written in the group of its entity. It shows its values in plain text, by the stored properties.
+fn check_summary(index: &Index, cx: &Context<'_>, errors: &Errors) {
+    let ShapeAttr::Summary(summary) = &index.shape else { return };
+    if index.partition.is_some() || index.table.is_some() {
+        errors.push(
+            &index.name,
+            "a summary must be in the entity's partition, where the transaction of each write changes it: remove `partition_key` and \
+             `table`",
+        );
+    }
+    for name in summary.fields() {
+        let role = cx.fields.iter().find(|f| f.ident == *name).map(|f| &f.role);
+        let problem = match role {
+            None => "is no field of the type",
+            Some(Role::Property(property)) if property.encrypt => {
+                "is encrypted, and a summary would store its values in plain text: remove it here, or remove `#[encrypt]`"
+            }
+            Some(Role::Property(property)) if property.large.is_some() || property.split => {
+                "is text or bytes, which have no sum and no order here: name a number or a time"
+            }
+            Some(Role::Property(property)) if property.default.is_some() => {
+                "has a default, which rows without the property do not have: make it an `Option`"
+            }
+            Some(Role::Property(_)) => continue,
+            Some(Role::Key) => "is in the entity's key: store it as a property too",
+            Some(_) => "is not one stored property; name a field that is",
+        };
+        errors.push(name, format!("`{}` {problem}", plain(name)));
     }
 }
 

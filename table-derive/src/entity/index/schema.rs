@@ -6,7 +6,7 @@ use syn::Ident;
 use syn::spanned::Spanned as _;
 
 use super::model::{Index, Placement};
-use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
+use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr, SummaryAttr};
 use crate::entity::{Discriminator, Entity};
 use crate::fields::{Field, Form};
 use crate::template::{Part, Segment, Template, Transform, plain};
@@ -75,17 +75,21 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
             }
         }
     };
-    let shape = match index.shape {
+    let shape = match &index.shape {
         ShapeAttr::Row => quote!(Row),
         ShapeAttr::List(ListAttr { bytes, overflows_into_blobs }) => {
             let bytes = match bytes {
                 Some(bytes) => quote!(#bytes),
                 None => quote!(#manifest::Shape::LIST_BYTES),
             };
-            let overflow = if overflows_into_blobs { quote!(Blob) } else { quote!(Entities) };
+            let overflow = if *overflows_into_blobs { quote!(Blob) } else { quote!(Entities) };
             quote!(List { bytes: #bytes, overflow: #manifest::Overflow::#overflow })
         }
         ShapeAttr::Blob => quote!(Blob),
+        ShapeAttr::Summary(SummaryAttr { sums, minima, maxima }) => {
+            let [sums, minima, maxima] = [sums, minima, maxima].map(|fields| names_of(entity, fields));
+            quote!(Summary { sums: #sums, minima: #minima, maxima: #maxima })
+        }
     };
     let uniqueness = match index.unique {
         None => quote!(No),
@@ -113,6 +117,20 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
             uniqueness: #manifest::Uniqueness::#uniqueness,
         }
     }
+}
+
+/// Returns the stored names of fields as a constant.
+fn names_of(entity: &Entity<'_>, fields: &[Ident]) -> TokenStream {
+    let (krate, text) = (&entity.krate, {
+        let krate = &entity.krate;
+        quote!(#krate::__private::text)
+    });
+    let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
+    let names = fields.iter().filter_map(of).map(|property| property.name.as_str());
+    quote! {{
+        const __NAMES: &[#krate::manifest::Text] = &[#(#text(#names)),*];
+        ::std::borrow::Cow::Borrowed(__NAMES)
+    }}
 }
 
 fn template(entity: &Entity<'_>, template: &Template) -> TokenStream {

@@ -415,7 +415,7 @@ impl Index {
         match self.shape() {
             Shape::Row => Ok(self.copied(entity.properties())),
             Shape::List { .. } | Shape::Blob => Ok(Properties::new()),
-            Shape::Summary { sums } => contribution(entity, sums),
+            Shape::Summary { .. } => contribution(entity, self.shape()),
             Shape::Copy { fields, .. } => {
                 let mut properties = entity.properties().clone();
                 properties.retain(|p| fields.iter().any(|field| field == p.name()));

@@ -338,15 +338,18 @@ impl IndexedEntities {
         self.lists().list_by_range(index, key).await
     }
 
-    /// The count and sums of a key; zeros for a key without entities. 1 request.
+    /// The summary of a key; zeros for a key without entities. 1 request.
+    ///
+    /// 1 request more per page of the partition's entities if the row has lost a minimum or maximum, because as many entities with the
+    /// smallest values were deleted as the row has values. A scrub (`ScrubMode::Repair`) completes the row.
     ///
     /// # Errors
-    /// The index is unknown, not readable, or keeps no summaries.
+    /// The index is unknown, not readable, or keeps no summaries. The index cannot have the key.
     pub async fn summary(&self, index: &str, key: &Key) -> Result<Summary> {
         self.lists().summary(index, key).await
     }
 
-    /// The counts and sums of the matching keys of a partition. 1 request for each 1,000 keys.
+    /// The summaries of the matching keys of a partition. 1 request for each 1,000 keys; more as for [`summary`](Self::summary).
     ///
     /// # Errors
     /// As for [`summary`](Self::summary).

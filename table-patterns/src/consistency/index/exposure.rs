@@ -29,8 +29,8 @@ pub(crate) fn shown<'n>(index: &Index, mut names: impl Iterator<Item = &'n str>)
     // The properties that the Rust code of an opaque index reads are unknown.
     let read = index.properties_read().unwrap_or_default();
     names.find(|name| {
-        let sums = matches!(index.shape(), Shape::Summary { sums } if sums.iter().any(|sum| sum == name));
-        sums || read.iter().any(|part| part == name) || held_as(index, name).is_some()
+        let is_summarized = index.shape().summarized().any(|summarized| summarized == *name);
+        is_summarized || read.iter().any(|part| part == name) || held_as(index, name).is_some()
     })
 }
 
@@ -48,12 +48,11 @@ fn check_index(
              with a blind index, or remove the part; for entries that exist already see `docs/encryption.md`"
         ));
     }
-    if let Shape::Summary { sums } = index.shape()
-        && let Some(name) = names.in_every_row().find(|name| sums.iter().any(|sum| sum == name))
-    {
+    let is_summarized = |name: &&str| index.shape().summarized().any(|summarized| summarized == *name);
+    if let Some(name) = names.in_every_row().find(is_summarized) {
         return refused(format!(
-            "its sums reveal '{name}', which the store encrypts in '{table}': remove the sum; for sums that exist already see \
-             `docs/encryption.md`"
+            "its summary reveals '{name}', which the store encrypts in '{table}': remove the sum, minimum or maximum; for summaries that \
+             exist already see `docs/encryption.md`"
         ));
     }
     let target = target(index, table);

@@ -138,7 +138,7 @@ pub use self::states::processes::ProcessId;
 pub use self::states::waiting::{Waiting, WaitingFor};
 pub use self::stored::Stored;
 pub(crate) use self::typed::set::change;
-pub use self::typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery};
+pub use self::typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery, SummaryOf};
 pub(crate) use self::typed::{all_indexes, open_entities};
 pub(crate) use self::upkeep::{Kept, Obstacle, ToKeep};
 pub use super::entry::{

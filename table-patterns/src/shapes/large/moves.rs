@@ -23,9 +23,9 @@ impl<T: TableEntity> LargeTable<T> {
     /// their own unique values. Requests: see the [module](super).
     ///
     /// # Errors
-    /// A unique value is taken at the target; errors of the stores; a missing or damaged blob; a conflict after the last
+    /// Entity not found; a unique value is taken at the target; errors of the stores; a missing or damaged blob; a conflict after the last
     /// attempt; the entity at the target has a later schema version; source and target are the same.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if self.is_same(target) && key == to {
             return Err(Error::invalid_request(format!(
@@ -35,8 +35,8 @@ impl<T: TableEntity> LargeTable<T> {
         let mut conflicts = Conflicts::new(self.options().attempts);
         loop {
             match self.try_move(&key, target, &to).await {
-                Ok(Attempt::Moved) => return Ok(true),
-                Ok(Attempt::Nothing) => return Ok(false),
+                Ok(Attempt::Moved) => return Ok(()),
+                Ok(Attempt::Nothing) => return Err(Error::entity_not_found(self.name(), &key)),
                 // A blob is missing because the row has changed: read the row again.
                 Ok(Attempt::Changed) => {}
                 Ok(Attempt::GivenUp(error)) => conflicts.wait_if(true, error).await?,

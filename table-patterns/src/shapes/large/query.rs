@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::Entity;
-use table_core::query::{AccessPath, Continuation, Explanation, Filter, Page, Range};
+use table_core::query::{AccessPath, Continuation, Explanation, Filter, Page, Range, ReadablePage};
 use table_core::store::{Error, Result};
 use table_core::typed::{
     Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn, RowBounds,
@@ -16,6 +16,7 @@ use table_core::typed::{
 use super::row::large_names;
 use super::{LargeRow, LargeTable};
 use crate::index::Lookup;
+use crate::rows::readable::readable;
 
 /// A query of whole large entities. [`LargeTable::query`] makes it; it can be narrowed, and can run more than once.
 ///
@@ -254,6 +255,29 @@ impl<T: TableEntity> LargeQuery<T> {
         let loads = stream::iter(page.items).map(|row| self.table.load_matching(row, filter.as_ref()));
         let loaded = loads.buffered(self.concurrency()).try_filter_map(|found| ready(Ok(found)));
         Ok(Page { items: loaded.try_collect().await?, continuation: page.continuation })
+    }
+
+    /// Reads one page like [`page`](Self::page), and lists the entities of it that cannot be read, with keys and errors: a row that is not a
+    /// `T`, or a missing or damaged blob.
+    ///
+    /// # Errors
+    /// As [`page`](Self::page), without the errors of single entities.
+    pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
+        let rows = self.narrowed()?;
+        let filter = rows.to_query()?.filter;
+        let ReadablePage { page, unreadable } = rows.readable_page(from).await?;
+        let loads = stream::iter(page.items).map(|row| async {
+            let key = row.entity.key().clone();
+            match self.table.load_matching(row, filter.as_ref()).await {
+                Err(error) if error.is_transient() => Err(error),
+                done => Ok(done.transpose().map(|done| (key, done))),
+            }
+        });
+        let loaded: Vec<_> =
+            loads.buffered(self.parallelism()).try_filter_map(|found| ready(Ok(found))).try_collect().await?;
+        let mut found = readable(loaded, page.continuation);
+        found.unreadable.extend(unreadable);
+        Ok(found)
     }
 
     /// The text that distinguishes the query from queries with other cursors.

@@ -1,10 +1,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use object_store::ObjectStore;
 use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::store::{Conflicts, Error, Outcome, Result, TableStore, TableStoreExt as _, Written};
-use table_core::typed::{EntityPatch as _, EntriesOf, IndexedEntity, KeyOf, Table, TableEntity, TableQuery};
+use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
+use table_core::typed::{
+    EntityPatch as _, EntriesOf, IndexedEntity, KeyOf, Table, TableEntity, TableQuery, Upgrade,
+};
 
 use super::entity_writer::EntityWriter;
 use super::row::large;
@@ -12,7 +16,7 @@ use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeLookup, LargeOptions, LargeRow};
 use crate::index::{IndexOptions, IndexedEntities, Lookup, all_indexes, open_entities};
 use crate::journal::Change;
-use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
+use crate::rows::upgrade::{upgrade_one, upgraded};
 
 /// A table of entities whose large fields are in blobs. See the [module](super).
 ///
@@ -500,15 +504,30 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// Errors of the stores; a conversion that fails or changes a key; a missing or damaged blob.
     pub async fn upgrade_all(&self) -> Result<u64> {
-        let rows = self.rows().project::<Entity>().stream();
-        upgrade_each(rows, self.options().concurrency, |row| self.upgrade(row)).await
+        self.upgrade().run().await?.into_result()
     }
 
-    /// Upgrades one row. Returns whether the row was rewritten.
-    async fn upgrade(&self, row: Entity) -> Result<bool> {
-        if !is_older::<T>(&row)? {
-            return Ok(false);
-        }
+    /// Creates the same upgrade to be planned, watched or resumed: see [`Upgrade`]. A plan reads the large values of older
+    /// entities. Sends no request.
+    pub fn upgrade(&self) -> Upgrade<T> {
+        Upgrade::new(self.clone(), self.options().concurrency)
+    }
+}
+
+#[async_trait]
+impl<T: TableEntity> UpgradeRows<T> for LargeTable<T> {
+    async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
+        UpgradePage::of_query(&self.rows().project::<Entity>(), from).await
+    }
+
+    async fn check(&self, row: &UpgradeRow) -> Result<()> {
+        // Without a value another writer has changed the entity meanwhile.
+        let value = self.load_if_unchanged(row.entity.clone()).await?;
+        value.map_or(Ok(()), |value| upgraded(&row.entity, &value).map(drop))
+    }
+
+    async fn convert(&self, row: UpgradeRow) -> Result<bool> {
+        let row = row.entity;
         let key = row.key().clone();
         let first = async {
             // A blob is missing because the row has changed: `upgrade_one` starts again.

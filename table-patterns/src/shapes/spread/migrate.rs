@@ -3,16 +3,18 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use table_core::model::{Entity, IfMatch, Key, TableName};
-use table_core::query::{Filter, KeyBounds, Query, Range, Select};
-use table_core::store::{Conflicts, Error, Operation, Result, TableStore};
-use table_core::typed::{FromEntity as _, KeyOf, TableEntity};
+use table_core::query::{Filter, KeyBounds, Query, Range, Select, UnreadableEntity};
+use table_core::store::{Conflicts, Error, Operation, Outcome, Result, TableStore};
+use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
+use table_core::typed::{FromEntity as _, KeyOf, TableEntity, Upgrade};
 
 use super::place::{MOVING, logical, stored};
 use super::write::exact;
 use super::{SpreadRow, SpreadTable};
-use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
+use crate::rows::upgrade::{upgrade_one, upgraded};
 
 /// The result of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,14 +105,14 @@ impl<T: TableEntity> SpreadTable<T> {
 const MAX_PAGES: usize = 3;
 
 impl<T: TableEntity> SpreadTable<T> {
-    /// Moves an entity to a key of this or another table, and replaces an entity with that key. Returns whether the entity
-    /// existed. A concurrent change of another writer is moved too. A process that dies during the move leaves both
+    /// Moves an entity to a key of this or another table, and replaces an entity with that key. A
+    /// concurrent change of another writer is moved too. A process that dies during the move leaves both
     /// entities: repeat the move. Requests: see the [module](super).
     ///
     /// # Errors
-    /// Errors of the store; precondition failed, after the last attempt; the entity at the target has a later schema
-    /// version; source and target are the same.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+    /// Entity not found; errors of the store; precondition failed, after the last attempt; the entity at the target has a
+    /// later schema version; source and target are the same.
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
             return Err(Error::invalid_request(format!(
@@ -118,8 +120,11 @@ impl<T: TableEntity> SpreadTable<T> {
             )));
         }
         let mut conflicts = Conflicts::new(self.attempts);
+        let mut outcome = Outcome::NotApplied;
         loop {
-            let Some(row) = self.locate(&key).await? else { return Ok(false) };
+            let Some(row) = self.locate(&key).await? else {
+                return Err(Error::entity_not_found(self.name(), &key).with_outcome(outcome));
+            };
             if row.is_moving() {
                 conflicts.wait(self.moving(&key)).await?;
                 continue;
@@ -128,11 +133,12 @@ impl<T: TableEntity> SpreadTable<T> {
             let mut moved = row.entity.with_system(None, None).with_key(to.clone());
             moved.properties_mut().remove(MOVING);
             target.put_logical(moved).await?;
+            outcome = Outcome::Applied;
             let delete =
                 self.write_at_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)));
             match delete.await {
                 Err(error) => conflicts.wait(error).await?,
-                Ok(_) => return Ok(true),
+                Ok(_) => return Ok(()),
             }
         }
     }
@@ -180,16 +186,36 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// Errors of the store; a conversion that fails or changes a key.
     pub async fn upgrade_all(&self) -> Result<u64> {
-        let rows = self.table.query().project::<Entity>().stream();
-        upgrade_each(rows, UPGRADES, |row| self.upgrade(row)).await
+        self.upgrade().run().await?.into_result()
     }
 
-    /// Upgrades one row. Returns whether the row was rewritten.
-    async fn upgrade(&self, row: Entity) -> Result<bool> {
-        let row = SpreadRow::<T>::from_entity(row)?;
-        if !is_older::<T>(&row.entity)? {
-            return Ok(false);
+    /// Creates the same upgrade to be planned, watched or resumed: see [`Upgrade`]. Sends no request.
+    pub fn upgrade(&self) -> Upgrade<T> {
+        Upgrade::new(self.clone(), UPGRADES)
+    }
+}
+
+#[async_trait]
+impl<T: TableEntity> UpgradeRows<T> for SpreadTable<T> {
+    async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
+        let mut page = UpgradePage::of_query(&self.table.query().project::<Entity>(), from).await?;
+        for UpgradeRow { entity: stored, .. } in std::mem::take(&mut page.rows) {
+            let key = stored.key().clone();
+            match SpreadRow::<T>::from_entity(stored.clone()) {
+                Ok(row) => page.rows.push(UpgradeRow { entity: row.entity, state: Some(Arc::new(stored)) }),
+                Err(error) => page.unreadable.push(UnreadableEntity { key, error }),
+            }
         }
+        Ok(page)
+    }
+
+    async fn check(&self, row: &UpgradeRow) -> Result<()> {
+        upgraded(&row.entity, &T::from_entity(row.entity.clone())?).map(drop)
+    }
+
+    async fn convert(&self, row: UpgradeRow) -> Result<bool> {
+        let stored = row.state.and_then(|state| state.downcast::<Entity>().ok());
+        let row = SpreadRow::<T>::from_entity(stored.map_or(row.entity, Arc::unwrap_or_clone))?;
         let (key, old) = (row.entity.key().clone(), row.entity.clone());
         let first = async {
             if row.is_moving() {

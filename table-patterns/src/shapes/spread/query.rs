@@ -9,12 +9,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{PartitionKey, key_order};
-use table_core::query::{Continuation, Filter, Page, Position, Query, Select};
+use table_core::query::{Continuation, Filter, Page, Position, Query, ReadablePage, Select};
 use table_core::store::{Error, Result, TableStore as _};
 use table_core::typed::{PartitionIn, Spread, TableEntity, TableQuery};
 
 use super::place::{bucket, partition};
 use super::{SpreadRow, SpreadTable};
+use crate::rows::readable::readable;
 
 type Rows<T> = Pin<Box<dyn Stream<Item = Result<SpreadRow<T>>> + Send>>;
 pub(super) type Narrow<T> = Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
@@ -144,6 +145,25 @@ impl<T: TableEntity> SpreadQuery<T> {
     /// # Errors
     /// As [`stream`](Self::stream); a continuation token of another query.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
+        let (rows, continuation) = self.page_of_rows(from).await?;
+        Ok(Page { items: rows.into_iter().map(SpreadRow::decode).collect::<Result<_>>()?, continuation })
+    }
+
+    /// Reads one page like [`page`](Self::page), and lists the rows of it that are not a `T`, with keys and errors.
+    ///
+    /// # Errors
+    /// As [`page`](Self::page), without the errors of rows.
+    pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
+        let (rows, continuation) = self.page_of_rows(from).await?;
+        let read = rows.into_iter().map(|row| (row.entity.key().clone(), row.decode()));
+        Ok(readable(read, continuation))
+    }
+
+    /// The rows of a page.
+    async fn page_of_rows(
+        &self,
+        from: Option<&Continuation>,
+    ) -> Result<(Vec<SpreadRow<T>>, Option<Continuation>)> {
         let of = self.of.as_ref().ok_or_else(without_partition)?;
         let (store, name, query) = (self.table.store(), self.table.name(), self.fingerprinted(of)?);
         let after = match from {
@@ -166,7 +186,7 @@ impl<T: TableEntity> SpreadQuery<T> {
         let last = rows.last().filter(|_| more).map(|row| row.entity.key().row().to_owned());
         let continuation = last
             .map(|first| Continuation::new(store.profile(), name, &query, Position { first, second: None }));
-        Ok(Page { items: rows.into_iter().map(SpreadRow::decode).collect::<Result<_>>()?, continuation })
+        Ok((rows, continuation))
     }
 
     /// The text that distinguishes the query from queries with other cursors.

@@ -96,7 +96,8 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Inserts the entity, or writes over the stored entity.
     async fn write_over(&self, entity: Entity, over: Over) -> Result<Written> {
-        if self.previous_key(entity.key())?.is_none() && !T::SCHEMA.may_be_newer() {
+        let must_read = T::SCHEMA.may_be_newer() || (T::SCHEMA.has_split() && matches!(over, Over::Merge));
+        if self.previous_key(entity.key())?.is_none() && !must_read {
             let entity = self.with_stored_key(entity)?;
             let operation = match over {
                 Over::Replace => Operation::InsertOrReplace(entity),
@@ -108,6 +109,7 @@ impl<T: TableEntity> SpreadTable<T> {
         loop {
             let written = match over {
                 Over::Replace => self.replace_logical(entity.clone(), IfMatch::Any).await,
+                Over::Merge if T::SCHEMA.has_split() => self.merge_whole(&entity).await,
                 Over::Merge => self.merge_logical(entity.clone(), IfMatch::Any).await,
             };
             match written {
@@ -118,6 +120,15 @@ impl<T: TableEntity> SpreadTable<T> {
                 done => return done,
             }
         }
+    }
+
+    /// Replaces the stored entity by its merge with another: only a replacement removes the parts of a longer value.
+    async fn merge_whole(&self, over: &Entity) -> Result<Written> {
+        self.write_at_place(over.key(), &IfMatch::Any, |row, place, exactly| {
+            let merged = T::SCHEMA.merged(&row.entity, over)?.with_system(None, None);
+            Ok(Operation::Replace(merged.with_key(place), exactly))
+        })
+        .await
     }
 
     /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
@@ -146,7 +157,7 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value, as
-    /// do properties that `T` does not know. Requests as for [`upsert`](Self::upsert).
+    /// do properties that `T` does not know. Requests as for [`upsert`](Self::upsert); 2 for a type with a split field.
     ///
     /// # Errors
     /// A key or a value that cannot be stored; a conflict, after the last attempt. The stored entity has another type, or

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
 use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore, TableStoreExt, Written};
-use table_core::typed::{FromEntity, Table, TableEntity};
+use table_core::typed::{FromEntity, Table, TableEntity, Upgrade};
 use tokio::sync::OnceCell;
 
+use super::upgrade::SliceRows;
 use super::{Keep, Slice, SliceQuery, Slicing};
 
 /// The default number of requests in flight.
@@ -255,15 +256,12 @@ impl<T: TableEntity> TimeSlices<T> {
     /// # Errors
     /// As [`Table::upgrade_all`].
     pub async fn upgrade_all(&self) -> Result<u64> {
-        let mut upgraded = 0;
-        for slice in self.slices().await? {
-            let table = Table::<T>::new(Arc::clone(&self.shared.store), slice.table)?;
-            match table.with_concurrency(self.shared.concurrency).upgrade_all().await {
-                Err(error) if is_gone(&error) => {}
-                done => upgraded += done?,
-            }
-        }
-        Ok(upgraded)
+        self.upgrade().run().await?.into_result()
+    }
+
+    /// Creates the same upgrade to be planned, watched or resumed: see [`Upgrade`]. Sends no request.
+    pub fn upgrade(&self) -> Upgrade<T> {
+        Upgrade::new(SliceRows::new(self.clone()), self.shared.concurrency)
     }
 
     /// Writes an entity. If the table was dropped since this handle saw it, creates the table again, at most

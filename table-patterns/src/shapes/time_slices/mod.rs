@@ -50,6 +50,7 @@ mod point;
 mod query;
 mod set;
 mod slice;
+mod upgrade;
 
 pub use family::{Reuse, TimeSlices};
 pub use query::SliceQuery;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
-use table_core::store::{Conflicts, Error, Operation, Result, TableStore as _, Written};
+use table_core::store::{Conflicts, Error, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
 
 use super::family::is_gone;
@@ -173,8 +173,8 @@ impl<T: TableEntity> TimeSlices<T> {
         }
     }
 
-    /// Moves an entity to a key of this or another family, and replaces an entity with that key. Returns whether the
-    /// entity existed. Properties that `T` does not know move too. The new slice is that of the time that the entity has
+    /// Moves an entity to a key of this or another family, and replaces an entity with that key.
+    /// Properties that `T` does not know move too. The new slice is that of the time that the entity has
     /// under its new key. A concurrent change of another writer is moved too.
     ///
     /// The entity is written to the target and then deleted here, in the version that was copied. A process that dies
@@ -182,19 +182,22 @@ impl<T: TableEntity> TimeSlices<T> {
     /// [`insert`](Self::insert), and again after a conflict.
     ///
     /// # Errors
-    /// Errors of the stores; precondition failed, after the last attempt; the entity at the target has a later schema
-    /// version; source and target are the same.
+    /// Entity not found; errors of the stores; precondition failed, after the last attempt; the entity at the target has a
+    /// later schema version; source and target are the same.
     pub async fn move_to(
         &self,
         at: Ticks,
         key: impl KeyOf<T>,
         target: &Self,
         to: impl KeyOf<T>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         let mut conflicts = Conflicts::new(self.shared.attempts);
+        let mut outcome = Outcome::NotApplied;
         loop {
-            let Some((table, row)) = self.locate(at, &key).await? else { return Ok(false) };
+            let Some((table, row)) = self.locate(at, &key).await? else {
+                return Err(self.missing(at, &key)?.with_outcome(outcome));
+            };
             let version = row.version()?;
             let moved = row.with_system(None, None).with_key(to.clone());
             let then = target.time()(&T::from_entity(moved.clone())?);
@@ -207,7 +210,10 @@ impl<T: TableEntity> TimeSlices<T> {
             let _leaves = permit(&**self.store(), &table, T::SCHEMA, &key).await?;
             let _arrives = permit(&**target.store(), &there.table, T::SCHEMA, &to).await?;
             let moved = match target.put(&there.table, moved).await {
-                Ok(_) => self.store().write(&table, Operation::Delete(key.clone(), version)).await,
+                Ok(_) => {
+                    outcome = Outcome::Applied;
+                    self.store().write(&table, Operation::Delete(key.clone(), version)).await
+                }
                 Err(error) if is_gone(&error) => {
                     target.forget(&there.name);
                     Err(target.missing(then, &to)?.with_source(error))
@@ -216,7 +222,7 @@ impl<T: TableEntity> TimeSlices<T> {
             };
             match moved {
                 Err(error) if error.is_conflict() => conflicts.wait(error).await?,
-                moved => return moved.map(|_| true),
+                moved => return moved.map(drop),
             }
         }
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, Key, PartitionKey, TableName};
-use table_core::query::{Continuation, Page, Position, Query, Select};
+use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select};
 use table_core::store::{Conflicts, Error, ErrorKind, KeyOrder, Result, TableStore, TableStoreExt};
 use table_core::typed::{FromEntity, PartitionIn};
 
-use super::Wide;
-use super::rows::{ReadRows, Stored, assemble, logical, prefix, query, query_all, split};
+use super::rows::{ReadRows, Stored, assemble, logical, prefix, query, query_all, query_table, split};
+use super::{Wide, WideEntities};
 use crate::rows::errors::with_entity_key;
+use crate::rows::readable::readable;
 
 /// Reads the entities of a table.
 #[derive(Clone, Debug)]
@@ -64,7 +65,19 @@ impl Reader {
         partition: Option<&str>,
         after: Option<&str>,
     ) -> impl Stream<Item = Result<Stored>> + Send + use<> {
-        let pages = self.pages(partition, after);
+        self.scan_query(query_all(partition, after))
+    }
+
+    /// The entities of the table in the order of their rows, after the entity with this partition and prefix.
+    pub(super) fn scan_table(
+        &self,
+        after: Option<(&str, &str)>,
+    ) -> impl Stream<Item = Result<Stored>> + Send + use<> {
+        self.scan_query(query_table(after))
+    }
+
+    fn scan_query(&self, query: Query) -> impl Stream<Item = Result<Stored>> + Send + use<> {
+        let pages = self.pages(query);
         let reader = self.clone();
         let groups = pages.chain(stream::iter([Ok(Page { items: Vec::new(), continuation: None })])).scan(
             Vec::new(),
@@ -80,12 +93,7 @@ impl Reader {
     }
 
     /// The pages of rows; the stream owns the store.
-    fn pages(
-        &self,
-        partition: Option<&str>,
-        after: Option<&str>,
-    ) -> impl Stream<Item = Result<Page<Entity>>> + Send + use<> {
-        let query = query_all(partition, after);
+    fn pages(&self, query: Query) -> impl Stream<Item = Result<Page<Entity>>> + Send + use<> {
         let (store, table) = (Arc::clone(&self.store), self.table.clone());
         stream::try_unfold(Some(None), move |from: Option<Option<_>>| {
             let (store, table, query) = (Arc::clone(&store), table.clone(), query.clone());
@@ -174,15 +182,15 @@ const ENTITIES: &str = "~~wide";
 /// the query. A store that does not sort is refused.
 #[must_use = "a query does nothing until it is run"]
 pub struct WideQuery<T> {
-    pub(super) reader: Reader,
+    pub(super) entities: WideEntities,
     of: Option<PartitionKey>,
     pub(super) limit: Option<usize>,
     as_type: PhantomData<fn() -> T>,
 }
 
 impl<T: FromEntity> WideQuery<T> {
-    pub(super) const fn new(reader: Reader) -> Self {
-        Self { reader, of: None, limit: None, as_type: PhantomData }
+    pub(super) const fn new(entities: WideEntities) -> Self {
+        Self { entities, of: None, limit: None, as_type: PhantomData }
     }
 
     /// Selects the partition. A query needs one.
@@ -204,7 +212,7 @@ impl<T: FromEntity> WideQuery<T> {
     /// store that does not sort; no partition.
     pub fn stream(&self) -> impl Stream<Item = Result<Wide<T>>> + Send + Unpin + use<T> {
         let found = match self.checked() {
-            Ok(of) => self.reader.scan(Some(of.as_str()), None).boxed(),
+            Ok(of) => self.entities.reader.scan(Some(of.as_str()), None).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
         found.map(|stored| decode(stored?)).take(self.limit.unwrap_or(usize::MAX))
@@ -240,12 +248,29 @@ impl<T: FromEntity> WideQuery<T> {
     /// # Errors
     /// As [`stream`](Self::stream); a continuation token of another query.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<Wide<T>>> {
+        let (found, continuation) = self.page_of_entities(from).await?;
+        Ok(Page { items: found.into_iter().map(decode).collect::<Result<_>>()?, continuation })
+    }
+
+    /// Reads one page like [`page`](Self::page), and lists the entities of it that are not a `T`, with keys and errors.
+    ///
+    /// # Errors
+    /// As [`page`](Self::page), without the errors of entities that are not a `T`.
+    pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<Wide<T>>> {
+        let (found, continuation) = self.page_of_entities(from).await?;
+        Ok(readable(found.into_iter().map(|stored| (stored.key.clone(), decode(stored))), continuation))
+    }
+
+    async fn page_of_entities(
+        &self,
+        from: Option<&Continuation>,
+    ) -> Result<(Vec<Stored>, Option<Continuation>)> {
         let of = self.checked()?;
-        let Reader { store, table, .. } = &self.reader;
+        let Reader { store, table, .. } = &self.entities.reader;
         let query: Query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
         let after = from.map(|from| from.position(store.profile(), table, &query)).transpose()?;
         let limit = self.limit.unwrap_or(PAGE);
-        let found = self.reader.scan(Some(of.as_str()), after.map(|after| &*after.first));
+        let found = self.entities.reader.scan(Some(of.as_str()), after.map(|after| &*after.first));
         // One entity more than the limit shows whether there are more.
         let mut found: Vec<Stored> = found.take(limit.saturating_add(1)).try_collect().await?;
         let more = found.len() > limit;
@@ -254,7 +279,7 @@ impl<T: FromEntity> WideQuery<T> {
             let first = prefix(&last.key, store.profile());
             Continuation::new(store.profile(), table, &query, Position { first, second: None })
         });
-        Ok(Page { items: found.into_iter().map(decode).collect::<Result<_>>()?, continuation })
+        Ok((found, continuation))
     }
 
     /// The text that distinguishes the query from queries with other cursors.
@@ -262,11 +287,15 @@ impl<T: FromEntity> WideQuery<T> {
     pub(crate) fn identity(&self) -> Result<String> {
         let of = self.checked()?;
         let query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
-        Ok(crate::rows::query_identity(self.reader.store.profile(), &self.reader.table, &query))
+        Ok(crate::rows::query_identity(
+            self.entities.reader.store.profile(),
+            &self.entities.reader.table,
+            &query,
+        ))
     }
 
     pub(super) fn checked(&self) -> Result<&PartitionKey> {
-        let profile = self.reader.store.profile();
+        let profile = self.entities.reader.store.profile();
         if profile.order == KeyOrder::Unsorted {
             let what = "a query of wide entities needs the rows in order: read the entities by key";
             return Err(Error::unsupported(profile.name, what));
@@ -283,14 +312,14 @@ fn decode<T: FromEntity>(stored: Stored) -> Result<Wide<T>> {
 
 impl<T> Clone for WideQuery<T> {
     fn clone(&self) -> Self {
-        Self { reader: self.reader.clone(), of: self.of.clone(), limit: self.limit, as_type: PhantomData }
+        Self { entities: self.entities.clone(), of: self.of.clone(), limit: self.limit, as_type: PhantomData }
     }
 }
 
 impl<T> fmt::Debug for WideQuery<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WideQuery")
-            .field("reader", &self.reader)
+            .field("entities", &self.entities)
             .field("partition", &self.of)
             .field("limit", &self.limit)
             .finish()

@@ -120,6 +120,18 @@ pub(super) fn query_all(partition: Option<&str>, after: Option<&str>) -> Query {
     Query { filter, ..Query::new() }
 }
 
+/// The query for all rows of all entities in the table, after the entity with this partition and prefix.
+pub(super) fn query_table(after: Option<(&str, &str)>) -> Query {
+    let Some((partition, after)) = after else { return query_all(None, None) };
+    let later = Filter::gt(Filter::PARTITION_KEY, partition);
+    let (here, later) = match (query_all(Some(partition), Some(after)).filter, query_all(None, None).filter) {
+        (Some(here), Some(rows)) => (here, later.and(rows)),
+        (here, _) => (here.unwrap_or_else(|| later.clone()), later),
+    };
+    // The first condition bounds the keys that the service reads.
+    Query::new().with_filter(Filter::ge(Filter::PARTITION_KEY, partition).and(here.or(later)))
+}
+
 fn within(partition: &str, from: &str, before: &str) -> Query {
     Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition).and(rows(from, before)))
 }
@@ -205,7 +217,7 @@ fn damaged(row: &Entity, property: &str, expected: &str) -> Error {
 /// The maximal number of properties of a chunk: the service's limit, less the write id and four for adapters.
 const CHUNK_PROPERTIES: usize = CUSTOM_PROPERTIES - 5;
 /// The maximal size of a chunk's properties, in bytes. Its keys, the write id and adapters need the rest of the row.
-const CHUNK_BYTES: usize = ENTITY_BYTES - 8 * 1024;
+pub(super) const CHUNK_BYTES: usize = ENTITY_BYTES - 8 * 1024;
 
 /// A chunk that is being filled.
 #[derive(Default)]
@@ -216,8 +228,9 @@ struct ChunkBuilder {
 }
 
 impl ChunkBuilder {
-    fn fits(&self, size: usize) -> bool {
-        self.count < CHUNK_PROPERTIES && self.bytes + size <= CHUNK_BYTES
+    /// Whether a property of `size` bytes fits into the chunk, which has at most `most` bytes.
+    fn fits(&self, size: usize, most: usize) -> bool {
+        self.count < CHUNK_PROPERTIES && self.bytes + size <= most
     }
 
     fn push(&mut self, p: &PropertyRef<'_>, size: usize) {
@@ -227,24 +240,29 @@ impl ChunkBuilder {
     }
 }
 
-/// Distributes an entity's properties over chunks. A property stays in its chunk of `old` if it still fits there.
+/// Distributes an entity's properties over chunks of at most `most` bytes. A property stays in its chunk of `old` if it still
+/// fits there.
 ///
 /// # Errors
 /// A property with a reserved name, or larger than a chunk.
-pub(super) fn distribute(old: Option<&Stored>, properties: &Properties) -> Result<BTreeMap<u16, Properties>> {
+pub(super) fn distribute(
+    old: Option<&Stored>,
+    properties: &Properties,
+    most: usize,
+) -> Result<BTreeMap<u16, Properties>> {
     let old_chunks = chunk_of_each_property(old);
     let mut rows = BTreeMap::<u16, ChunkBuilder>::new();
     let mut unplaced = Vec::new();
     for p in properties {
-        let size = checked_size(&p)?;
+        let size = checked_size(&p, most)?;
         let row = old_chunks.get(p.name()).map(|number| rows.entry(*number).or_default());
-        match row.filter(|row| row.fits(size)) {
+        match row.filter(|row| row.fits(size, most)) {
             Some(row) => row.push(&p, size),
             None => unplaced.push((p, size)),
         }
     }
     for (p, size) in unplaced {
-        add_to_any(&mut rows, &p, size);
+        add_to_any(&mut rows, &p, size, most);
     }
     Ok(rows.into_iter().map(|(number, row)| (number, row.properties)).collect())
 }
@@ -255,9 +273,9 @@ fn chunk_of_each_property(old: Option<&Stored>) -> HashMap<&str, u16> {
 }
 
 /// Adds a property to the last chunk, otherwise to the first chunk with room, otherwise to a new chunk.
-fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size: usize) {
-    let has_room = |(_, row): &(&u16, &mut ChunkBuilder)| row.fits(size);
-    if let Some(mut last) = rows.last_entry().filter(|last| last.get().fits(size)) {
+fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size: usize, most: usize) {
+    let has_room = |(_, row): &(&u16, &mut ChunkBuilder)| row.fits(size, most);
+    if let Some(mut last) = rows.last_entry().filter(|last| last.get().fits(size, most)) {
         return last.get_mut().push(p, size);
     }
     if let Some((_, row)) = rows.iter_mut().find(has_room) {
@@ -267,7 +285,7 @@ fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size:
     rows.entry(number).or_default().push(p, size);
 }
 
-fn checked_size(p: &PropertyRef<'_>) -> Result<usize> {
+fn checked_size(p: &PropertyRef<'_>, most: usize) -> Result<usize> {
     if [WRITE, ROWS, ROW].contains(&p.name()) {
         return Err(Error::invalid_name(
             "property name",
@@ -276,8 +294,8 @@ fn checked_size(p: &PropertyRef<'_>) -> Result<usize> {
         ));
     }
     let size = property_size(p.name(), p.value());
-    if size > CHUNK_BYTES {
-        return Err(Error::limit(format!("bytes of the property '{}'", p.name()), CHUNK_BYTES, size));
+    if size > most {
+        return Err(Error::limit(format!("bytes of the property '{}'", p.name()), most, size));
     }
     Ok(size)
 }

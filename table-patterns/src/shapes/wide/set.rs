@@ -58,8 +58,8 @@ impl<T: TableEntity> WideQuery<T> {
             false => Ok(Step::Ignore),
         };
         let of = self.checked()?;
-        let entities = WideEntities { reader: self.reader.clone(), schema: Some(T::SCHEMA) };
-        let found = self.reader.scan(Some(of.as_str()), None).take(self.limit.unwrap_or(usize::MAX));
+        let entities = WideEntities { schema: Some(T::SCHEMA), ..self.entities.clone() };
+        let found = self.entities.reader.scan(Some(of.as_str()), None).take(self.limit.unwrap_or(usize::MAX));
         let (requests, write) = (AtomicU64::new(0), Write { entities, decide });
         let mut done =
             found.map_ok(|old| write.one(old, &requests)).try_buffer_unordered(CONCURRENCY).boxed();

@@ -1,12 +1,17 @@
 use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::Arc;
 
+use async_trait::async_trait;
+use futures_util::TryStreamExt as _;
 use table_core::model::{Entity, IfMatch, Properties, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Requirements, TableEntity};
+use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
+use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Requirements, TableEntity, Upgrade};
 
 use super::rows::Stored;
 use super::{Wide, WideEntities, WideQuery};
-use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
+use crate::rows::upgrade::{upgrade_one, upgraded};
 
 /// The number of entities that an upgrade rewrites at once.
 const CONCURRENCY: usize = 16;
@@ -95,6 +100,12 @@ impl<T: FromEntity> WideTable<T> {
         Self { entities: self.entities.with_attempts(attempts), of: PhantomData }
     }
 
+    /// Sets the maximal size of the properties in one row: see [`WideEntities::with_row_bytes`].
+    #[must_use]
+    pub fn with_row_bytes(self, bytes: usize) -> Self {
+        Self { entities: self.entities.with_row_bytes(bytes), of: PhantomData }
+    }
+
     /// The same entities without their type.
     pub const fn entities(&self) -> &WideEntities {
         &self.entities
@@ -119,7 +130,7 @@ impl<T: FromEntity> WideTable<T> {
 
     /// A query of the entities of a partition. No request. See [`WideQuery`].
     pub fn query(&self) -> WideQuery<T> {
-        WideQuery::new(self.entities.reader.clone())
+        WideQuery::new(self.entities.clone())
     }
 
     /// Deletes the entity if it exists. Returns whether it existed. 2 requests, and again after a conflict.
@@ -224,12 +235,12 @@ impl<T: TableEntity> WideTable<T> {
         put.await?.map(T::from_entity)
     }
 
-    /// Moves an entity to a key of this or another table. Returns whether the entity existed. See
+    /// Moves an entity to a key of this or another table. See
     /// [`WideEntities::move_to`].
     ///
     /// # Errors
     /// As [`WideEntities::move_to`]; the entity at the target has a later schema version.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity());
         self.entities.move_if(&key, &target.entities, &to, check).await
@@ -267,19 +278,64 @@ impl<T: TableEntity> WideTable<T> {
     /// # Errors
     /// Errors of the store; a conversion that fails or changes a key.
     pub async fn upgrade_all(&self) -> Result<u64> {
-        let found = self.entities.scan_all()?;
-        upgrade_each(found, CONCURRENCY, |stored| self.upgrade(stored)).await
+        self.upgrade().run().await?.into_result()
     }
 
-    /// Upgrades one entity. Returns whether the entity was rewritten.
-    async fn upgrade(&self, stored: Stored) -> Result<bool> {
-        let old = stored.to_entity();
-        let of_type = T::type_filter().is_none_or(|filter| filter.matches(&old));
-        if !of_type || !is_older::<T>(&old)? {
-            return Ok(false);
+    /// Creates the same upgrade to be planned, watched or resumed: see [`Upgrade`]. Sends no request.
+    pub fn upgrade(&self) -> Upgrade<T> {
+        Upgrade::new(self.clone(), CONCURRENCY)
+    }
+}
+
+/// The most entities of a page of an upgrade. An entity has up to 4 MiB.
+const UPGRADE_PAGE: usize = 256;
+/// A page of an upgrade ends with the entity that reaches this number of bytes.
+const UPGRADE_BYTES: usize = 16 * 1024 * 1024;
+/// Separates the partition from the rows in a cursor; no key contains it.
+const SEPARATOR: char = '\u{1}';
+
+#[async_trait]
+impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
+    async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
+        let after = match from.map(|from| from.split_once(SEPARATOR)) {
+            None => None,
+            Some(Some(after)) => Some(after),
+            Some(None) => {
+                return Err(Error::invalid_request("the cursor is not of an upgrade of wide entities"));
+            }
+        };
+        let (mut page, mut bytes, mut read) = (UpgradePage::default(), 0, 0);
+        let mut found = pin!(self.entities.scan_all(after)?);
+        while let Some(stored) = found.try_next().await? {
+            let entity = stored.to_entity();
+            (bytes, read) = (bytes + entity.properties().as_packed().len(), read + 1);
+            let place = format!("{}{SEPARATOR}{}", stored.key.partition(), self.entities.prefix_of(&stored));
+            if T::type_filter().is_none_or(|filter| filter.matches(&entity)) {
+                page.rows.push(UpgradeRow { entity, state: Some(Arc::new(stored)) });
+            }
+            if read == UPGRADE_PAGE || bytes >= UPGRADE_BYTES {
+                page.next = Some(place);
+                break;
+            }
         }
+        Ok(page)
+    }
+
+    async fn check(&self, row: &UpgradeRow) -> Result<()> {
+        upgraded(&row.entity, &T::from_entity(row.entity.clone())?).map(drop)
+    }
+
+    async fn convert(&self, row: UpgradeRow) -> Result<bool> {
+        let UpgradeRow { entity: old, state } = row;
+        let stored = state.and_then(|state| state.downcast::<Stored>().ok());
         let (key, new) = upgraded(&old, &T::from_entity(old.clone())?)?.into_parts();
-        upgrade_one(self.entities.write(Some(&stored), &key, &new), self.update(&key, |_| Ok(()))).await
+        let first = async {
+            match &stored {
+                Some(stored) => self.entities.write(Some(stored), &key, &new).await,
+                None => Err(Error::precondition_failed(self.entities.table_name(), &key)),
+            }
+        };
+        upgrade_one(first, self.update(&key, |_| Ok(()))).await
     }
 }
 

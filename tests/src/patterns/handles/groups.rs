@@ -66,7 +66,7 @@ macro_rules! grouped {
             Verbs::get_existing(&self.0, number).await
         }
 
-        async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<bool> {
+        async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<()> {
             unreachable!("a group has no `move_to`")
         }
 

@@ -7,10 +7,11 @@ use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Page};
 use table_core::store::{BulkSummary, Result};
 use table_core::typed::{SerdeTable, Table, TableEntity};
+use table_patterns::changes::ChangeTable;
 use table_patterns::index::{IndexOptions, IndexedTable};
 use table_patterns::journal::Clearing;
 
-use super::costs::{Cells, NO_SCHEMA, PLAIN, READS, n};
+use super::costs::{Cells, NO_MOVES, NO_SCHEMA, PLAIN, READS, n};
 use super::notes::{Indexed, Note as _, Plain, Typed, Untyped, book};
 use super::verbs::{
     Value, Verbs, Version as _, World, common, opened, remove_in, set_unknown_in, sets, unknown_value_in,
@@ -51,6 +52,44 @@ impl Verbs for SerdeTable<Plain> {
         unreachable!("a table of serde types has no set operations")
     }
     common!(@rows);
+}
+
+impl Verbs for ChangeTable<Untyped> {
+    type Of = Untyped;
+    const NAME: &'static str = "`ChangeTable`, a partition that the handle knows";
+    const CELLS: Cells = Cells { move_to: NO_MOVES, ..PLAIN };
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        let table = opened(table, async |table| table.create_if_missing().await).await;
+        // Afterwards the handle knows the counter of the partition.
+        let first = Untyped::new(999_999, "first", None);
+        table.insert(&first).await.expect("a new note");
+        assert!(table.delete_if_exists(Untyped::key_of(999_999)).await.expect("the note"));
+        table
+    }
+
+    common!(@verbs |number| Untyped::key_of(number); |table| table.query().partition(book()));
+    sets!(|table| table.query().partition(book()));
+
+    async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<()> {
+        unreachable!("a table with a change feed has no `move_to`")
+    }
+
+    async fn remove(&self, number: u32) {
+        let table = self.table();
+        remove_in(&**table.store(), table.name(), Untyped::key_of(number)).await;
+    }
+
+    async fn set_unknown(&self, number: u32, value: i32) {
+        let table = self.table();
+        set_unknown_in(&**table.store(), table.name(), Untyped::key_of(number), value).await;
+    }
+
+    async fn unknown_value(&self, number: u32) -> Option<i32> {
+        let table = self.table();
+        unknown_value_in(&**table.store(), table.name(), Untyped::key_of(number)).await
+    }
 }
 
 impl Verbs for Table<Typed> {

@@ -125,7 +125,7 @@ pub(crate) trait Verbs: Send + Sync + 'static {
     async fn delete_if_exists(&self, number: u32) -> Result<bool>;
     async fn get(&self, number: u32) -> Result<Option<Self::Of>>;
     async fn get_existing(&self, number: u32) -> Result<Self::Of>;
-    async fn move_to(&self, number: u32, target: &Self, to: u32) -> Result<bool>;
+    async fn move_to(&self, number: u32, target: &Self, to: u32) -> Result<()>;
 
     /// Reads an entity and replaces it. The cost of the verb is the requests after the read.
     async fn replace_stored(&self, _read: u32, _note: &Self::Of) -> Result<Option<ETag>> {
@@ -193,6 +193,13 @@ pub(super) fn unknown(entity: &Entity) -> Option<i32> {
 /// The verbs that all handles call alike. `$key` is the key of the entity `$number` in the handle.
 macro_rules! common {
     (|$number:ident| $($key:expr),+; |$handle:ident| $query:expr) => {
+        common!(@verbs |$number| $($key),+; |$handle| $query);
+
+        async fn move_to(&self, $number: u32, target: &Self, to: u32) -> Result<()> {
+            self.move_to($($key),+, target, Self::Of::key_of(to)).await
+        }
+    };
+    (@verbs |$number:ident| $($key:expr),+; |$handle:ident| $query:expr) => {
         async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>> {
             Ok(self.insert(note).await?.version())
         }
@@ -244,10 +251,6 @@ macro_rules! common {
 
         async fn get_existing(&self, $number: u32) -> Result<Self::Of> {
             Ok(self.get_existing($($key),+).await?.value())
-        }
-
-        async fn move_to(&self, $number: u32, target: &Self, to: u32) -> Result<bool> {
-            self.move_to($($key),+, target, Self::Of::key_of(to)).await
         }
 
         fn with_attempts(self, attempts: u32) -> Self {

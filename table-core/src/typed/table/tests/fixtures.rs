@@ -45,7 +45,16 @@ pub(super) struct Named {
 }
 
 const fn property(name: &'static str, edm_type: EdmType, optional: bool) -> PropertySchema {
-    PropertySchema { name, aliases: &[], alias_prefix: "", edm_type, optional, encrypted: false, large: None }
+    PropertySchema {
+        name,
+        aliases: &[],
+        alias_prefix: "",
+        edm_type,
+        optional,
+        encrypted: false,
+        large: None,
+        split: false,
+    }
 }
 
 const EMPLOYEE: Schema = Schema {

@@ -17,7 +17,7 @@ pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// Two entities must not share an entry: the second would replace the first.
 fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let missing = missing(index, cx);
-    if index.shape != ShapeAttr::Row {
+    if !matches!(index.shape, ShapeAttr::Row) {
         if missing.is_empty() && cx.row.is_some() {
             let problem = "the key has the whole key of the entity, so each list would hold one reference: leave \
                            a part out, or remove `shape`";

@@ -8,6 +8,7 @@ mod blobs;
 mod blobs;
 mod chunks;
 mod copy;
+mod extremes;
 mod list;
 mod members;
 mod summary;

@@ -1,43 +1,88 @@
 use std::collections::BTreeMap;
 
-use table_core::manifest::Text;
-use table_core::model::{Entity, Key, Properties, ValueRef};
+use table_core::manifest::Shape;
+use table_core::model::{EdmValue, Entity, Key, Properties, ValueRef};
 use table_core::store::{Error, Operation, Result};
 
+use super::extremes::{End, Extremes};
 use super::{Merge, Prepared, SharedRows, put, unchanged};
 use crate::entry::Entry;
 
 const COUNT: &str = "Count";
+const SUM: &str = "Sum";
+const MIN: &str = "Min";
+const MAX: &str = "Max";
 
-/// The number of entities with a key, and the sums of their properties.
+/// The number of entities with a key, and the sums, minima and maxima of their properties.
+///
+/// A row has the Int64 properties `Count` and, for each sum, `SumSalary`. `MinSalary` is a text with the smallest values and the number
+/// of entities of each, `1000*3,1100*1,+`; the sign at the end says that there may be more values. `MaxSalary` begins with the largest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The number of entities.
     pub count: i64,
     /// The sums by property name; an absent value counts as 0.
     pub sums: BTreeMap<String, i64>,
+    minima: BTreeMap<String, Extremes>,
+    maxima: BTreeMap<String, Extremes>,
 }
 
 impl Summary {
+    /// The smallest value of a property; `None` if no entity has a value.
+    ///
+    /// # Errors
+    /// The index does not keep the minimum of the property.
+    pub fn min(&self, property: &str) -> Result<Option<EdmValue>> {
+        extreme(&self.minima, property, "minimum")
+    }
+
+    /// The largest value of a property; `None` if no entity has a value.
+    ///
+    /// # Errors
+    /// The index does not keep the maximum of the property.
+    pub fn max(&self, property: &str) -> Result<Option<EdmValue>> {
+        extreme(&self.maxima, property, "maximum")
+    }
+
+    /// The summary of no entity: zeros for the properties of a shape.
+    pub(crate) fn of_shape(shape: &Shape) -> Self {
+        let Shape::Summary { sums, minima, maxima } = shape else { return Self::default() };
+        let empty = |end| move |name: &table_core::manifest::Text| (name.to_string(), Extremes::new(end));
+        Self {
+            count: 0,
+            sums: sums.iter().map(|name| (name.to_string(), 0)).collect(),
+            minima: minima.iter().map(empty(End::Smallest)).collect(),
+            maxima: maxima.iter().map(empty(End::Largest)).collect(),
+        }
+    }
+
     /// Reads the numbers of a row or entry.
     ///
     /// # Errors
-    /// A number is not an Int64.
+    /// A number is not an Int64, or the text of a minimum or maximum cannot be read.
     pub(crate) fn read(key: &Key, properties: &Properties) -> Result<Self> {
         let mut summary = Self::default();
         for property in properties.iter() {
-            let name = property.name();
-            let field = name.strip_prefix("Sum");
-            if field.is_none() && name != COUNT {
-                continue;
-            }
-            let ValueRef::Int64(value) = property.value() else {
-                let found = property.value().edm_type().name();
-                return Err(Error::decode("summary", key, name, "Edm.Int64", found));
+            let (name, value) = (property.name(), property.value());
+            let damaged = |expected| Error::decode("summary", key, name, expected, value.edm_type().name());
+            let number = || match value {
+                ValueRef::Int64(value) => Ok(value),
+                _ => Err(damaged("Edm.Int64")),
             };
-            match field {
-                Some(field) => drop(summary.sums.insert(field.to_owned(), value)),
-                None => summary.count = value,
+            let extremes = |end| match value {
+                ValueRef::String(text) => {
+                    Extremes::parse(end, text).ok_or_else(|| damaged("values with their numbers"))
+                }
+                _ => Err(damaged("Edm.String")),
+            };
+            if name == COUNT {
+                summary.count = number()?;
+            } else if let Some(field) = name.strip_prefix(SUM) {
+                summary.sums.insert(field.to_owned(), number()?);
+            } else if let Some(field) = name.strip_prefix(MIN) {
+                summary.minima.insert(field.to_owned(), extremes(End::Smallest)?);
+            } else if let Some(field) = name.strip_prefix(MAX) {
+                summary.maxima.insert(field.to_owned(), extremes(End::Largest)?);
             }
         }
         Ok(summary)
@@ -46,7 +91,12 @@ impl Summary {
     fn write(&self, into: &mut Properties) {
         into.set(COUNT, self.count);
         for (field, sum) in &self.sums {
-            into.set(&format!("Sum{field}"), *sum);
+            into.set(&format!("{SUM}{field}"), *sum);
+        }
+        for (prefix, all) in [(MIN, &self.minima), (MAX, &self.maxima)] {
+            for (field, extremes) in all {
+                into.set(&format!("{prefix}{field}"), extremes.to_string());
+            }
         }
     }
 
@@ -63,7 +113,33 @@ impl Summary {
             let sum = self.sums.entry(field.clone()).or_default();
             *sum = plus(*sum, *value).ok_or_else(over)?;
         }
+        let all = [
+            (End::Smallest, &mut self.minima, &other.minima),
+            (End::Largest, &mut self.maxima, &other.maxima),
+        ];
+        for (end, own, others) in all {
+            for (field, extremes) in others {
+                own.entry(field.clone()).or_insert_with(|| Extremes::new(end)).add(extremes, sign);
+            }
+        }
         Ok(())
+    }
+
+    /// Whether the row knows every minimum and maximum.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.minima.values().chain(self.maxima.values()).any(Extremes::is_unknown)
+    }
+
+    /// Whether a row is right, by the recount of its entities. A row may know fewer values than a recount.
+    pub(crate) fn agrees_with(&self, recounted: &Self) -> bool {
+        let agree = |own: &BTreeMap<String, Extremes>, all: &BTreeMap<String, Extremes>| {
+            own.len() == all.len()
+                && all.iter().all(|(field, all)| own.get(field).is_some_and(|own| own.agrees_with(all)))
+        };
+        self.count == recounted.count
+            && self.sums == recounted.sums
+            && agree(&self.minima, &recounted.minima)
+            && agree(&self.maxima, &recounted.maxima)
     }
 
     fn is_zero(&self) -> bool {
@@ -78,6 +154,15 @@ impl Summary {
     }
 }
 
+fn extreme(all: &BTreeMap<String, Extremes>, property: &str, what: &str) -> Result<Option<EdmValue>> {
+    let missing = || {
+        Error::invalid_request(format!(
+            "the summary has no {what} of '{property}': add it to the definition of the index"
+        ))
+    };
+    all.get(property).map(Extremes::extreme).ok_or_else(missing)
+}
+
 /// Whether a row has the properties of a summary.
 pub(crate) fn is_summary(row: &Entity) -> bool {
     matches!(row.get(COUNT), Some(ValueRef::Int64(_)))
@@ -86,30 +171,39 @@ pub(crate) fn is_summary(row: &Entity) -> bool {
 /// The contribution of an entity to its summary.
 ///
 /// # Errors
-/// A property to sum is not an integer, so its sum would not be exact; or the property is encrypted, and the
-/// sum would expose it.
-pub(crate) fn contribution(entity: &Entity, sums: &[Text]) -> Result<Properties> {
-    let mut summary = Summary { count: 1, sums: BTreeMap::new() };
-    for field in sums {
+/// A property to sum is not an integer, so its sum would not be exact; a property with a minimum or maximum is no number and no time;
+/// or the property is encrypted, and the summary would expose it.
+pub(crate) fn contribution(entity: &Entity, shape: &Shape) -> Result<Properties> {
+    let mut summary = Summary { count: 1, ..Summary::of_shape(shape) };
+    for field in shape.summarized() {
         if entity.properties().find(field).is_some_and(|p| p.is_encrypted()) {
-            let reason = "the property is encrypted, and a summary would store its sum as plaintext";
-            return Err(Error::invalid_value(&**field, reason));
+            let reason = "the property is encrypted, and a summary would store its sum, minimum or maximum as plaintext";
+            return Err(Error::invalid_value(field, reason));
         }
-        let value = match entity.get(field) {
+    }
+    for (field, sum) in &mut summary.sums {
+        *sum = match entity.get(field) {
             None => 0,
             Some(ValueRef::Int32(value)) => i64::from(value),
             Some(ValueRef::Int64(value)) => value,
-            Some(other) => {
-                let found = other.edm_type().name();
-                let reason = format!("a summary adds integers, and the property is an {found}");
-                return Err(Error::invalid_value(&**field, reason));
-            }
+            Some(other) => return Err(refused(field, "adds integers", other)),
         };
-        summary.sums.insert(field.to_string(), value);
+    }
+    for (end, all) in [(End::Smallest, &mut summary.minima), (End::Largest, &mut summary.maxima)] {
+        for (field, extremes) in all {
+            let Some(value) = entity.get(field) else { continue };
+            let one = Extremes::of(end, value);
+            *extremes = one.ok_or_else(|| refused(field, "compares finite numbers and times", value))?;
+        }
     }
     let mut properties = Properties::new();
     summary.write(&mut properties);
     Ok(properties)
+}
+
+fn refused(field: &str, what: &str, value: ValueRef<'_>) -> Error {
+    let found = value.edm_type().name();
+    Error::invalid_value(field, format!("a summary {what}, and the property is an {found}"))
 }
 
 pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepared> {
@@ -123,8 +217,9 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
     }
     let etag = row.as_ref().map(unchanged);
     Ok(match etag {
-        // An unchanged sum depends on no version of the row, so the group has no condition on the row.
-        _ if before.as_ref() == Some(&summary) => Prepared::default(),
+        // An unchanged sum depends on no version of the row, so the group has no condition on the row. A minimum may come from a recount
+        // of the entities under the version of the row: the row changes with every change of a value.
+        _ if before.as_ref() == Some(&summary) && !merge.shape.has_extremes() => Prepared::default(),
         None if summary.is_zero() => Prepared::default(),
         Some(etag) if summary.is_zero() => Prepared::one(Operation::Delete(merge.at.key.clone(), etag)),
         etag => Prepared::one(put(summary.to_row(merge.at.key.clone(), &merge.index), etag)),

@@ -11,6 +11,7 @@ use table_core::store::{Error, Result, TableStoreExt as _};
 use super::{IndexQuery, Lookups, Readable};
 use crate::entry::shared::Summary;
 use crate::entry::{Entry, Index, Location, Shape};
+use crate::index::scrub::count;
 
 /// Looks entities up by the rows of indexes that hold the entries of several entities.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +60,15 @@ impl Lists<'_> {
     /// See [`IndexedEntities::summary`](crate::index::IndexedEntities::summary).
     pub(crate) async fn summary(&self, index: &str, key: &Key) -> Result<Summary> {
         let index = self.summary_index(index).await?;
-        let row = self.lookups.rows.entry(&index, key).await?;
-        row.map_or_else(|| Ok(Summary::default()), |row| Summary::read(row.key(), row.properties()))
+        check_fits(&index, key)?;
+        let Some(row) = self.lookups.rows.entry(&index, key).await? else {
+            return Ok(Summary::of_shape(index.shape()));
+        };
+        let summary = Summary::read(row.key(), row.properties())?;
+        if summary.is_complete() {
+            return Ok(summary);
+        }
+        Ok(count(self.lookups.rows, &index, key.partition()).await?.1.remove(key).unwrap_or(summary))
     }
 
     /// See [`IndexedEntities::summaries`](crate::index::IndexedEntities::summaries).
@@ -69,7 +77,14 @@ impl Lists<'_> {
         let found = rows.store.query_all(rows.table, &query.to_query(&index)).await?;
         let found = found.into_iter().filter(|row| Entry::index_of(row) == Some(index.id()));
         let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
-        found.map(read).collect()
+        let mut found: Vec<(Key, Summary)> = found.map(read).collect::<Result<_>>()?;
+        if let Some((key, _)) = found.iter().find(|(_, summary)| !summary.is_complete()) {
+            let (_, mut counted) = count(rows, &index, key.partition()).await?;
+            for (key, summary) in found.iter_mut().filter(|(_, summary)| !summary.is_complete()) {
+                *summary = counted.remove(key).unwrap_or_else(|| summary.clone());
+            }
+        }
+        Ok(found)
     }
 
     /// Reads entities of a list until `limit` of them are found. Each round reads only as many as are still
@@ -145,6 +160,18 @@ impl Lists<'_> {
             format!("the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`");
         Err(Error::invalid_request(reason))
     }
+}
+
+/// Refuses a key that no entity has in the index. Its summary would be zero, and the mistake would not be noticed.
+fn check_fits(index: &Index, key: &Key) -> Result<()> {
+    let definition = index.definition();
+    let of_row = definition.row_key().filter(|template| !template.fits(key.row()));
+    let of_partition = definition.partition_key().filter(|template| !template.fits(key.partition()));
+    let Some(template) = of_row.or(of_partition) else { return Ok(()) };
+    Err(Error::invalid_request(format!(
+        "the index '{}' has no key such as {key}: its keys have the form `{template}`",
+        index.name()
+    )))
 }
 
 fn damaged(at: &Location) -> Error {

@@ -18,7 +18,7 @@ use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Result};
 
-pub(super) use self::recount::Recount;
+pub(super) use self::recount::{Recount, count};
 pub(super) use self::shared::SharedScrub;
 use super::changes::EntityChanges;
 use super::rows::{IndexedRows, is_entity, written_by};

@@ -80,7 +80,7 @@ impl Recount<'_> {
         let mut settled = BTreeSet::new();
         for round in 0..ROUNDS {
             let before = self.summary_rows(partition).await?;
-            let (entities, wanted) = self.count(partition).await?;
+            let (entities, wanted) = count(self.rows, self.index, partition).await?;
             let after = self.summary_rows(partition).await?;
             if round == 0 {
                 report.entities += entities;
@@ -124,24 +124,6 @@ impl Recount<'_> {
         let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(of_index);
         let rows = self.rows.store.query_all(self.rows.table, &Query::new().with_filter(filter)).await?;
         Ok(rows.into_iter().map(|row| (row.key().clone(), row)).collect())
-    }
-
-    /// The entities of a partition, and the summaries that they should have.
-    async fn count(&self, partition: &str) -> Result<(usize, BTreeMap<Key, Summary>)> {
-        let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition));
-        let (mut entities, mut wanted) = (0, BTreeMap::<Key, Summary>::new());
-        let mut rows = self.rows.store.query_stream(self.rows.table.clone(), query);
-        while let Some(entity) = rows.try_next().await? {
-            if !is_entity(&entity) {
-                continue;
-            }
-            entities += 1;
-            for entry in self.index.entries(self.rows.table, &entity)? {
-                let one = Summary::read(entity.key(), &entry.properties)?;
-                wanted.entry(entry.location.key).or_default().add(&one, 1)?;
-            }
-        }
-        Ok((entities, wanted))
     }
 
     /// Sends corrections in groups; whether one of them conflicted with another writer.
@@ -209,11 +191,33 @@ fn correction(
         (None, Some(_)) => put(Summary::default().to_row(key.clone(), index.id()), None),
         (Some(row), None) => Operation::Delete(key.clone(), unchanged(row)),
         (Some(row), Some(wanted)) => {
-            if Summary::read(key, row.properties()).is_ok_and(|found| found == *wanted) {
+            if Summary::read(key, row.properties()).is_ok_and(|found| found.agrees_with(wanted)) {
                 return None;
             }
             put(wanted.to_row(key.clone(), index.id()), Some(unchanged(row)))
         }
     };
     Some(Correction { operation, was_there, is_wanted })
+}
+
+/// The entities of a partition, and the summaries that they should have.
+pub(crate) async fn count(
+    rows: IndexedRows<'_>,
+    index: &Index,
+    partition: &str,
+) -> Result<(usize, BTreeMap<Key, Summary>)> {
+    let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition));
+    let (mut entities, mut wanted) = (0, BTreeMap::<Key, Summary>::new());
+    let mut found = rows.store.query_stream(rows.table.clone(), query);
+    while let Some(entity) = found.try_next().await? {
+        if !is_entity(&entity) {
+            continue;
+        }
+        entities += 1;
+        for entry in index.entries(rows.table, &entity)? {
+            let one = Summary::read(entity.key(), &entry.properties)?;
+            wanted.entry(entry.location.key).or_default().add(&one, 1)?;
+        }
+    }
+    Ok((entities, wanted))
 }

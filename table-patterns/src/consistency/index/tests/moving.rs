@@ -263,7 +263,7 @@ async fn an_unconditional_patch_reaches_the_moved_entity() -> Result<()> {
         };
         let moves = mover.move_to(Member::key("red", 1)?, &mover, Member::key("blue", 1)?);
         let (moved, patched) = tokio::join!(moves, patches);
-        assert!(moved?);
+        moved?;
         let there = other.get_existing(Member::key("blue", 1)?).await?;
         assert_eq!(there.age, patched?, "held at request {request}");
         assert!(other.get(Member::key("red", 1)?).await?.is_none());

@@ -17,7 +17,9 @@ fn ages() -> Index {
 }
 
 fn summary(count: i64, age: i64) -> Summary {
-    Summary { count, sums: BTreeMap::from([("Age".to_owned(), age)]) }
+    let mut summary = Summary::default();
+    (summary.count, summary.sums) = (count, BTreeMap::from([("Age".to_owned(), age)]));
+    summary
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,13 +4,14 @@ use std::marker::PhantomData;
 use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::manifest::{Payload, Shape, Text};
 use table_core::model::{Entity, Key};
-use table_core::query::{Continuation, Page, Select};
+use table_core::query::{Continuation, Page, ReadablePage, Select};
 use table_core::store::{Error, Result};
 use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, Schema};
 
 use super::lookup::sealed::{Decode, Followed};
 use super::table::IndexedTable;
 use crate::index::{IndexQuery, IndexedEntities, Stored, Trust};
+use crate::rows::readable::readable;
 
 /// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
 /// run, as often as needed. Running reports a key part that cannot be encoded.
@@ -141,12 +142,28 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// A key part cannot be encoded; the index is not readable; an error of the store; the continuation is of
     /// another lookup; the lookup has a limit and is sorted on the client, so its result is one page.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
+        self.check_has_pages()?;
+        self.page_of(from, self.limit).await
+    }
+
+    fn check_has_pages(&self) -> Result<()> {
         if self.limit.is_some() && self.sorts && !self.entities()?.rows().is_sorted() {
             return Err(Error::invalid_request(
                 "a lookup that is sorted on the client and has a limit has no pages: call `stream`",
             ));
         }
-        self.page_of(from, self.limit).await
+        Ok(())
+    }
+
+    /// One page like [`page`](Self::page), with a list of the entities of it that cannot be read, with keys and errors.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page), without the errors of entities that are not an `R`.
+    pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<R>> {
+        self.check_has_pages()?;
+        let page = self.entities_of_page(from, self.limit).await?;
+        let read = |entity: Entity| (entity.key().clone(), R::decode(Followed(entity)));
+        Ok(readable(page.items.into_iter().map(read), page.continuation))
     }
 
     /// All entities, collected.
@@ -214,6 +231,15 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     }
 
     async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
+        let page = self.entities_of_page(from, left).await?;
+        page.try_map(|entity| R::decode(Followed(entity)))
+    }
+
+    async fn entities_of_page(
+        &self,
+        from: Option<&Continuation>,
+        left: Option<usize>,
+    ) -> Result<Page<Entity>> {
         let (entities, entries) = (self.entities()?, self.entries()?);
         // A list is sorted by its references, in every store.
         if left.is_some() && list_of(&entries)?.is_none() {
@@ -227,7 +253,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         let mut page = read(entities, &entries, reading, &query, from, limit).await?;
         // Only a result that is sorted on the client, which is one page, can exceed the limit.
         page.items.truncate(limit);
-        page.try_map(|entity| R::decode(Followed(entity)))
+        Ok(page)
     }
 
     /// The text that distinguishes the lookup from lookups with other cursors.

@@ -1,17 +1,19 @@
 use std::fmt;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use table_core::manifest::IndexDefinition;
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{IndexedEntity, Table};
+use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
+use table_core::typed::{IndexedEntity, Table, Upgrade};
 
 use crate::blobs::filled;
 use crate::entry::{Index, Placement};
 use crate::index::open::{open_to_read, open_to_write};
 use crate::index::states::set::Writes;
 use crate::index::{IndexOptions, IndexedEntities};
-use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
+use crate::rows::upgrade::{upgrade_one, upgraded};
 
 /// A table of entities with declared indexes: every write maintains their entries, and every index can be used
 /// for lookups.
@@ -209,15 +211,27 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// An error of the store; a conversion fails or changes a key; a unique value of the converted entity is
     /// taken.
     pub async fn upgrade_all(&self) -> Result<u64> {
-        let rows = self.table().query().project::<Entity>().stream();
-        upgrade_each(rows, self.entities.rows().at_once, |row| self.upgrade(row)).await
+        self.upgrade().run().await?.into_result()
     }
 
-    /// Whether the entity was rewritten.
-    async fn upgrade(&self, row: Entity) -> Result<bool> {
-        if !is_older::<T>(&row)? {
-            return Ok(false);
-        }
+    /// Creates the same upgrade to be planned, watched or resumed: see [`Upgrade`]. Sends no request.
+    pub fn upgrade(&self) -> Upgrade<T> {
+        Upgrade::new(self.clone(), self.entities.rows().at_once)
+    }
+}
+
+#[async_trait]
+impl<T: IndexedEntity> UpgradeRows<T> for IndexedTable<T> {
+    async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
+        UpgradePage::of_query(&self.table().query().project::<Entity>(), from).await
+    }
+
+    async fn check(&self, row: &UpgradeRow) -> Result<()> {
+        upgraded(&row.entity, &T::from_entity(row.entity.clone())?).map(drop)
+    }
+
+    async fn convert(&self, row: UpgradeRow) -> Result<bool> {
+        let row = row.entity;
         let (key, new) = (row.key().clone(), upgraded(&row, &T::from_entity(row.clone())?)?);
         let changes = [self.entities.changes().upgrade(row, new)];
         upgrade_one(self.entities.write(&changes), self.update(key, |_| Ok(()))).await

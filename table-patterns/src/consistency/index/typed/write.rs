@@ -338,14 +338,16 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     /// Moves an entity with its entries to a key of this or another table, and replaces an entity at that key.
-    /// Returns whether the entity existed. See [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to).
+    /// See [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to).
     ///
     /// # Errors
-    /// As for [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to); the entity at the target has a later version of the schema.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+    /// Entity not found. As for [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to); the entity at the target has a later
+    /// version of the schema.
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &Entity| T::SCHEMA.check_replaceable(old);
-        self.entities.changes().move_to(&key, &target.entities.changes(), &to, check).await
+        let moved = self.entities.changes().move_to(&key, &target.entities.changes(), &to, check).await?;
+        if moved { Ok(()) } else { Err(self.missing(&key)) }
     }
 
     /// Inserts entities of one partition, in one group transaction with their local entries. Nothing is written

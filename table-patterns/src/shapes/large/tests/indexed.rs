@@ -203,7 +203,7 @@ const PATHS: [Path; 11] = [
                     Ok(())
                 };
                 rig.papers.update(key(1), uncoded).await?;
-                rig.papers.move_to(key(1), &rig.papers, key(9)).await.map(drop)
+                rig.papers.move_to(key(1), &rig.papers, key(9)).await
             }
             .boxed()
         },
@@ -211,7 +211,7 @@ const PATHS: [Path; 11] = [
     ),
     (
         "move to another partition",
-        |rig| async { rig.papers.move_to(key(1), &rig.papers, elsewhere()).await.map(drop) }.boxed(),
+        |rig| async { rig.papers.move_to(key(1), &rig.papers, elsewhere()).await }.boxed(),
         || vec![Paper { department: "Marketing".to_owned(), ..before() }],
     ),
     (
@@ -220,7 +220,7 @@ const PATHS: [Path; 11] = [
             async {
                 let other = Paper { department: "Marketing".to_owned(), code: None, ..other() };
                 rig.papers.insert(&other).await?;
-                rig.papers.move_to(key(1), &rig.papers, elsewhere()).await.map(drop)
+                rig.papers.move_to(key(1), &rig.papers, elsewhere()).await
             }
             .boxed()
         },
@@ -432,7 +432,7 @@ async fn a_move_to_another_partition_keeps_its_unique_value() -> Result<()> {
     let rig = Rig::new().await?;
     rig.papers.insert(&before()).await?;
     let (tables, blobs) = (rig.meter.total(), rig.blobs.requests());
-    assert!(rig.papers.move_to(key(1), &rig.papers, elsewhere()).await?);
+    rig.papers.move_to(key(1), &rig.papers, elsewhere()).await?;
     // By the journal: 8, 3 for the unique value, and one for the partition of the topic.
     assert_eq!(
         (rig.meter.total() - tables, rig.blobs.requests() - blobs),
@@ -448,7 +448,7 @@ async fn a_move_to_another_partition_keeps_its_unique_value() -> Result<()> {
     assert!(taken.is_unique_violation(), "{taken}");
     let blocked = Paper { code: Some("kim-3".into()), ..paper(3, "kim", LONG) };
     rig.papers.insert(&blocked).await?;
-    assert!(!rig.papers.move_to(key(8), &rig.papers, elsewhere()).await?, "nothing is there");
+    assert!(rig.papers.move_to(key(8), &rig.papers, elsewhere()).await.unwrap_err().is_entity_not_found());
     rig.assert_clean("moved").await?;
 
     // Another table has indexes of its own.
@@ -456,7 +456,7 @@ async fn a_move_to_another_partition_keeps_its_unique_value() -> Result<()> {
     let archive =
         LargeTable::<Paper>::open(store, "Archive", inner, LargeOptions::default(), IndexOptions::local());
     let archive = archive.await?;
-    assert!(rig.papers.move_to(elsewhere(), &archive, key(1)).await?);
+    rig.papers.move_to(elsewhere(), &archive, key(1)).await?;
     assert_eq!(archive.by(Paper::by_code("ken-1")).first().await?.map(plain), Some(before()));
     assert_eq!(rig.papers.by(Paper::by_code("ken-1")).first().await?, None);
     Ok(())
@@ -480,7 +480,7 @@ async fn a_paper_that_is_being_moved_is_read_written_and_moved_without_its_mark(
     rig.papers.replace(&Paper { title: "U".to_owned(), ..read }).await?;
     let row = rig.store.get(rig.papers.name(), &at, None).await?.expect("the row");
     assert!(!row.properties().iter().any(|p| is_mark_property(p.name())), "{row:?}");
-    assert!(rig.papers.move_to(key(1), &rig.papers, elsewhere()).await?);
+    rig.papers.move_to(key(1), &rig.papers, elsewhere()).await?;
     assert_eq!(rig.papers.get_existing(elsewhere()).await?.title, "U");
     rig.assert_clean("moved twice").await
 }
