@@ -274,7 +274,7 @@ impl<T: TableEntity> LargeQuery<T> {
             }
         });
         let loaded: Vec<_> =
-            loads.buffered(self.parallelism()).try_filter_map(|found| ready(Ok(found))).try_collect().await?;
+            loads.buffered(self.concurrency()).try_filter_map(|found| ready(Ok(found))).try_collect().await?;
         let mut found = readable(loaded, page.continuation);
         found.unreadable.extend(unreadable);
         Ok(found)
