@@ -5,6 +5,7 @@ use table_core::store::{Error, Result};
 use table_core::typed::TableEntity;
 
 /// Whether a row is stored in an older schema version than that of the type.
+#[cfg(feature = "blobs")]
 pub(crate) fn is_older<T: TableEntity>(row: &Entity) -> Result<bool> {
     Ok(T::SCHEMA.stored_version(row)? < i64::from(T::SCHEMA.version))
 }
