@@ -119,7 +119,7 @@ impl TemplatePart {
     /// Returns the number of characters in a key, if it is fixed.
     pub(super) fn key_width(&self) -> Option<usize> {
         if let Some(count) = self.shards() {
-            return Some(usize::from(count - 1).to_string().len());
+            return Some(usize::from(count.saturating_sub(1)).to_string().len());
         }
         match (self.width, self.written(), &self.encoding) {
             (Some(width), ..) => Some(width),
@@ -145,6 +145,7 @@ impl TemplatePart {
                     "`lower`, `prefix` and a shard are of text"
                 }
                 Transform::Prefix(0) => "a prefix has at least one character",
+                Transform::Shard(0) => "there is at least one shard",
                 Transform::Date | Transform::Hour if !needs(KeyPartType::Time) => {
                     "`date` and `hour` need a time"
                 }

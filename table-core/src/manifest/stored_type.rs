@@ -84,8 +84,13 @@ impl StoredType {
         let row = self.to_entity()?;
         Ok(match &self.etag {
             // Two programs may extend the row at once. One of them fails, reads the row again, and extends what the
-            // other has written.
-            Some(etag) => Operation::Replace(row, IfMatch::from(etag)),
+            // other has written. A merge keeps what a later version of the library has written, and the format is that of the program
+            // that has inserted the row.
+            Some(etag) => {
+                let (key, mut properties) = row.into_parts();
+                properties.remove(FORMAT_PROPERTY);
+                Operation::Merge(Entity::from_parts(key, properties), IfMatch::from(etag))
+            }
             None => Operation::Insert(row),
         })
     }

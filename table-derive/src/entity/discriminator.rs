@@ -2,7 +2,7 @@
 
 use syn::{Ident, LitStr};
 
-use super::model::SYSTEM;
+use super::model::{ENTRIES, SYSTEM};
 use crate::attr::{Container, DiscriminatorAttr};
 use crate::errors::Errors;
 use crate::template::Template;
@@ -51,7 +51,7 @@ pub(super) fn discriminator(
 fn checked_name(name: &LitStr, errors: &Errors) -> String {
     let text = name.value();
     let valid = syn::parse_str::<Ident>(&text).is_ok() || text.starts_with('_');
-    if !valid || SYSTEM.iter().any(|(system, _)| *system == text) {
+    if !valid || SYSTEM.iter().chain(&ENTRIES).any(|(reserved, _)| *reserved == text) {
         errors.push(
             name,
             format!("`{text}` cannot name the discriminator's property; use a name such as `Kind`"),

@@ -106,7 +106,7 @@ fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
         Role::Property(property) => property.large.is_none() && !property.split,
         role => matches!(role, Role::Flatten(_)),
     });
-    stored.filter(|field| !entity.indexes.iter().any(|index| index.holds(field)))
+    stored.filter(|field| !entity.indexes.iter().any(|index| index.holds(field, &entity.fields)))
 }
 
 fn setter(krate: &Path, field: &Field) -> TokenStream {

@@ -43,12 +43,12 @@ impl Unsynced {
 
     /// Whether an earlier process left pages that may not be on the disk.
     pub(super) fn is_marked(&self) -> bool {
+        let Some(mut mark) = self.mark.as_ref() else { return false };
         let mut text = Vec::new();
-        let read = self.mark.as_ref().is_some_and(|mut mark| {
-            mark.seek(SeekFrom::Start(0)).is_ok()
-                && mark.take(MARK.len() as u64).read_to_end(&mut text).is_ok()
-        });
-        read && text == MARK
+        let read =
+            mark.seek(SeekFrom::Start(0)).and_then(|_| mark.take(MARK.len() as u64).read_to_end(&mut text));
+        // What cannot be read may be a mark: then the pages are written again, which costs time and nothing else.
+        read.is_err() || text == MARK
     }
 
     pub(super) fn add(&self, at: u64, len: usize) {

@@ -51,6 +51,7 @@ impl Writer {
         let quick = reclaims || sync && self.is_recovery_long();
         transaction.set_quick_repair(quick);
         self.end(transaction)?;
+        self.versions.committed();
         let writes = answers.iter().filter(|answer| answer.is_ok()).count();
         self.committed(ledger, (!sync).then_some((writes, bytes)));
         self.settled = quick;

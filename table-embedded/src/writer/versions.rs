@@ -12,13 +12,16 @@ const BLOCK: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Versions {
     last: u64,
+    /// The mark on disk.
     mark: u64,
+    /// The mark of a commit that has not ended.
+    raised: u64,
 }
 
 impl Versions {
     /// Starts above the mark on disk.
     pub(super) fn after(mark: u64) -> Self {
-        Self { last: mark, mark }
+        Self { last: mark, mark, raised: mark }
     }
 
     pub(super) fn next(&mut self) -> u64 {
@@ -29,11 +32,18 @@ impl Versions {
     /// Raises the mark if needed. Returns whether this commit must then reach the disk.
     pub(super) fn reserve(&mut self, meta: &mut Table<'_, &str, u64>) -> Result<bool, StorageError> {
         if self.last <= self.mark {
+            self.raised = self.mark;
             return Ok(false);
         }
-        self.mark = self.last + BLOCK;
-        meta.insert(META_VERSION_MARK, self.mark)?;
+        self.raised = self.last + BLOCK;
+        meta.insert(META_VERSION_MARK, self.raised)?;
         Ok(true)
+    }
+
+    /// Records that the commit of the last [`reserve`](Self::reserve) is done. A commit that fails without a reopening leaves the mark as
+    /// it is on disk: otherwise later commits would not raise it, and versions would repeat after a crash.
+    pub(super) const fn committed(&mut self) {
+        self.mark = self.raised;
     }
 
     /// Skips all versions that may have been assigned before a commit with unknown outcome.
@@ -41,6 +51,6 @@ impl Versions {
         // `last` may be above the mark of the file that was opened again, because the failed commit may have raised it. Its versions
         // may have reached callers, so they are not assigned again.
         self.last = self.last.max(mark);
-        self.mark = mark;
+        (self.mark, self.raised) = (mark, mark);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use table_core::model::{Entity, INDEX_TABLE, IfMatch, Properties, TableName, ValueRef};
 use table_core::query::Select;
-use table_core::store::{Operation, Result, TableStore};
+use table_core::store::{Error, Operation, Result, TableStore};
 use tokio::sync::Mutex;
 
 use super::{Job, Sweep, SweptEntity, classify_write_error};
@@ -113,9 +113,9 @@ impl<S: TableStore> Job for Rotation<'_, S> {
         properties.put(HEADER, ValueRef::Binary(&header.to_bytes()), false);
         // Under the ETag: a header of an earlier write in a row of a later write would make the row unreadable. Each row is changed by one
         // request, so a stop at any point leaves every row under the old or under the new key, and readers have both.
-        let version = entity.etag().map_or(IfMatch::Any, IfMatch::from);
+        let etag = entity.etag().ok_or_else(|| Failure::OfService(Error::without_etag(entity.key())))?;
         let patch = Entity::from_parts(entity.key().clone(), properties);
-        let written = self.store.inner().write(table, Operation::Merge(patch, version)).await;
+        let written = self.store.inner().write(table, Operation::Merge(patch, IfMatch::from(etag))).await;
         written.map(|_| SweptEntity { changed: true, key_id }).map_err(classify_write_error)
     }
 }

@@ -82,7 +82,8 @@ impl RetryPolicy {
     /// together.
     #[must_use]
     pub const fn with_jitter(mut self, part: f64) -> Self {
-        self.jitter = part.clamp(0.0, 1.0);
+        // NaN stays NaN in `clamp`, and no duration can be multiplied by it.
+        self.jitter = if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) };
         self
     }
 

@@ -3,9 +3,9 @@ use syn::{Generics, Ident, LitStr};
 
 use super::{condition, rules};
 use crate::attr::{IndexAttr, PayloadAttr, ScopeAttr, ShapeAttr};
-use crate::entity::{Discriminator, Sources, parsed};
+use crate::entity::{Discriminator, SYSTEM, Sources, parsed};
 use crate::errors::Errors;
-use crate::fields::Field;
+use crate::fields::{Field, Role};
 use crate::template::{Part, Template, plain};
 
 /// A declared index.
@@ -107,8 +107,8 @@ impl Index {
         self.condition.as_ref().and_then(|filter| condition::names(&filter.value()).ok()).unwrap_or_default()
     }
 
-    /// Whether an entry depends on a field: the field is in its key, its condition, its payload or its summary.
-    pub(crate) fn holds(&self, field: &Field) -> bool {
+    /// Whether an entry depends on a field of these: the field is in its key, its condition, its payload or its summary.
+    pub(crate) fn holds(&self, field: &Field, fields: &[Field]) -> bool {
         let copied = match &self.payload {
             PayloadAttr::Full => true,
             PayloadAttr::Reference => false,
@@ -118,8 +118,18 @@ impl Index {
             ShapeAttr::Summary(summary) => summary.fields().any(|name| *name == field.ident),
             _ => false,
         };
-        let name = field.property().map(|property| property.name.as_str());
-        let decides = name.is_some_and(|name| self.condition_names().iter().any(|read| read == name));
+        let is_own = |name: &str| {
+            let mut own = fields.iter().filter_map(Field::property);
+            SYSTEM.iter().any(|(system, _)| *system == name) || own.any(|property| property.name == name)
+        };
+        // The derive does not see the properties of a flattened group: every name with the group's prefix that no other field has
+        // may be one of them.
+        let has = |name: &String| match &field.role {
+            Role::Property(property) => property.name == *name,
+            Role::Flatten(prefix) => name.starts_with(prefix.as_str()) && !is_own(name),
+            _ => false,
+        };
+        let decides = self.condition_names().iter().any(has);
         copied || is_summarized || decides || self.parts().any(|part| part.field == field.ident)
     }
 }

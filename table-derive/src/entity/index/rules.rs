@@ -163,7 +163,7 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// Programs without the Rust type compute entries from the stored properties, and do not know former names.
 fn check_aliases(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let renamed = |field: &&Field| field.property().is_some_and(|property| !property.aliases.is_empty());
-    for field in cx.fields.iter().filter(renamed).filter(|field| index.holds(field)) {
+    for field in cx.fields.iter().filter(renamed).filter(|field| index.holds(field, cx.fields)) {
         let (name, index) = (plain(&field.ident), plain(&index.name));
         let problem = format!(
             "`{name}` has an alias, and the index `{index}` depends on it: the entries of rows with the former name would be wrong; \
