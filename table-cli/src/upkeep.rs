@@ -152,10 +152,15 @@ fn blobs(kept: &TableUpkeep) -> usize {
     usize::try_from(removed).unwrap_or(usize::MAX)
 }
 
+/// The number of expired entities that were removed.
+fn expired(kept: &TableUpkeep) -> usize {
+    kept.expiry.as_ref().map_or(0, |expiry| usize::try_from(expiry.removed).unwrap_or(usize::MAX))
+}
+
 fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     let health = match (&kept.error, due) {
         (Some(_), _) => "failed",
-        (None, 0) if !kept.has_manifest => "needs no upkeep",
+        (None, 0) if !kept.has_manifest && kept.expiry.is_none() => "needs no upkeep",
         (None, 0) => "healthy",
         (None, _) => "needs an operator",
     };
@@ -172,6 +177,7 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
         (dangling, "dangling entries removed"),
         (missing, "missing entries added"),
         (blobs(kept), "unused blobs removed"),
+        (expired(kept), "expired entities removed"),
     ];
     let counts: Vec<_> = counts
         .iter()
@@ -190,6 +196,7 @@ fn json_line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
         "table": table.as_str(), "round": kept.rounds, "has_manifest": kept.has_manifest, "failed": kept.error.is_some(), "due": due,
         "finished": swept.applied, "left": swept.left, "released": swept.released, "moves_given_up": swept.moves_given_up,
         "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing, "blobs": blobs(kept),
+        "expired": expired(kept),
     });
     format!("{line}\n")
 }

@@ -11,11 +11,13 @@ use public_async::{any, check_calls, send};
 use table_core::adapter::{Faulty, RequestMeter};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
-use table_core::model::{ETag, Entity, IfMatch, TableName};
+use table_core::model::{ETag, Entity, IfMatch, TableName, Ticks};
 use table_core::store::{BulkSummary, Conflicts, LocalChange, LocalWriters, ManifestCache, Result};
 use table_core::typed::set::{Decision, SetWrite};
 use table_core::typed::upgrade::UpgradePage;
-use table_core::typed::{EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery};
+use table_core::typed::{
+    EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery, permit_registered,
+};
 
 #[derive(TableEntity)]
 struct Row {
@@ -26,6 +28,16 @@ struct Row {
     value: Option<i32>,
     #[etag]
     etag: Option<ETag>,
+}
+
+#[derive(TableEntity)]
+struct Note {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+    #[deleted_at]
+    deleted: Option<Ticks>,
 }
 
 type Key = EntityKey<Row>;
@@ -56,6 +68,12 @@ fn tables(table: &Table<Row>) {
     send(upgrade.run());
     send(UpgradePage::of_query(any::<&TableQuery<Row, Entity>>(), any()));
     send(table.plain_write());
+    send(table.register_type());
+}
+
+fn soft_deletion(table: &Table<Note>) {
+    send(table.soft_delete(any::<EntityKey<Note>>()));
+    send(table.restore(any::<EntityKey<Note>>()));
 }
 
 fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
@@ -101,6 +119,7 @@ fn manifests(
     send(Manifest::load(store, table));
     send(cache.get(store, table));
     send(cache.plain_write(store, table));
+    send(permit_registered(store, cache, table, Row::SCHEMA, |_| Ok(None)));
     send(writers.until_idle("a build"));
     send(writers.until_followed_up());
     send(change.known());

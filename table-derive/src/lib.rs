@@ -79,6 +79,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `#[partition_key]`, `#[row_key]` | the field is the key; with `(format = "empid_{:06}")`, within a text |
 /// | `#[etag]` on an `Option<ETag>` | the ETag that was read; `replace` and `delete` send it |
 /// | `#[timestamp]` on an `Option<Ticks>` or `Option<DateTime<Utc>>` | time of the last write; never sent |
+/// | `#[expires]` on a `DateTime<Utc>`, a `Ticks`, or an `Option` of one | reads leave the entity out from this time on, and a sweep removes it: `Upkeep` of `table_patterns` |
+/// | `#[deleted_at]`, `#[deleted_at(keep_days = 90)]` on an `Option` of a time | `soft_delete` sets the time and reads leave the entity out; `restore` brings it back within the days (default 30), then a sweep removes it |
 /// | `#[encrypt]` | encrypted before it is sent; needs an encrypting store; cannot be compared |
 /// | `#[large]`, `#[large(over = 4096)]` | values with more bytes (default 32,768) are stored in a blob: `LargeTable` of `table_patterns` |
 /// | `#[entity(rename = "…")]` | name of the property |
@@ -195,7 +197,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// does not know, and the version of the row; its `replace` and `upsert` replace the row, as everywhere, and what version 3 added is gone.
 #[proc_macro_derive(
     TableEntity,
-    attributes(entity, index, partition_key, row_key, encrypt, large, etag, timestamp)
+    attributes(entity, index, partition_key, row_key, encrypt, large, etag, timestamp, expires, deleted_at)
 )]
 pub fn table_entity(input: TokenStream) -> TokenStream {
     entity::derive(&parse_macro_input!(input as DeriveInput)).into()
@@ -255,7 +257,7 @@ pub fn entity_resolver(input: TokenStream) -> TokenStream {
 /// ```
 #[proc_macro_derive(
     PropertyGroup,
-    attributes(entity, partition_key, row_key, encrypt, large, etag, timestamp)
+    attributes(entity, partition_key, row_key, encrypt, large, etag, timestamp, expires, deleted_at)
 )]
 pub fn property_group(input: TokenStream) -> TokenStream {
     group::derive(&parse_macro_input!(input as DeriveInput)).into()

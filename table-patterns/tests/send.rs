@@ -56,8 +56,41 @@ struct Plain {
     r: u32,
 }
 
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Note")]
+#[index(value, row_key = "value_{value}_{r}")]
+struct Note {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+    value: Option<i32>,
+    #[expires]
+    until: Option<Ticks>,
+    #[deleted_at]
+    deleted: Option<Ticks>,
+}
+
+type NoteKey = EntityKey<Note>;
 type RowKey = EntityKey<Row>;
 type PlainKey = EntityKey<Plain>;
+
+fn soft_deletion(
+    (indexed, large, wide): (&IndexedTable<Note>, &LargeTable<Note>, &WideTable<Note>),
+    (spread, slices): (&SpreadTable<Note>, &TimeSlices<Note>),
+) {
+    send(indexed.soft_delete(any::<NoteKey>()));
+    send(indexed.restore(any::<NoteKey>()));
+    send(large.soft_delete(any::<NoteKey>()));
+    send(large.restore(any::<NoteKey>()));
+    send(wide.soft_delete(any::<NoteKey>()));
+    send(wide.restore(any::<NoteKey>()));
+    send(spread.soft_delete(any::<NoteKey>()));
+    send(spread.restore(any::<NoteKey>()));
+    send(slices.soft_delete(any(), any::<NoteKey>()));
+    send(slices.restore(any(), any::<NoteKey>()));
+    send(slices.drop_expired());
+}
 
 fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
     send(Backup::open(any()));

@@ -181,7 +181,7 @@ fn without_index_name(select: Option<&Select>, entity: &mut Entity) {
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for ClientStore {
     forward_to_store!(self => self.store;
-        profile, create_table, list_tables, declare_encrypted, encrypted_names, local_writers);
+        profile, create_table, list_tables, declare_encrypted, encrypted_names, local_writers, now);
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         let deleted = self.store.delete_table(table).await;

@@ -103,7 +103,7 @@ macro_rules! impl_around {
             }
 
             $crate::forward_to_store!(self => self.store;
-                profile, declare_encrypted, encrypted_names, local_writers, manifests);
+                profile, declare_encrypted, encrypted_names, local_writers, manifests, now);
         }
     };
 }

@@ -233,7 +233,7 @@ fn marked<T>((mut page, copy): (Page<T>, ReadFrom)) -> Page<T> {
 #[deny(clippy::missing_trait_methods)]
 impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
     forward_to_store!(self => self.primary;
-        create_table, delete_table, write, transact, encrypted_names, local_writers, manifests);
+        create_table, delete_table, write, transact, encrypted_names, local_writers, manifests, now);
 
     fn profile(&self) -> &ServiceProfile {
         &self.profile

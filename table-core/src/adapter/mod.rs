@@ -10,6 +10,7 @@
 //! | [`Metered`] | counts the requests to the wrapped store, in a [`RequestMeter`] |
 //! | [`Faulty`] | injects faults, by a [`FaultInjector`] |
 //! | `Telemetry` (feature `opentelemetry`) | records OpenTelemetry's metrics: durations, requests, retries, throttles |
+//! | [`WithClock`] | another clock, by which entities expire |
 //! | [`Failover`] | reads from a second copy of the data when the first fails or is slow; takes two stores |
 //!
 //! [`RetryingQueue`] and [`MeteredQueue`] do the same for a [`WorkQueue`](crate::queue::WorkQueue).
@@ -17,6 +18,7 @@
 mod around;
 mod builder;
 mod call;
+mod clock;
 mod failover;
 mod fault;
 mod guard;
@@ -32,6 +34,7 @@ mod tests;
 mod trace;
 
 pub use builder::StoreBuilder;
+pub use clock::WithClock;
 pub use failover::{Failover, ReadSources};
 pub use fault::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty, Injected};
 pub use guard::{GuardMode, Guarded, ScanGuard};

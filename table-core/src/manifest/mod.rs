@@ -10,6 +10,7 @@
 mod collide;
 mod definition;
 mod evaluate;
+mod expiry;
 mod kinds;
 mod layout;
 mod lowercase;
@@ -31,6 +32,9 @@ pub use collide::can_collide;
 pub use definition::{EntityType, IndexDefinition, IndexKeys};
 pub use evaluate::Evaluator;
 pub(crate) use evaluate::could_be_entity;
+#[doc(hidden)]
+pub use expiry::Expiries;
+pub use expiry::Expiry;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use layout::Layout;
 pub use lowercase::LOWERCASE_UNICODE;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::stored::{
     DISCRIMINATOR, FORMAT_PROPERTY, TYPE, TYPE_ROWS, damaged, integer, part, read_type, text, to_json,
 };
-use super::{EntityType, FORMAT, Layout};
+use super::{EntityType, Expiry, FORMAT, Layout};
 use crate::error::Result;
 use crate::model::{ETag, Entity, IfMatch, Key, MANIFEST_PARTITION};
 use crate::operation::Operation;
@@ -14,6 +14,7 @@ const VERSION: &str = "Version";
 const READER: &str = "Reader";
 const LAYOUT: &str = "Layout";
 const ENCRYPTED: &str = "Encrypted";
+const EXPIRY: &str = "Expiry";
 
 /// An entity type for which a program has opened the table. Programs of several versions extend the entry, and never
 /// remove anything from it.
@@ -29,6 +30,8 @@ pub struct StoredType {
     pub layout: Layout,
     /// The properties that a program marks for encryption.
     pub encrypted: BTreeSet<String>,
+    /// When entities expire, as the programs of the latest schema version declare it; `None` for a type that does not expire.
+    pub expiry: Option<Expiry>,
     /// The ETag of the row.
     pub etag: Option<ETag>,
 }
@@ -54,6 +57,11 @@ impl StoredType {
             reader,
             layout: self.layout.with(&other.layout),
             encrypted: &self.encrypted | &other.encrypted,
+            expiry: match self.version.cmp(&other.version) {
+                std::cmp::Ordering::Less => other.expiry.clone(),
+                std::cmp::Ordering::Equal => self.expiry.clone().or_else(|| other.expiry.clone()),
+                std::cmp::Ordering::Greater => self.expiry.clone(),
+            },
             etag: self.etag.clone(),
         }
     }
@@ -66,14 +74,18 @@ impl StoredType {
         let any = EntityType::ANY;
         let entity = self.entity.as_ref().unwrap_or(&any);
         let row = Key::new(MANIFEST_PARTITION, format!("{TYPE_ROWS}{}", part(&entity.name)?))?;
-        Ok(Entity::from(row)
+        let mut row = Entity::from(row)
             .with(FORMAT_PROPERTY, FORMAT as i32)
             .with(TYPE, &*entity.name)
             .with(DISCRIMINATOR, to_json(&entity.discriminator))
             .with(VERSION, self.version)
             .with(READER, self.reader)
             .with(LAYOUT, self.layout.to_json())
-            .with(ENCRYPTED, to_json(&self.encrypted)))
+            .with(ENCRYPTED, to_json(&self.encrypted));
+        if let Some(expiry) = &self.expiry {
+            row.properties_mut().set(EXPIRY, to_json(expiry));
+        }
+        Ok(row)
     }
 
     /// Returns the write of the row, on the condition that the row has not changed since it was read.
@@ -89,6 +101,10 @@ impl StoredType {
             Some(etag) => {
                 let (key, mut properties) = row.into_parts();
                 properties.remove(FORMAT_PROPERTY);
+                if self.expiry.is_none() {
+                    // A merge removes no property.
+                    properties.set(EXPIRY, "null");
+                }
                 Operation::Merge(Entity::from_parts(key, properties), IfMatch::from(etag))
             }
             None => Operation::Insert(row),
@@ -99,12 +115,14 @@ impl StoredType {
         let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
         let version = integer(row, VERSION)?;
         let encrypted = serde_json::from_str(needed(ENCRYPTED)?);
+        let expiry = text(row, EXPIRY).map(serde_json::from_str::<Option<Expiry>>).transpose();
         Ok(Self {
             entity: read_type(row),
             version,
             reader: integer(row, READER)?,
             layout: Layout::from_json(needed(LAYOUT)?),
             encrypted: encrypted.map_err(|_| damaged(row, ENCRYPTED, "a list of names"))?,
+            expiry: expiry.map_err(|_| damaged(row, EXPIRY, "the expiry of a type"))?.flatten(),
             etag: row.etag().cloned(),
         })
     }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use super::{EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written};
 use crate::forward_to_store;
-use crate::model::{Entity, Key, TableName};
+use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::ManifestCache;
 
@@ -122,6 +122,13 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     fn manifests(&self) -> Option<Arc<ManifestCache>> {
         None
     }
+
+    /// Returns the time by which entities of a type with `#[expires]` expire. Sends no request. Default: the clock of this machine.
+    ///
+    /// [`WithClock`](crate::adapter::WithClock) sets another clock, for tests.
+    fn now(&self) -> Ticks {
+        Ticks::now()
+    }
 }
 
 #[async_trait]
@@ -129,5 +136,5 @@ pub trait TableStore: Debug + Send + Sync + 'static {
 impl<S: TableStore + ?Sized> TableStore for Arc<S> {
     forward_to_store!(self => (**self);
         profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact,
-        declare_encrypted, encrypted_names, local_writers, manifests);
+        declare_encrypted, encrypted_names, local_writers, manifests, now);
 }

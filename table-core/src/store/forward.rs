@@ -24,7 +24,7 @@
 /// impl<S: TableStore> TableStore for CountedWrites<S> {
 ///     forward_to_store!(self => self.store;
 ///         profile, create_table, delete_table, list_tables, get, query, query_readable,
-///         declare_encrypted, encrypted_names, local_writers, manifests);
+///         declare_encrypted, encrypted_names, local_writers, manifests, now);
 ///
 ///     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
 ///         self.writes.fetch_add(1, Ordering::Relaxed);
@@ -124,6 +124,11 @@ macro_rules! forward_to_store {
     (@manifests $self:ident $store:expr) => {
         fn manifests(&$self) -> Option<::std::sync::Arc<$crate::store::ManifestCache>> {
             $store.manifests()
+        }
+    };
+    (@now $self:ident $store:expr) => {
+        fn now(&$self) -> $crate::model::Ticks {
+            $store.now()
         }
     };
     (@future [$($life:lifetime),+] $method:ident $self:ident $store:expr;

@@ -7,7 +7,8 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 
 use super::{CycleDetector, Error, Result, TableStore};
-use crate::model::{Entity, INDEX_NAME, TableName};
+use crate::manifest::Expiries;
+use crate::model::{Entity, INDEX_NAME, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, Select};
 
 /// While a page is consumed, the request for the next page is polled once per this number of items.
@@ -56,7 +57,7 @@ impl QueryCursor {
     }
 
     /// Removes rows from the pages.
-    pub(crate) const fn with_row_filter(mut self, row_filter: RowFilter) -> Self {
+    pub(crate) fn with_row_filter(mut self, row_filter: RowFilter) -> Self {
         self.row_filter = row_filter;
         self
     }
@@ -94,19 +95,37 @@ impl Cursor for QueryCursor {
 }
 
 /// The rows that a read does not return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RowFilter {
     /// Whether to remove the rows that only patterns use; see [`Key::is_system`](crate::model::Key::is_system).
     pub(crate) removes_system_rows: bool,
     /// Whether to remove index entries; see [`Entity::is_index_entry`].
     pub(crate) removes_index_entries: bool,
-    /// Whether [`INDEX_NAME`] is read only to recognize index entries, and must not be returned to the caller.
-    pub(crate) adds_index_name: bool,
+    /// The types whose hidden rows to remove, and the time by which they are hidden.
+    pub(crate) hidden: Option<(Expiries, Ticks)>,
+    /// The properties that are read only for the filter, and must not be returned to the caller.
+    pub(crate) added: Vec<Box<str>>,
 }
 
 impl RowFilter {
+    /// Sets the properties that the filter needs beyond those that the caller reads.
+    pub(crate) fn reading(mut self, requested: Option<&Select>) -> Self {
+        if let Some(requested) = requested {
+            let missing = self.needed().filter(|name| !requested.contains(name));
+            self.added = missing.map(Into::into).collect();
+        }
+        self
+    }
+
+    /// The properties that the filter needs.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = &str> {
+        let index_name = self.removes_index_entries.then_some(INDEX_NAME);
+        let hidden = self.hidden.iter().flat_map(|(expiries, _)| expiries.names());
+        index_name.into_iter().chain(hidden)
+    }
+
     /// Filters a page. Returns the number of removed rows.
-    pub(crate) fn filter_page(self, page: &mut Page<Entity>) -> usize {
+    pub(crate) fn filter_page(&self, page: &mut Page<Entity>) -> usize {
         let before = page.items.len();
         // Most pages have no such rows, and the check is faster than `retain`.
         if page.items.iter().any(|entity| self.removes(entity)) {
@@ -117,25 +136,31 @@ impl RowFilter {
     }
 
     /// Returns the entity unless the filter removes it.
-    pub(crate) fn filter(self, mut entity: Entity) -> Option<Entity> {
+    pub(crate) fn filter(&self, mut entity: Entity) -> Option<Entity> {
         let removed = self.removes(&entity);
         self.clean(&mut entity);
         (!removed).then_some(entity)
     }
 
     /// Returns the properties to read: the caller's, and those that the filter needs.
-    pub(crate) fn select(self, requested: &Select) -> Select {
-        if self.adds_index_name { requested.union([INDEX_NAME]) } else { requested.clone() }
+    pub(crate) fn select(&self, requested: &Select) -> Select {
+        if self.added.is_empty() { requested.clone() } else { requested.union(&self.added) }
     }
 
-    fn removes(self, entity: &Entity) -> bool {
+    fn removes(&self, entity: &Entity) -> bool {
         (self.removes_system_rows && entity.key().is_system())
             || (self.removes_index_entries && entity.is_index_entry())
+            || self.hides(entity)
     }
 
-    fn clean(self, entity: &mut Entity) {
-        if self.adds_index_name {
-            entity.properties_mut().remove(INDEX_NAME);
+    /// Whether the row has expired or is deleted.
+    pub(crate) fn hides(&self, entity: &Entity) -> bool {
+        self.hidden.as_ref().is_some_and(|(expiries, now)| expiries.hides(entity, *now))
+    }
+
+    fn clean(&self, entity: &mut Entity) {
+        for name in &self.added {
+            entity.properties_mut().remove(name);
         }
     }
 }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::{Requirements, Schema};
-use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
+use crate::model::{ETag, Entity, Key, PartitionKey, Properties, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
 
@@ -104,6 +104,26 @@ pub trait TableEntity: FromEntity + Sync {
              `replace_if` or `delete` (`IfMatch::Any` for any version)"
         )))
     }
+}
+
+/// An entity type whose entities expire: it has a field `#[expires]`. The derive macro implements the trait.
+#[diagnostic::on_unimplemented(
+    message = "the entities of `{Self}` do not expire",
+    note = "add a field with `#[expires]` to it: a `DateTime<Utc>`, a `Ticks`, or an `Option` of one"
+)]
+pub trait Expires: TableEntity {
+    /// Returns the time at which the entity expires; `None` for never.
+    fn expires_at(&self) -> Option<Ticks>;
+}
+
+/// An entity type that can be deleted softly: it has a field `#[deleted_at]`. The derive macro implements the trait.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be deleted softly",
+    note = "add a field with `#[deleted_at]` to it: an `Option<DateTime<Utc>>` or an `Option<Ticks>`"
+)]
+pub trait SoftDelete: TableEntity {
+    /// Sets the field: a time for a deleted entity, `None` for any other.
+    fn set_deleted_at(&mut self, at: Option<Ticks>);
 }
 
 /// A partial update for a merge. The derive macro generates one for each entity type.

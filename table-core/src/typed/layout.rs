@@ -1,7 +1,7 @@
 //! The manifest entry of a type, created from and compared with the schema of a program's type.
 
 use super::{Schema, Spread};
-use crate::manifest::{EntityType, Layout, Manifest, StoredType};
+use crate::manifest::{EntityType, Expiry, Layout, Manifest, StoredType};
 use crate::model::TableName;
 use crate::store::{Error, Result};
 
@@ -47,6 +47,7 @@ impl StoredType {
             reader: schema.min_reader.cast_signed(),
             layout: Layout::of(schema),
             encrypted: encrypted.map(|p| p.name.to_owned()).collect(),
+            expiry: schema.expiry.clone(),
             etag: None,
         }
     }
@@ -84,6 +85,31 @@ impl StoredType {
              plaintext: mark the field `#[encrypt]`"
         )))
     }
+
+    /// Checks that a program of the manifest's schema version declares the same expiry. Programs of an earlier version need not know it.
+    ///
+    /// # Errors
+    /// Fails if the declarations differ: a program that does not know when an entity expires would show it after that time.
+    pub fn check_expiry(&self, table: &TableName, schema: &Schema) -> Result<()> {
+        let Some(stored) = &self.expiry else { return Ok(()) };
+        if self.version != schema.version.cast_signed() || schema.expiry.as_ref() == Some(stored) {
+            return Ok(());
+        }
+        let (name, version) = (schema.rust_name, self.version);
+        let own = schema.expiry.as_ref().map_or_else(|| "no expiry".to_owned(), shown);
+        Err(Error::invalid_request(format!(
+            "the manifest of the table '{table}' says that {name} in version {version} has {}, and this program declares {own}: declare \
+             the same `#[expires]` and `#[deleted_at]`, or another `version`",
+            shown(stored)
+        )))
+    }
+}
+
+fn shown(expiry: &Expiry) -> String {
+    let expires = expiry.expires.as_ref().map(|name| format!("the expiry '{name}'"));
+    let deleted = expiry.deleted.as_ref();
+    let deleted = deleted.map(|name| format!("the deletion '{name}', kept for {} days", expiry.keep_days));
+    expires.into_iter().chain(deleted).collect::<Vec<_>>().join(" and ")
 }
 
 impl Manifest {
@@ -108,7 +134,8 @@ impl Manifest {
         let entity = schema.entity_type();
         if let Some(stored) = self.type_of(&entity) {
             stored.check_layout(table, schema)?;
-            return stored.check_encrypted(table, schema);
+            stored.check_encrypted(table, schema)?;
+            return stored.check_expiry(table, schema);
         }
         let may_share_rows = |stored: &&StoredType| {
             stored.layout.large().is_none()
@@ -118,12 +145,12 @@ impl Manifest {
     }
 
     /// Returns the entry of a type as a program with this schema has to write it; `None` if the manifest says everything
-    /// already, or need not say anything because the entities are plain rows.
+    /// already, or need not say anything because the entities are plain rows that do not expire.
     pub fn type_to_register(&self, schema: &Schema) -> Option<StoredType> {
         let mine = StoredType::of(schema);
         match self.type_of(&schema.entity_type()) {
             Some(stored) => Some(stored.with(&mine)).filter(|update| update != stored),
-            None => Some(mine).filter(|mine| mine.layout != Layout::Plain),
+            None => Some(mine).filter(|mine| mine.layout != Layout::Plain || mine.expiry.is_some()),
         }
     }
 }

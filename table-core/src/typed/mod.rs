@@ -8,6 +8,7 @@ mod field;
 mod index;
 mod layout;
 mod record;
+mod registration;
 mod requirements;
 mod row_prefix;
 mod schema;
@@ -20,12 +21,14 @@ pub use crate::manifest::Discriminator;
 pub use crate::model::{Property, PropertySink, Text};
 pub use codec::{AsText, Codec, Comparable, Json, Optional, Padded, PaddedInteger, Plain, PrefixComparable};
 pub use derived::PropertyGroup;
-pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
+pub use entity::{EntityKey, EntityPatch, Expires, FromEntity, PartitionOf, SoftDelete, TableEntity};
 #[doc(hidden)]
 pub use field::{ComparesWithEncrypted, ComparesWithKey, ComparesWithSplit};
 pub use field::{Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand, SplitField};
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
 pub use record::Record;
+#[doc(hidden)]
+pub use registration::permit_registered;
 #[doc(hidden)]
 pub use requirements::Requirements;
 pub use row_prefix::RowPrefix;

@@ -1,5 +1,5 @@
 use super::{PropertySchema, Schema, Spread};
-use crate::manifest::IndexDefinition;
+use crate::manifest::{Expiries, IndexDefinition};
 
 /// What a type requires of its table: the store, the handle and the other programs that write it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,6 +55,12 @@ impl Requirements {
             all.indexes.extend(one.indexes);
         }
         all
+    }
+
+    /// Returns the types that expire.
+    pub fn expiries(&self) -> Expiries {
+        let expiry = |schema: &&'static Schema| Some((schema.entity_type(), schema.expiry.clone()?));
+        Expiries::new(self.schemas.iter().filter_map(expiry))
     }
 
     fn with_properties(self, properties: &[PropertySchema]) -> Self {

@@ -1,4 +1,4 @@
-use crate::manifest::{Discriminator, EntityType, IndexDefinition};
+use crate::manifest::{Discriminator, EntityType, Expiry, IndexDefinition};
 use crate::model::{EdmType, Entity, ValueRef, WRITE_ID_PROPERTY};
 use crate::store::{Error, Result};
 use crate::typed::split::whole_name;
@@ -38,6 +38,8 @@ pub struct Schema {
     pub keeps_rest: bool,
     /// Whether the properties of an entity may be in several rows: `#[entity(wide)]`.
     pub wide: bool,
+    /// When entities expire and how long deleted ones are kept: `#[expires]`, `#[deleted_at]`.
+    pub expiry: Option<Expiry>,
 }
 
 impl Schema {

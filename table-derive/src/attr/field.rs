@@ -12,6 +12,8 @@ pub(crate) struct FieldAttrs {
     pub(crate) large: Option<LargeAttr>,
     pub(crate) etag: Option<Path>,
     pub(crate) timestamp: Option<Path>,
+    pub(crate) expires: Option<Path>,
+    pub(crate) deleted_at: Option<DeletedAtAttr>,
     pub(crate) rename: Option<LitStr>,
     pub(crate) default: Option<DefaultAttr>,
     pub(crate) skip: Option<Ident>,
@@ -39,6 +41,13 @@ pub(crate) struct LargeAttr {
     pub(crate) at: Path,
     /// Values with more bytes than this are moved to a blob.
     pub(crate) over: usize,
+}
+
+/// `#[deleted_at]` or `#[deleted_at(keep_days = 30)]`.
+pub(crate) struct DeletedAtAttr {
+    pub(crate) at: Path,
+    /// The number of days for which a deleted entity is kept.
+    pub(crate) keep_days: u32,
 }
 
 /// `flatten` or `flatten(prefix = "Home")`.
@@ -69,6 +78,8 @@ impl FieldAttrs {
                 Some("large") => once(&mut out.large, large(attr, errors), attr, errors),
                 Some("etag") => once(&mut out.etag, bare(attr, errors), attr, errors),
                 Some("timestamp") => once(&mut out.timestamp, bare(attr, errors), attr, errors),
+                Some("expires") => once(&mut out.expires, bare(attr, errors), attr, errors),
+                Some("deleted_at") => once(&mut out.deleted_at, deleted_at(attr, errors), attr, errors),
                 Some("entity") => items(attr, errors).iter().for_each(|i| out.take(i, errors)),
                 _ => {}
             }
@@ -159,6 +170,25 @@ fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {
         literal.base10_parse().map_err(|_| errors.push(&literal, "a number of bytes, such as `over = 4096`"))
     });
     Some(LargeAttr { at: attr.path().clone(), over: over.ok()? })
+}
+
+/// Default of `keep_days` for a field with the time of deletion.
+const KEEP_DAYS: u32 = 30;
+
+fn deleted_at(attr: &Attribute, errors: &Errors) -> Option<DeletedAtAttr> {
+    let mut keep_days = None;
+    for item in items(attr, errors) {
+        match item.name().as_str() {
+            "keep_days" => set(&mut keep_days, item.integer(errors), &item, errors),
+            _ => item.unknown(&["keep_days"], errors),
+        }
+    }
+    let keep_days = keep_days.map_or(Ok(KEEP_DAYS), |literal| {
+        literal
+            .base10_parse()
+            .map_err(|_| errors.push(&literal, "a number of days, such as `keep_days = 30`"))
+    });
+    Some(DeletedAtAttr { at: attr.path().clone(), keep_days: keep_days.ok()? })
 }
 
 /// Sets the value of an attribute; reports an error if the field has the attribute twice.

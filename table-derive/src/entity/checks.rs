@@ -20,9 +20,8 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let indexes = super::index::checks(entity);
     let flattened = flattened(entity);
     let previous = previous(entity);
-    let large = large(entity);
-    let split = split(entity);
-    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous #(#large)* #(#split)*)
+    let (large, split, times) = (large(entity), split(entity), times(entity));
+    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous #(#large)* #(#split)* #(#times)*)
 }
 
 /// Only text and bytes can move to a blob, and values up to `over` must fit a property.
@@ -63,6 +62,25 @@ fn split(entity: &Entity<'_>) -> Vec<TokenStream> {
             const _: () = ::core::assert!(
                 #krate::__private::are_parts_free(#name, &[#(#groups),*]), "{}", #taken);
         })
+    };
+    entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
+}
+
+/// The fields of an expiry are stored as times.
+fn times(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let krate = &entity.krate;
+    let check = |field: &Field| {
+        let property = field.property().filter(|p| p.expires || p.deleted_at.is_some())?;
+        let (ty, codec) = (&field.ty, &property.codec);
+        let attribute = if property.expires { "expires" } else { "deleted_at" };
+        let problem = format!(
+            "{}.{}: `#[{attribute}]` is for a time: `DateTime<Utc>`, `Ticks`, or an `Option` of one",
+            entity.rust_name(),
+            field.ident
+        );
+        let codec = codec_for(krate, codec, ty);
+        Some(quote_spanned!(ty.span()=> const _: () = ::core::assert!(
+            #krate::__private::is_time(#codec::TYPE), "{}", #problem);))
     };
     entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
 }

@@ -100,6 +100,7 @@ fn table_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
                 indexes: &[],
                 spread: ::core::option::Option::None,
                 keeps_rest: false,
+                expiry: ::core::option::Option::None,
                 wide: false,
             };
             fn entity_key(&self) -> #krate::Result<#krate::typed::EntityKey<Self>> {

@@ -52,6 +52,10 @@ pub(crate) struct Property {
     pub(crate) large: Option<usize>,
     /// Whether a long value is stored in several properties.
     pub(crate) split: bool,
+    /// Whether the property has the time at which the entity expires.
+    pub(crate) expires: bool,
+    /// For the property with the time of deletion, the number of days for which a deleted entity is kept.
+    pub(crate) deleted_at: Option<u32>,
     /// The function that creates the value of an absent property.
     pub(crate) default: Option<TokenStream>,
 }
@@ -204,6 +208,8 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
         encrypt: attrs.encrypt.is_some(),
         large: attrs.large.as_ref().map(|large| large.over),
         split: attrs.split.is_some(),
+        expires: attrs.expires.is_some(),
+        deleted_at: attrs.deleted_at.as_ref().map(|deleted| deleted.keep_days),
         default,
     })
 }

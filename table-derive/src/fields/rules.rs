@@ -13,7 +13,7 @@ use crate::template::plain;
 type Present = (&'static str, TokenStream);
 
 /// The attributes that determine a field's role, the attributes allowed with each, and the reason.
-const ROLES: [(&str, &[&str], &str); 11] = [
+const ROLES: [(&str, &[&str], &str); 13] = [
     ("key", &["partition_key", "row_key"], "a key field is stored in the key, as plain text"),
     ("etag", &[], "the store sets the ETag"),
     ("timestamp", &[], "the store sets the timestamp"),
@@ -25,7 +25,12 @@ const ROLES: [(&str, &[&str], &str); 11] = [
     ("with", &["rename", "alias", "default", "encrypt", "split"], "the named codec stores the field"),
     ("large", &["rename", "default", "encrypt"], "its value may be in a blob"),
     ("split", &["rename", "alias", "default", "encrypt"], "its value may be in several properties"),
+    ("expires", &["rename"], EXPIRY),
+    ("deleted_at", &["rename"], EXPIRY),
 ];
+
+/// Why a field with a time of expiry or deletion has no other form.
+const EXPIRY: &str = "programs that do not have the type read the time in a row by its stored name";
 
 /// Reports attributes of one field that contradict each other or are not allowed in this struct.
 pub(crate) fn check_attrs(ident: &Ident, attrs: &FieldAttrs, rules: &FieldRules<'_>, errors: &Errors) {
@@ -45,6 +50,8 @@ fn present(attrs: &FieldAttrs) -> Vec<Present> {
         at("large", attrs.large.as_ref().map(|l| &l.at)),
         at("etag", attrs.etag.as_ref()),
         at("timestamp", attrs.timestamp.as_ref()),
+        at("expires", attrs.expires.as_ref()),
+        at("deleted_at", attrs.deleted_at.as_ref().map(|d| &d.at)),
         at("rename", attrs.rename.as_ref()),
         at("default", attrs.default.as_ref().map(|d| &d.at)),
         at("skip", attrs.skip.as_ref()),
@@ -84,6 +91,9 @@ fn check_place(present: &[Present], owner: Owner, errors: &Errors) {
     };
     for (name, at) in present.iter().filter(|(name, _)| banned.contains(name)) {
         errors.push(at, format!("`{name}` is not allowed here: {why}"));
+    }
+    for (name, at) in present.iter().filter(|(name, _)| ["expires", "deleted_at"].contains(name)) {
+        errors.push(at, format!("`{name}` is not allowed here: it belongs to the entity; put it there"));
     }
 }
 
@@ -139,6 +149,11 @@ pub(crate) fn check_fields(
     check_single(built, |r| matches!(r, Role::ETag), "etag", errors);
     check_single(built, |r| matches!(r, Role::Timestamp), "timestamp", errors);
     check_single(built, |r| matches!(r, Role::Rest), "rest", errors);
+    check_single(built, |r| matches!(r, Role::Property(p) if p.expires), "expires", errors);
+    check_single(built, |r| matches!(r, Role::Property(p) if p.deleted_at.is_some()), "deleted_at", errors);
+    for field in built.iter().filter(|f| f.property().is_some_and(|p| p.deleted_at.is_some())) {
+        check_deleted_type(field, errors);
+    }
     check_count(built, rules, errors);
 }
 
@@ -181,6 +196,15 @@ fn check_key_type(field: &Field, errors: &Errors) {
         errors.push(
             &field.ty,
             "a key field cannot be an `Option`: every entity has its whole key; use a plain type",
+        );
+    }
+}
+
+fn check_deleted_type(field: &Field, errors: &Errors) {
+    if !is_option(&field.ty) {
+        errors.push(
+            &field.ty,
+            "this must be `Option<DateTime<Utc>>` or `Option<Ticks>`: an entity that is not deleted has none",
         );
     }
 }

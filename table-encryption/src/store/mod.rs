@@ -237,7 +237,7 @@ impl<S: TableStore> EncryptedStore<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for EncryptedStore<S> {
     forward_to_store!(self => self.inner;
-        create_table, list_tables, local_writers, manifests);
+        create_table, list_tables, local_writers, manifests, now);
 
     fn profile(&self) -> &ServiceProfile {
         &self.profile

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
 use table_core::model::TableName;
 use table_core::store::{BulkOutcome, BulkSummary, Operation, Result, Written};
 use table_core::typed::{IndexedEntity, Table, TableEntity};
@@ -172,7 +172,13 @@ impl<T: TableEntity> BulkTable for Table<T> {
         let table = self.name().clone();
         let inserts =
             entities.map(move |entity| Ok((table.clone(), Operation::Insert(entity?.to_entity()?))));
-        BulkWriter::with_options(Arc::clone(self.store()), options).outcomes(inserts).boxed()
+        let outcomes = BulkWriter::with_options(Arc::clone(self.store()), options).outcomes(inserts);
+        if T::SCHEMA.expiry.is_none() {
+            return outcomes.boxed();
+        }
+        // A sweep finds the entities by the manifest.
+        let registered = async { self.register_type().await.map(|()| outcomes) };
+        registered.try_flatten_stream().boxed()
     }
 }
 

@@ -66,6 +66,13 @@ impl<T: TableEntity> ChangeTable<T> {
                 index.name
             )));
         }
+        if T::SCHEMA.expiry.is_some() {
+            return Err(Error::invalid_request(format!(
+                "the entities of {} expire or are deleted softly, and a sweep would remove them without a change in the feed: leave out \
+                 `#[expires]` and `#[deleted_at]`",
+                T::SCHEMA.rust_name
+            )));
+        }
         let table = Table::new(store, name)?;
         Ok(Self { table, attempts: Conflicts::ATTEMPTS, known: Arc::default() })
     }

@@ -7,6 +7,7 @@ pub mod large;
 pub mod log_tail;
 pub mod relationship;
 pub mod series;
+mod soft_delete;
 pub mod spread;
 pub mod time_slices;
 pub mod wide;

@@ -16,6 +16,7 @@
 //! | scrubs entries, every 30 days | readable indexes | [`IndexedEntities::scrub_page`](crate::index::IndexedEntities::scrub_page) |
 //! | removes unused blobs of lists, with each scrub | indexes with blobs | [`IndexedEntities::collect_blobs`](crate::index::IndexedEntities::collect_blobs) |
 //! | removes unused blobs of large values, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`LargeTable::collect`](crate::large::LargeTable::collect) |
+//! | removes entities that have expired (`#[expires]`), or were deleted and kept long enough (`#[deleted_at]`), with their entries, unique values and blobs, every hour | tables whose manifest names types that expire | none |
 //! | applies transactions | the [`eventual`](crate::eventual) transactions of each coordinator given to [`Upkeep::transactions`] | [`Coordinator::run`](crate::eventual::Coordinator::run) |
 //! | removes records of finished transactions | the tables of these coordinators, and the tables of [`Upkeep::transaction_tables`] | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
 //!
@@ -35,7 +36,7 @@
 //! Any number of processes may run upkeep, and programs may build and drop indexes at the same time. A build has one builder: a process that finds the
 //! index's row changed, during the wait for a state change and a lease, leaves the build to the process that has changed it. One process at a
 //! time scrubs a table: it writes the manifest's row `scrub`, and the others wait for the next interval. A scrub without an end after a day is
-//! started again. In the same way one process collects the blobs of a table, by the row `collection`.
+//! started again. In the same way one process collects the blobs of a table, by the row `collection`, and removes expired entities, by the row `expiry`.
 //!
 //! # Failure windows
 //! None: the process may die at any request, and the next round continues. An error of a table or an index does not stop the others. The error
@@ -48,11 +49,14 @@
 //! | a round without work | 1 for the manifest, 1 for each expired registration, up to 10, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; that is 2 for a small table without unique index, and 3 with one whose entries are in other partitions |
 //! | a table without a manifest | 1 a round |
 //! | a collection of blobs of large values | 2, and the requests of [`collect`](crate::large::LargeTable::collect) |
+//! | a removal of expired entities | 2, and 1 to read the manifest again in a table without indexes; 1 per page of due rows for each type, and 1 per group of up to 100 of a partition without indexes, or the requests of a deletion; 1 per blob. The service reads the whole table for it. Wide entities: 1 per 1,000 rows of the table, and 1 per entity |
 //! | the queue of tickets, and the queue of each coordinator | 1 a round to look for poison, and the requests of its worker |
 //! | a scrub | 2, and the requests of [`scrub`](crate::index::IndexedEntities::scrub) for each index: 1 per entity and entry |
 //! | an interrupted build | 3 to take it over, then the requests of [`run`](crate::index::IndexBuild::run) |
 //! | a sweep with unfinished writes, a blob, a ticket | see the calls above |
 
+mod expiry;
+mod expiry_index;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -77,7 +81,9 @@ use crate::journal::ATTEMPTS;
 use crate::large::LargeOptions;
 use work::Work;
 
-pub use report::{Due, IndexUpkeep, LargeUpkeep, Part, TableUpkeep, TransactionsUpkeep, UpkeepReport};
+pub use report::{
+    Due, ExpiryUpkeep, IndexUpkeep, LargeUpkeep, Part, TableUpkeep, TransactionsUpkeep, UpkeepReport,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -149,6 +155,7 @@ pub struct Upkeep {
     every: Duration,
     scrub_every: Option<Duration>,
     collect_every: Option<Duration>,
+    expire_every: Option<Duration>,
     keep: Duration,
     pause: Duration,
     concurrency: usize,
@@ -169,12 +176,13 @@ impl fmt::Debug for Upkeep {
             .field("every", &self.every)
             .field("scrub_every", &self.scrub_every)
             .field("collect_every", &self.collect_every)
+            .field("expire_every", &self.expire_every)
             .finish_non_exhaustive()
     }
 }
 
 impl Upkeep {
-    /// Upkeep of tables of a store: a round every 10 minutes, a scrub and a collection of blobs every 30 days, abort rows, records of transactions and
+    /// Upkeep of tables of a store: a round every 10 minutes, a removal of expired entities every hour, a scrub and a collection of blobs every 30 days, abort rows, records of transactions and
     /// blobs kept for 7 days, 4 tables at a time, no pause between pages, the default [`IndexOptions`], no queue, no blobs of large
     /// values and no transactions.
     pub fn new(store: impl TableStore) -> Self {
@@ -190,6 +198,7 @@ impl Upkeep {
             every: 10 * MINUTE,
             scrub_every: Some(30 * DAY),
             collect_every: Some(30 * DAY),
+            expire_every: Some(60 * MINUTE),
             keep: 7 * DAY,
             pause: Duration::ZERO,
             concurrency: 4,
@@ -276,6 +285,13 @@ impl Upkeep {
     #[must_use]
     pub fn collect_every(self, every: impl Into<Option<Duration>>) -> Self {
         Self { collect_every: every.into(), ..self }
+    }
+
+    /// Sets the interval of removals of entities that have expired or were deleted and kept long enough, in a table by any process; `None` for never. The
+    /// manifest has when they were removed last, as for scrubs.
+    #[must_use]
+    pub fn expire_every(self, every: impl Into<Option<Duration>>) -> Self {
+        Self { expire_every: every.into(), ..self }
     }
 
     /// Sets for how long abort rows, records of finished transactions, and blobs that no row refers to are kept: longer than any

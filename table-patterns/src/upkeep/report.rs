@@ -44,6 +44,8 @@ pub struct TableUpkeep {
     pub indexes: BTreeMap<String, IndexUpkeep>,
     /// The blobs of large values; `None` where the manifest names no type with such values.
     pub large: Option<LargeUpkeep>,
+    /// The removal of expired entities; `None` where the manifest names no type that expires.
+    pub expiry: Option<ExpiryUpkeep>,
     /// The error of the last round, without errors of indexes: the table could not be opened or swept, or its manifest could not be read.
     pub error: Option<Error>,
 }
@@ -83,6 +85,22 @@ pub struct LargeUpkeep {
     pub due: Option<Due>,
 }
 
+/// The removal of entities that have expired, or were deleted and kept long enough.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct ExpiryUpkeep {
+    /// The types that expire, as the manifest names them.
+    pub types: BTreeSet<String>,
+    /// Finished sweeps.
+    pub sweeps: usize,
+    /// The number of removed entities.
+    pub removed: u64,
+    /// The number of entities that could not be removed, of all sweeps: the next sweep tries again.
+    pub failed: u64,
+    /// The reason why an operator must act.
+    pub due: Option<Due>,
+}
+
 /// The work for a table of transactions.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
@@ -110,6 +128,8 @@ pub enum Part<'a> {
     Index(&'a str, IndexState),
     /// The blobs of large values.
     Large,
+    /// The removal of expired entities.
+    Expiry,
 }
 
 impl fmt::Display for Part<'_> {
@@ -117,6 +137,7 @@ impl fmt::Display for Part<'_> {
         match self {
             Self::Index(id, state) => write!(f, "the index {id}, which is {state}"),
             Self::Large => f.write_str("the blobs of large values"),
+            Self::Expiry => f.write_str("the removal of expired entities"),
         }
     }
 }
@@ -218,7 +239,7 @@ impl TableUpkeep {
 }
 
 impl UpkeepReport {
-    /// The work for an operator: indexes that are not readable, and indexes and blobs with a reason.
+    /// The work for an operator: indexes that are not readable, and indexes, blobs and removals with a reason.
     pub fn due(&self) -> impl Iterator<Item = (&TableName, Part<'_>, Option<&Due>)> {
         let indexes = self.tables.iter().flat_map(|(table, kept)| {
             let indexes = kept.indexes.iter().filter(|(_, index)| index.is_due());
@@ -228,7 +249,11 @@ impl UpkeepReport {
             let due = kept.large.as_ref()?.due.as_ref()?;
             Some((table, Part::Large, Some(due)))
         });
-        indexes.chain(large)
+        let expiry = self.tables.iter().filter_map(|(table, kept)| {
+            let due = kept.expiry.as_ref()?.due.as_ref()?;
+            Some((table, Part::Expiry, Some(due)))
+        });
+        indexes.chain(large).chain(expiry)
     }
 
     /// The errors of tables, transactions and the queue. Errors of indexes and blobs are [due](Self::due).

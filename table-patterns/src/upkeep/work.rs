@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Upkeep;
+use super::expiry::{Sweep, Swept};
 use super::report::{Due, IndexUpkeep, TableUpkeep, TransactionsUpkeep, UpkeepReport};
 use crate::eventual::{Coordinator, TransactionEventKind, sweep_records};
 use crate::index::{
@@ -230,7 +231,8 @@ impl<'a> Work<'a> {
             Ok(ToKeep { entities: None, kept }) => {
                 self.of_table(table, |table| table.has_manifest = false);
                 let _place = place(&self.caring).await;
-                if let Err(error) = self.collect(table, &kept).await {
+                let expired = self.expire(table, None, &kept).await;
+                if let Err(error) = expired.and(self.collect(table, &kept).await) {
                     self.failed(table, error);
                 }
             }
@@ -301,8 +303,9 @@ impl<'a> Work<'a> {
             }
             self.settle(entities, stored, memory).await;
         }
+        let expired = self.expire(entities.table(), Some(entities), kept).await;
         let scrubbed = self.scrub_all(entities, kept).await;
-        scrubbed.and(self.collect(entities.table(), kept).await)
+        expired.and(scrubbed).and(self.collect(entities.table(), kept).await)
     }
 
     async fn scrub_all(&self, entities: &IndexedEntities, kept: &Kept) -> Result<()> {
@@ -318,6 +321,45 @@ impl<'a> Work<'a> {
             self.scrub(entities, stored, kept).await;
         }
         if self.is_stopped() { Ok(()) } else { begun.end(store, table).await }
+    }
+
+    /// Removes the entities that have expired, if that is due.
+    async fn expire(&self, table: &TableName, entities: Option<&IndexedEntities>, kept: &Kept) -> Result<()> {
+        if kept.expiring.is_empty() {
+            self.of_table(table, |table| table.expiry = None);
+            return Ok(());
+        }
+        let types = kept.expiring.iter().map(|stored| stored.name().to_owned()).collect();
+        self.of_table(table, |table| table.expiry.get_or_insert_default().types = types);
+        let Some(every) = self.of.expire_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
+        if !kept.expiry.is_due(every) {
+            return Ok(());
+        }
+        let store = &*self.of.store;
+        let Some(begun) = kept.expiry.begin(store, table).await? else { return Ok(()) };
+        let (mut ended, mut due) = (true, None);
+        for stored in &kept.expiring {
+            let Some(expiry) = &stored.expiry else { continue };
+            let indexes = &kept.indexes[..];
+            let sweep = Sweep { of: self.of, table, entities, indexes, stored, expiry };
+            let swept = sweep.run(|| self.is_stopped()).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, %table, "expired entities were not removed");
+                Swept { due: Some(Due::Failed(error)), ended: true, ..Swept::default() }
+            });
+            ended &= swept.ended;
+            due = due.or(swept.due);
+            self.of_table(table, |table| {
+                let expiry = table.expiry.get_or_insert_default();
+                expiry.removed += swept.summary.written;
+                expiry.failed += swept.summary.failed;
+            });
+        }
+        self.of_table(table, |table| {
+            let expiry = table.expiry.get_or_insert_default();
+            expiry.sweeps += usize::from(ended);
+            expiry.due = due;
+        });
+        if ended { begun.end(store, table).await } else { Ok(()) }
     }
 
     /// Removes the unused blobs of large values, if that is due.

@@ -46,6 +46,26 @@ macro_rules! pattern_behaviours {
                 concurrent_writers_overwrite_no_blob
                 requests_are_as_documented
             }
+            expiry {
+                reads_leave_out_what_has_expired
+                merges_do_not_revive_what_has_expired
+                deleted_entities_are_restored_or_removed
+                sweeps_remove_everything_of_expired_entities
+                a_sweep_without_blobs_leaves_their_entities
+                lookups_leave_out_what_has_expired
+                claimants_remove_expired_owners
+                claimants_remove_the_blobs_of_owners
+                a_claim_and_a_renewal_exclude_each_other (virtual_time)
+                one_of_two_claimants_gets_the_value (virtual_time)
+                a_claim_can_fail_at_any_request (virtual_time)
+                a_sweep_leaves_what_is_renewed (virtual_time)
+                a_sweep_can_fail_at_any_request (virtual_time)
+                a_sweep_finds_entities_by_an_index_on_the_time
+                requests_are_as_documented
+                expired_slices_are_dropped
+                sets_and_pages_leave_out_what_has_expired
+                programs_agree_about_expiry
+            }
             feed {
                 concurrent_writers_are_numbered_without_gaps
                 changes_agree_with_writes_after_faults

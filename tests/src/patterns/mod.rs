@@ -14,6 +14,7 @@ mod declared_lookups;
 mod declared_shapes;
 mod declared_writes;
 mod denormalization;
+mod expiry;
 mod feed;
 mod forms;
 mod handles;

@@ -87,7 +87,7 @@ impl<S: TableStore> Faulty<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Faulty<S> {
     forward_to_store!(self => self.store;
-        profile, declare_encrypted, encrypted_names, local_writers, manifests);
+        profile, declare_encrypted, encrypted_names, local_writers, manifests, now);
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let call = Call::new(OperationKind::CreateTable, table);

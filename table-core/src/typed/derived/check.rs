@@ -289,6 +289,11 @@ pub const fn are_parts_free(name: &str, groups: &[&[PropertySchema]]) -> bool {
     true
 }
 
+/// Whether a property is stored as a time.
+pub const fn is_time(edm_type: EdmType) -> bool {
+    matches!(edm_type, EdmType::DateTime)
+}
+
 /// Whether two schema versions describe the same type: type name and discriminator are equal.
 pub const fn same_type(a: &Schema, b: &Schema) -> bool {
     equal(a.type_name, b.type_name)

@@ -10,7 +10,7 @@ mod transform;
 
 pub use check::{
     Projected, are_parts_free, can_be_large, can_be_split, can_be_summed, distinct, has_extremes,
-    is_distinct_from, joined, prefixed, prefixed_bytes, prefixed_names, projected, same_type,
+    is_distinct_from, is_time, joined, prefixed, prefixed_bytes, prefixed_names, projected, same_type,
 };
 pub use decode::Slots;
 pub use definition::{encoding, key_encoding, literal, part, push_entry_key, reversed, text};

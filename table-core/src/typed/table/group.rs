@@ -203,6 +203,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// [`Table::unmanaged`]). If an operation fails, returns its error with its index. In all cases nothing was
     /// written, unless the error is ambiguous.
     pub async fn commit(mut self) -> Result<Vec<Written>> {
+        self.register().await?;
         let plain = self.table.shared().plain_write().await?;
         if let Some(plain) = &plain {
             self.check_types(plain)?;
@@ -210,6 +211,18 @@ impl<T: FromEntity> TableGroup<T> {
         }
         self.check_schemas().await?;
         self.table.store().transact(self.table.name(), self.group).await
+    }
+
+    /// Adds the types of the group that expire to the manifest.
+    async fn register(&self) -> Result<()> {
+        let mut registered: Vec<&'static Schema> = Vec::new();
+        for schema in self.types.iter().flatten().copied().filter(|schema| schema.expiry.is_some()) {
+            if !registered.iter().any(|known| std::ptr::eq(*known, schema)) {
+                self.table.shared().register(schema).await?;
+                registered.push(schema);
+            }
+        }
+        Ok(())
     }
 
     /// Checks the schemas of stored entities, and makes the writes conditional on the versions that were checked.

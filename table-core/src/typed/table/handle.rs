@@ -3,11 +3,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::TableQuery;
-use crate::manifest::{IndexDefinition, WriteTarget};
-use crate::model::{INDEX_NAME, Key, TableName};
+use crate::manifest::{Expiries, IndexDefinition, Manifest, WriteTarget};
+use crate::model::{Key, TableName, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt};
-use crate::typed::{FromEntity, TableEntity};
+use crate::typed::{FromEntity, Schema, TableEntity, permit_registered};
 
 /// Default of [`Table::with_concurrency`].
 const CONCURRENCY: usize = 16;
@@ -87,6 +87,10 @@ pub(super) struct Shared {
     /// Whether writes do not check the manifest, so that index entries may become stale.
     pub(super) unmanaged: bool,
     pub(super) extra_rows: ExtraRows,
+    /// The types of `T` that expire.
+    pub(super) expiries: Expiries,
+    /// Whether `T` is read from any entity, so that only the result type of a read says what expires.
+    pub(super) is_untyped: bool,
 }
 
 /// The kinds of rows that reads return in addition to entities.
@@ -94,6 +98,7 @@ pub(super) struct Shared {
 pub(super) struct ExtraRows {
     pub(super) index_entries: bool,
     pub(super) system_rows: bool,
+    pub(super) hidden: bool,
 }
 
 impl<T: FromEntity> Table<T> {
@@ -125,6 +130,8 @@ impl<T: FromEntity> Table<T> {
             attempts: ATTEMPTS,
             unmanaged: false,
             extra_rows: ExtraRows::default(),
+            expiries: Expiries::default(),
+            is_untyped: true,
         })
     }
 
@@ -160,7 +167,9 @@ impl<T: FromEntity> Table<T> {
                 "entities of '{name}' may take several rows: open the table as a `table_patterns::wide::WideTable`"
             )));
         }
-        let shared = Shared { select: T::select(), type_filter: T::type_filter(), ..shared };
+        let (expiries, is_untyped) = (required.expiries(), required.schemas.is_empty());
+        let shared =
+            Shared { select: T::select(), type_filter: T::type_filter(), expiries, is_untyped, ..shared };
         Ok(Self { shared: Arc::new(shared), of: PhantomData })
     }
 
@@ -212,6 +221,14 @@ impl<T> Table<T> {
     #[must_use]
     pub fn with_system_rows(mut self) -> Self {
         Arc::make_mut(&mut self.shared).extra_rows.system_rows = true;
+        self
+    }
+
+    /// Makes all reads return hidden entities too: see [`TableQuery::with_hidden`]. [`update`](Self::update) and
+    /// [`merge`](Self::merge) then change them.
+    #[must_use]
+    pub fn with_hidden(mut self) -> Self {
+        Arc::make_mut(&mut self.shared).extra_rows.hidden = true;
         self
     }
 
@@ -269,13 +286,22 @@ impl Shared {
         // Otherwise each page is filtered here. For that the reads must select the property that marks entries, which
         // the caller may not have selected.
         let has_discriminator = self.type_filter.is_some() || R::type_filter().is_some();
-        let removes_index_entries = !has_discriminator && !extra.index_entries;
-        let is_selected = select.is_none_or(|select| select.contains(INDEX_NAME));
-        RowFilter {
+        let filter = RowFilter {
             removes_system_rows: !extra.system_rows,
-            removes_index_entries,
-            adds_index_name: removes_index_entries && !is_selected,
+            removes_index_entries: !has_discriminator && !extra.index_entries,
+            hidden: self.hidden::<R>(extra),
+            added: Vec::new(),
+        };
+        filter.reading(select)
+    }
+
+    /// Returns the types whose hidden rows a read removes, with the present time.
+    fn hidden<R: FromEntity>(&self, extra: ExtraRows) -> Option<(Expiries, Ticks)> {
+        if extra.hidden {
+            return None;
         }
+        let expiries = if self.is_untyped { R::requirements().expiries() } else { self.expiries.clone() };
+        (!expiries.is_empty()).then(|| (expiries, self.store.now()))
     }
 
     /// Refuses a write if the type declares an index, because the write would leave the index entry stale. `operation` is the
@@ -308,6 +334,18 @@ impl Shared {
         plain.manifest().check_plain(&self.name, target, operation, ADVICE)
     }
 
+    /// Adds a type that expires to the manifest, if the manifest does not have it: a sweep finds its entities by the manifest.
+    pub(super) async fn register(&self, schema: &Schema) -> Result<()> {
+        if schema.expiry.is_none() || self.unmanaged {
+            return Ok(());
+        }
+        let check = |manifest: &Manifest| {
+            manifest.check_type(&self.name, schema)?;
+            Ok(manifest.type_to_register(schema))
+        };
+        permit_registered(&*self.store, &self.manifests, &self.name, schema, check).await.map(drop)
+    }
+
     pub(super) fn changed(&self, key: &Key) -> Error {
         Error::precondition_failed(&self.name, key)
     }
@@ -320,6 +358,16 @@ impl<T: TableEntity> Table<T> {
         let shared = self.shared();
         // First the declarations of the type, which cost no request.
         shared.check_no_index(T::SCHEMA.indexes.first(), operation)?;
+        if T::SCHEMA.expiry.is_some() && !shared.unmanaged {
+            let target = T::SCHEMA.entity_type();
+            let check = |manifest: &Manifest| {
+                manifest.check_type(&shared.name, T::SCHEMA)?;
+                manifest.check_plain(&shared.name, WriteTarget::Type(&target, key), operation, ADVICE)?;
+                Ok(manifest.type_to_register(T::SCHEMA))
+            };
+            let (store, manifests) = (&*shared.store, &shared.manifests);
+            return permit_registered(store, manifests, &shared.name, T::SCHEMA, check).await.map(Some);
+        }
         let plain = shared.plain_write().await?;
         if let Some(plain) = &plain {
             plain.manifest().check_type(&shared.name, T::SCHEMA)?;

@@ -1,5 +1,6 @@
 //! [`Table`]: a handle for a table with entities of one type.
 
+mod expire;
 mod group;
 mod handle;
 mod keys;

@@ -252,6 +252,17 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self
     }
 
+    /// Makes the query return hidden entities too: those that have expired (`#[expires]`), and those that were deleted and are kept
+    /// (`#[deleted_at]`), until a sweep removes them. By default the client removes them from each page, so that pages may have fewer
+    /// entities, or none; a projection then also reads the properties with the times. What a query hides is decided by the time at which it
+    /// starts: [`TableStore::now`].
+    ///
+    /// To have the service filter, add a condition: `.filter(Session::EXPIRES.gt(now))`. It leaves out entities without the property.
+    pub const fn with_hidden(mut self) -> Self {
+        self.options.extra_rows.hidden = true;
+        self
+    }
+
     /// Uses a cheaper [`Plan`](crate::query::Plan) with the same results, if there is one. An `or` of keys becomes one
     /// point read per key, with at most [`Table::with_concurrency`] requests in flight. An `or` of key ranges becomes
     /// one query per range, one after another.

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::TableQuery;
 use super::query::Order;
-use crate::model::{Entity, INDEX_NAME, Key, TableName};
+use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Continuation, Filter, Page, Plan, Query, Select};
 use crate::store::{
     Cursor, Entities, Error, KeyOrder, NextPage, Pages, QueryCursor, Result, RowFilter, StoreHandle,
@@ -75,8 +75,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// Returns the errors of the store, for example for a missing table.
     pub async fn count(&self) -> Result<usize> {
-        let index_name = self.row_filter().removes_index_entries.then_some(INDEX_NAME);
-        let keys_only = Select::new([Filter::PARTITION_KEY].into_iter().chain(index_name));
+        let row_filter = self.row_filter();
+        let keys_only = Select::new([Filter::PARTITION_KEY].into_iter().chain(row_filter.needed()));
         let query = self.to_query().map(|query| query.with_select(keys_only));
         let mut counted = self.clone();
         // A count does not depend on the order, so a limit is no reason to refuse it.
@@ -232,7 +232,7 @@ pub(super) enum TypedCursor {
 /// The requests of a query that are still to be sent.
 pub(super) enum ReadCursor {
     /// Queries, one after another.
-    Ranges(RangeCursor),
+    Ranges(Box<RangeCursor>),
     /// Point reads, several at once.
     Points(PointCursor),
 }
@@ -267,7 +267,8 @@ impl ReadCursor {
     /// Returns the cursor at the start of a query. The query's `top` limits all results. `None` if `top` is zero.
     pub(super) fn of_query(query: Query, page_size: Option<usize>, row_filter: RowFilter) -> Option<Self> {
         let limit = query.top;
-        RangeCursor::start(vec![query].into_iter(), page_size, limit, row_filter).map(Self::Ranges)
+        RangeCursor::start(vec![query].into_iter(), page_size, limit, row_filter)
+            .map(|ranges| Self::Ranges(Box::new(ranges)))
     }
 
     /// Returns the cursor at the start of a plan for a query.
@@ -286,7 +287,7 @@ impl ReadCursor {
             }
             Plan::Ranges(queries) => {
                 return RangeCursor::start(queries.into_iter(), page_size, limit, row_filter)
-                    .map(Self::Ranges);
+                    .map(|ranges| Self::Ranges(Box::new(ranges)));
             }
         };
         let is_empty = points.is_empty() || limit == Some(0);
@@ -317,7 +318,7 @@ impl Cursor for ReadCursor {
         match self {
             Self::Ranges(cursor) => {
                 let (page, cursor) = cursor.next_page(store, table).await?;
-                Ok((page, cursor.map(Self::Ranges)))
+                Ok((page, cursor.map(|ranges| Self::Ranges(Box::new(ranges)))))
             }
             Self::Points(cursor) => {
                 let (page, cursor) = cursor.next_page(store, table).await?;
@@ -335,7 +336,7 @@ impl RangeCursor {
         row_filter: RowFilter,
     ) -> Option<Self> {
         let query = Query { top: limit, ..next.next()? };
-        let current = QueryCursor::new(query, page_size)?.with_row_filter(row_filter);
+        let current = QueryCursor::new(query, page_size)?.with_row_filter(row_filter.clone());
         Some(Self { current, next, page_size, limit, row_filter })
     }
 }

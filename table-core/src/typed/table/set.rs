@@ -493,7 +493,7 @@ impl<T: TableEntity> TableQuery<T> {
             ));
         }
         let whole = self.clone().project::<Entity>();
-        let filter = whole.to_query()?.filter;
+        let (filter, row_filter) = (whole.to_query()?.filter, whole.row_filter());
         let plain: Arc<dyn SetWriter>;
         let writer = match &self.writer {
             Some(writer) => writer,
@@ -507,7 +507,9 @@ impl<T: TableEntity> TableQuery<T> {
             table: self.table.name(),
             writer: &**writer,
             decide: |row| ready(decide(row)).boxed(),
-            is_in_set: |row: &Entity| filter.as_ref().is_none_or(|filter: &Filter| filter.matches(row)),
+            is_in_set: |row: &Entity| {
+                !row_filter.hides(row) && filter.as_ref().is_none_or(|filter: &Filter| filter.matches(row))
+            },
             concurrency: shared.concurrency,
             attempts: shared.attempts,
         };

@@ -47,6 +47,7 @@ impl<T: TableEntity> Table<T> {
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let read = self.store().get(self.name(), &key, None).await?;
+            let read = read.filter(|row| !self.shared().hides_row_of(T::SCHEMA, row));
             let read = read.ok_or_else(|| self.shared().not_found(&key))?;
             let mut value = T::from_entity(read.clone())?;
             change(&mut value)?;

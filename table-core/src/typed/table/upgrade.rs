@@ -394,7 +394,7 @@ impl<T: TableEntity> Table<T> {
 impl<T: TableEntity> UpgradeRows<T> for Table<T> {
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
         self.shared().check_no_index(T::SCHEMA.indexes.first(), "an upgrade")?;
-        UpgradePage::of_query(&self.query().project::<Entity>(), from).await
+        UpgradePage::of_query(&self.query().with_hidden().project::<Entity>(), from).await
     }
 
     async fn check(&self, row: &UpgradeRow) -> Result<()> {

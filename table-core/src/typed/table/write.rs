@@ -7,12 +7,12 @@ use crate::typed::{EntityPatch as _, Schema, TableEntity};
 
 /// Writes. They refuse entities that have an index: see [`Table::unmanaged`].
 impl<T: TableEntity> Table<T> {
-    /// Inserts an entity that must not exist. 1 request.
+    /// Inserts an entity that must not exist. 1 request. 3 if the stored entity has expired: it is replaced in the version that was read.
     ///
     /// # Errors
     /// Fails if the entity exists already or if a key or value cannot be stored.
     pub async fn insert(&self, entity: &T) -> Result<Written> {
-        self.write(Operation::Insert(entity.to_entity()?)).await
+        self.insert_over_due(entity.to_entity()?).await
     }
 
     /// Inserts the entity or replaces the existing entity: the last writer wins.
@@ -62,14 +62,18 @@ impl<T: TableEntity> Table<T> {
         if T::SCHEMA.has_split() {
             return self.insert_or_merge_whole(entity).await;
         }
-        if !T::SCHEMA.may_be_newer() {
+        if !T::SCHEMA.may_be_newer() && T::SCHEMA.expiry.is_none() {
             return self.write(Operation::InsertOrMerge(entity)).await;
         }
         self.to_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let stored = self.shared().patchable_version(T::SCHEMA, entity.key()).await?;
-            match self.write(insert_or_merge_at(entity.clone(), stored)).await {
+            let written = match stored {
+                None => self.insert_over_due(entity.clone()).await,
+                stored => self.write(insert_or_merge_at(entity.clone(), stored)).await,
+            };
+            match written {
                 Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
@@ -80,11 +84,16 @@ impl<T: TableEntity> Table<T> {
         self.to_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
-            let operation = match self.store().get(self.name(), entity.key(), None).await? {
-                Some(stored) => replace_by_merged(T::SCHEMA, &stored, &entity)?,
-                None => Operation::Insert(entity.clone()),
+            let stored = self.store().get(self.name(), entity.key(), None).await?;
+            let base = match &stored {
+                Some(stored) if !self.shows_hidden() => T::SCHEMA.merge_base(stored, self.store().now())?,
+                stored => stored.as_ref(),
             };
-            match self.write(operation).await {
+            let written = match base {
+                Some(base) => self.write(replace_by_merged(T::SCHEMA, base, &entity)?).await,
+                None => self.insert_over_due(entity.clone()).await,
+            };
+            match written {
                 Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
@@ -277,7 +286,8 @@ impl<T: TableEntity> Table<T> {
 /// Whether a merge must first read the stored entity, to check its type and schema version. An ETag that a type in version 1
 /// has read belongs to an entity that the type can read, so no check is necessary.
 pub(super) const fn must_read_first(schema: &Schema, version: &IfMatch) -> bool {
-    schema.version > 1 || (schema.may_be_newer() && matches!(version, IfMatch::Any))
+    let may_have_changed = schema.may_be_newer() || schema.expiry.is_some();
+    schema.version > 1 || (may_have_changed && matches!(version, IfMatch::Any))
 }
 
 impl Shared {
@@ -287,6 +297,9 @@ impl Shared {
         let Some(entity) = self.store.get(&self.name, key, Some(&discriminating(schema))).await? else {
             return Ok(None);
         };
+        if !self.extra_rows.hidden && schema.merge_base(&entity, self.store.now())?.is_none() {
+            return Ok(None);
+        }
         schema.check_patchable(&entity)?;
         entity.etag().cloned().map(Some).ok_or_else(|| Error::without_etag(key))
     }
@@ -314,6 +327,7 @@ impl Shared {
         version: &IfMatch,
     ) -> Result<ETag> {
         let entity = self.store.get(&self.name, key, Some(&discriminating(schema))).await?;
+        let entity = entity.filter(|row| !self.hides_row_of(schema, row));
         let entity = entity.ok_or_else(|| self.not_found(key))?;
         let etag = entity.etag().ok_or_else(|| Error::without_etag(key))?;
         match version {
@@ -324,10 +338,9 @@ impl Shared {
 }
 
 fn discriminating(schema: &Schema) -> Select {
-    match schema.discriminator.property() {
-        Some(name) => Select::new([name, Schema::VERSION_PROPERTY, Schema::READER_PROPERTY]),
-        None => Select::new([Schema::VERSION_PROPERTY, Schema::READER_PROPERTY]),
-    }
+    let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
+    let times = schema.expiry.iter().flat_map(|expiry| expiry.names()).map(|name| &**name);
+    Select::new(schema.discriminator.property().into_iter().chain(versions).chain(times))
 }
 
 impl Schema {

@@ -9,7 +9,7 @@ use super::schema::schema;
 use super::{names, property};
 use crate::entity::model::Entity;
 use crate::entity::patch;
-use crate::fields::{Field, Role, codec_for, var};
+use crate::fields::{Field, Role, codec_for, is_option, var};
 
 pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
@@ -42,7 +42,44 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
             }
         }
     });
+    let is_deleted = |f: &&Field| f.property().is_some_and(|p| p.deleted_at.is_some());
+    let soft_delete = entity.fields.iter().find(is_deleted).map(|f| {
+        let (ident, this, given) = (&f.ident, var("__this", &f.ty), var("__given", &f.ty));
+        let set = quote_spanned!(f.ty.span()=>
+            #this.#ident = ::core::option::Option::map(#given, ::core::convert::From::from););
+        quote! {
+            #[automatically_derived]
+            impl #impl_generics #krate::typed::SoftDelete for #name #ty_generics #where_clause {
+                fn set_deleted_at(&mut self, __at: ::core::option::Option<#krate::model::Ticks>) {
+                    let (#this, #given) = (self, __at);
+                    #set
+                }
+            }
+        }
+    });
+    let expires = entity.fields.iter().find(|f| f.property().is_some_and(|p| p.expires)).map(|f| {
+        let (ident, this) = (&f.ident, var("__this", &f.ty));
+        let at = if is_option(&f.ty) {
+            quote_spanned!(f.ty.span()=>
+                ::core::option::Option::map(::core::clone::Clone::clone(&#this.#ident), ::core::convert::From::from))
+        } else {
+            quote_spanned!(f.ty.span()=> ::core::option::Option::Some(
+                ::core::convert::From::from(::core::clone::Clone::clone(&#this.#ident))))
+        };
+        quote! {
+            #[automatically_derived]
+            impl #impl_generics #krate::typed::Expires for #name #ty_generics #where_clause {
+                fn expires_at(&self) -> ::core::option::Option<#krate::model::Ticks> {
+                    let #this = self;
+                    #at
+                }
+            }
+        }
+    });
     quote! {
+        #soft_delete
+        #expires
+
         #[automatically_derived]
         impl #impl_generics #krate::typed::TableEntity for #name #ty_generics #where_clause {
             type Patch = #patch #ty_generics;

@@ -36,6 +36,7 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
     };
     let min_reader = entity.min_reader;
     let (has_versions, wide) = (entity.has_versions, entity.wide);
+    let expiry = expiry(entity);
     let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
     quote! {
         #krate::typed::Schema {
@@ -54,7 +55,32 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
             spread: #spread,
             keeps_rest: #keeps_rest,
             wide: #wide,
+            expiry: #expiry,
         }
+    }
+}
+
+/// Returns the expiry that the fields declare.
+fn expiry(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let properties = || entity.fields.iter().filter_map(Field::property);
+    let expires = properties().find(|property| property.expires).map(|property| &property.name);
+    let deleted = properties().find_map(|property| Some((&property.name, property.deleted_at?)));
+    if expires.is_none() && deleted.is_none() {
+        return quote!(::core::option::Option::None);
+    }
+    let text = |name: Option<&String>| match name {
+        None => quote!(::core::option::Option::None),
+        Some(name) => quote!(::core::option::Option::Some(#krate::__private::text(#name))),
+    };
+    let keep_days = deleted.map_or(0, |(_, days)| days);
+    let (expires, deleted) = (text(expires), text(deleted.map(|(name, _)| name)));
+    quote! {
+        ::core::option::Option::Some(#krate::manifest::Expiry {
+            expires: #expires,
+            deleted: #deleted,
+            keep_days: #keep_days,
+        })
     }
 }
 

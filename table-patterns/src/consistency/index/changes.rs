@@ -28,6 +28,11 @@ pub(crate) struct EntityChanges<'a> {
 impl EntityChanges<'_> {
     /// See [`IndexedEntities::write`](super::IndexedEntities::write).
     pub(super) async fn write(&self, changes: &[Change]) -> Result<Committed> {
+        self.write_and_claim(changes).await
+    }
+
+    /// Writes changes, and removes no entity that is in the way.
+    pub(crate) async fn write_once(&self, changes: &[Change]) -> Result<Committed> {
         self.check_writable()?;
         self.journal.write(changes, self.acknowledge).await
     }

@@ -363,7 +363,9 @@ impl IndexedEntities {
     /// Writes changes of one partition, with their entries: the end of every write of this handle. A [`Change`]
     /// must name the true old state; this method does not check it.
     ///
-    /// Requests: 1 without remote entries; see [`journal`](crate::journal#cost-in-requests) otherwise.
+    /// Requests: 1 without remote entries; see [`journal`](crate::journal#cost-in-requests) otherwise. In a table of a type with `#[expires]` or
+    /// `#[deleted_at]`, an entity that is due and has the key or a unique value of the write is removed first: 1 request to read it, the
+    /// requests of its removal, and those of the write again.
     ///
     /// # Errors
     /// See [`Journal::write`](crate::journal::Journal::write); the handle was opened for upkeep.

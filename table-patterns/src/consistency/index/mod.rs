@@ -101,6 +101,7 @@
 //! | `rows` | `IndexedRows` | reads of the rows of entities and of indexes |
 //! | `lookup` | `Lookups`, `Lists`, `MergedLookup` | from a query of an index to entities |
 //! | `changes` | `EntityChanges` | writes, read-modify-write, moves |
+//! | `claims` | `EntityChanges` | the removal of expired entities that are in the way of a write |
 //! | `bulk` | `GroupedInserts` | inserts of many entities |
 //! | `build` | [`IndexBuild`], `Windows` | filling an index |
 //! | `scrub` | `Scrub`, `SharedScrub`, `Recount` | comparing an index with its entities |
@@ -114,6 +115,7 @@
 mod build;
 mod bulk;
 mod changes;
+mod claims;
 mod drop;
 mod entities;
 pub(crate) mod exposure;
@@ -130,9 +132,11 @@ mod upkeep;
 pub use self::build::{BuildProgress, IndexBuild};
 pub use self::bulk::BulkInsert;
 pub(crate) use self::changes::check_no_blob;
+pub(crate) use self::claims::{CLAIMS, due_row};
 pub use self::entities::IndexedEntities;
 pub use self::lookup::{IndexQuery, Trust};
 pub use self::options::IndexOptions;
+pub(crate) use self::rows::is_entity;
 pub use self::scrub::{ScrubCursor, ScrubMode, ScrubReport};
 pub use self::states::processes::ProcessId;
 pub use self::states::waiting::{Waiting, WaitingFor};

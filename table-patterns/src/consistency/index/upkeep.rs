@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use table_core::manifest::{Layout, Manifest, StoredIndex};
+use table_core::manifest::{Layout, Manifest, StoredIndex, StoredType};
 use table_core::model::{ETag, Entity, IfMatch, MANIFEST_PARTITION, TableName, Ticks, ValueRef};
 use table_core::store::{Operation, Result, TableStore};
 
@@ -27,6 +27,9 @@ pub(crate) struct Kept {
     /// The types whose large values are in blobs.
     pub(crate) large: BTreeSet<String>,
     pub(crate) collection: LastRun,
+    /// The types whose entities expire.
+    pub(crate) expiring: Vec<StoredType>,
+    pub(crate) expiry: LastRun,
 }
 
 impl Kept {
@@ -71,9 +74,10 @@ impl Kept {
     fn of(manifest: Manifest) -> Self {
         let large = manifest.types.iter().filter(|stored| matches!(stored.layout, Layout::Large { .. }));
         let large = large.map(|stored| stored.entity.as_ref().map_or("", |of| &of.name).to_owned()).collect();
-        let [scrub, collection] =
-            [LastRun::SCRUB, LastRun::COLLECTION].map(|row| LastRun::of(row, manifest.other(row)));
-        Self { indexes: manifest.indexes, scrub, large, collection }
+        let [scrub, collection, expiry] = [LastRun::SCRUB, LastRun::COLLECTION, LastRun::EXPIRY]
+            .map(|row| LastRun::of(row, manifest.other(row)));
+        let expiring = manifest.types.iter().filter(|stored| stored.expiry.is_some()).cloned().collect();
+        Self { indexes: manifest.indexes, scrub, large, collection, expiring, expiry }
     }
 }
 
@@ -120,6 +124,8 @@ impl LastRun {
     const SCRUB: &str = "scrub";
     /// Of a collection of the blobs of large values.
     const COLLECTION: &str = "collection";
+    /// Of a removal of entities that have expired.
+    const EXPIRY: &str = "expiry";
     const FINISHED: &str = "Finished";
 
     fn of(name: &'static str, row: Option<&Entity>) -> Self {

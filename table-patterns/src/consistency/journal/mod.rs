@@ -154,7 +154,7 @@ pub(crate) use self::moving::{Moved, Tried};
 use self::moving::{Mover, Moves};
 use self::partition_locks::PartitionLocks;
 use self::plan::Planner;
-pub(crate) use self::plan::violation;
+pub(crate) use self::plan::{Holder, violation};
 pub use self::recover::RecoveryProgress;
 use self::recover::UnfinishedWrites;
 use self::remote_rows::RemoteRows;

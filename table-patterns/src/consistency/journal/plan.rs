@@ -1,6 +1,7 @@
 //! The plan of a write: everything that it will send, computed before the first request.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use table_core::engine::check_operation;
 use table_core::manifest::index_name;
@@ -320,13 +321,27 @@ fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
     ))
 }
 
+/// The cause of an error of a taken key: the entity that has the key.
+#[derive(Debug)]
+pub(crate) struct Holder(pub(crate) Key);
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has the key", self.0)
+    }
+}
+
+impl std::error::Error for Holder {}
+
 /// The error of an entry whose key another entity has.
 pub(crate) fn violation(entry: &Entry, owner: &Key) -> Error {
     let (index, key) = (index_name(&entry.index).to_owned(), entry.location.key.to_string());
+    let holder = Holder(owner.clone());
     let (owner, wanted_by) = (owner.to_string(), entry.owner.to_string());
     Error::new(if entry.unique {
         ErrorKind::UniqueViolation { index, entry: key, owner, wanted_by }
     } else {
         ErrorKind::KeyCollision { index, entry: key, owner }
     })
+    .with_source(holder)
 }

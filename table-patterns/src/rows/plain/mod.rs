@@ -2,17 +2,13 @@
 //! would go stale, so such writes are refused.
 
 use table_core::manifest::{Layout, Manifest, StoredType, WriteTarget};
-use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result, TableStore,
-    Written,
+    GroupTransaction, ManifestCache, Operation, PlainWrite, Result, TableStore, Written,
 };
-use table_core::typed::{Schema, Spread};
+use table_core::typed::{Schema, Spread, permit_registered};
 
 const INSTEAD: &str = "keep them in a table of their own, or drop the index";
-
-/// Attempts to add a type to the manifest while other programs change its row.
-const ROUNDS: usize = 16;
 
 /// Permits a write of an entity of a type, in the layout of the type's schema. Refuses it if the manifest has another
 /// layout for the type, or an index of the entity. Keep the answer until the write is done.
@@ -37,33 +33,8 @@ pub(crate) async fn permit_after(
     key: &Key,
 ) -> Result<PlainWrite> {
     let manifests = ManifestCache::for_store(store);
-    for _ in 0..ROUNDS {
-        let permitted = manifests.plain_write(store, table).await?;
-        let registered = check_type(permitted.manifest(), table, schema, previous, key)?;
-        let Some(row) = registered.filter(|_| !manifests.is_unmanaged()) else { return Ok(permitted) };
-        match store.write(table, row.operation()?).await {
-            Err(error) if error.is_conflict() => {}
-            // The row of the manifest may be written; the entity is not.
-            Err(error) => return Err(with_advice(error, table, schema).with_outcome(Outcome::NotApplied)),
-            Ok(_) => {
-                let local = store.local_writers();
-                local.map(|local| local.change(&store.profile().table_identity(table)));
-            }
-        }
-        manifests.forget(table);
-    }
-    Err(Error::precondition_failed(table, schema.type_name))
-}
-
-/// Adds advice if the credential may not write the manifest, for example because it may only update rows.
-fn with_advice(error: Error, table: &TableName, schema: &Schema) -> Error {
-    let ErrorKind::Forbidden(reason) = error.kind() else { return error };
-    let kind = ErrorKind::Forbidden(format!(
-        "{reason}; the first write of {} to '{table}' adds the type to the table's manifest, and the credential does not allow this: \
-         write an entity of the type once by a program that may write the partition '{MANIFEST_PARTITION}'",
-        schema.rust_name
-    ));
-    error.explained(kind)
+    let check = |manifest: &Manifest| check_type(manifest, table, schema, previous, key);
+    permit_registered(store, &manifests, table, schema, check).await
 }
 
 /// Returns the row of the manifest to write first, if there is one.

@@ -16,7 +16,7 @@ use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Outcome, PlainWrite, Result, TableStore, Written,
 };
 
-use crate::index::{IndexOptions, IndexedEntities};
+use crate::index::{CLAIMS, IndexOptions, IndexedEntities, due_row};
 use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
 use crate::rows::plain::permit;
@@ -109,8 +109,32 @@ impl EntityWriter {
         .await
     }
 
-    /// Writes a change whose new state is a logical entity. The old state is the row that was read.
-    pub(crate) async fn write(&self, mut change: Change) -> Result<Written> {
+    /// Writes a change whose new state is a logical entity. The old state is the row that was read. A due entity that has the key or a unique value of
+    /// the new state is removed first, with its blobs.
+    pub(crate) async fn write(&self, change: Change) -> Result<Written> {
+        if self.values.schema.expiry.is_none() || change.new.is_none() {
+            return self.write_once(change).await;
+        }
+        let mut left = CLAIMS;
+        loop {
+            // The blobs of a refused write are removed: another attempt stores them again.
+            let error = match self.write_once(change.clone()).await {
+                Err(error) if left > 0 => error,
+                done => return done,
+            };
+            let changes = std::slice::from_ref(&change);
+            let due = due_row(&*self.store, &self.table, self.values.schema, &error, changes).await?;
+            let Some(due) = due else { return Err(error) };
+            left -= 1;
+            match self.write_once(Change::delete(due)).await {
+                // The owner was renewed or removed: the write shows it.
+                Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
+                _ => {}
+            }
+        }
+    }
+
+    async fn write_once(&self, mut change: Change) -> Result<Written> {
         let mut new = NewBlobs::none();
         // Before the first blob is stored: a refused write stores nothing.
         let _permitted = self.permit(change.key()?).await?;
@@ -134,7 +158,7 @@ impl EntityWriter {
     async fn commit_all(&self, new: &NewBlobs, changes: &[Change]) -> Result<Committed> {
         let written = match &self.indexes {
             // Boxed: the future of a write by the journal is large.
-            Some(indexes) => Box::pin(self.in_time(new, indexes.write(changes))).await,
+            Some(indexes) => Box::pin(self.in_time(new, indexes.changes().write_once(changes))).await,
             None => self.in_time(new, Box::pin(self.send(changes))).await,
         };
         let written = self.withdraw_if_not_applied(new, written).await?;

@@ -105,7 +105,7 @@ pub use read::LargeContent;
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use row::LargeRow;
 pub use table::LargeTable;
-pub(crate) use values::{BlobStores, LargeValues, NewBlobs};
+pub(crate) use values::{BlobStores, LargeValues, NewBlobs, remove_blobs};
 
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         let key = key.into_key();
         loop {
-            let Some(row) = self.row(&key).await? else { return Ok(None) };
+            let Some(row) = self.seen(&key).await? else { return Ok(None) };
             if let Some(value) = self.load_together_if_unchanged(row, self.options().concurrency).await? {
                 return Ok(Some(value));
             }
@@ -39,7 +39,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
         let key = key.into_key();
         loop {
-            let row = self.existing(&key).await?;
+            let row = self.existing_seen(&key).await?;
             if let Some(value) = self.load_together_if_unchanged(row, self.options().concurrency).await? {
                 return Ok(value);
             }
@@ -72,6 +72,16 @@ impl<T: TableEntity> LargeTable<T> {
     /// Reads the stored row without the mark of a move. The row's version includes the mark.
     pub(super) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
         Ok(self.store().get(self.name(), key, None).await?.map(as_read))
+    }
+
+    /// Reads the stored row, unless reads of this handle leave it out.
+    pub(super) async fn seen(&self, key: &Key) -> Result<Option<Entity>> {
+        Ok(self.row(key).await?.filter(|row| !self.table.hides(row)))
+    }
+
+    /// Reads the stored row, which must exist and not be left out.
+    pub(super) async fn existing_seen(&self, key: &Key) -> Result<Entity> {
+        self.seen(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// The value of a row with its large values; `None` if a blob is missing because the row has changed, so the caller must
@@ -190,7 +200,7 @@ impl<T: TableEntity> LargeTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (property, version) = (large_property::<T>(field)?, version.into());
-        let old = self.existing(&key.into_key()).await?;
+        let old = self.existing_seen(&key.into_key()).await?;
         self.check_version(&old, &version)?;
         T::SCHEMA.check_patchable(&old)?;
         self.values().check_codec(old.key(), [property])?;
@@ -220,7 +230,7 @@ impl<T: TableEntity> LargeTable<T> {
     ) -> Result<Option<LargeContent>> {
         let (property, key) = (large_property::<T>(field)?, key.into_key());
         loop {
-            let Some(row) = self.row(&key).await? else { return Ok(None) };
+            let Some(row) = self.seen(&key).await? else { return Ok(None) };
             let Some(value) = row.get(property.name) else { return Ok(None) };
             let Some(reference) = Reference::read(&key, property, value)? else {
                 return Ok(Some(inline(value)));

@@ -55,7 +55,9 @@ impl<T: TableEntity> LargeQuery<T> {
             table: self.table.name(),
             writer: self.table.writer(),
             decide,
-            is_in_set: |row: &Entity| filter.as_ref().is_none_or(|filter| filter.matches(row)),
+            is_in_set: |row: &Entity| {
+                !self.table.table.hides(row) && filter.as_ref().is_none_or(|filter| filter.matches(row))
+            },
             concurrency: options.concurrency,
             attempts: options.attempts,
         };

@@ -53,7 +53,7 @@ use crate::rows::upgrade::{upgrade_one, upgraded};
 /// # }
 /// ```
 pub struct LargeTable<T> {
-    table: Table<LargeRow<T>>,
+    pub(super) table: Table<LargeRow<T>>,
     writer: EntityWriter,
 }
 
@@ -115,6 +115,13 @@ impl<T: TableEntity> LargeTable<T> {
     /// Adds indexes: every write updates their entries.
     pub(super) fn with_indexes(self, indexes: IndexedEntities) -> Self {
         Self { writer: self.writer.with_indexes(indexes), ..self }
+    }
+
+    /// Makes all reads and lookups return hidden entities too: those that have expired or are deleted and kept. [`update`](Self::update) and
+    /// [`merge`](Self::merge) then change them.
+    #[must_use]
+    pub fn with_hidden(self) -> Self {
+        Self { table: self.table.with_hidden(), ..self }
     }
 
     /// Sets how many requests, to blobs and to the table, one call has in flight; at least 1. See
@@ -235,6 +242,9 @@ impl<T: TableEntity> LargeTable<T> {
     /// another type, or another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
         self.write_over(value, |old, new| {
+            if !self.table.shows_hidden() && T::SCHEMA.merge_base(old, self.store().now())?.is_none() {
+                return Ok(new.clone());
+            }
             T::SCHEMA.merged(old, new).map(|merged| merged.with_system(None, None))
         })
         .await
@@ -285,7 +295,7 @@ impl<T: TableEntity> LargeTable<T> {
         let key: Key = key.into_key();
         let mut conflicts = self.conflicts(&IfMatch::Any);
         loop {
-            let old = self.existing(&key).await?;
+            let old = self.existing_seen(&key).await?;
             let at_once = self.options().concurrency;
             let read = self.load_together_if_unchanged(old.clone(), at_once).await?;
             let Some(mut value) = read else { continue };
@@ -316,7 +326,7 @@ impl<T: TableEntity> LargeTable<T> {
         let (patch, version) = (patch.to_entity(key.into_key())?, version.into());
         let mut conflicts = self.conflicts(&version);
         loop {
-            let old = self.existing(patch.key()).await?;
+            let old = self.existing_seen(patch.key()).await?;
             self.check_version(&old, &version)?;
             T::SCHEMA.check_patchable(&old)?;
             match self.writer.merge(&NewBlobs::none(), &old, patch.clone()).await {
@@ -488,7 +498,8 @@ impl<T: IndexedEntity> LargeTable<T> {
             Error::invalid_request("the table was opened without indexes: open it with `LargeTable::open`")
         };
         let entities = self.entities().ok_or_else(without);
-        LargeLookup::new(self, Lookup::new(entities, entries.into_entries()))
+        let lookup = Lookup::new(entities, entries.into_entries());
+        LargeLookup::new(self, lookup.showing_hidden(self.table.shows_hidden()))
     }
 }
 
@@ -517,7 +528,7 @@ impl<T: TableEntity> LargeTable<T> {
 #[async_trait]
 impl<T: TableEntity> UpgradeRows<T> for LargeTable<T> {
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
-        UpgradePage::of_query(&self.rows().project::<Entity>(), from).await
+        UpgradePage::of_query(&self.rows().with_hidden().project::<Entity>(), from).await
     }
 
     async fn check(&self, row: &UpgradeRow) -> Result<()> {
@@ -537,7 +548,8 @@ impl<T: TableEntity> UpgradeRows<T> for LargeTable<T> {
             let new = upgraded(&row, &value)?;
             self.writer().upgrade(row.clone(), new).await
         };
-        upgrade_one(first, self.update(key, |_| Ok(()))).await
+        let all = self.clone().with_hidden();
+        upgrade_one(first, all.update(key, |_| Ok(()))).await
     }
 }
 

@@ -199,20 +199,10 @@ impl LargeValues {
         Ok(Reference { id, size: size.load(Ordering::Relaxed), stored, codec })
     }
 
-    /// The blobs that a row refers to, for any type and schema version.
-    fn blobs_of(&self, row: &Entity) -> Vec<BlobContext> {
-        let blob = |property: PropertyRef<'_>| match parse_reference(property.value())? {
-            MaybeReference::Blob(reference) => {
-                Some(BlobContext::new(&self.table, row.key(), property.name(), reference.id))
-            }
-            MaybeReference::Unreadable => None,
-        };
-        row.properties().iter().filter_map(blob).collect()
-    }
-
     /// Removes the blobs of old rows that no new row refers to.
     pub(crate) async fn remove_replaced(&self, old: &[&Entity], new: &[&Entity]) {
-        let blobs = |rows: &[&Entity]| rows.iter().flat_map(|row| self.blobs_of(row)).collect::<Vec<_>>();
+        let blobs =
+            |rows: &[&Entity]| rows.iter().flat_map(|row| blobs_of(&self.table, row)).collect::<Vec<_>>();
         let (mut gone, kept) = (blobs(old), blobs(new));
         gone.retain(|blob| kept.iter().all(|kept| kept.id != blob.id));
         self.remove(&gone).await;
@@ -223,26 +213,52 @@ impl LargeValues {
         self.remove(&new.blobs).await;
     }
 
-    /// Removes blobs that no row refers to. If a removal fails, a later collection removes the blob.
     async fn remove(&self, blobs: &[BlobContext]) {
-        let remove = |context: &BlobContext| {
-            let path = context.path(&self.options.root);
-            let (blobs, key) = (Arc::clone(&self.blobs), context.key.clone());
-            async move {
-                let removed = match path {
-                    Ok(path) => blobs::delete(&*blobs, &path).await,
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = removed {
-                    tracing::debug!(
-                        "a blob of {key} could not be removed; the next collection removes it: {error}"
-                    );
-                }
-            }
-        };
-        let removals: Vec<_> = blobs.iter().map(remove).collect();
-        stream::iter(removals).buffer_unordered(self.options.concurrency.max(1)).collect::<()>().await;
+        remove(&self.blobs, &self.options, blobs).await;
     }
+}
+
+/// The blobs that a row refers to, for any type and schema version.
+fn blobs_of(table: &TableName, row: &Entity) -> Vec<BlobContext> {
+    let blob = |property: PropertyRef<'_>| match parse_reference(property.value())? {
+        MaybeReference::Blob(reference) => {
+            Some(BlobContext::new(table, row.key(), property.name(), reference.id))
+        }
+        MaybeReference::Unreadable => None,
+    };
+    row.properties().iter().filter_map(blob).collect()
+}
+
+/// Removes the blobs of rows that were deleted. 1 request per blob.
+pub(crate) async fn remove_blobs(
+    blobs: &Arc<dyn ObjectStore>,
+    options: &LargeOptions,
+    table: &TableName,
+    rows: &[&Entity],
+) {
+    let gone: Vec<_> = rows.iter().flat_map(|row| blobs_of(table, row)).collect();
+    remove(blobs, options, &gone).await;
+}
+
+/// Removes blobs that no row refers to, several at once. If a removal fails, a later collection removes the blob.
+async fn remove(store: &Arc<dyn ObjectStore>, options: &LargeOptions, gone: &[BlobContext]) {
+    let remove = |context: &BlobContext| {
+        let path = context.path(&options.root);
+        let (blobs, key) = (Arc::clone(store), context.key.clone());
+        async move {
+            let removed = match path {
+                Ok(path) => blobs::delete(&*blobs, &path).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = removed {
+                tracing::debug!(
+                    "a blob of {key} could not be removed; the next collection removes it: {error}"
+                );
+            }
+        }
+    };
+    let removals: Vec<_> = gone.iter().map(remove).collect();
+    stream::iter(removals).buffer_unordered(options.concurrency.max(1)).collect::<()>().await;
 }
 
 /// The error for a value that must be encrypted, with a codec that does not encrypt.

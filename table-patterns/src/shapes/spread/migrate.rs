@@ -40,7 +40,7 @@ impl<T: TableEntity> SpreadTable<T> {
                 "the previous number of buckets is unknown: give it (`SpreadTable::with_previous`)",
             ));
         }
-        let moves = self.table.query().stream().map(|row| async { self.migrate_row(row?).await });
+        let moves = self.rows.query().stream().map(|row| async { self.migrate_row(row?).await });
         let count = |mut done: Migrated, moved: bool| async move {
             done.looked += 1;
             done.moved += u64::from(moved);
@@ -93,7 +93,7 @@ impl<T: TableEntity> SpreadTable<T> {
                 Err(error) if error.is_precondition_failed() && !error.is_ambiguous() => {}
                 Err(error) => return Err(error),
             }
-            match self.table.get(place).await? {
+            match self.rows.get(place).await? {
                 Some(current) => row = current,
                 None => return Ok(None),
             }
@@ -198,7 +198,7 @@ impl<T: TableEntity> SpreadTable<T> {
 #[async_trait]
 impl<T: TableEntity> UpgradeRows<T> for SpreadTable<T> {
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
-        let mut page = UpgradePage::of_query(&self.table.query().project::<Entity>(), from).await?;
+        let mut page = UpgradePage::of_query(&self.rows.query().project::<Entity>(), from).await?;
         for UpgradeRow { entity: stored, .. } in std::mem::take(&mut page.rows) {
             let key = stored.key().clone();
             match SpreadRow::<T>::from_entity(stored.clone()) {

@@ -80,6 +80,7 @@ mod write;
 pub use migrate::Migrated;
 pub(crate) use migrate::is_there;
 pub use place::SpreadRow;
+pub(crate) use place::is_moving;
 pub use query::SpreadQuery;
 pub use table::SpreadTable;
 pub use watch::{HotPartition, PartitionWatch, Watched};

@@ -82,6 +82,11 @@ impl<T: TableEntity> FromEntity for SpreadRow<T> {
     }
 }
 
+/// Whether a stored row is being moved to another bucket.
+pub(crate) fn is_moving(row: &Entity) -> bool {
+    row.get(MOVING).is_some()
+}
+
 impl<T> SpreadRow<T> {
     /// Whether a migration has begun to move the row.
     pub(super) fn is_moving(&self) -> bool {

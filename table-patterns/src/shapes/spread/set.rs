@@ -56,7 +56,9 @@ impl<T: TableEntity> SpreadQuery<T> {
             table: table.name(),
             writer: table,
             decide: |row| ready(decide(row)).boxed(),
-            is_in_set: |row: &Entity| filter.as_ref().is_none_or(|filter| filter.matches(row)),
+            is_in_set: |row: &Entity| {
+                !table.table.hides(row) && filter.as_ref().is_none_or(|filter| filter.matches(row))
+            },
             concurrency: table.concurrency,
             attempts: table.attempts,
         };

@@ -42,6 +42,8 @@ const CONCURRENCY: usize = 16;
 /// ```
 pub struct SpreadTable<T> {
     pub(super) table: Table<SpreadRow<T>>,
+    /// The table with rows that have expired or are deleted, for writes.
+    pub(super) rows: Table<SpreadRow<T>>,
     pub(super) spread: Spread,
     pub(super) previous: Option<Spread>,
     pub(super) attempts: u32,
@@ -72,8 +74,10 @@ impl<T: TableEntity> SpreadTable<T> {
         if !schema.indexes.is_empty() {
             return refuse("it declares indexes, which a spread table does not maintain: remove them");
         }
+        let table: Table<SpreadRow<T>> = Table::new(store, name)?;
         Ok(Self {
-            table: Table::new(store, name)?,
+            rows: table.clone().with_hidden(),
+            table,
             spread,
             previous: None,
             attempts: Conflicts::ATTEMPTS,
@@ -97,6 +101,12 @@ impl<T: TableEntity> SpreadTable<T> {
         self
     }
 
+    /// Makes all reads return hidden entities too: those that have expired or are deleted and kept. `update` and `merge` then change them.
+    #[must_use]
+    pub fn with_hidden(self) -> Self {
+        Self { table: self.rows.clone(), ..self }
+    }
+
     /// Sets how many requests one call has in flight: first pages of buckets, entities that are
     /// [migrated](Self::migrate). At least 1, by default 16.
     #[must_use]
@@ -118,7 +128,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// Errors of the store; the row is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
-        let found = self.locate(&key.into_key()).await?;
+        let found = self.locate(&key.into_key()).await?.filter(|row| !self.hides(row));
         found.map(SpreadRow::decode).transpose()
     }
 
@@ -127,7 +137,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
-        self.existing(&key.into_key()).await?.decode()
+        self.existing_seen(&key.into_key()).await?.decode()
     }
 
     /// The stored key of an entity, for other programs.
@@ -163,16 +173,27 @@ impl<T: TableEntity> SpreadTable<T> {
     /// The new bucket is read again after the old one, because a migration may have moved the row between the two reads.
     pub(super) async fn locate(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
         let current = stored(key, self.spread)?;
-        let found = self.table.get(&current).await?;
+        let found = self.rows.get(&current).await?;
         let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else { return Ok(found) };
-        match self.table.get(previous).await? {
-            None => self.table.get(current).await,
+        match self.rows.get(previous).await? {
+            None => self.rows.get(current).await,
             found => Ok(found),
         }
     }
 
     pub(super) async fn existing(&self, key: &Key) -> Result<SpreadRow<T>> {
         self.locate(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
+    }
+
+    /// Finds the row of an entity that reads of this handle do not leave out.
+    pub(super) async fn existing_seen(&self, key: &Key) -> Result<SpreadRow<T>> {
+        let found = self.locate(key).await?.filter(|row| !self.hides(row));
+        found.ok_or_else(|| Error::entity_not_found(self.name(), key))
+    }
+
+    /// Whether reads of this handle leave a row out.
+    pub(super) fn hides(&self, row: &SpreadRow<T>) -> bool {
+        self.table.hides(&row.entity)
     }
 
     /// The key of the entity in the previous buckets, if it differs.
@@ -185,7 +206,7 @@ impl<T: TableEntity> SpreadTable<T> {
 
 impl<T> Clone for SpreadTable<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), ..*self }
+        Self { table: self.table.clone(), rows: self.rows.clone(), ..*self }
     }
 }
 

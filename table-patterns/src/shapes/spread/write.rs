@@ -28,11 +28,37 @@ impl<T: TableEntity> SpreadTable<T> {
 
     async fn insert_logical(&self, entity: Entity) -> Result<Written> {
         if let Some(previous) = self.previous_key(entity.key())?
-            && self.table.get(previous).await?.is_some()
+            && self.rows.get(previous).await?.is_some()
         {
             return Err(Error::entity_already_exists(self.name(), entity.key()));
         }
-        self.write(Operation::Insert(self.with_stored_key(entity)?)).await
+        self.write_over_due(self.with_stored_key(entity)?).await
+    }
+
+    /// Inserts a row with its stored key; a row that is due is replaced in the version that was read.
+    async fn write_over_due(&self, row: Entity) -> Result<Written> {
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            let exists = match self.write(Operation::Insert(row.clone())).await {
+                Err(error)
+                    if T::SCHEMA.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous() =>
+                {
+                    error
+                }
+                inserted => return inserted,
+            };
+            let Some(old) = self.store().get(self.name(), row.key(), None).await? else {
+                conflicts.wait(exists).await?;
+                continue;
+            };
+            if !T::SCHEMA.is_due(&old, self.store().now()) {
+                return Err(exists);
+            }
+            match self.write(Operation::Replace(row.clone(), old.version()?)).await {
+                Err(error) => conflicts.wait(error).await?,
+                replaced => return replaced,
+            }
+        }
     }
 
     /// Replaces the entity in the version that was read, which its `#[etag]` field holds. 1 request.
@@ -57,7 +83,7 @@ impl<T: TableEntity> SpreadTable<T> {
 
     async fn replace_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
         let must_read = version == IfMatch::Any && T::SCHEMA.may_be_newer();
-        self.write_existing(entity, version, must_read, Schema::check_replaceable, Operation::Replace).await
+        self.write_existing(entity, version, must_read, Over::Replace).await
     }
 
     /// Replaces or merges the entity. Reads and checks the stored entity first if `must_read`, or if the entity may be in a
@@ -67,15 +93,22 @@ impl<T: TableEntity> SpreadTable<T> {
         entity: Entity,
         version: IfMatch,
         must_read: bool,
-        check: fn(&Schema, &Entity) -> Result<()>,
-        operation: fn(Entity, IfMatch) -> Operation,
+        over: Over,
     ) -> Result<Written> {
+        let operation = match over {
+            Over::Replace => Operation::Replace,
+            Over::Merge => Operation::Merge,
+        };
         if self.previous_key(entity.key())?.is_none() && !must_read {
             return self.write(operation(self.with_stored_key(entity)?, version)).await;
         }
         let key = entity.key().clone();
         self.write_at_place(&key, &version, |row, place, exactly| {
-            check(T::SCHEMA, &row.entity)?;
+            match over {
+                Over::Replace => T::SCHEMA.check_replaceable(&row.entity)?,
+                Over::Merge if self.hides(row) => return Err(Error::entity_not_found(self.name(), &key)),
+                Over::Merge => T::SCHEMA.check_patchable(&row.entity)?,
+            }
             Ok(operation(entity.clone().with_key(place), exactly))
         })
         .await
@@ -96,7 +129,8 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Inserts the entity, or writes over the stored entity.
     async fn write_over(&self, entity: Entity, over: Over) -> Result<Written> {
-        let must_read = T::SCHEMA.may_be_newer() || (T::SCHEMA.has_split() && matches!(over, Over::Merge));
+        let reads_stored = T::SCHEMA.has_split() || T::SCHEMA.expiry.is_some();
+        let must_read = T::SCHEMA.may_be_newer() || (reads_stored && matches!(over, Over::Merge));
         if self.previous_key(entity.key())?.is_none() && !must_read {
             let entity = self.with_stored_key(entity)?;
             let operation = match over {
@@ -114,7 +148,10 @@ impl<T: TableEntity> SpreadTable<T> {
             };
             match written {
                 Err(error) if error.is_gone() => match self.insert_logical(entity.clone()).await {
-                    Err(error) if error.is_already_exists() => conflicts.wait(error).await?,
+                    Err(error) if error.is_already_exists() => {
+                        self.check_not_kept(entity.key()).await?;
+                        conflicts.wait(error).await?;
+                    }
                     done => return done,
                 },
                 done => return done,
@@ -125,10 +162,19 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Replaces the stored entity by its merge with another: only a replacement removes the parts of a longer value.
     async fn merge_whole(&self, over: &Entity) -> Result<Written> {
         self.write_at_place(over.key(), &IfMatch::Any, |row, place, exactly| {
+            if self.hides(row) {
+                return Err(Error::entity_not_found(self.name(), over.key()));
+            }
             let merged = T::SCHEMA.merged(&row.entity, over)?.with_system(None, None);
             Ok(Operation::Replace(merged.with_key(place), exactly))
         })
         .await
+    }
+
+    /// Refuses an entity that is deleted and kept.
+    async fn check_not_kept(&self, key: &Key) -> Result<()> {
+        let Some(row) = self.locate(key).await?.filter(|row| self.hides(row)) else { return Ok(()) };
+        T::SCHEMA.merge_base(&row.entity, self.store().now()).map(drop)
     }
 
     /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
@@ -150,10 +196,11 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     async fn merge_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
-        let must_read = T::SCHEMA.version > 1 || (version == IfMatch::Any && T::SCHEMA.may_be_newer());
+        let may_have_changed = T::SCHEMA.may_be_newer() || T::SCHEMA.expiry.is_some();
+        let must_read = T::SCHEMA.version > 1 || (version == IfMatch::Any && may_have_changed);
         // A merge does not change the schema version of the stored entity.
         let entity = Schema::without_version(entity);
-        self.write_existing(entity, version, must_read, Schema::check_patchable, Operation::Merge).await
+        self.write_existing(entity, version, must_read, Over::Merge).await
     }
 
     /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value, as
@@ -179,7 +226,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let key = key.into_key();
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let row = self.existing(&key).await?;
+            let row = self.existing_seen(&key).await?;
             if row.is_moving() {
                 conflicts.wait(self.moving(&key)).await?;
                 continue;
@@ -270,7 +317,7 @@ impl<T: TableEntity> SpreadTable<T> {
         }
         match self.previous_key(row.entity.key())? {
             Some(previous) if previous.partition() != row.partition => {
-                self.table.get(previous).await.map(|left| left.is_some())
+                self.rows.get(previous).await.map(|left| left.is_some())
             }
             _ => Ok(false),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
 use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore, TableStoreExt, Written};
-use table_core::typed::{FromEntity, Table, TableEntity, Upgrade};
+use table_core::typed::{Expires, FromEntity, Table, TableEntity, Upgrade};
 use tokio::sync::OnceCell;
 
 use super::upgrade::SliceRows;
@@ -70,6 +70,10 @@ pub(super) struct Shared<T> {
     pub(super) reuse: Reuse,
     pub(super) concurrency: usize,
     pub(super) attempts: u32,
+    /// Whether reads return entities that have expired or are deleted.
+    shows_hidden: bool,
+    /// Whether the time of an entity is that of its expiry.
+    is_by_expiry: bool,
     /// The tables that exist, by slice name. A cell is empty while its table is being created.
     known: Mutex<HashMap<String, Arc<OnceCell<Slice>>>>,
 }
@@ -142,6 +146,8 @@ impl<T: FromEntity> TimeSlices<T> {
             reuse,
             concurrency: CONCURRENCY,
             attempts: Conflicts::ATTEMPTS,
+            shows_hidden: false,
+            is_by_expiry: false,
             known,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -154,6 +160,12 @@ impl<T: FromEntity> TimeSlices<T> {
     #[must_use]
     pub fn with_reuse(self, reuse: Reuse) -> Self {
         Self { shared: Arc::new(Shared { reuse, ..self.shared.without_known_tables() }) }
+    }
+
+    /// Makes all reads return hidden entities too: those that have expired or are deleted and kept. `update` and `merge` then change them.
+    #[must_use]
+    pub fn with_hidden(self) -> Self {
+        Self { shared: Arc::new(Shared { shows_hidden: true, ..self.shared.without_known_tables() }) }
     }
 
     /// Sets how many requests one call has in flight; at least 1, by default 8.
@@ -195,8 +207,10 @@ impl<T: FromEntity> TimeSlices<T> {
     }
 
     pub(super) fn table_of(&self, name: TableName) -> Result<Table<T>> {
-        let Shared { store, concurrency, attempts, .. } = &*self.shared;
-        Ok(Table::new(Arc::clone(store), name)?.with_concurrency(*concurrency).with_attempts(*attempts))
+        let Shared { store, concurrency, attempts, shows_hidden, .. } = &*self.shared;
+        let table = Table::new(Arc::clone(store), name)?;
+        let table = if *shows_hidden { table.with_hidden() } else { table };
+        Ok(table.with_concurrency(*concurrency).with_attempts(*attempts))
     }
 
     /// A query for all entities of the family, which the caller can narrow. No request.
@@ -204,7 +218,7 @@ impl<T: FromEntity> TimeSlices<T> {
         SliceQuery::new(self.clone())
     }
 
-    pub(super) fn store(&self) -> &Arc<dyn TableStore> {
+    pub(crate) fn store(&self) -> &Arc<dyn TableStore> {
         &self.shared.store
     }
 
@@ -214,6 +228,60 @@ impl<T: FromEntity> TimeSlices<T> {
 
     pub(super) fn concurrency(&self) -> usize {
         self.shared.concurrency
+    }
+}
+
+impl<T: Expires> TimeSlices<T> {
+    /// Opens a family of tables by the time at which entities expire: `#[expires]`. [`drop_expired`](Self::drop_expired) then removes expired entities
+    /// with whole tables. Entities that never expire are in the slice of [`Ticks::MAX`]. No request.
+    ///
+    /// ```
+    /// # use table_core::prelude::*;
+    /// # use table_patterns::time_slices::{Every, TimeSlices};
+    /// #[derive(Debug, TableEntity)]
+    /// #[entity(type = "Session")]
+    /// struct Session {
+    ///     #[partition_key]
+    ///     user: String,
+    ///     #[row_key]
+    ///     id: u32,
+    ///     #[expires]
+    ///     until: Ticks,
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// let sessions = TimeSlices::<Session>::by_expiry(MemoryStore::new(), "Sessions", Every::Day)?;
+    /// let until = Ticks::new(0).unwrap_or(Ticks::MIN); // a day long ago
+    /// sessions.insert(&Session { user: "ann".into(), id: 1, until }).await?;
+    /// assert!(sessions.get(until, Session::key("ann", 1)?).await?.is_none());
+    /// assert_eq!(sessions.drop_expired().await?.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn by_expiry(store: impl TableStore, family: &str, slicing: impl Slicing) -> Result<Self> {
+        let time = |entity: &T| entity.expires_at().unwrap_or(Ticks::MAX);
+        let slices = Self::new(store, family, slicing, time)?;
+        let shared = Shared { is_by_expiry: true, ..slices.shared.without_known_tables() };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Drops the slices in which every entity has expired by the store's clock ([`TableStore::now`]). Returns the dropped slices. 1 request to list the
+    /// tables and 1 per slice, whatever the number of entities.
+    ///
+    /// # Errors
+    /// As [`drop_before`](Self::drop_before); the family was not opened by [`by_expiry`](Self::by_expiry), so that its slices do not tell what has
+    /// expired.
+    pub async fn drop_expired(&self) -> Result<Vec<Slice>> {
+        if !self.shared.is_by_expiry {
+            return Err(Error::invalid_request(format!(
+                "the slices of '{}' are not by the time of expiry: open the family by `TimeSlices::by_expiry`",
+                self.shared.family
+            )));
+        }
+        self.drop_before(self.shared.store.now()).await
     }
 }
 
@@ -304,6 +372,8 @@ impl<T> Shared<T> {
             reuse: self.reuse,
             concurrency: self.concurrency,
             attempts: self.attempts,
+            shows_hidden: self.shows_hidden,
+            is_by_expiry: self.is_by_expiry,
             known: Mutex::default(),
         }
     }

@@ -39,7 +39,7 @@
 //! | get | 1 if the entity is in the first table, 2 if it is missing, 1 more per generation; with generations 1 to list the tables and 1 per table of the slice |
 //! | query, count | 1 to list the tables, 1 per page of each slice; with a limit, of the slices until it is reached |
 //! | expired (a dry run) | 1 |
-//! | drop_before, retain | 1 to list, 1 per slice |
+//! | drop_before, retain, drop_expired | 1 to list, 1 per slice |
 //!
 //! # Limits, and when not to use it
 //! A search for an entity without its time reads every slice. On Azure a new table is slow until the service has spread

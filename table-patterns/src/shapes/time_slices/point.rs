@@ -114,7 +114,7 @@ impl<T: TableEntity> TimeSlices<T> {
         let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
             let old = store.get(table.name(), key, None).await?;
-            let old = old.ok_or_else(|| not_found(table.name(), key))?;
+            let old = old.filter(|row| !table.hides(row)).ok_or_else(|| not_found(table.name(), key))?;
             let read = old.version()?;
             if *version != IfMatch::Any && *version != read {
                 return Err(Error::precondition_failed(table.name(), key));

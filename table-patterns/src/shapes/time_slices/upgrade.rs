@@ -55,14 +55,16 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
         while let Some(slice) = left.next() {
             let inner =
                 begun.as_ref().filter(|(begun, _)| begun.table == slice.table).and_then(|(_, inner)| *inner);
-            let mut page =
-                match UpgradePage::of_query(&self.table(&slice.table)?.query().project::<Entity>(), inner)
-                    .await
-                {
-                    Ok(page) => page,
-                    Err(error) if is_gone(&error) => continue,
-                    Err(error) => return Err(error),
-                };
+            let mut page = match UpgradePage::of_query(
+                &self.table(&slice.table)?.query().with_hidden().project::<Entity>(),
+                inner,
+            )
+            .await
+            {
+                Ok(page) => page,
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(error),
+            };
             page.next = match (page.next, left.peek()) {
                 (Some(inner), _) => Some(format!("{}{SEPARATOR}{inner}", slice.table)),
                 (None, Some(next)) => Some(format!("{}{SEPARATOR}", next.table)),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::Stream;
-use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName};
+use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName, Ticks};
 use table_core::store::{
     Conflicts, Error, ErrorKind, GroupTransaction, KeyOrder, Operation, Outcome, Result, ServiceProfile,
     TableStore, TableStoreExt, Written,
@@ -183,6 +183,37 @@ impl WideEntities {
     /// Entity already exists; an entity that is too large for one group transaction; errors of the store.
     pub async fn insert(&self, entity: &Entity) -> Result<Wide<Entity>> {
         self.write(None, entity.key(), entity.properties()).await
+    }
+
+    /// Inserts an entity; an entity of the type that is due is replaced in the version that was read. 1 request; 3 over a due entity.
+    pub(super) async fn insert_over_due(&self, schema: &Schema, entity: &Entity) -> Result<Wide<Entity>> {
+        let (key, mut conflicts) = (entity.key(), Conflicts::new(self.reader.attempts));
+        loop {
+            let exists = match self.insert(entity).await {
+                Err(error)
+                    if schema.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous() =>
+                {
+                    error
+                }
+                inserted => return inserted,
+            };
+            let Some(old) = self.reader.read(key).await? else {
+                conflicts.wait(exists).await?;
+                continue;
+            };
+            if !schema.is_due(&old.to_entity(), self.now()) {
+                return Err(exists);
+            }
+            match self.write(Some(&old), key, entity.properties()).await {
+                Err(error) => conflicts.wait(error).await?,
+                replaced => return replaced,
+            }
+        }
+    }
+
+    /// The time by which entities expire.
+    pub(super) fn now(&self) -> Ticks {
+        self.reader.store.now()
     }
 
     /// Replaces the entity in the version of its ETag. 2 requests: the rows are read first.
@@ -419,6 +450,11 @@ impl WideEntities {
                 Ok(()) => return Ok(()),
             }
         }
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Arc<dyn TableStore> {
+        &self.reader.store
     }
 
     pub(super) fn profile(&self) -> &ServiceProfile {

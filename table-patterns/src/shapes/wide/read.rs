@@ -185,12 +185,37 @@ pub struct WideQuery<T> {
     pub(super) entities: WideEntities,
     of: Option<PartitionKey>,
     pub(super) limit: Option<usize>,
+    shows_hidden: bool,
     as_type: PhantomData<fn() -> T>,
 }
 
 impl<T: FromEntity> WideQuery<T> {
     pub(super) const fn new(entities: WideEntities) -> Self {
-        Self { entities, of: None, limit: None, as_type: PhantomData }
+        Self { entities, of: None, limit: None, shows_hidden: false, as_type: PhantomData }
+    }
+
+    /// Returns hidden entities too: those that have expired or are deleted and kept.
+    pub const fn with_hidden(mut self) -> Self {
+        self.shows_hidden = true;
+        self
+    }
+
+    /// The entities that the query returns, after the entity with this prefix.
+    pub(super) fn found(
+        &self,
+        of: &PartitionKey,
+        after: Option<&str>,
+    ) -> impl Stream<Item = Result<Stored>> + Send + use<T> {
+        let hides = self.hidden();
+        let found = self.entities.reader.scan(Some(of.as_str()), after);
+        found.try_filter(move |stored| ready(hides.as_ref().is_none_or(|hides| !hides(stored))))
+    }
+
+    /// Whether the query leaves an entity out; `None` if it leaves none out.
+    pub(super) fn hidden(&self) -> Option<impl Fn(&Stored) -> bool + Send + Sync + use<T>> {
+        let (expiries, now) = (T::requirements().expiries(), self.entities.reader.store.now());
+        let hides = move |stored: &Stored| expiries.hides(&stored.to_entity(), now);
+        (!self.shows_hidden && !T::requirements().expiries().is_empty()).then_some(hides)
     }
 
     /// Selects the partition. A query needs one.
@@ -212,7 +237,7 @@ impl<T: FromEntity> WideQuery<T> {
     /// store that does not sort; no partition.
     pub fn stream(&self) -> impl Stream<Item = Result<Wide<T>>> + Send + Unpin + use<T> {
         let found = match self.checked() {
-            Ok(of) => self.entities.reader.scan(Some(of.as_str()), None).boxed(),
+            Ok(of) => self.found(of, None).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
         found.map(|stored| decode(stored?)).take(self.limit.unwrap_or(usize::MAX))
@@ -270,7 +295,7 @@ impl<T: FromEntity> WideQuery<T> {
         let query: Query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
         let after = from.map(|from| from.position(store.profile(), table, &query)).transpose()?;
         let limit = self.limit.unwrap_or(PAGE);
-        let found = self.entities.reader.scan(Some(of.as_str()), after.map(|after| &*after.first));
+        let found = self.found(of, after.map(|after| &*after.first));
         // One entity more than the limit shows whether there are more.
         let mut found: Vec<Stored> = found.take(limit.saturating_add(1)).try_collect().await?;
         let more = found.len() > limit;
@@ -312,7 +337,7 @@ fn decode<T: FromEntity>(stored: Stored) -> Result<Wide<T>> {
 
 impl<T> Clone for WideQuery<T> {
     fn clone(&self) -> Self {
-        Self { entities: self.entities.clone(), of: self.of.clone(), limit: self.limit, as_type: PhantomData }
+        Self { entities: self.entities.clone(), of: self.of.clone(), ..*self }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::future::ready;
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use table_core::model::{Entity, Key, Properties};
 use table_core::store::{BulkOutcome, BulkSummary, Conflicts, Error, Outcome, Result, Written};
 use table_core::typed::TableEntity;
@@ -53,28 +54,53 @@ impl<T: TableEntity> WideQuery<T> {
     }
 
     async fn write_set(&self, decide: impl Fn(Entity) -> Result<Step> + Send + Sync) -> Result<BulkSummary> {
-        let decide = |old: Entity| match T::type_filter().is_none_or(|filter| filter.matches(&old)) {
-            true => decide(old),
-            false => Ok(Step::Ignore),
+        let hides = self.hidden();
+        let decide = |old: &Stored| {
+            let (is_hidden, old) = (hides.as_ref().is_some_and(|hides| hides(old)), old.to_entity());
+            match !is_hidden && T::type_filter().is_none_or(|filter| filter.matches(&old)) {
+                true => decide(old),
+                false => Ok(Step::Ignore),
+            }
         };
         let of = self.checked()?;
         let entities = WideEntities { schema: Some(T::SCHEMA), ..self.entities.clone() };
-        let found = self.entities.reader.scan(Some(of.as_str()), None).take(self.limit.unwrap_or(usize::MAX));
-        let (requests, write) = (AtomicU64::new(0), Write { entities, decide });
-        let mut done =
-            found.map_ok(|old| write.one(old, &requests)).try_buffer_unordered(CONCURRENCY).boxed();
-        let mut summary = BulkSummary::default();
-        while let Some(result) = done.try_next().await? {
-            match result {
-                Some(Some(outcome)) => summary.add(outcome),
-                Some(None) => summary.unchanged += 1,
-                None => {}
-            }
-        }
-        drop(done);
-        summary.requests = requests.into_inner();
-        Ok(summary)
+        let found = self.found(of, None).take(self.limit.unwrap_or(usize::MAX));
+        run(found, Write { entities, decide }).await
     }
+}
+
+impl WideEntities {
+    /// Deletes the entities of the table for which `is_in_set` holds, each in the version that was read, until `is_stopped`. 1 request per
+    /// page of the table's wide rows and 1 per entity; 2 more per entity that another writer changes.
+    pub(crate) async fn delete_set(
+        &self,
+        is_in_set: impl Fn(&Entity) -> bool + Send + Sync,
+        is_stopped: impl Fn() -> bool + Send + Sync,
+    ) -> Result<BulkSummary> {
+        let decide = |old: &Stored| Ok(if is_in_set(&old.to_entity()) { Step::Delete } else { Step::Ignore });
+        let found = self.scan_all(None)?.take_while(|_| ready(!is_stopped()));
+        run(found, Write { entities: self.clone(), decide }).await
+    }
+}
+
+/// Writes the entities that are found, several at once.
+async fn run<D: Fn(&Stored) -> Result<Step> + Send + Sync>(
+    found: impl Stream<Item = Result<Stored>> + Send,
+    write: Write<D>,
+) -> Result<BulkSummary> {
+    let requests = AtomicU64::new(0);
+    let mut done = found.map_ok(|old| write.one(old, &requests)).try_buffer_unordered(CONCURRENCY).boxed();
+    let mut summary = BulkSummary::default();
+    while let Some(result) = done.try_next().await? {
+        match result {
+            Some(Some(outcome)) => summary.add(outcome),
+            Some(None) => summary.unchanged += 1,
+            None => {}
+        }
+    }
+    drop(done);
+    summary.requests = requests.into_inner();
+    Ok(summary)
 }
 
 struct Write<D> {
@@ -82,13 +108,13 @@ struct Write<D> {
     decide: D,
 }
 
-impl<D: Fn(Entity) -> Result<Step> + Send + Sync> Write<D> {
+impl<D: Fn(&Stored) -> Result<Step> + Send + Sync> Write<D> {
     /// Writes one entity. Returns `None` for an entity that does not exist any more or is not of the type, `Some(None)` for an
     /// unchanged one.
     async fn one(&self, mut old: Stored, requests: &AtomicU64) -> Result<Option<Option<BulkOutcome>>> {
         let (key, mut conflicts) = (old.key.clone(), Conflicts::new(self.entities.reader.attempts));
         loop {
-            let step = match (self.decide)(old.to_entity()) {
+            let step = match (self.decide)(&old) {
                 Ok(Step::Ignore) => return Ok(None),
                 Ok(Step::Keep) => return Ok(Some(None)),
                 Ok(step) => step,

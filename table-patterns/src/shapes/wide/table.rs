@@ -47,6 +47,8 @@ const CONCURRENCY: usize = 16;
 /// ```
 pub struct WideTable<T> {
     entities: WideEntities,
+    /// Whether reads return entities that have expired or are deleted.
+    shows_hidden: bool,
     of: PhantomData<fn() -> T>,
 }
 
@@ -58,7 +60,7 @@ impl<T> std::fmt::Debug for WideTable<T> {
 
 impl<T> Clone for WideTable<T> {
     fn clone(&self) -> Self {
-        Self { entities: self.entities.clone(), of: PhantomData }
+        Self { entities: self.entities.clone(), shows_hidden: self.shows_hidden, of: PhantomData }
     }
 }
 
@@ -83,7 +85,7 @@ impl<T: FromEntity> WideTable<T> {
             _ => None,
         };
         let entities = WideEntities { schema, ..WideEntities::new(store, table) };
-        Ok(Self { entities, of: PhantomData })
+        Ok(Self { entities, shows_hidden: false, of: PhantomData })
     }
 
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
@@ -97,13 +99,28 @@ impl<T: FromEntity> WideTable<T> {
     /// Sets how often a read or an update is attempted: see [`WideEntities::with_attempts`].
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
-        Self { entities: self.entities.with_attempts(attempts), of: PhantomData }
+        Self { entities: self.entities.with_attempts(attempts), ..self }
+    }
+
+    /// Makes all reads return hidden entities too: those that have expired or are deleted and kept. `update` and `merge` then change them.
+    #[must_use]
+    pub fn with_hidden(self) -> Self {
+        Self { shows_hidden: true, ..self }
+    }
+
+    /// Whether reads of this handle leave a stored entity out.
+    fn hides(&self, entity: &Entity) -> bool {
+        !self.shows_hidden && T::requirements().expiries().hides(entity, self.entities.now())
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn TableStore> {
+        self.entities.store()
     }
 
     /// Sets the maximal size of the properties in one row: see [`WideEntities::with_row_bytes`].
     #[must_use]
     pub fn with_row_bytes(self, bytes: usize) -> Self {
-        Self { entities: self.entities.with_row_bytes(bytes), of: PhantomData }
+        Self { entities: self.entities.with_row_bytes(bytes), ..self }
     }
 
     /// The same entities without their type.
@@ -116,7 +133,7 @@ impl<T: FromEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::get`]; the entity is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Wide<T>>> {
-        let read = self.entities.get(&key.into_key()).await?;
+        let read = self.entities.get(&key.into_key()).await?.filter(|read| !self.hides(read));
         read.map(|wide| wide.map(T::from_entity)).transpose()
     }
 
@@ -125,12 +142,18 @@ impl<T: FromEntity> WideTable<T> {
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<Wide<T>> {
-        self.entities.get_existing(&key.into_key()).await?.map(T::from_entity)
+        let key = key.into_key();
+        let read = self.entities.get_existing(&key).await?;
+        if self.hides(&read) {
+            return Err(self.entities.missing(&key));
+        }
+        read.map(T::from_entity)
     }
 
     /// A query of the entities of a partition. No request. See [`WideQuery`].
     pub fn query(&self) -> WideQuery<T> {
-        WideQuery::new(self.entities.clone())
+        let query = WideQuery::new(self.entities.clone());
+        if self.shows_hidden { query.with_hidden() } else { query }
     }
 
     /// Deletes the entity if it exists. Returns whether it existed. 2 requests, and again after a conflict.
@@ -164,7 +187,7 @@ impl<T: TableEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::insert`]; a value that cannot be stored.
     pub async fn insert(&self, value: &T) -> Result<Wide<T>> {
-        self.entities.insert(&value.to_logical()?).await?.map(T::from_entity)
+        self.entities.insert_over_due(T::SCHEMA, &value.to_logical()?).await?.map(T::from_entity)
     }
 
     /// Replaces the entity in the version that was read, which its `#[etag]` field holds. The result has the new version. 2
@@ -199,7 +222,12 @@ impl<T: TableEntity> WideTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Wide<T>> {
         let (key, over) = patch.to_entity(key.into_key())?.into_parts();
-        let merge = |old: &Stored| merged::<T>(old, &over);
+        let merge = |old: &Stored| {
+            if self.hides(&old.to_entity()) {
+                return Err(self.entities.missing(&old.key));
+            }
+            merged::<T>(old, &over)
+        };
         self.entities.change_if(&key, &version.into(), merge).await?.map(T::from_entity)
     }
 
@@ -211,8 +239,12 @@ impl<T: TableEntity> WideTable<T> {
     /// type, or another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Wide<T>> {
         let (key, over) = value.to_logical()?.into_parts();
-        let merge =
-            |old: Option<&Stored>| old.map_or_else(|| Ok(over.clone()), |old| merged::<T>(old, &over));
+        let merge = |old: Option<&Stored>| {
+            let Some(old) = old else { return Ok(over.clone()) };
+            let base =
+                || T::SCHEMA.merge_base(&old.to_entity(), self.entities.now()).map(|base| base.is_some());
+            if self.shows_hidden || base()? { merged::<T>(old, &over) } else { Ok(over.clone()) }
+        };
         self.entities.write_over(&key, merge).await?.map(T::from_entity)
     }
 
@@ -259,6 +291,9 @@ impl<T: TableEntity> WideTable<T> {
         let key = key.into_key();
         let change = |properties: &mut Properties| {
             let old = Entity::from_parts(key.clone(), properties.clone());
+            if self.hides(&old) {
+                return Err(self.entities.missing(&key));
+            }
             let mut value = T::from_entity(old.clone())?;
             change(&mut value)?;
             *properties = T::SCHEMA.updated(&old, value.to_logical()?)?.into_parts().1;
@@ -335,7 +370,8 @@ impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
                 None => Err(Error::precondition_failed(self.entities.table_name(), &key)),
             }
         };
-        upgrade_one(first, self.update(&key, |_| Ok(()))).await
+        let all = self.clone().with_hidden();
+        upgrade_one(first, all.update(&key, |_| Ok(()))).await
     }
 }
 

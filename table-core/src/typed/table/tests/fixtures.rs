@@ -73,6 +73,7 @@ const EMPLOYEE: Schema = Schema {
     spread: None,
     keeps_rest: false,
     wide: false,
+    expiry: None,
 };
 
 const BADGE: Schema = Schema {
@@ -91,6 +92,7 @@ const BADGE: Schema = Schema {
     spread: None,
     keeps_rest: false,
     wide: false,
+    expiry: None,
 };
 
 fn text(entity: &Entity, name: &'static str) -> Result<String> {

@@ -138,6 +138,14 @@ impl IndexSet {
         learned.extend(new);
     }
 
+    /// Returns the schema of the type that the program writes.
+    pub(crate) const fn schema(&self) -> Option<&'static Schema> {
+        match self.writes {
+            Writes::Type(schema) => Some(schema),
+            Writes::AnyType | Writes::Nothing => None,
+        }
+    }
+
     /// Sets the entities that the program writes.
     pub(crate) fn of(self, writes: Writes) -> Self {
         Self { writes, ..self }
@@ -151,7 +159,8 @@ impl IndexSet {
         if self.reads_only {
             return Ok(());
         }
-        stored.check_encrypted(&self.table, schema)
+        stored.check_encrypted(&self.table, schema)?;
+        stored.check_expiry(&self.table, schema)
     }
 
     /// Refuses a program whose type has a large property that an index of the manifest uses: an entry cannot follow a

@@ -33,6 +33,8 @@ pub struct Lookup<'a, T, R = T, K = ManyEntries> {
     limit: Option<usize>,
     page_size: Option<usize>,
     sorts: bool,
+    /// Whether the lookup returns entities that have expired or are deleted.
+    shows_hidden: bool,
     of: PhantomData<fn() -> (R, K)>,
 }
 
@@ -68,14 +70,47 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # }
     /// ```
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<'_, T, T, E::Kind> {
-        Lookup::new(Ok(&self.entities), entries.into_entries())
+        Lookup::new(Ok(&self.entities), entries.into_entries()).showing_hidden(self.table().shows_hidden())
     }
 }
 
 impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     pub(crate) const fn new(entities: Result<&'a IndexedEntities>, entries: Result<IndexEntries<T>>) -> Self {
         let (trust, limit, page_size, sorts) = (Trust::Entry, None, None, false);
-        Lookup { entities, entries, trust, limit, page_size, sorts, of: PhantomData }
+        Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden: false, of: PhantomData }
+    }
+
+    pub(crate) const fn showing_hidden(mut self, shows_hidden: bool) -> Self {
+        self.shows_hidden = shows_hidden;
+        self
+    }
+
+    /// Whether the lookup leaves hidden entities out.
+    const fn hides(&self) -> bool {
+        T::SCHEMA.expiry.is_some() && !self.shows_hidden
+    }
+
+    /// Leaves out hidden entities.
+    fn without_hidden(&self, mut found: Vec<Entity>) -> Result<Vec<Entity>> {
+        if self.hides() {
+            let now = self.entities()?.store().now();
+            found.retain(|entity| !T::SCHEMA.hides(entity, now));
+        }
+        Ok(found)
+    }
+
+    /// What to read, with the times that decide what is hidden.
+    fn with_times(&self, index: &str, reading: Reading) -> Reading {
+        if !self.hides() || reading == Reading::Entity {
+            return reading;
+        }
+        let payload = T::SCHEMA.indexes.iter().find(|i| i.name == index).map(|schema| &schema.payload);
+        match payload {
+            Some(Payload::Full) => reading,
+            Some(Payload::Fields(names)) if has_times::<T>(names) => reading,
+            Some(Payload::Reference) if reading == Reading::Entry => reading,
+            _ => Reading::Entity,
+        }
     }
 
     pub(crate) fn entities(&self) -> Result<&'a IndexedEntities> {
@@ -98,15 +133,16 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// Returns another type: a projection of `T`. No entity is read if the entries hold every property of the
     /// projection, or the projection has only parts of the key.
     pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
-        let Self { entities, entries, trust, limit, page_size, sorts, .. } = self;
-        Lookup { entities, entries, trust, limit, page_size, sorts, of: PhantomData }
+        let Self { entities, entries, trust, limit, page_size, sorts, shows_hidden, .. } = self;
+        Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden, of: PhantomData }
     }
 
     /// Returns [`Stored`] entities, to replace or remove them. Each entity is read and must still have the
     /// entry: 1 request more for each, and no more if the entries are references.
     pub fn stored(self) -> Lookup<'a, T, Stored<T>, K> {
-        let Self { entities, entries, limit, page_size, sorts, .. } = self;
-        Lookup { entities, entries, trust: Trust::Entity, limit, page_size, sorts, of: PhantomData }
+        let Self { entities, entries, limit, page_size, sorts, shows_hidden, .. } = self;
+        let trust = Trust::Entity;
+        Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden, of: PhantomData }
     }
 
     /// Returns at most this many entities: the first in the order of the entries. References of a list beyond
@@ -214,15 +250,15 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// As for [`page`](Self::page).
     pub async fn count(&self) -> Result<usize> {
         let (entities, entries, mut from, mut count) = (self.entities()?, self.entries()?, None, 0);
-        if let Some(list) = list_of(&entries)?.filter(|_| self.trust == Trust::Entry) {
+        if let Some(list) = list_of(&entries)?.filter(|_| self.trust == Trust::Entry && !self.hides()) {
             let count = entities.references(entries.index(), &list).await?.len();
             return Ok(self.limit.map_or(count, |limit| count.min(limit)));
         }
-        let reading = counting::<T>(entries.index(), self.trust);
+        let reading = self.with_times(entries.index(), counting::<T>(entries.index(), self.trust));
         loop {
             let (query, left) = (self.query(&entries, None), self.limit.map_or(usize::MAX, |l| l - count));
             let page = read(entities, &entries, reading, &query, from.as_ref(), left).await?;
-            count += page.items.len();
+            count += self.without_hidden(page.items)?.len();
             from = page.continuation;
             if from.is_none() || self.limit.is_some_and(|limit| count >= limit) {
                 return Ok(self.limit.map_or(count, |limit| count.min(limit)));
@@ -245,12 +281,16 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         if left.is_some() && list_of(&entries)?.is_none() {
             entities.lookups().check_order(self.sorts)?;
         }
-        let reading = reading::<T, R>(entries.index(), self.trust);
+        let reading = self.with_times(entries.index(), reading::<T, R>(entries.index(), self.trust));
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
         if limit == 0 {
             return Ok(Page { items: Vec::new(), continuation: None });
         }
-        let mut page = read(entities, &entries, reading, &query, from, limit).await?;
+        // A result that is sorted on the client is one page: hidden entities must not use up its limit.
+        let wanted =
+            if self.sorts && self.hides() && !entities.rows().is_sorted() { usize::MAX } else { limit };
+        let mut page = read(entities, &entries, reading, &query, from, wanted).await?;
+        page.items = self.without_hidden(page.items)?;
         // Only a result that is sorted on the client, which is one page, can exceed the limit.
         page.items.truncate(limit);
         Ok(page)
@@ -285,11 +325,13 @@ impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
         let (entities, entries) = (self.entities()?, self.entries()?);
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
-        let found = match reading::<T, R>(entries.index(), self.trust) {
+        let reading = self.with_times(entries.index(), reading::<T, R>(entries.index(), self.trust));
+        let found = match reading {
             Reading::EntryOnly => entities.lookups().find_payload(entries.index(), &key).await?,
             Reading::Entry => entities.find(entries.index(), &key, Trust::Entry).await?,
             Reading::Entity => entities.find(entries.index(), &key, Trust::Entity).await?,
         };
+        let found = self.without_hidden(found.into_iter().collect())?.pop();
         found.map(|entity| R::decode(Followed(entity))).transpose()
     }
 }
@@ -340,6 +382,11 @@ fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
     let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
     let known = |name: &str| names.iter().any(|held| held == name) || told(name) || versions.contains(&name);
     R::needs().is_some_and(|select| select.names().all(known))
+}
+
+/// Whether these properties decide whether an entity is hidden.
+fn has_times<T: IndexedEntity>(names: &[Text]) -> bool {
+    T::SCHEMA.expiry.iter().flat_map(|expiry| expiry.names()).all(|name| names.contains(name))
 }
 
 /// Whether a projection needs only the key. A property holds a later schema version.

@@ -18,7 +18,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// The row is not a `T`; an error of the store.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Stored<T>>> {
-        self.entities.read(&key.into_key()).await?.map(Stored::read).transpose()
+        let row = self.entities.read(&key.into_key()).await?;
+        row.filter(|row| !self.table().hides(row)).map(Stored::read).transpose()
     }
 
     /// The entity as stored. 1 request.

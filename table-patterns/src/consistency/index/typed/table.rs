@@ -120,6 +120,14 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(Self { table, has_more, entities })
     }
 
+    /// Makes all reads and lookups return hidden entities too: those that have expired or are deleted and kept. [`update`](Self::update) and
+    /// [`merge`](Self::merge) then change them.
+    #[must_use]
+    pub fn with_hidden(mut self) -> Self {
+        self.table = self.table.with_hidden();
+        self
+    }
+
     /// The plain table, to read by key and to query values that are not to be replaced; it refuses to write.
     pub const fn table(&self) -> &Table<T> {
         &self.table
@@ -223,7 +231,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
 #[async_trait]
 impl<T: IndexedEntity> UpgradeRows<T> for IndexedTable<T> {
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
-        UpgradePage::of_query(&self.table().query().project::<Entity>(), from).await
+        UpgradePage::of_query(&self.table().query().with_hidden().project::<Entity>(), from).await
     }
 
     async fn check(&self, row: &UpgradeRow) -> Result<()> {
@@ -234,6 +242,7 @@ impl<T: IndexedEntity> UpgradeRows<T> for IndexedTable<T> {
         let row = row.entity;
         let (key, new) = (row.key().clone(), upgraded(&row, &T::from_entity(row.clone())?)?);
         let changes = [self.entities.changes().upgrade(row, new)];
-        upgrade_one(self.entities.write(&changes), self.update(key, |_| Ok(()))).await
+        let all = self.clone().with_hidden();
+        upgrade_one(self.entities.write(&changes), all.update(key, |_| Ok(()))).await
     }
 }

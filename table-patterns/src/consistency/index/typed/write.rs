@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{Stream, StreamExt as _};
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{BulkOutcome, Error, Outcome, Result};
+use table_core::store::{BulkOutcome, Error, Outcome, Result, TableStore as _};
 use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
 
 use super::table::IndexedTable;
@@ -168,7 +168,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let committed = self
             .entities
             .modify(&key, |old| {
-                let old = old.ok_or_else(|| self.missing(&key))?;
+                let old = self.seen(old).ok_or_else(|| self.missing(&key))?;
                 let mut value = T::from_entity(old.clone())?;
                 change(&mut value)?;
                 let new = T::SCHEMA.updated(old, value.to_entity()?)?;
@@ -265,7 +265,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     async fn merge_read(&self, patch: Entity, version: &IfMatch) -> Result<Committed> {
         let key = patch.key();
         self.entities
-            .modify(key, |old| T::SCHEMA.merged(self.wanted(key, old, version)?, &patch).map(Some))
+            .modify(key, |old| T::SCHEMA.merged(self.wanted(key, self.seen(old), version)?, &patch).map(Some))
             .await
     }
 
@@ -279,10 +279,26 @@ impl<T: IndexedEntity> IndexedTable<T> {
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Committed> {
         let entity = entity.to_entity()?;
         let merge = |old: Option<&Entity>| match old {
-            Some(old) => T::SCHEMA.merged(old, &entity).map(Some),
+            Some(old) => match self.merge_base(old)? {
+                Some(old) => T::SCHEMA.merged(old, &entity).map(Some),
+                None => Ok(Some(entity.clone())),
+            },
             None => Ok(Some(entity.clone())),
         };
         self.entities.modify(entity.key(), merge).await
+    }
+
+    /// The stored row, unless reads of this handle leave it out.
+    fn seen<'e>(&self, row: Option<&'e Entity>) -> Option<&'e Entity> {
+        row.filter(|row| !self.table().hides(row))
+    }
+
+    /// The stored row into which a write may merge; `None` if the write replaces it.
+    fn merge_base<'e>(&self, row: &'e Entity) -> Result<Option<&'e Entity>> {
+        if self.table().shows_hidden() {
+            return Ok(Some(row));
+        }
+        T::SCHEMA.merge_base(row, self.entities.store().now())
     }
 
     /// The entity that was read, if it exists in the requested version.

@@ -1,0 +1,71 @@
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::forward_to_store;
+use crate::model::Ticks;
+use crate::store::TableStore;
+
+/// A store with another clock: by it, entities of a type with `#[expires]` expire. The times that the store gives to its rows do not change.
+///
+/// ```
+/// use std::sync::atomic::{AtomicI64, Ordering};
+/// use std::sync::Arc;
+/// use table_core::adapter::WithClock;
+/// use table_core::prelude::*;
+///
+/// #[derive(Debug, TableEntity)]
+/// struct Session {
+///     #[partition_key]
+///     user: String,
+///     #[row_key]
+///     id: u32,
+///     #[expires]
+///     until: Ticks,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// let time = Arc::new(AtomicI64::new(0));
+/// let clock = Arc::clone(&time);
+/// let store = WithClock::new(MemoryStore::new(), move || Ticks::new(clock.load(Ordering::Relaxed)).unwrap_or(Ticks::MIN));
+/// let sessions = Table::<Session>::new(store, "Sessions")?;
+/// sessions.create_if_missing().await?;
+/// let until = Ticks::new(100).unwrap_or(Ticks::MIN);
+/// sessions.insert(&Session { user: "ann".into(), id: 1, until }).await?;
+/// assert!(sessions.get(Session::key("ann", 1)?).await?.is_some());
+/// time.store(100, Ordering::Relaxed);
+/// assert!(sessions.get(Session::key("ann", 1)?).await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+pub struct WithClock<S> {
+    store: S,
+    clock: Arc<dyn Fn() -> Ticks + Send + Sync>,
+}
+
+impl<S: TableStore> WithClock<S> {
+    /// Wraps a store. `clock` returns the present time.
+    pub fn new(store: S, clock: impl Fn() -> Ticks + Send + Sync + 'static) -> Self {
+        Self { store, clock: Arc::new(clock) }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for WithClock<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithClock").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S: TableStore> TableStore for WithClock<S> {
+    forward_to_store!(self => self.store;
+        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact,
+        declare_encrypted, encrypted_names, local_writers, manifests);
+
+    fn now(&self) -> Ticks {
+        (self.clock)()
+    }
+}

@@ -1,0 +1,241 @@
+//! The removal of entities that are due: expired, or deleted and kept long enough.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, ready};
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use object_store::ObjectStore;
+use table_core::manifest::{Expiry, Layout, StoredIndex, StoredType, WriteTarget};
+use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
+use table_core::query::Filter;
+use table_core::store::{BulkSummary, Error, GroupTransaction, ManifestCache, Result, TableStore, Written};
+use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
+use table_core::typed::{Schema, Table};
+use tokio::time::sleep;
+
+use super::Upkeep;
+use super::expiry_index::ExpiryIndex;
+use super::report::Due;
+use crate::blobs::in_a_blob;
+use crate::index::{IndexedEntities, change, is_entity};
+use crate::journal::{Acknowledge, Entries, as_read};
+use crate::large::{LargeOptions, remove_blobs};
+use crate::spread::is_moving;
+use crate::wide::WideEntities;
+
+/// The number of attempts for one entity that other writers change.
+const ATTEMPTS: u32 = 10;
+/// What a writer past an index has to do.
+const INSTEAD: &str = "the next round removes the entity with its entries";
+
+/// What a sweep of one type has done.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    /// Removed entities, failures and requests.
+    pub(super) summary: BulkSummary,
+    /// Whether the sweep has seen every row.
+    pub(super) ended: bool,
+    /// The reason why entities stay.
+    pub(super) due: Option<Due>,
+}
+
+/// The entities of one type of a table, to be removed when they are due.
+pub(super) struct Sweep<'a> {
+    pub(super) of: &'a Upkeep,
+    pub(super) table: &'a TableName,
+    /// The handle with the indexes of the table; `None` for a table without.
+    pub(super) entities: Option<&'a IndexedEntities>,
+    /// The indexes of the manifest.
+    pub(super) indexes: &'a [StoredIndex],
+    pub(super) stored: &'a StoredType,
+    pub(super) expiry: &'a Expiry,
+}
+
+impl Sweep<'_> {
+    /// Removes the due entities, each in the version that was found due: an entity that is renewed or restored meanwhile stays.
+    pub(super) async fn run(&self, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
+        let now = self.of.store.now();
+        match &self.stored.layout {
+            Layout::Wide => self.remove_wide(now, is_stopped).await,
+            Layout::Plain | Layout::Large { .. } | Layout::Spread { .. } => {
+                self.remove_rows(now, is_stopped).await
+            }
+            layout => {
+                let reason = format!("{} is stored as {layout}", self.stored.name());
+                Ok(Swept { due: Some(Due::Failed(Error::invalid_request(reason))), ..Swept::default() })
+            }
+        }
+    }
+
+    async fn remove_wide(&self, now: Ticks, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
+        let wide = WideEntities::new(Arc::clone(&self.of.store), self.table.clone());
+        let summary = wide.delete_set(|entity| self.is_due(entity, now), &is_stopped).await?;
+        Ok(self.swept(summary, !is_stopped()))
+    }
+
+    /// Rows of one entity each.
+    async fn remove_rows(&self, now: Ticks, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
+        let index = self
+            .entities
+            .and_then(|entities| ExpiryIndex::find(entities, self.indexes, self.stored, self.expiry));
+        let found = match &index {
+            Some(index) => {
+                index.rows(now, self.of.options.concurrency.max(1), |row| self.is_due(row, now))?
+            }
+            None => self.scan(now)?,
+        };
+        let found = found.take_while(|_| ready(!is_stopped()));
+        let remover = Remover {
+            store: Arc::clone(&self.of.store),
+            table: self.table.clone(),
+            entities: self.entities.cloned(),
+            blobs: self.of.large.clone(),
+        };
+        let write = SetWrite {
+            table: self.table,
+            writer: &remover,
+            decide: |row: Entity| ready(Ok(self.decide(row, now))).boxed(),
+            is_in_set: |row: &Entity| self.is_due(row, now),
+            concurrency: self.of.options.concurrency.max(1),
+            attempts: ATTEMPTS,
+        };
+        let summary = write.run(found).await?;
+        Ok(self.swept(summary, !is_stopped()))
+    }
+
+    /// The rows that a filter selects, so that the service sends due rows only.
+    fn scan(&self, now: Ticks) -> Result<BoxStream<'static, Result<Entity>>> {
+        let rows = Table::<Entity>::new(Arc::clone(&self.of.store), self.table.clone())?;
+        let of_type = self.stored.entity.as_ref();
+        let of_type = of_type.and_then(|entity| entity.discriminator.filter(&entity.name));
+        let query = match Filter::and_maybe(of_type, self.expiry.due_filter(now)) {
+            Some(filter) => rows.query().raw_filter(filter).in_any_order(),
+            None => rows.query().in_any_order(),
+        };
+        let pause = self.of.pause;
+        let pages = query.pages().enumerate().then(move |(n, page)| async move {
+            if n > 0 && !pause.is_zero() {
+                sleep(pause).await;
+            }
+            page
+        });
+        let rows = pages.map_ok(|page| stream::iter(page.into_iter().map(Ok::<_, Error>)));
+        Ok(rows.try_flatten().boxed())
+    }
+
+    fn decide(&self, row: Entity, now: Ticks) -> Decision {
+        if !self.is_due(&row, now) {
+            return Decision::Ignore;
+        }
+        // The row names its blobs: without their store it stays, so that a later sweep removes both.
+        if self.of.large.is_none() && in_a_blob(&row).is_some() {
+            return Decision::Keep;
+        }
+        Decision::delete(row)
+    }
+
+    /// Whether a stored entity is of the type and due. A row of a schema version that the manifest does not know stays, and so does a row that moves to
+    /// another bucket.
+    fn is_due(&self, row: &Entity, now: Ticks) -> bool {
+        let is_of_type = self.stored.entity.as_ref().is_some_and(|entity| entity.admits(row));
+        let is_known = match row.get(Schema::VERSION_PROPERTY) {
+            None => true,
+            Some(ValueRef::Int32(version)) => version <= self.stored.version,
+            Some(ValueRef::Int64(version)) => version <= i64::from(self.stored.version),
+            Some(_) => false,
+        };
+        let is_row = self.stored.layout == Layout::Wide || is_entity(row);
+        is_of_type && is_known && is_row && !is_moving(row) && self.expiry.is_due(row, now)
+    }
+
+    fn swept(&self, summary: BulkSummary, ended: bool) -> Swept {
+        let failed = summary.failures.first().and_then(|outcome| outcome.result.as_ref().err());
+        let due = match (failed, summary.unchanged) {
+            (Some(error), _) => Some(Due::Failed(error.clone())),
+            (None, 0) => None,
+            (None, _) => Some(Due::NoLargeBlobs),
+        };
+        Swept { summary, ended, due }
+    }
+}
+
+/// Deletes rows with their index entries, unique values and blobs.
+struct Remover {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    entities: Option<IndexedEntities>,
+    blobs: Option<(Arc<dyn ObjectStore>, LargeOptions)>,
+}
+
+impl fmt::Debug for Remover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remover").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl Remover {
+    /// Deletes rows without entries, unless an index was declared since.
+    async fn delete_plain(&self, changes: &[RowChange]) -> Result<Vec<Written>> {
+        let (store, table) = (&*self.store, &self.table);
+        let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
+        for change in changes {
+            let target = WriteTarget::Entity(&change.old);
+            permitted.manifest().check_no_index(table, target, "a removal", INSTEAD)?;
+        }
+        if let [one] = changes {
+            return Ok(vec![store.write(table, one.operation()?).await?]);
+        }
+        let Some(first) = changes.first() else { return Ok(Vec::new()) };
+        let mut group = GroupTransaction::new(first.old.key().partition_key(), store.profile());
+        changes.iter().try_for_each(|change| group.push(change.operation()?).map(drop))?;
+        store.transact(table, group).await
+    }
+}
+
+impl SetWriter for Remover {
+    fn check<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<()>> {
+        ready(Ok(())).boxed()
+    }
+
+    fn as_read(&self, row: Entity) -> Entity {
+        as_read(row)
+    }
+
+    fn operations(&self, change: &RowChange) -> usize {
+        self.entities.as_ref().map_or(1, |entities| SetWriter::operations(entities, change))
+    }
+
+    fn most_operations(&self) -> usize {
+        self.store.profile().group_operations
+    }
+
+    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+        async move {
+            let (written, pending) = match &self.entities {
+                None => (self.delete_plain(changes).await?, false),
+                Some(entities) => {
+                    let deletions: Vec<_> = changes.iter().map(change).collect();
+                    let done = Box::pin(entities.journal().write(&deletions, Acknowledge::Applied)).await?;
+                    (done.written, done.entries == Entries::Pending)
+                }
+            };
+            if let Some((blobs, options)) = &self.blobs {
+                let rows: Vec<&Entity> = changes.iter().map(|change| &change.old).collect();
+                remove_blobs(blobs, options, &self.table, &rows).await;
+            }
+            Ok((written, pending))
+        }
+        .boxed()
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
+        async move { Ok(self.store.get(&self.table, key, None).await?.map(as_read)) }.boxed()
+    }
+
+    fn failed(&self, error: &Error) -> Option<usize> {
+        // In a group with entries, the operation that failed may be an entry.
+        error.failed_index().filter(|_| self.entities.is_none())
+    }
+}

@@ -1,0 +1,877 @@
+//! Expiry and soft deletion: reads, claims of values, sweeps, restores, on every layout and by a clock of the test.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::{TryStreamExt as _, stream};
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use table_core::adapter::{Faulty, Metered, RequestMeter, WithClock};
+use table_core::prelude::*;
+use table_core::store::Result;
+use table_patterns::bulk::BulkTable as _;
+use table_patterns::changes::ChangeTable;
+use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::journal::Clearing;
+use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::spread::SpreadTable;
+use table_patterns::time_slices::{Every, TimeSlices};
+use table_patterns::upkeep::{Due, ExpiryUpkeep, Part, Upkeep};
+use table_patterns::wide::WideTable;
+
+use crate::Harness;
+use crate::fault_runs::run_with_faults;
+use crate::wrappers::HookedStore;
+
+const SECOND: i64 = 10_000_000;
+const DAY: i64 = 24 * 60 * 60 * SECOND;
+
+/// A clock that the test sets. All its clones show one time.
+#[derive(Clone)]
+struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    /// 2013-01-01.
+    fn start() -> Self {
+        Self(Arc::new(AtomicI64::new(634_925_952_000_000_000)))
+    }
+
+    fn now(&self) -> Ticks {
+        Ticks::new(self.0.load(Ordering::Relaxed)).expect("a time")
+    }
+
+    fn after(&self, ticks: i64) -> Ticks {
+        Ticks::new(self.now().get() + ticks).expect("a time")
+    }
+
+    fn advance(&self, ticks: i64) {
+        self.0.fetch_add(ticks, Ordering::Relaxed);
+    }
+
+    /// The store by this clock.
+    fn over(&self, store: &Arc<dyn TableStore>) -> Arc<dyn TableStore> {
+        let clock = self.clone();
+        Arc::new(WithClock::new(Arc::clone(store), move || clock.now()))
+    }
+}
+
+macro_rules! session {
+    ($name:ident, [$($attr:meta),*], $key:meta, [$($large:meta),*]) => {
+        #[derive(Clone, Debug, PartialEq, TableEntity)]
+        #[entity(type = "Session", rename_all = "PascalCase")]
+        $(#[$attr])*
+        struct $name {
+            #[$key]
+            p: String,
+            #[row_key]
+            r: u32,
+            name: Option<String>,
+            state: Option<i32>,
+            $(#[$large])*
+            text: String,
+            #[expires]
+            until: Option<Ticks>,
+            #[deleted_at(keep_days = 7)]
+            deleted: Option<Ticks>,
+        }
+
+        impl $name {
+            fn new(r: u32, until: Option<Ticks>) -> Self {
+                let (name, text) = (Some(format!("name{r}")), "text".repeat(20));
+                Self { p: "p".into(), r, name, state: Some(1), text, until, deleted: None }
+            }
+        }
+    };
+}
+
+session!(Plain, [], partition_key, []);
+session!(
+    Indexed,
+    [
+        index(name, partition_key = "name_{name}", row_key = "x", unique = "table"),
+        index(local, row_key = "local_{name}", unique = "partition", payload = full),
+        index(state, partition_key = "state_{state}", row_key = "{p}_{r}", payload = fields(until, deleted)),
+        index(reference, row_key = "reference_{name}_{r}"),
+        index(listed, row_key = "listed_{state}", shape = list)
+    ],
+    partition_key,
+    []
+);
+session!(Large, [], partition_key, [large(over = 16)]);
+session!(
+    LargeIndexed,
+    [index(name, partition_key = "name_{name}", row_key = "x", unique = "table")],
+    partition_key,
+    [large(over = 16)]
+);
+session!(Spread, [], partition_key(spread = 4), []);
+session!(Wider, [entity(wide)], partition_key, []);
+
+fn options() -> IndexOptions {
+    let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
+    // Counts of requests are without reads of the manifest.
+    options.cache = Duration::from_secs(60);
+    options
+}
+
+/// The stores, tables and clock of a test.
+struct World {
+    raw: Arc<dyn TableStore>,
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    blobs: Arc<dyn ObjectStore>,
+    clock: Clock,
+}
+
+impl World {
+    async fn new(harness: &Harness) -> Self {
+        Self::with(harness, harness.blobs().await)
+    }
+
+    /// For tests in virtual time, in which requests to the blob store of a service would time out.
+    fn without_blobs(harness: &Harness) -> Self {
+        Self::with(harness, Arc::new(InMemory::new()))
+    }
+
+    fn with(harness: &Harness, blobs: Arc<dyn ObjectStore>) -> Self {
+        let (raw, clock) = (Arc::clone(harness.store()), Clock::start());
+        let (store, table) = (clock.over(&raw), harness.unused_name());
+        Self { raw, store, table, blobs, clock }
+    }
+
+    async fn indexed(&self, store: &Arc<dyn TableStore>) -> Result<IndexedTable<Indexed>> {
+        IndexedTable::open(Arc::clone(store), self.table.clone(), options()).await
+    }
+
+    async fn large_indexed(&self, store: &Arc<dyn TableStore>) -> Result<LargeTable<LargeIndexed>> {
+        let (store, blobs) = (Arc::clone(store), Arc::clone(&self.blobs));
+        LargeTable::open(store, self.table.clone(), blobs, LargeOptions::default(), options()).await
+    }
+
+    async fn blob_count(&self) -> usize {
+        self.blobs.list(None).try_fold(0, async |count, _| Ok(count + 1)).await.expect("blobs")
+    }
+
+    /// Upkeep by a process that knows no type.
+    fn upkeep(&self) -> Upkeep {
+        let upkeep = Upkeep::new(Arc::clone(&self.store)).tables([self.table.clone()]);
+        upkeep.with_options(options()).expire_every(Duration::ZERO).scrub_every(None).collect_every(None)
+    }
+
+    /// Sweeps once, with the blobs of large values.
+    async fn sweep(&self) -> ExpiryUpkeep {
+        let upkeep = self.upkeep().blobs(Arc::clone(&self.blobs), LargeOptions::default());
+        let report = upkeep.run_once().await.expect("a round");
+        assert_eq!(report.errors().count(), 0, "{report:?}");
+        assert_eq!(report.due().count(), 0, "{report:?}");
+        report.tables[&self.table].expiry.clone().expect("a type that expires")
+    }
+
+    /// The number of rows that are not of the manifest, and not of the journal.
+    async fn rows(&self) -> usize {
+        let rows = self.raw.query_all(&self.table, &Query::new()).await.expect("rows");
+        rows.iter().filter(|row| !row.key().partition().starts_with("~~")).count()
+    }
+}
+
+/// Opens the table of a layout.
+macro_rules! open {
+    ($world:expr, Plain) => {
+        open!(@created Table::<Plain>::new($world.store.clone(), $world.table.clone()))
+    };
+    ($world:expr, Spread) => {
+        open!(@created SpreadTable::<Spread>::new($world.store.clone(), $world.table.clone()))
+    };
+    ($world:expr, Wider) => {
+        open!(@created WideTable::<Wider>::new($world.store.clone(), $world.table.clone()))
+    };
+    ($world:expr, Large) => {
+        open!(@created LargeTable::<Large>::new($world.store.clone(), $world.table.clone(), $world.blobs.clone()))
+    };
+    ($world:expr, Indexed) => {
+        $world.indexed(&$world.store).await.expect("a table")
+    };
+    ($world:expr, LargeIndexed) => {
+        $world.large_indexed(&$world.store).await.expect("a table")
+    };
+    (@created $opened:expr) => {{
+        let table = $opened.expect("a table");
+        table.create_if_missing().await.expect("a new table");
+        table
+    }};
+}
+
+macro_rules! every_layout {
+    ($check:ident, $harness:expr) => {
+        $check!($harness, Plain);
+        $check!($harness, Indexed);
+        $check!($harness, Large);
+        $check!($harness, LargeIndexed);
+        $check!($harness, Spread);
+        $check!($harness, Wider);
+    };
+}
+
+/// The number of entities of the partition.
+macro_rules! count {
+    ($table:expr, $of:ident) => {
+        $table.query().partition($of::partition("p").expect("a key")).count().await.expect("a count")
+    };
+}
+
+macro_rules! reads_of {
+    ($harness:expr, $of:ident) => {{
+        let world = World::new($harness).await;
+        let table = open!(world, $of);
+        let key = |r: u32| $of::key("p", r).expect("a key");
+        let of = stringify!($of);
+        table.insert(&$of::new(1, Some(world.clock.after(10 * SECOND)))).await.expect("a new entity");
+        table.insert(&$of::new(2, None)).await.expect("a new entity");
+        assert_eq!(count!(table, $of), 2, "{of}");
+        assert!(table.get(key(1)).await.expect("a read").is_some(), "{of}");
+
+        world.clock.advance(10 * SECOND);
+        assert!(table.get(key(1)).await.expect("a read").is_none(), "{of}");
+        assert!(table.get_existing(key(1)).await.expect_err("missing").is_entity_not_found(), "{of}");
+        assert!(table.get(key(2)).await.expect("a read").is_some(), "{of}");
+        assert_eq!(count!(table, $of), 1, "{of}");
+        let all = table.query().partition($of::partition("p").expect("a key")).all().await.expect("a query");
+        assert_eq!(all.len(), 1, "{of}");
+        let everything = table.clone().with_hidden();
+        assert!(everything.get(key(1)).await.expect("a read").is_some(), "{of}");
+        assert_eq!(count!(everything, $of), 2, "{of}");
+
+        // What keeps a part of the entity treats it as missing. What renews it keeps the rest.
+        let touch = |entity: &mut $of| {
+            entity.state = Some(2);
+            Ok(())
+        };
+        assert!(table.update(key(1), touch).await.expect_err("missing").is_entity_not_found(), "{of}");
+        let until = world.clock.after(10 * SECOND);
+        let renew = |entity: &mut $of| {
+            entity.until = Some(until);
+            Ok(())
+        };
+        everything.update(key(1), renew).await.expect("a renewal");
+        assert!(table.get(key(1)).await.expect("a read").is_some(), "{of}");
+        assert_eq!(count!(table, $of), 2, "{of}");
+
+        // A new entity with the key of an expired one replaces all of it.
+        world.clock.advance(10 * SECOND);
+        let new = $of { name: None, state: None, ..$of::new(1, None) };
+        table.insert(&new).await.expect("the key is free");
+        assert!(table.insert(&new).await.is_err(), "{of}: the key is taken");
+        assert_eq!(table.get_existing(key(1)).await.expect("a read").state, None, "{of}");
+        table
+            .update(key(1), |entity| {
+                entity.until = Some(until);
+                Ok(())
+            })
+            .await
+            .expect("an update");
+        let merged = $of { name: None, state: None, text: "new".into(), ..$of::new(1, None) };
+        table.insert_or_merge(&merged).await.expect("the key is free");
+        let now = table.get_existing(key(1)).await.expect("a read");
+        assert_eq!((now.until, now.text.as_str()), (None, "new"), "{of}: not merged into what has expired");
+    }};
+}
+
+/// Reads of every layout leave out what has expired, and writes that keep a part of it treat it as missing.
+pub(super) async fn reads_leave_out_what_has_expired(harness: &Harness) {
+    every_layout!(reads_of, harness);
+}
+
+macro_rules! merges_of {
+    ($harness:expr, $of:ident) => {{
+        let world = World::new($harness).await;
+        let table = open!(world, $of);
+        let key = || $of::key("p", 1).expect("a key");
+        table.insert(&$of::new(1, Some(world.clock.now()))).await.expect("a new entity");
+        let patch = $of::patch().until(world.clock.after(SECOND));
+        let merged = table.merge(key(), &patch, IfMatch::Any).await.err().expect("missing");
+        assert!(merged.is_entity_not_found(), "{}: {merged}", stringify!($of));
+        table.clone().with_hidden().merge(key(), &patch, IfMatch::Any).await.expect("a renewal");
+        assert!(table.get(key()).await.expect("a read").is_some(), "{}", stringify!($of));
+    }};
+}
+
+/// A merge changes no entity that has expired, and renews it through a handle that sees it.
+pub(super) async fn merges_do_not_revive_what_has_expired(harness: &Harness) {
+    merges_of!(harness, Plain);
+    merges_of!(harness, Large);
+    merges_of!(harness, LargeIndexed);
+    merges_of!(harness, Spread);
+    merges_of!(harness, Wider);
+}
+
+macro_rules! deletions_of {
+    ($harness:expr, $of:ident) => {{
+        let world = World::new($harness).await;
+        let table = open!(world, $of);
+        let key = |r: u32| $of::key("p", r).expect("a key");
+        let of = stringify!($of);
+        for r in [1, 2, 3] {
+            table.insert(&$of::new(r, None)).await.expect("a new entity");
+        }
+        let rows = world.rows().await;
+        table.soft_delete(key(1)).await.expect("a deletion");
+        table.soft_delete(key(2)).await.expect("a deletion");
+        assert!(table.get(key(1)).await.expect("a read").is_none(), "{of}");
+        assert!(table.soft_delete(key(1)).await.expect_err("missing").is_entity_not_found(), "{of}");
+        assert!(table.insert(&$of::new(1, None)).await.is_err(), "{of}: the key is kept");
+        let merged = table.insert_or_merge(&$of::new(1, None)).await.err().expect("kept");
+        assert!(merged.to_string().contains("restore it first"), "{of}: {merged}");
+        assert_eq!((world.sweep().await.removed, world.rows().await), (0, rows), "{of}: kept for a week");
+
+        let restored = table.restore(key(1)).await.expect("a restore");
+        assert_eq!((restored.deleted, restored.text.clone()), (None, "text".repeat(20)), "{of}");
+        assert!(table.get(key(1)).await.expect("a read").is_some(), "{of}");
+
+        world.clock.advance(7 * DAY);
+        let swept = world.sweep().await;
+        assert_eq!((swept.removed, swept.failed), (1, 0), "{of}: {swept:?}");
+        assert!(table.restore(key(2)).await.expect_err("removed").is_entity_not_found(), "{of}");
+        assert!(table.get(key(1)).await.expect("a read").is_some(), "{of}: restored");
+        assert!(table.get(key(3)).await.expect("a read").is_some(), "{of}: never deleted");
+        table.insert(&$of::new(2, None)).await.expect("the key is free");
+        assert_eq!(world.rows().await, rows, "{of}");
+    }};
+}
+
+/// A soft deletion is restored, or a sweep removes the entity when it was kept long enough.
+pub(super) async fn deleted_entities_are_restored_or_removed(harness: &Harness) {
+    every_layout!(deletions_of, harness);
+}
+
+macro_rules! sweep_of {
+    ($harness:expr, $of:ident) => {{
+        let world = World::new($harness).await;
+        let table = open!(world, $of);
+        let of = stringify!($of);
+        let empty = world.rows().await;
+        for r in 0..5 {
+            let until = Some(world.clock.after(SECOND)).filter(|_| r != 3);
+            table.insert(&$of::new(r, until)).await.expect("a new entity");
+        }
+        assert_eq!(world.sweep().await.removed, 0, "{of}");
+        world.clock.advance(SECOND);
+        let swept = world.sweep().await;
+        assert_eq!((swept.removed, swept.failed, swept.sweeps), (4, 0, 1), "{of}: {swept:?}");
+        assert_eq!(swept.types.into_iter().collect::<Vec<_>>(), ["Session"], "{of}");
+        let all = table.with_hidden().query().partition($of::partition("p").expect("a key"));
+        assert_eq!(all.all().await.expect("a query").len(), 1, "{of}");
+        let one = (world.rows().await - empty, world.blob_count().await);
+        // The one that stays has its rows and its blob; nothing of the others is left.
+        let expected = match of {
+            "Indexed" => (6, 0),
+            "LargeIndexed" => (2, 1),
+            "Large" => (1, 1),
+            "Wider" => (2, 0),
+            _ => (1, 0),
+        };
+        assert_eq!(one, expected, "{of}: rows and blobs");
+        assert_eq!(world.sweep().await.removed, 0, "{of}");
+    }};
+}
+
+/// A process that knows only the manifest removes expired entities with their entries, unique values and blobs.
+pub(super) async fn sweeps_remove_everything_of_expired_entities(harness: &Harness) {
+    every_layout!(sweep_of, harness);
+}
+
+/// Without the store of the blobs, entities with blobs stay, and the report says so.
+pub(super) async fn a_sweep_without_blobs_leaves_their_entities(harness: &Harness) {
+    let world = World::new(harness).await;
+    let table = open!(world, Large);
+    table.insert(&Large::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    let report = world.upkeep().run_once().await.expect("a round");
+    let due = |(table, part, due): (&TableName, Part<'_>, Option<&Due>)| {
+        let is_it = part == Part::Expiry && matches!(due, Some(Due::NoLargeBlobs));
+        is_it && *table == world.table
+    };
+    assert!(report.due().any(due), "{report:?}");
+    assert_eq!((world.rows().await, world.blob_count().await), (1, 1));
+    assert_eq!(world.sweep().await.removed, 1);
+    assert_eq!((world.rows().await, world.blob_count().await), (0, 0));
+}
+
+/// Lookups by every form of index leave out what has expired, and read what they need to know it.
+pub(super) async fn lookups_leave_out_what_has_expired(harness: &Harness) {
+    let world = World::new(harness).await;
+    let meter = RequestMeter::new();
+    let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+    let table = world.indexed(&metered).await.expect("a table");
+    for r in 1..4 {
+        let until = (r < 3).then(|| world.clock.after(SECOND));
+        table.insert(&Indexed { state: Some(7), ..Indexed::new(r, until) }).await.expect("a new entity");
+    }
+    let of_state = || table.by(Indexed::by_state(7));
+    let of_list = || table.by(Indexed::by_listed("p").state(7));
+    let of_name = || table.by(Indexed::by_local("p").name("name1"));
+    assert_eq!(
+        (of_state().count().await.expect("a count"), of_list().all().await.expect("a lookup").len()),
+        (3, 3)
+    );
+    world.clock.advance(SECOND);
+    let (count, cost) = meter.measure(of_state().count()).await;
+    // The entries hold the times: 1 request for the page, none for the entities.
+    assert_eq!((count.expect("a count"), cost.total()), (1, 1));
+    assert_eq!(of_state().all().await.expect("a lookup").len(), 1);
+    assert_eq!(of_state().first().await.expect("a lookup").map(|found| found.r), Some(3));
+    assert_eq!(of_list().all().await.expect("a lookup").len(), 1);
+    assert_eq!(of_list().count().await.expect("a count"), 1);
+    let (found, cost) = meter.measure(of_name().get()).await;
+    assert_eq!((found.expect("a lookup"), cost.total()), (None, 1), "the entry is a copy of the entity");
+    // Entries that are references do not hold the times: a count reads the entities.
+    let of_reference = || table.by(Indexed::by_reference("p").name("name1"));
+    let (count, cost) = meter.measure(of_reference().count()).await;
+    assert_eq!((count.expect("a count"), cost.total()), (0, 2));
+    let everything = table.clone().with_hidden();
+    assert_eq!(everything.by(Indexed::by_state(7)).count().await.expect("a count"), 3);
+    assert_eq!(
+        everything.by(Indexed::by_name("name1")).first().await.expect("a lookup").map(|found| found.r),
+        Some(1)
+    );
+}
+
+async fn assert_in_step(table: &IndexedTable<Indexed>, what: &str) {
+    table.flush().await;
+    for index in Indexed::SCHEMA.indexes {
+        let found = table.entities().scrub(&index.name, ScrubMode::Report).await.expect("a scrub");
+        assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{what}: {}", index.name);
+    }
+}
+
+/// A claimant of a value, in the partition or elsewhere, removes the expired owner with all that belongs to it; a value of a deleted entity is kept.
+pub(super) async fn claimants_remove_expired_owners(harness: &Harness) {
+    let world = World::new(harness).await;
+    let table = open!(world, Indexed);
+    let until = Some(world.clock.after(SECOND));
+    table.insert(&Indexed::new(1, until)).await.expect("a new entity");
+    let claimant = Indexed { name: Some("name1".into()), ..Indexed::new(2, None) };
+    assert!(table.insert(&claimant).await.expect_err("taken").is_unique_violation());
+    world.clock.advance(SECOND);
+    table.insert(&claimant).await.expect("the value is free");
+    let everything = table.clone().with_hidden();
+    assert!(everything.get(Indexed::key("p", 1).expect("a key")).await.expect("a read").is_none());
+    assert_in_step(&table, "after a claim").await;
+    assert_eq!(
+        table.by(Indexed::by_name("name1")).first().await.expect("a lookup").map(|found| found.r),
+        Some(2)
+    );
+
+    // An update claims too; from another partition, only the value of the whole table is in the way.
+    table.insert(&Indexed::new(3, Some(world.clock.now()))).await.expect("a new entity");
+    let far = Indexed { p: "q".into(), ..Indexed::new(4, None) };
+    table.insert(&far).await.expect("a new entity");
+    let key = Indexed::key("q", 4).expect("a key");
+    let rename = |entity: &mut Indexed| {
+        entity.name = Some("name3".into());
+        Ok(())
+    };
+    table.update(key, rename).await.expect("the value is free");
+    assert!(everything.get(Indexed::key("p", 3).expect("a key")).await.expect("a read").is_none());
+    assert_in_step(&table, "after an update").await;
+
+    // A deleted entity keeps its value until it was kept long enough.
+    table.insert(&Indexed::new(5, None)).await.expect("a new entity");
+    table.soft_delete(Indexed::key("p", 5).expect("a key")).await.expect("a deletion");
+    let claimant = Indexed { name: Some("name5".into()), ..Indexed::new(6, None) };
+    assert!(table.insert(&claimant).await.expect_err("kept").is_unique_violation());
+    world.clock.advance(7 * DAY);
+    table.insert(&claimant).await.expect("the value is free");
+    assert_in_step(&table, "after a deletion").await;
+}
+
+/// The blobs of an owner go with it.
+pub(super) async fn claimants_remove_the_blobs_of_owners(harness: &Harness) {
+    let world = World::new(harness).await;
+    let table = open!(world, LargeIndexed);
+    table.insert(&LargeIndexed::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    assert_eq!(world.blob_count().await, 1);
+    let claimant = LargeIndexed { name: Some("name1".into()), ..LargeIndexed::new(2, None) };
+    table.insert(&claimant).await.expect("the value is free");
+    assert_eq!(table.get(LargeIndexed::key("p", 2).expect("a key")).await.expect("a read"), Some(claimant));
+    table.flush().await;
+    assert_eq!(world.blob_count().await, 1);
+    // The key of an expired entity.
+    table.insert(&LargeIndexed::new(3, Some(world.clock.now()))).await.expect("a new entity");
+    table.insert(&LargeIndexed::new(3, None)).await.expect("the key is free");
+    table.flush().await;
+    assert_eq!(world.blob_count().await, 2);
+}
+
+/// At each request of a claim, the owner is renewed: one of the two has the value afterwards, and only one.
+pub(super) async fn a_claim_and_a_renewal_exclude_each_other(harness: &Harness) {
+    let (mut renewed, mut claimed) = (0, 0);
+    for request in 1.. {
+        let world = World::without_blobs(harness);
+        let table = open!(world, Indexed);
+        table.insert(&Indexed::new(1, Some(world.clock.now()))).await.expect("a new entity");
+        let (others, until) = (table.clone().with_hidden(), world.clock.after(DAY));
+        let done = Arc::new(AtomicU32::new(0));
+        let flag = Arc::clone(&done);
+        let renew = async move {
+            let renew = |entity: &mut Indexed| {
+                entity.until = Some(until);
+                Ok(())
+            };
+            let renewed = others.update(Indexed::key("p", 1).expect("a key"), renew).await.is_ok();
+            flag.store(1 + u32::from(renewed), Ordering::Relaxed);
+        };
+        let store = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), renew));
+        let claimant = world.indexed(&(store.clone() as Arc<dyn TableStore>)).await.expect("a table");
+        store.arm(request);
+        let new = Indexed { name: Some("name1".into()), ..Indexed::new(2, None) };
+        let inserted = claimant.insert(&new).await;
+        if !store.has_run() {
+            inserted.expect("nothing was in the way");
+            break;
+        }
+        let owner_lives = done.load(Ordering::Relaxed) == 2;
+        let what = format!("renewed before request {request}: {inserted:?}");
+        if owner_lives {
+            assert!(inserted.expect_err("the owner was renewed").is_unique_violation(), "{what}");
+            renewed += 1;
+        } else {
+            inserted.unwrap_or_else(|error| panic!("{what}: {error}"));
+            claimed += 1;
+        }
+        claimant.flush().await;
+        assert_in_step(&table, &what).await;
+        let holder = table.by(Indexed::by_name("name1")).first().await.expect("a lookup");
+        assert_eq!(holder.map(|found| found.r), Some(if owner_lives { 1 } else { 2 }), "{what}");
+    }
+    assert!(renewed > 0 && claimed > 0, "{renewed} and {claimed}");
+}
+
+/// At each request of a claim, another claimant claims the same value: one gets it.
+pub(super) async fn one_of_two_claimants_gets_the_value(harness: &Harness) {
+    for request in 1.. {
+        let world = World::without_blobs(harness);
+        let table = open!(world, Indexed);
+        table.insert(&Indexed::new(1, Some(world.clock.now()))).await.expect("a new entity");
+        let (other, done) = (table.clone(), Arc::new(AtomicU32::new(0)));
+        let flag = Arc::clone(&done);
+        let claim = async move {
+            let new = Indexed { name: Some("name1".into()), ..Indexed::new(3, None) };
+            flag.store(1 + u32::from(other.insert(&new).await.is_ok()), Ordering::Relaxed);
+        };
+        let store = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), claim));
+        let claimant = world.indexed(&(store.clone() as Arc<dyn TableStore>)).await.expect("a table");
+        store.arm(request);
+        let new = Indexed { name: Some("name1".into()), ..Indexed::new(2, None) };
+        let inserted = claimant.insert(&new).await;
+        if !store.has_run() {
+            inserted.expect("nothing was in the way");
+            break;
+        }
+        let what = format!("another claim before request {request}: {inserted:?}");
+        let winners = u32::from(inserted.is_ok()) + done.load(Ordering::Relaxed) - 1;
+        assert_eq!(winners, 1, "{what}");
+        claimant.flush().await;
+        assert_in_step(&table, &what).await;
+        let holder = table.by(Indexed::by_name("name1")).first().await.expect("a lookup");
+        assert_eq!(holder.map(|found| found.r), Some(if inserted.is_ok() { 2 } else { 3 }), "{what}");
+    }
+}
+
+/// A claim that fails at any request leaves the owner or the claimant, and everything in step after a recovery.
+pub(super) async fn a_claim_can_fail_at_any_request(harness: &Harness) {
+    run_with_faults(harness, "a claim", async |run| {
+        let world = World::without_blobs(harness);
+        let table = open!(world, Indexed);
+        table.insert(&Indexed::new(1, Some(world.clock.now()))).await.expect("a new entity");
+        let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(&world.store), run.faults.clone()));
+        let claimant = world.indexed(&faulty).await.expect("a table");
+        run.begin();
+        let new = Indexed { name: Some("name1".into()), ..Indexed::new(2, None) };
+        let inserted = claimant.insert(&new).await;
+        run.end();
+        if run.has_no_fault() {
+            inserted.expect("no fault");
+        }
+        // Another process finishes or gives up what the claim has begun, and claims in turn.
+        for _ in 0..2 {
+            let unique = std::slice::from_ref(&world.table);
+            table.entities().journal().sweep(unique, Duration::ZERO).await.expect("a sweep");
+        }
+        let next = Indexed { name: Some("name1".into()), ..Indexed::new(3, None) };
+        let taken = table.get(Indexed::key("p", 2).expect("a key")).await.expect("a read").is_some();
+        assert_eq!(table.insert(&next).await.is_ok(), !taken, "{run}");
+        assert_in_step(&table, &run.to_string()).await;
+        let holder = table.by(Indexed::by_name("name1")).first().await.expect("a lookup");
+        assert_eq!(holder.map(|found| found.r), Some(if taken { 2 } else { 3 }), "{run}");
+    })
+    .await;
+}
+
+/// A sweep removes an entity in the version that it has found due: one that is renewed meanwhile stays.
+pub(super) async fn a_sweep_leaves_what_is_renewed(harness: &Harness) {
+    let mut stayed = 0;
+    for request in 1.. {
+        let world = World::without_blobs(harness);
+        let table = open!(world, Indexed);
+        for r in [1, 2] {
+            table.insert(&Indexed::new(r, Some(world.clock.now()))).await.expect("a new entity");
+        }
+        let (others, until, done) =
+            (table.clone().with_hidden(), world.clock.after(DAY), Arc::new(AtomicU32::new(0)));
+        let flag = Arc::clone(&done);
+        let renew = async move {
+            let renew = |entity: &mut Indexed| {
+                entity.until = Some(until);
+                Ok(())
+            };
+            let renewed = others.update(Indexed::key("p", 1).expect("a key"), renew).await.is_ok();
+            flag.store(1 + u32::from(renewed), Ordering::Relaxed);
+        };
+        let store = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), renew));
+        let upkeep = Upkeep::new(store.clone() as Arc<dyn TableStore>).tables([world.table.clone()]);
+        let upkeep = upkeep.with_options(options()).expire_every(Duration::ZERO).scrub_every(None);
+        store.arm(request);
+        let report = upkeep.run_once().await.expect("a round");
+        if !store.has_run() {
+            break;
+        }
+        let removed = report.tables[&world.table].expiry.as_ref().map_or(0, |expiry| expiry.removed);
+        let renewed = done.load(Ordering::Relaxed) == 2;
+        let what = format!("renewed before request {request}: {report:?}");
+        let lives = table.get(Indexed::key("p", 1).expect("a key")).await.expect("a read").is_some();
+        assert_eq!(lives, renewed, "{what}");
+        assert_eq!(removed, if renewed { 1 } else { 2 }, "{what}");
+        assert_in_step(&table, &what).await;
+        stayed += u32::from(renewed);
+    }
+    assert!(stayed > 0);
+}
+
+/// A sweep that fails at any request goes on in the next round, and leaves nothing of what it has removed.
+pub(super) async fn a_sweep_can_fail_at_any_request(harness: &Harness) {
+    run_with_faults(harness, "a sweep", async |run| {
+        let world = World::without_blobs(harness);
+        let table = open!(world, Indexed);
+        for r in [1, 2] {
+            table.insert(&Indexed::new(r, Some(world.clock.now()))).await.expect("a new entity");
+        }
+        let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(&world.store), run.faults.clone()));
+        let upkeep = Upkeep::new(faulty).tables([world.table.clone()]).with_options(options());
+        let upkeep = upkeep.expire_every(Duration::ZERO).scrub_every(None);
+        run.begin();
+        let _report = upkeep.run_once().await.expect("a report");
+        run.end();
+        for _ in 0..3 {
+            world.upkeep().run_once().await.expect("a round");
+        }
+        assert_in_step(&table, &run.to_string()).await;
+        let all = table.clone().with_hidden().query().count().await.expect("a count");
+        assert_eq!(all, 0, "{run}");
+        for r in [1, 2] {
+            table.insert(&Indexed::new(r, None)).await.expect("keys and values are free");
+        }
+    })
+    .await;
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Ticket", rename_all = "PascalCase")]
+#[index(end, partition_key = "end_{until:hour}", row_key = "{p}_{r}", payload = fields(until))]
+struct Ticket {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+    #[expires]
+    until: Option<Ticks>,
+}
+
+/// A sweep finds entities by an index on their time, if there is one: it reads the entries up to the first that is not due.
+pub(super) async fn a_sweep_finds_entities_by_an_index_on_the_time(harness: &Harness) {
+    let world = World::new(harness).await;
+    let store = world.store.clone();
+    let table = IndexedTable::<Ticket>::open(store, world.table.clone(), options()).await.expect("a table");
+    let ends = [Some(0), Some(0), Some(3_700 * SECOND), Some(7_300 * SECOND), Some(DAY), None];
+    for (end, r) in ends.into_iter().zip(0..) {
+        let until = end.map(|end| world.clock.after(end));
+        table.insert(&Ticket { p: "p".into(), r, until }).await.expect("a new entity");
+    }
+    world.clock.advance(3_800 * SECOND);
+    assert_eq!(world.sweep().await.removed, 3);
+    let left = table.clone().with_hidden().query().all().await.expect("a query");
+    assert_eq!(left.iter().map(|one| one.r).collect::<Vec<_>>(), [3, 4, 5]);
+
+    // Without its entry an expired entity is not found: the sweep does not scan the table.
+    let day = world.clock.after(DAY);
+    let entry = Query::new().with_filter(Filter::starts_with(Filter::PARTITION_KEY, "end_"));
+    let entries = world.raw.query_all(&world.table, &entry).await.expect("entries");
+    let first = entries.into_iter().min_by(|a, b| a.key().cmp(b.key())).expect("an entry").key().clone();
+    world.raw.write(&world.table, Operation::Delete(first, IfMatch::Any)).await.expect("a deletion");
+    world.clock.advance(day.get() - world.clock.now().get());
+    assert_eq!(world.sweep().await.removed, 1);
+    assert_eq!(world.sweep().await.removed, 0);
+    let scrubbed = table.entities().scrub("end", ScrubMode::Repair).await.expect("a scrub");
+    assert_eq!(scrubbed.missing, 1);
+    assert_eq!(world.sweep().await.removed, 1);
+    let left = table.clone().with_hidden().query().all().await.expect("a query");
+    assert_eq!(left.iter().map(|one| one.r).collect::<Vec<_>>(), [5]);
+}
+
+/// The requests that docs/expiry.md names.
+pub(super) async fn requests_are_as_documented(harness: &Harness) {
+    let world = World::new(harness).await;
+    let meter = RequestMeter::new();
+    let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+    let table = Table::<Plain>::new(metered.clone(), world.table.clone()).expect("a table");
+    table.create_if_missing().await.expect("a new table");
+    let past = Some(world.clock.now());
+    let costs = [
+        (0, 3, "the first write adds the type"),
+        (1, 1, "an insert"),
+        (1, 3, "an insert over an expired entity"),
+    ];
+    for (r, requests, what) in costs {
+        let (inserted, cost) = meter.measure(table.insert(&Plain::new(r, past))).await;
+        inserted.expect("a new entity");
+        assert_eq!(cost.total(), requests, "{what}");
+    }
+    let key = || Plain::key("p", 1).expect("a key");
+    let (read, cost) = meter.measure(table.get(key())).await;
+    assert_eq!((read.expect("a read"), cost.total()), (None, 1));
+    let renew = |entity: &mut Plain| {
+        entity.until = past;
+        Ok(())
+    };
+    let (renewed, cost) = meter.measure(table.clone().with_hidden().update(key(), renew)).await;
+    assert_eq!((renewed.expect("a renewal").until, cost.total()), (past, 2));
+    for r in 2..150 {
+        table.insert(&Plain::new(r, past)).await.expect("a new entity");
+    }
+    let upkeep = Upkeep::new(metered).tables([world.table.clone()]).with_options(options());
+    let (report, cost) = meter.measure(upkeep.run_once()).await;
+    let removed = report.expect("a round").tables[&world.table].expiry.as_ref().map(|expiry| expiry.removed);
+    // The manifest of the round; 3 for the row `expiry`; 1 page; 2 groups.
+    assert_eq!((removed, cost.total()), (Some(150), 1 + 3 + 1 + 2));
+}
+
+/// Slices by the time of expiry are dropped as a whole, at the cost of a table drop.
+pub(super) async fn expired_slices_are_dropped(harness: &Harness) {
+    let world = World::new(harness).await;
+    let (meter, family) = (RequestMeter::new(), format!("{}x", world.table));
+    for day in ["20130101", "20130102"] {
+        harness.clean_up(&format!("{family}{day}").parse().expect("a legal name"));
+    }
+    let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+    let slices = TimeSlices::<Plain>::by_expiry(metered, &family, Every::Day).expect("a family");
+    let (soon, later) = (world.clock.after(SECOND), world.clock.after(DAY + SECOND));
+    for r in 0..20 {
+        slices.insert(&Plain::new(r, Some(if r < 10 { soon } else { later }))).await.expect("a new entity");
+    }
+    let key = || Plain::key("p", 1).expect("a key");
+    assert!(slices.get(soon, key()).await.expect("a read").is_some());
+    world.clock.advance(SECOND);
+    assert!(slices.get(soon, key()).await.expect("a read").is_none(), "hidden before the slice ends");
+    assert_eq!(slices.query().count().await.expect("a count"), 10);
+    assert_eq!(slices.drop_expired().await.expect("a list"), [], "the day is not over");
+    world.clock.advance(DAY);
+    let (dropped, cost) = meter.measure(slices.drop_expired()).await;
+    assert_eq!(
+        (dropped.expect("a drop").len(), cost.total()),
+        (1, 2),
+        "1 to list the tables and 1 per slice"
+    );
+    assert_eq!(slices.clone().with_hidden().query().count().await.expect("a count"), 10);
+    let by_time = TimeSlices::<Plain>::new(world.store.clone(), &family, Every::Day, |one| {
+        one.until.unwrap_or(Ticks::MAX)
+    });
+    let refused = by_time.expect("a family").drop_expired().await.expect_err("not by expiry");
+    assert!(refused.to_string().contains("by_expiry"), "{refused}");
+}
+
+/// Set operations and pages leave out what has expired; bulk inserts do not claim.
+pub(super) async fn sets_and_pages_leave_out_what_has_expired(harness: &Harness) {
+    let world = World::new(harness).await;
+    let table = open!(world, Indexed);
+    for r in 0..6 {
+        let until = (r % 2 == 0).then(|| world.clock.now());
+        table.insert(&Indexed::new(r, until)).await.expect("a new entity");
+    }
+    let query = || table.query().partition(Indexed::partition("p").expect("a key"));
+    let page = query().page_size(100).page(None).await.expect("a page");
+    assert_eq!(page.items.iter().map(|item| item.r).collect::<Vec<_>>(), [1, 3, 5]);
+    assert_eq!(query().limit(2).all().await.expect("a query").len(), 2, "a limit counts what is returned");
+    let touch = |entity: &mut Indexed| {
+        entity.state = Some(9);
+        Ok(())
+    };
+    let updated = query().update(touch).await.expect("a set operation");
+    assert_eq!((updated.written, updated.failed), (3, 0), "{updated:?}");
+    let deleted = query().delete().await.expect("a set operation");
+    assert_eq!((deleted.written, deleted.failed), (3, 0), "{deleted:?}");
+    let hidden = query().with_hidden();
+    assert_eq!(hidden.count().await.expect("a count"), 3);
+    assert_eq!(hidden.delete().await.expect("a set operation").written, 3);
+    assert_in_step(&table, "after set operations").await;
+
+    // A bulk insert of plain rows adds the type to the manifest too.
+    let world = World::new(harness).await;
+    let (table, past) = (open!(world, Plain), Some(world.clock.now()));
+    let rows = stream::iter((0..10).map(move |r| Plain::new(r, past)));
+    let inserted = table.bulk().insert_all(rows).await.expect("a bulk insert");
+    assert_eq!((inserted.written, inserted.failed), (10, 0), "{inserted:?}");
+    assert_eq!(world.sweep().await.removed, 10);
+}
+
+/// A program of the same schema version must declare the same expiry; an earlier version writes on, and a change feed is refused.
+pub(super) async fn programs_agree_about_expiry(harness: &Harness) {
+    #[derive(Debug, TableEntity)]
+    #[entity(type = "Session", rename_all = "PascalCase")]
+    struct Without {
+        #[partition_key]
+        p: String,
+        #[row_key]
+        r: u32,
+        text: String,
+    }
+    #[derive(Debug, TableEntity)]
+    #[entity(type = "Session", rename_all = "PascalCase", version = 2, previous = Without)]
+    struct Later {
+        #[partition_key]
+        p: String,
+        #[row_key]
+        r: u32,
+        text: String,
+        #[expires]
+        end: Option<Ticks>,
+    }
+    impl From<Without> for Later {
+        fn from(old: Without) -> Self {
+            Self { p: old.p, r: old.r, text: old.text, end: None }
+        }
+    }
+    let world = World::new(harness).await;
+    let table = open!(world, Plain);
+    table.insert(&Plain::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    let without = table.view::<Without>().expect("a table");
+    let refused = without.insert(&Without { p: "p".into(), r: 2, text: "t".into() }).await;
+    let refused = refused.expect_err("another program of this version").to_string();
+    assert!(refused.contains("'Until'") && refused.contains("no expiry"), "{refused}");
+    assert!(
+        without.get(Without::key("p", 1u32).expect("a key")).await.expect("a read").is_some(),
+        "reads go on"
+    );
+
+    // A later version decides. The sweep leaves rows by a property that the type has no more.
+    let later = table.view::<Later>().expect("a table");
+    let (p, text) = ("p".to_owned(), "t".to_owned());
+    later.insert(&Later { p, r: 3, text, end: Some(world.clock.now()) }).await.expect("a new entity");
+    without
+        .insert(&Without { p: "p".into(), r: 4, text: "t".into() })
+        .await
+        .expect("an earlier version writes on");
+    assert_eq!(world.sweep().await.removed, 1);
+    assert_eq!(table.with_hidden().query().count().await.expect("a count"), 2);
+
+    let feed = ChangeTable::<Plain>::new(world.store.clone(), world.table.clone()).err().expect("refused");
+    assert!(feed.to_string().contains("without a change"), "{feed}");
+}
