@@ -225,7 +225,9 @@ impl<'a> Scrub<'a> {
                 report.dangling += usize::from(self.is_dangling(row).await?);
             }
         }
-        let reads = stream::iter(entities).map(|key| rows.entity(key)).buffer_unordered(rows.at_once);
+        // Collected first: a closure over references would make the future of a scrub not `Send`.
+        let reads: Vec<_> = entities.iter().map(|key| rows.entity(key)).collect();
+        let reads = stream::iter(reads).buffer_unordered(rows.at_once);
         let found = reads.try_filter_map(|entity| future::ready(Ok(entity))).try_collect().await?;
         self.entities(found, &mut report).await?;
         Ok(report)
