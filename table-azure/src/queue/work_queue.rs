@@ -152,6 +152,10 @@ impl AzureWorkQueue {
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();
         quiet(&mut options.client_options.instrumentation, TraceKeys::Hidden);
+        #[cfg(feature = "reqwest_rustls")]
+        if options.client_options.transport.is_none() {
+            options.client_options.transport = crate::transport::to(&url);
+        }
         options.client_options.transport = Some(bounded(options.client_options.transport));
         let poison = QueueApi::new(poison_url, credential.clone(), options.clone())
             .map_err(|error| invalid(&error.to_string()))?;

@@ -872,6 +872,6 @@ pub(super) async fn programs_agree_about_expiry(harness: &Harness) {
     assert_eq!(world.sweep().await.removed, 1);
     assert_eq!(table.with_hidden().query().count().await.expect("a count"), 2);
 
-    let feed = ChangeTable::<Plain>::new(world.store.clone(), world.table.clone()).err().expect("refused");
+    let feed = ChangeTable::<Plain>::new(world.store.clone(), world.table.clone()).expect_err("refused");
     assert!(feed.to_string().contains("without a change"), "{feed}");
 }

@@ -42,8 +42,9 @@ macro_rules! report {
                     shelf: "s".to_owned(),
                     number: 1,
                     title: "t".to_owned(),
-                    // Two UTF-16 units and four bytes each.
-                    body: "\u{1F4C4}".repeat(body),
+                    // Two UTF-16 units each. In ASCII, because Azurite decodes each chunk of a body by itself, and breaks a character
+                    // that lies across two of them. The unit tests of `split` cut longer characters.
+                    body: "ab".repeat(body),
                     picture: picture.map(|bytes| vec![7; bytes]),
                     notes: (0..notes).map(|n| format!("note {n}")).collect(),
                     etag: None,

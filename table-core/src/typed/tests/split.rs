@@ -90,6 +90,25 @@ fn a_longer_value_is_in_parts() {
     assert_eq!(Report::from_entity(entity).unwrap(), report);
 }
 
+/// A character of two UTF-16 units and four bytes of UTF-8 is in one part, wherever the bound of a part lies.
+#[test]
+fn long_characters_are_not_cut() {
+    for before in 0..3 {
+        let mut report = report(0, None);
+        report.body = "a".repeat(before) + &"\u{1F4C4}".repeat(STRING_UNITS);
+        let entity = report.to_entity().unwrap();
+        let parts = entity
+            .properties()
+            .iter()
+            .filter(|part| part.name().starts_with("Body_Part") && part.name() != "Body_Parts");
+        for part in parts {
+            let ValueRef::String(text) = part.value() else { panic!("{before}: {}", part.name()) };
+            assert!(text.encode_utf16().count() <= STRING_UNITS, "{before}: {}", part.name());
+        }
+        assert_eq!(Report::from_entity(entity).unwrap(), report, "{before}");
+    }
+}
+
 #[test]
 fn absent_values_and_former_names_are_read() {
     let row = Entity::new("all", "0000000001").unwrap().with("Title", "t").with("Body", "");

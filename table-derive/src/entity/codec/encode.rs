@@ -49,6 +49,8 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
             #this.#ident = ::core::option::Option::map(#given, ::core::convert::From::from););
         quote! {
             #[automatically_derived]
+            // The field may be `Ticks` itself.
+            #[allow(clippy::useless_conversion)]
             impl #impl_generics #krate::typed::SoftDelete for #name #ty_generics #where_clause {
                 fn set_deleted_at(&mut self, __at: ::core::option::Option<#krate::model::Ticks>) {
                     let (#this, #given) = (self, __at);
@@ -68,6 +70,8 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
         };
         quote! {
             #[automatically_derived]
+            // The field may be `Ticks` itself.
+            #[allow(clippy::useless_conversion)]
             impl #impl_generics #krate::typed::Expires for #name #ty_generics #where_clause {
                 fn expires_at(&self) -> ::core::option::Option<#krate::model::Ticks> {
                     let #this = self;
