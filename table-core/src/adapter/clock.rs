@@ -27,15 +27,16 @@ use crate::store::TableStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// let time = Arc::new(AtomicI64::new(0));
+/// let start: Ticks = "2013-01-01T08:00:00Z".parse()?;
+/// let time = Arc::new(AtomicI64::new(start.get()));
 /// let clock = Arc::clone(&time);
 /// let store = WithClock::new(MemoryStore::new(), move || Ticks::new(clock.load(Ordering::Relaxed)).unwrap_or(Ticks::MIN));
 /// let sessions = Table::<Session>::new(store, "Sessions")?;
 /// sessions.create_if_missing().await?;
-/// let until = Ticks::new(100).unwrap_or(Ticks::MIN);
+/// let until: Ticks = "2013-01-01T09:00:00Z".parse()?;
 /// sessions.insert(&Session { user: "ann".into(), id: 1, until }).await?;
 /// assert!(sessions.get(Session::key("ann", 1)?).await?.is_some());
-/// time.store(100, Ordering::Relaxed);
+/// time.store(until.get(), Ordering::Relaxed); // an hour later
 /// assert!(sessions.get(Session::key("ann", 1)?).await?.is_none());
 /// # Ok(())
 /// # }

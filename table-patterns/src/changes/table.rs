@@ -37,7 +37,7 @@ const KNOWN: usize = 1024;
 ///
 /// let changes = orders.changes().after(Order::partition("ann")?.partition_key(), 0).await?;
 /// assert_eq!(changes.iter().map(|change| change.number).collect::<Vec<_>>(), [1, 2]);
-/// assert_eq!(changes[1].kind, ChangeKind::Written);
+/// assert_eq!(changes[1].kind, ChangeKind::Updated);
 /// # Ok(())
 /// # }
 /// ```

@@ -251,7 +251,7 @@ impl<T: Expires> TimeSlices<T> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
     /// let sessions = TimeSlices::<Session>::by_expiry(MemoryStore::new(), "Sessions", Every::Day)?;
-    /// let until = Ticks::new(0).unwrap_or(Ticks::MIN); // a day long ago
+    /// let until: Ticks = "2013-01-01T08:00:00Z".parse()?; // a day long ago
     /// sessions.insert(&Session { user: "ann".into(), id: 1, until }).await?;
     /// assert!(sessions.get(until, Session::key("ann", 1)?).await?.is_none());
     /// assert_eq!(sessions.drop_expired().await?.len(), 1);
