@@ -54,3 +54,31 @@ impl Versions {
         (self.mark, self.raised) = (mark, mark);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::META;
+
+    #[test]
+    fn a_failed_commit_leaves_the_mark_to_the_next_one() {
+        let memory = redb::backends::InMemoryBackend::new();
+        let database = redb::Builder::new().create_with_backend(memory).unwrap();
+        let mut versions = Versions::after(0);
+        versions.next();
+        let reserve = |versions: &mut Versions, commits: bool| {
+            let transaction = database.begin_write().unwrap();
+            let raised = versions.reserve(&mut transaction.open_table(META).unwrap()).unwrap();
+            if commits {
+                transaction.commit().unwrap();
+                versions.committed();
+            } else {
+                transaction.abort().unwrap();
+            }
+            raised
+        };
+        assert!(reserve(&mut versions, false), "the first version needs a mark");
+        assert!(reserve(&mut versions, true), "the mark is not on disk");
+        assert!(!reserve(&mut versions, true), "the mark is on disk");
+    }
+}

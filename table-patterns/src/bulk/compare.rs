@@ -26,6 +26,9 @@ pub struct Comparison {
     /// Whether the tables hold the same rows: keys, properties and types. ETags, timestamps and
     /// [write ids](WRITE_ID_PROPERTY) are not compared.
     pub equal: bool,
+    /// The number of rows of the first table that the second lacks, or has with other properties or without a blob. `None` if a store
+    /// does not sort and the tables differ.
+    pub missing: Option<u64>,
     /// The first 100 differences, in the order of keys; empty if a store does not sort.
     pub differences: Vec<Difference>,
 }
@@ -88,7 +91,7 @@ async fn compare_sorted(
     mut first: impl Stream<Item = Result<Entity>> + Unpin,
     mut second: impl Stream<Item = Result<Entity>> + Unpin,
 ) -> Result<Comparison> {
-    let mut found = Comparison { equal: true, ..Comparison::default() };
+    let mut found = Comparison { equal: true, missing: Some(0), ..Comparison::default() };
     let (mut a, mut b) = (first.try_next().await?, second.try_next().await?);
     loop {
         let order = match (&a, &b) {
@@ -110,9 +113,16 @@ async fn compare_sorted(
 impl Comparison {
     /// Adds a row whose blob is missing.
     pub(super) fn add_missing_blob(&mut self, key: &Key) {
+        self.differ(Difference::Blob(key.clone()));
+    }
+
+    fn differ(&mut self, difference: Difference) {
         self.equal = false;
+        if let Some(missing) = &mut self.missing {
+            *missing += u64::from(!matches!(difference, Difference::OnlyInSecond(_)));
+        }
         if self.differences.len() < LISTED {
-            self.differences.push(Difference::Blob(key.clone()));
+            self.differences.push(difference);
         }
     }
 
@@ -126,10 +136,7 @@ impl Comparison {
             (_, Some(a), Some(b)) if !has_equal_properties(a, b) => Difference::Properties(a.key().clone()),
             _ => return,
         };
-        self.equal = false;
-        if self.differences.len() < LISTED {
-            self.differences.push(difference);
-        }
+        self.differ(difference);
     }
 }
 
@@ -161,7 +168,8 @@ async fn compare_hashes(
     second: impl Stream<Item = Result<Entity>> + Unpin,
 ) -> Result<Comparison> {
     let ((first, a), (second, b)) = try_join(sum_hashes(first), sum_hashes(second)).await?;
-    Ok(Comparison { first, second, equal: first == second && a == b, differences: Vec::new() })
+    let equal = first == second && a == b;
+    Ok(Comparison { first, second, equal, missing: equal.then_some(0), differences: Vec::new() })
 }
 
 /// The number of rows and the sum of their hashes. The sum does not depend on the order of the rows.

@@ -82,6 +82,28 @@ async fn a_comparison_lists_every_difference() -> Result<()> {
     Ok(())
 }
 
+/// The list of differences ends at 100. The count of missing rows does not.
+#[tokio::test]
+async fn a_difference_behind_the_listed_ones_is_counted() -> Result<()> {
+    let (from, to) = (Rig::new().await?, Rig::new().await?);
+    for row in 0..150 {
+        to.store.write(&to.table, Operation::Insert(reading("a", row)?)).await?;
+    }
+    for rig in [&from, &to] {
+        rig.store.write(&rig.table, Operation::Insert(reading("p", 1)?)).await?;
+    }
+    assert_eq!(job(&from, &to).verify().await?.missing, Some(0), "the target has rows of its own");
+    let other = reading("p", 1)?.with("Fahrenheit", 21);
+    to.store.write(&to.table, Operation::InsertOrReplace(other)).await?;
+    let compared = job(&from, &to).verify().await?;
+    assert!(
+        compared.differences.iter().all(|found| matches!(found, Difference::OnlyInSecond(_))),
+        "listed differences"
+    );
+    assert_eq!(compared.missing, Some(1));
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_interrupted_copy_continues_at_its_checkpoint() -> Result<()> {
     let from = source().await?;
