@@ -312,7 +312,8 @@ impl CopyArgs {
             let compared = job.verify().await?;
             // With --force the target may have rows of its own. Where a store does not sort, nobody knows whether they are the difference.
             is_verified = compared.equal || self.force && compared.missing == Some(0);
-            if !is_verified && !(self.force && compared.missing.is_none()) {
+            let is_unknown = self.force && compared.missing.is_none();
+            if !is_verified && !is_unknown {
                 return Err(Failure::Damaged(differs(pair, &compared)));
             }
         }
