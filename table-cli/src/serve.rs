@@ -54,6 +54,9 @@ pub(crate) struct ServeArgs {
     /// How many clients may be connected at once; further ones wait
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().connections)]
     connections: usize,
+    /// Memory for the pages of an embedded store, in MiB; 256 without this. A store whose often used pages fit answers from memory
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    cache: Option<u32>,
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
@@ -99,8 +102,8 @@ impl ServeArgs {
             builder = builder.explorer();
         }
         builder = self.with_certificate(builder)?;
-        let open =
-            self.store.open_to_serve(if self.read_only { Access::Read } else { Access::Write }).await?;
+        let access = if self.read_only { Access::Read } else { Access::Write };
+        let open = self.store.open_to_serve(access, self.cache_bytes()?).await?;
         let served = self.serve(&open, builder, &accounts).await;
         open.close().await?;
         served
@@ -129,6 +132,14 @@ impl ServeArgs {
         Err(Failure::failed(
             "requests were cut off after the stop time: their clients do not know the outcome",
         ))
+    }
+
+    fn cache_bytes(&self) -> Result<Option<usize>> {
+        let Some(mib) = self.cache else { return Ok(None) };
+        if !matches!(self.store, StoreName::Embedded(_)) {
+            return Err(Failure::misuse("--cache is for embedded stores: another store has no pages of a file"));
+        }
+        Ok(Some((mib as usize).saturating_mul(1 << 20)))
     }
 
     /// Returns how many connections the process has file descriptors for, at most the number of the argument. Without descriptors, the store

@@ -175,15 +175,21 @@ impl StoreName {
     }
 
     /// Opens the store for `tables serve`: groups of a local store have room for index entries.
-    pub(crate) async fn open_to_serve(&self, access: Access) -> Result<OpenStore> {
+    pub(crate) async fn open_to_serve(&self, access: Access, cache: Option<usize>) -> Result<OpenStore> {
         match (self, access) {
             (Self::Memory, _) => Ok(OpenStore::around(
                 MemoryStore::with_profile(ServiceProfile::SERVED),
                 None,
                 Pace::default(),
             )),
-            (Self::Embedded(directory), Access::Write) => {
-                let store = EmbeddedStore::builder(directory).served().open().await?;
+            (Self::Embedded(directory), _) => {
+                let builder = EmbeddedStore::builder(directory).served();
+                let builder = match cache {
+                    Some(bytes) => builder.cache_bytes(bytes),
+                    None => builder,
+                };
+                let builder = if access == Access::Read { builder.read_only() } else { builder };
+                let store = builder.open().await?;
                 Ok(OpenStore::around(store.clone(), Some(store), Pace::default()))
             }
             _ => self.open(access, Pace::default()).await,

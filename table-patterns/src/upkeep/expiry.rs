@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, ready};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+#[cfg(feature = "blobs")]
 use object_store::ObjectStore;
 use table_core::manifest::{Expiry, Layout, StoredIndex, StoredType, WriteTarget};
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
@@ -21,6 +22,7 @@ use super::report::Due;
 use crate::blobs::in_a_blob;
 use crate::index::{IndexedEntities, change, is_entity};
 use crate::journal::{Acknowledge, Entries, as_read};
+#[cfg(feature = "blobs")]
 use crate::large::{LargeOptions, remove_blobs};
 use crate::spread::is_moving;
 use crate::wide::WideEntities;
@@ -91,6 +93,7 @@ impl Sweep<'_> {
             store: Arc::clone(&self.of.store),
             table: self.table.clone(),
             entities: self.entities.cloned(),
+            #[cfg(feature = "blobs")]
             blobs: self.of.large.clone(),
         };
         let write = SetWrite {
@@ -130,7 +133,7 @@ impl Sweep<'_> {
             return Decision::Ignore;
         }
         // The row names its blobs: without their store it stays, so that a later sweep removes both.
-        if self.of.large.is_none() && in_a_blob(&row).is_some() {
+        if self.of.has_no_blobs() && in_a_blob(&row).is_some() {
             return Decision::Keep;
         }
         Decision::delete(row)
@@ -166,6 +169,7 @@ struct Remover {
     store: Arc<dyn TableStore>,
     table: TableName,
     entities: Option<IndexedEntities>,
+    #[cfg(feature = "blobs")]
     blobs: Option<(Arc<dyn ObjectStore>, LargeOptions)>,
 }
 
@@ -221,6 +225,7 @@ impl SetWriter for Remover {
                     (done.written, done.entries == Entries::Pending)
                 }
             };
+            #[cfg(feature = "blobs")]
             if let Some((blobs, options)) = &self.blobs {
                 let rows: Vec<&Entity> = changes.iter().map(|change| &change.old).collect();
                 remove_blobs(blobs, options, &self.table, &rows).await;
