@@ -1,9 +1,9 @@
-//! HTTP/1.1 transport, used if the caller sets no transport: `reqwest`'s pooled client, through a proxy if the environment names one.
+//! HTTP/1.1 transport, used if the caller sets no transport: the pooled client of `hyper-util`, or `reqwest` where the environment names a
+//! proxy.
 //!
-//! The client that `azure_core` would make logs the URL of every request, which contains keys.
-//!
-//! Connections of our own, which the request on them polled, took 12 % fewer instructions of a get than `hyper-util`'s pool, which
-//! `reqwest` uses: not worth 400 lines (docs/performance.md, *Connections*).
+//! `reqwest` everywhere would be less code, and a fifth more instructions for a get: it converts and parses the URL of each request twice.
+//! Connections of our own, which the request on them polled, took 12 % fewer than this pool: not worth 400 lines
+//! (docs/performance.md, *Connections*). The client that `azure_core` would make logs the URL of every request, which contains keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::error::{Error, ErrorKind};
-use azure_core::http::headers::{HeaderName, HeaderValue};
+use azure_core::http::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, Transport, Url};
 use azure_core::{Bytes, Result};
 use futures_util::{AsyncReadExt as _, TryStreamExt as _};
+use http::Uri;
 use http::header::HeaderMap;
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 /// Maximum time to connect to a server, including TLS.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -30,44 +38,91 @@ const KEPT_LOCALLY: Duration = Duration::from_secs(2);
 
 /// Returns the transport for this endpoint. Returns `None` if TLS is not available; then `azure_core` uses its own transport.
 pub(crate) fn to(endpoint: &Url) -> Option<Transport> {
-    Some(Transport::new(Arc::new(Pooled::new(endpoint)?)))
+    let kept = if crate::endpoint::is_loopback(endpoint) { KEPT_LOCALLY } else { KEPT };
+    let client: Arc<dyn HttpClient> = match Matcher::from_system().intercept(&uri(endpoint).ok()?) {
+        Some(_) => Arc::new(Proxied::new(kept)?),
+        None => Arc::new(Pooled::new(kept)?),
+    };
+    Some(Transport::new(client))
 }
 
+/// Sends requests on connections to the server itself.
 #[derive(Debug)]
-struct Pooled(reqwest::Client);
+struct Pooled(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
 impl Pooled {
-    fn new(endpoint: &Url) -> Option<Self> {
-        let is_local = crate::endpoint::is_loopback(endpoint);
-        let builder = reqwest::ClientBuilder::new()
-            .http1_only()
-            .connect_timeout(CONNECT)
-            .tcp_keepalive(KEEP_ALIVE)
-            .pool_idle_timeout(if is_local { KEPT_LOCALLY } else { KEPT })
-            .redirect(reqwest::redirect::Policy::none());
-        builder.build().ok().map(Self)
+    fn new(kept: Duration) -> Option<Self> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(KEEP_ALIVE));
+        tcp.set_connect_timeout(Some(CONNECT));
+        // The program may have installed its own provider.
+        let provider = CryptoProvider::get_default().cloned();
+        let provider = provider.unwrap_or_else(|| aws_lc_rs::default_provider().into());
+        let tls = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider).ok()?;
+        let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
+        let mut builder = Client::builder(TokioExecutor::new());
+        Some(Self(builder.pool_timer(TokioTimer::new()).pool_idle_timeout(kept).build(connector)))
     }
 }
 
 #[async_trait]
 impl HttpClient for Pooled {
     async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
+        let mut message = http::Request::new(Full::new(bytes(request.body()).await?));
+        *message.method_mut() = request.method().as_str().parse().map_err(malformed)?;
+        *message.uri_mut() = uri(request.url())?;
+        *message.headers_mut() = sent_headers(request)?;
+        let answer = self.0.request(message).await;
+        let (head, body) =
+            answer.map_err(|error| failed(error.is_connect(), error, request.url()))?.into_parts();
+        let url = request.url().clone();
+        let body = body.into_data_stream().map_err(move |error| failed(false, error, &url));
+        Ok(AsyncRawResponse::new(
+            head.status.as_u16().into(),
+            received_headers(&head.headers),
+            Box::pin(body),
+        ))
+    }
+}
+
+/// Sends requests through the proxies that the environment names.
+#[derive(Debug)]
+struct Proxied(reqwest::Client);
+
+impl Proxied {
+    fn new(kept: Duration) -> Option<Self> {
+        let builder = reqwest::ClientBuilder::new()
+            .http1_only()
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(KEEP_ALIVE)
+            .pool_idle_timeout(kept)
+            // A redirect could send the signature of the request to another server.
+            .redirect(reqwest::redirect::Policy::none());
+        builder.build().ok().map(Self)
+    }
+}
+
+#[async_trait]
+impl HttpClient for Proxied {
+    async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
         let method = request.method().as_str().parse().map_err(malformed)?;
         let mut message = reqwest::Request::new(method, request.url().clone());
         *message.headers_mut() = sent_headers(request)?;
         *message.body_mut() = Some(bytes(request.body()).await?.into());
-        let answer = self.0.execute(message).await.map_err(|error| failed(error, request.url()))?;
-        let mut headers = HashMap::with_capacity(answer.headers().len());
-        for (name, value) in answer.headers() {
-            // U+FFFD replaces bytes that are not UTF-8.
-            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            headers.insert(received(name.as_str()), HeaderValue::from(value));
-        }
-        let status = answer.status().as_u16().into();
+        let answer = self.0.execute(message).await;
+        let answer =
+            answer.map_err(|error| failed(error.is_connect(), error.without_url(), request.url()))?;
+        let (status, headers) = (answer.status().as_u16().into(), received_headers(answer.headers()));
         let url = request.url().clone();
-        let body = answer.bytes_stream().map_err(move |error| failed(error, &url));
-        Ok(AsyncRawResponse::new(status, headers.into(), Box::pin(body)))
+        let body = answer.bytes_stream().map_err(move |error| failed(false, error.without_url(), &url));
+        Ok(AsyncRawResponse::new(status, headers, Box::pin(body)))
     }
+}
+
+fn uri(url: &Url) -> Result<Uri> {
+    Uri::from_maybe_shared(Bytes::copy_from_slice(url.as_str().as_bytes())).map_err(malformed)
 }
 
 fn sent_headers(request: &Request) -> Result<HeaderMap> {
@@ -99,6 +154,16 @@ fn sent(name: &str) -> Result<http::HeaderName> {
         Some(known) => Ok(known.clone()),
         None => name.parse().map_err(malformed),
     }
+}
+
+fn received_headers(answer: &HeaderMap) -> Headers {
+    let mut headers = HashMap::with_capacity(answer.len());
+    for (name, value) in answer {
+        // U+FFFD replaces bytes that are not UTF-8.
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        headers.insert(received(name.as_str()), HeaderValue::from(value));
+    }
+    headers.into()
 }
 
 /// The headers of most answers. Their names need no copies.
@@ -144,12 +209,11 @@ fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
 }
 
-/// Converts an error without its URL, which contains keys and may contain a signature.
+/// Converts an error, which does not show the URL: it contains keys and may contain a signature.
 ///
 /// Only a failure to connect is known to come before the first byte of the request: then the request is not applied.
-fn failed(error: reqwest::Error, url: &Url) -> Error {
-    let error = error.without_url();
-    if error.is_connect() {
+fn failed(to_connect: bool, error: impl std::error::Error + Send + Sync + 'static, url: &Url) -> Error {
+    if to_connect {
         let (host, port) =
             (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
         return Error::with_error(ErrorKind::Connection, error, format!("cannot connect to {host}:{port}"));

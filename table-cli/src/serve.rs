@@ -137,7 +137,9 @@ impl ServeArgs {
     fn cache_bytes(&self) -> Result<Option<usize>> {
         let Some(mib) = self.cache else { return Ok(None) };
         if !matches!(self.store, StoreName::Embedded(_)) {
-            return Err(Failure::misuse("--cache is for embedded stores: another store has no pages of a file"));
+            return Err(Failure::misuse(
+                "--cache is for embedded stores: another store has no pages of a file",
+            ));
         }
         Ok(Some((mib as usize).saturating_mul(1 << 20)))
     }

@@ -4,6 +4,7 @@ use table_core::model::Ticks;
 use table_core::store::{Result, TableStore as _};
 use table_core::typed::{KeyOf, SoftDelete};
 
+#[cfg(feature = "blobs")]
 use super::large::LargeTable;
 use super::spread::SpreadTable;
 use super::time_slices::TimeSlices;
@@ -43,8 +44,12 @@ macro_rules! soft_delete {
     )+};
 }
 
+#[cfg(feature = "blobs")]
 soft_delete! {
     LargeTable => T;
+}
+
+soft_delete! {
     SpreadTable => T;
     WideTable => Wide<T>;
 }

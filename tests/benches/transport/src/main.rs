@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release` in this folder prints the client's processor time for a get, with 32 gets in flight and no delay, and
 //! gets per second with 1,000 in flight and 20 ms delay; `-- 9` sets the number of rounds. `-- count SIDE GETS` only gets, one
-//! after another, for tools that count instructions.
+//! after another, for tools that count instructions; `-- load SIDE GETS` gets with 32 in flight, for profilers.
 
 #[allow(dead_code, reason = "the other benchmark writes too")]
 #[path = "../../azurite/src/direct.rs"]
@@ -80,6 +80,13 @@ fn main() {
                 }
             };
             runtime.block_on(runtime.spawn(all)).unwrap();
+        }
+        ["load", side, gets] => {
+            let server = Server::start(0);
+            let sides = open(&server);
+            let (before, gets) = (processor_time(), gets.parse().unwrap());
+            in_flight(&runtime, &sides[side.parse::<usize>().unwrap()], 32, gets);
+            println!("{:.1} µs", (processor_time() - before).as_secs_f64() * 1e6 / f64::from(gets));
         }
         [] => print(&runtime, 5),
         [rounds] => print(&runtime, rounds.parse().unwrap()),
