@@ -136,6 +136,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `table = "…"` | table of the entry | the entity's |
 /// | `payload = reference`, `full`, `fields(a, b)` | what an entry holds in addition to the entity's key | `reference` |
 /// | `shape = row`, `list`, `list(bytes = 65536, overflow = blob)`, `blob` | a row per entry, or the references of one key together | `row` |
+/// | `shape = summary`, `summary(sum(a), min(b), max(c))` | one row per key in the entities' partition: the number of entities, sums of integers, smallest and largest values; without `payload` and `unique` | |
 /// | `unique = "partition"`, `"table"` | at most one entity per key of the index | not unique |
 /// | `where = "…"` | a filter over the stored entity, with stored names; other entities have no entry | every entity |
 ///

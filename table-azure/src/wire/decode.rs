@@ -60,9 +60,9 @@ impl Names {
     /// All names.
     const ALL: Self = Self(u128::MAX);
 
-    /// Adds a name. Returns whether the set may have contained it.
+    /// Adds a name. Returns whether the set may have contained it before (the opposite of `HashSet::insert`).
     #[inline]
-    fn insert(&mut self, name: &str) -> bool {
+    fn add_may_have_contained(&mut self, name: &str) -> bool {
         // Length and three characters, in which the names of a type mostly differ. Two names with one bit cost a
         // search, never a wrong answer.
         let bytes = name.as_bytes();
@@ -136,7 +136,7 @@ impl<'a> EntityReader<'a> {
     #[inline]
     fn check_new(&mut self, json: &Json<'_>, member: &Member<'_>) -> json::Result<()> {
         let Member::Property(name, _) = member else { return Ok(()) };
-        if !self.names.insert(name) {
+        if !self.names.add_may_have_contained(name) {
             return Ok(());
         }
         // A null is no property, but its name has occurred: `has_followed` knows it.

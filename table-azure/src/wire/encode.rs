@@ -72,6 +72,7 @@ impl EntityEncoder {
         self.keep(place, part.prefix, &out[from..]);
     }
 
+    /// Remembers the bytes before the value at this place, for the next entity of the same type.
     fn keep(&mut self, place: usize, prefix: &[u8], before: &[u8]) {
         // Groups of many different entities would let the buffer grow without end. All is dropped, since the ranges
         // point into one buffer.

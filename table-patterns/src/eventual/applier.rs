@@ -235,7 +235,8 @@ impl Coordinator {
 
     async fn run_step(&self, id: StepId, step: &Step) -> Result<()> {
         if let Some((store, table, operation)) = step.operation() {
-            let _rests_on = self.plain_write(store, table, WriteTarget::of(&operation)).await?;
+            // Held until the write is done: a change of the manifest waits for it.
+            let _plain_write = self.plain_write(store, table, WriteTarget::of(&operation)).await?;
             let store = self.resources.store(store)?;
             return match store.write(table, operation).await {
                 // A delete of a missing entity is done. A replace must not bring a deleted entity back.
@@ -261,7 +262,8 @@ impl Coordinator {
                 // An earlier run of this step may have moved the entity and died before it recorded that.
                 return self.check_moved(step).await;
             };
-            let _rests_on = self.move_rests_on(step, &entity).await?;
+            // Held until the write is done, as above.
+            let _plain_writes = self.permit_move(step, &entity).await?;
             check_movable(&from.table, &entity)?;
             let Some(etag) = entity.etag().cloned() else { break };
             let moved = entity.with_system(None, None).with_key(to.key.clone());

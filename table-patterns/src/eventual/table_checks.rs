@@ -60,7 +60,7 @@ impl Coordinator {
         let select = (!moves).then(|| Select::new(["PartitionKey"]));
         match store.get(&from.table, &from.key, select.as_ref()).await? {
             Some(row) if moves => {
-                self.move_rests_on(step, &row).await?;
+                self.permit_move(step, &row).await?;
                 check_movable(&from.table, &row)
             }
             Some(_) => Ok(()),
@@ -105,7 +105,7 @@ impl Coordinator {
     }
 
     /// [`plain_write`](Self::plain_write) for the source and the target of a move.
-    pub(super) async fn move_rests_on(&self, step: &Step, row: &Entity) -> Result<[Option<PlainWrite>; 2]> {
+    pub(super) async fn permit_move(&self, step: &Step, row: &Entity) -> Result<[Option<PlainWrite>; 2]> {
         let Step::Move { from, to } = step else { return Ok([None, None]) };
         let moved = row.clone().with_key(to.key.clone());
         Ok([

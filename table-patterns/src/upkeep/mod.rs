@@ -28,8 +28,8 @@
 //! - Maintain [opaque](table_core::manifest) indexes, indexes of a newer format, and indexes that its store encrypts by a rule: these are
 //!   [due](UpkeepReport::due). Upkeep does not finish writes of their entities; it counts the missing entries of these entities and does
 //!   not add them.
-//! - Collect blobs of large values without their store and options: they are [due](UpkeepReport::due). The manifest names only types
-//!   that a program opened with [`LargeTable::open`](crate::large::LargeTable::open).
+//! - Collect blobs of large values without their store and options: they are [due](UpkeepReport::due). The manifest names a type from
+//!   [`LargeTable::open`](crate::large::LargeTable::open) on, or from the first write of a `LargeTable` without indexes.
 //! - Scrub blind copies in other systems.
 //!
 //! # Several at once

@@ -53,7 +53,7 @@ impl IndexedEntities {
     /// its indexes: the keys come from a Rust function that the program lacks, or the definition has a newer
     /// format.
     ///
-    /// A unique index does not become readable by its declaration. Until it is [built](Self::build), writes
+    /// A unique index that is added to a table with entities is not readable before it is [built](Self::build). Until then, writes
     /// that give an entity a value of the index are refused; writes that keep or remove a value go on. Build
     /// the index before you start a version of the program that needs it.
     ///

@@ -69,9 +69,10 @@
 //! loses its copies when a writer of that table replaces it, until a scrub: that writer does not know the
 //! copies.
 //!
-//! A program that writes by a plain [`Table`](table_core::typed::Table), with a type that declares no index, is
-//! not refused. Such a program, started before an index was declared, leaves entries missing and stale until a
-//! scrub. Stop it, or let it write by indexes, before [`build`](IndexedEntities::build).
+//! A program that writes by a plain [`Table`](table_core::typed::Table) refuses to write entities of an index from 30 seconds after the
+//! declaration on, at the latest; the build of a type's first index waits for that. An `open` that is the first of its type does not wait: run no
+//! plain writer of the type then. A table or store that is `unmanaged()`, and clients of other libraries, do not read the manifest: they
+//! leave entries missing and stale until a scrub. Stop them before [`build`](IndexedEntities::build).
 //!
 //! # Cost in requests
 //!

@@ -30,7 +30,7 @@ pub struct IndexOptions {
     pub queue: Option<Arc<dyn WorkQueue>>,
     /// When a write returns: after the commit, or after its entries are applied.
     pub acknowledge: Acknowledge,
-    /// Whether a write clears its journal row and its ticket before it returns, or after that in the background, unless set. Call
+    /// When a write deletes its journal row and its ticket: after it returns, in the background (the default), or before. Call
     /// [`flush`](crate::index::IndexedTable::flush) before a program ends.
     pub clearing: Clearing,
     /// The blob store for long lists, below `{table}-{id}/{index}/`. The id is generated when the table is first opened with a blob store,
