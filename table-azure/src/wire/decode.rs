@@ -169,6 +169,8 @@ struct Values<'a> {
     etag: String,
     has_etag: bool,
     timestamp: Option<Ticks>,
+    /// Whether the entity had a Timestamp, or null in its place.
+    has_timestamp: bool,
     properties: Properties,
     /// The number of properties.
     count: usize,
@@ -178,7 +180,8 @@ impl<'a> Values<'a> {
     fn clear(&mut self) {
         self.properties.clear();
         self.count = 0;
-        (self.partition, self.row, self.timestamp, self.has_etag) = (None, None, None, false);
+        (self.partition, self.row, self.timestamp) = (None, None, None);
+        (self.has_etag, self.has_timestamp) = (false, false);
     }
 
     #[inline]
@@ -194,10 +197,21 @@ impl<'a> Values<'a> {
                 }
                 push_value(&mut self.properties, name, *edm_type, &value).map_err(|e| json.broken(e))?;
             }
-            Member::Partition => self.partition = Some(json.text()?),
-            Member::Row => self.row = Some(json.text()?),
-            Member::Timestamp => self.timestamp = timestamp(json)?,
+            Member::Partition => {
+                once(json, "PartitionKey", self.partition.is_some())?;
+                self.partition = Some(json.text()?);
+            }
+            Member::Row => {
+                once(json, "RowKey", self.row.is_some())?;
+                self.row = Some(json.text()?);
+            }
+            Member::Timestamp => {
+                once(json, "Timestamp", self.has_timestamp)?;
+                (self.timestamp, self.has_timestamp) = (timestamp(json)?, true);
+            }
             Member::ETag => {
+                // Azurite can write it twice (Azurite#1536). The last one counts; a wrong ETag is refused by the next write with a
+                // condition.
                 // Into a buffer that all entities of the page use: an ETag has escapes, so its text cannot be
                 // borrowed from the JSON.
                 self.etag.clear();
@@ -248,6 +262,11 @@ impl<'a> Annotations<'a> {
         }
         // The type of the Timestamp is fixed. Its annotation would wait for a value that does not ask for it.
         if name != "Timestamp" {
+            let is_known = |known: &Cow<'_, str>| *known == name;
+            let pending = self.next.iter().chain(&self.other);
+            if pending.map(|(known, _)| known).any(is_known) {
+                return Err(json.broken("the type is annotated twice").of_property(&name));
+            }
             self.other.extend(self.next.replace((name, edm_type)));
         }
         Ok(())
@@ -268,6 +287,12 @@ impl<'a> Annotations<'a> {
         let late = self.other.drain(..).chain(self.next.take());
         late.into_iter().try_for_each(|(name, edm_type)| retype(properties, &name, edm_type))
     }
+}
+
+/// Refuses a key or system property that occurs twice.
+#[inline]
+fn once(json: &Json<'_>, name: &str, is_known: bool) -> json::Result<()> {
+    if is_known { Err(json.broken("the property occurs twice").of_property(name)) } else { Ok(()) }
 }
 
 /// Parses a time or null.

@@ -166,6 +166,28 @@ async fn a_property_that_occurs_twice_is_an_error() {
     }
 }
 
+/// Also with the same value: two readers could take another one of them for the key.
+#[tokio::test]
+async fn a_key_or_system_property_that_occurs_twice_is_an_error() {
+    let row = |members: &str| format!(r#"{{"PartitionKey":"o'x","RowKey":"a b","A":1{members}}}"#);
+    for (name, members) in [
+        ("PartitionKey", r#","PartitionKey":"o'x""#),
+        ("RowKey", r#","RowKey":"other""#),
+        ("RowKey", r#","Row\u004bey":"other""#),
+        ("Timestamp", r#","Timestamp":null,"Timestamp":"2013-01-01T00:00:00Z""#),
+        ("B", r#","B@odata.type":"Edm.Int64","B@odata.type":"Edm.String","B":"5""#),
+    ] {
+        let server = Server::start([answer("200 OK", &[], &row(members))]).await;
+        let error = run(&store(&server), OperationKind::Get).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("property '{name}'")), "{members}: {error}");
+        // In a row that begins like the row before it.
+        let rows = format!(r#"{{"value":[{},{}]}}"#, row(""), row(members));
+        let server = Server::start([answer("200 OK", &[], &rows)]).await;
+        let error = store(&server).query(&table(), &Query::new(), None).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("property '{name}'")), "{members}: {error}");
+    }
+}
+
 const NEXT: &str = "x-ms-continuation-NextPartitionKey";
 const NEXT_TABLE: &str = "x-ms-continuation-NextTableName";
 /// One row, or one table.
