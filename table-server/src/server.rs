@@ -148,10 +148,16 @@ async fn serve(
     #[cfg(feature = "tls")]
     if let Some(certificate) = &setup.certificate {
         let peer = Peer { secure: true, ..peer };
-        match timeout(limits.header_time, certificate.accept(stream)).await {
-            Ok(Ok(stream)) => connection::serve(stream, peer, service, limits, phase).await,
-            Ok(Err(error)) => tracing::debug!(target: "table_server", %error, "a TLS handshake failed"),
-            Err(_) => {}
+        let mut stops = phase.clone();
+        let accepted = tokio::select! {
+            // Before the end of the handshake no request can be pending, so a stop does not wait for it.
+            _ = stops.wait_for(|phase| *phase != Phase::Serve) => None,
+            accepted = timeout(limits.header_time, certificate.accept(stream)) => accepted.ok(),
+        };
+        match accepted {
+            Some(Ok(stream)) => connection::serve(stream, peer, service, limits, phase).await,
+            Some(Err(error)) => tracing::debug!(target: "table_server", %error, "a TLS handshake failed"),
+            None => {}
         }
         drop(place);
         return;

@@ -55,6 +55,25 @@ async fn only_tls_connections_are_accepted() {
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
 }
 
+/// The server waits for a handshake longer than a stop waits for pending requests.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_handshakes() {
+    let certificate = Certificate::from_pem(&pem("localhost.pem"), &pem("localhost.key")).unwrap();
+    let builder = Server::builder().account(Account::emulator(), MemoryStore::new()).certificate(certificate);
+    let server = builder.listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap();
+    let mut silent = TcpStream::connect(server.address()).await.unwrap();
+    let mut half = TcpStream::connect(server.address()).await.unwrap();
+    // The start of a handshake record whose rest does not arrive.
+    half.write_all(&[0x16, 3, 1, 2, 0]).await.unwrap();
+    let stream = TcpStream::connect(server.address()).await.unwrap();
+    let mut open = connector().connect("localhost".try_into().unwrap(), stream).await.unwrap();
+    assert!(server.stop().await, "every connection has ended before the time of the stop");
+    for stream in [&mut silent, &mut half] {
+        assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or_default(), 0);
+    }
+    assert_eq!(open.read(&mut [0; 16]).await.unwrap_or_default(), 0);
+}
+
 #[cfg(feature = "self-signed")]
 #[tokio::test]
 async fn clients_that_trust_a_self_signed_certificate_connect() {
