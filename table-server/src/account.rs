@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use uuid::Uuid;
 
 /// The name of the emulator's well-known account.
 /// <https://learn.microsoft.com/azure/storage/common/storage-use-azurite#well-known-storage-account-and-key>
@@ -109,6 +110,67 @@ impl Account {
             mac.verify_slice(&signature).is_ok() | signed
         })
     }
+
+    /// Encrypts a text, such as a key of an entity that the client may not see. Only the account can read and
+    /// make sealed texts.
+    pub(crate) fn seal(&self, text: &str) -> Vec<u8> {
+        let Some(key) = self.keys.first() else { return Vec::new() };
+        let (seal, nonce) = (Seal::of(key), *Uuid::new_v4().as_bytes());
+        let tag = seal.tag(&nonce, text.as_bytes()).finalize().into_bytes();
+        let mut sealed = [&nonce[..], &tag[..TAG_BYTES], text.as_bytes()].concat();
+        seal.mask(&nonce, &mut sealed[NONCE_BYTES + TAG_BYTES..]);
+        sealed
+    }
+
+    /// Decrypts a text that [`seal`](Self::seal) has encrypted under any key of the account; `None` for other
+    /// bytes.
+    pub(crate) fn unseal(&self, sealed: &[u8]) -> Option<String> {
+        let (nonce, rest) = sealed.split_first_chunk()?;
+        let (tag, hidden) = rest.split_first_chunk::<TAG_BYTES>()?;
+        self.keys.iter().find_map(|key| {
+            let (seal, mut text) = (Seal::of(key), hidden.to_vec());
+            seal.mask(nonce, &mut text);
+            seal.tag(nonce, &text).verify_truncated_left(tag).ok()?;
+            String::from_utf8(text).ok()
+        })
+    }
+}
+
+const NONCE_BYTES: usize = 16;
+const TAG_BYTES: usize = 16;
+
+/// Encryption with HMAC-SHA256 as a stream of pseudorandom blocks and as the tag. The crate needs HMAC for
+/// signatures; a cipher would be another dependency for a few bytes of each page.
+struct Seal(Hmac<Sha256>);
+
+impl Seal {
+    fn of(key: &Key) -> Self {
+        // A key of its own, because outputs of the account's key are signatures.
+        let mut derived = key.mac.clone();
+        derived.update(b"\0table-server sealed texts");
+        Self(mac(&derived.finalize().into_bytes()))
+    }
+
+    fn tag(&self, nonce: &[u8; NONCE_BYTES], text: &[u8]) -> Hmac<Sha256> {
+        let mut tag = self.0.clone();
+        for part in [b"t", &nonce[..], text] {
+            tag.update(part);
+        }
+        tag
+    }
+
+    /// Encrypts or decrypts.
+    fn mask(&self, nonce: &[u8; NONCE_BYTES], text: &mut [u8]) {
+        for (block, count) in text.chunks_mut(32).zip(0_u64..) {
+            let mut mask = self.0.clone();
+            for part in [b"m", &nonce[..], &count.to_be_bytes()] {
+                mask.update(part);
+            }
+            for (byte, mask) in block.iter_mut().zip(mask.finalize().into_bytes()) {
+                *byte ^= mask;
+            }
+        }
+    }
 }
 
 fn mac(key: &[u8]) -> Hmac<Sha256> {
@@ -144,6 +206,27 @@ mod tests {
             assert!(!account.has_signed(text, wrong), "{wrong}");
         }
         assert!(!account.has_signed("GET", signature));
+    }
+
+    #[test]
+    fn sealed_texts_are_read_by_their_account_only() {
+        let account = Account::new("account", "a2V5").unwrap();
+        for text in ["", "a", "\u{1F600}", &"x".repeat(1000)] {
+            let sealed = account.seal(text);
+            assert_eq!(account.unseal(&sealed).as_deref(), Some(text));
+            assert_ne!(sealed, account.seal(text), "equal texts are not recognized");
+            let rotated = Account::new("account", "bmV3").unwrap();
+            assert_eq!(rotated.unseal(&sealed), None);
+            assert_eq!(rotated.with_second_key("a2V5").unwrap().unseal(&sealed).as_deref(), Some(text));
+            for at in 0..sealed.len() {
+                let mut changed = sealed.clone();
+                changed[at] ^= 1;
+                assert_eq!(account.unseal(&changed), None, "byte {at}");
+            }
+            assert_eq!(account.unseal(&sealed[..sealed.len() - 1]), None);
+        }
+        assert!(!account.seal("the text itself").windows(4).any(|part| part == b"text"));
+        assert_eq!(account.unseal(b""), None);
     }
 
     #[test]

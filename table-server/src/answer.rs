@@ -4,18 +4,33 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The response to a request or to an operation of a group.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// The parts of bounded memory that the body takes until the client has read it.
+    pub(crate) room: Vec<OwnedSemaphorePermit>,
+}
+
+/// A body with its parts of bounded memory, which end when its last byte has been sent.
+struct Held {
+    body: Bytes,
+    _room: Vec<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
 }
 
 impl Answer {
     pub(crate) fn new(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Bytes::new() }
+        Self { status, headers: HeaderMap::new(), body: Bytes::new(), room: Vec::new() }
     }
 
     pub(crate) fn no_content() -> Self {
@@ -48,7 +63,11 @@ impl Answer {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(self.body));
+        let body = match self.room.is_empty() || self.body.is_empty() {
+            true => self.body,
+            false => Bytes::from_owner(Held { body: self.body, _room: self.room }),
+        };
+        let mut response = Response::new(Full::new(body));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         response

@@ -32,8 +32,9 @@ impl<'a> Member<'a> {
         Ok(Self { part, address, verb, level })
     }
 
-    const fn asked(&self) -> Asked<'_> {
-        Asked { verb: self.verb, address: &self.address, headers: &self.part.headers, level: self.level }
+    const fn asked<'b>(&'b self, outer: &Asked<'b>) -> Asked<'b> {
+        let (verb, level, unread) = (self.verb, self.level, outer.unread);
+        Asked { verb, address: &self.address, headers: &self.part.headers, level, unread }
     }
 }
 
@@ -58,7 +59,9 @@ pub(crate) async fn transact(
             let answer = read(tenant, permit, asked, part).await;
             let answer =
                 answer.unwrap_or_else(|failure| failure.of_operation(0).into_answer(ErrorFormat::Json, id));
-            Ok(envelope(&[], Some(&inner(answer, content_id))))
+            let mut answer = inner(answer, content_id);
+            let room = std::mem::take(&mut answer.room);
+            Ok(Answer { room, ..envelope(&[], Some(&answer)) })
         }
         Group::Changes(parts) => {
             let ids: Vec<_> = parts.iter().map(|part| part.content_id.clone()).collect();
@@ -84,11 +87,11 @@ async fn read(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, part: Part<'_
     let member = Member::of(asked.address, part)?;
     match (member.verb, member.address.resource()?) {
         (Verb::Get, Resource::Entities(name)) => {
-            queries::entities(tenant, permit, &member.asked(), &request::table(&name)?).await
+            queries::entities(tenant, permit, &member.asked(asked), &request::table(&name)?).await
         }
         (Verb::Get, resource @ Resource::Entity(..)) => {
             let (table, key) = request::entity(&resource)?;
-            queries::entity(tenant, permit, &member.asked(), &table, &key).await
+            queries::entity(tenant, permit, &member.asked(asked), &table, &key).await
         }
         (Verb::Get, _) => Err(Failure::not_implemented("queries of tables in a batch")),
         _ => Err(malformed("its changes are not in a change set")),
@@ -112,7 +115,7 @@ async fn change(
     for (index, part) in parts.into_iter().enumerate() {
         let member = Member::of(asked.address, part).map_err(|failure| failure.of_operation(index))?;
         let resource = member.address.resource().map_err(|failure| failure.of_operation(index))?;
-        let write = Write::read(permit, &member.asked(), &resource, member.part.body.as_bytes())
+        let write = Write::read(permit, &member.asked(asked), &resource, member.part.body.as_bytes())
             .map_err(|failure| failure.of_operation(index))?;
         members.push(member);
         writes.push(write);
@@ -121,7 +124,7 @@ async fn change(
     let written = apply(tenant, &writes).await?;
     let mut answers = Vec::with_capacity(writes.len());
     for ((write, member), written) in writes.iter().zip(&members).zip(&written) {
-        answers.push(write.answer(tenant, &member.asked(), written).await);
+        answers.push(write.answer(tenant, &member.asked(asked), written).await);
     }
     Ok(answers)
 }

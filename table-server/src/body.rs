@@ -20,11 +20,11 @@ pub(crate) struct Bodies {
     time: Duration,
 }
 
-/// A body in memory. Dropping it releases its memory.
+/// A body in memory, and its part of the memory of all bodies.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
-    room: Option<OwnedSemaphorePermit>,
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// How many times the limit is read and discarded before the connection closes. A client that is still

@@ -5,6 +5,7 @@ use std::future::Future as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::limits::Limits;
@@ -38,13 +39,19 @@ pub(crate) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let unsent = Arc::new(Unsent::default());
+    let stream = Timed::new(stream, limits.write_time, Arc::clone(&unsent));
     let respond = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.respond(request, peer).await) }
+        let (service, unsent) = (Arc::clone(&service), Arc::clone(&unsent));
+        async move {
+            // So that a client that sends requests and reads no answers does not fill the memory with answers.
+            unsent.ends().await;
+            Ok::<_, Infallible>(service.respond(request, peer).await)
+        }
     });
     // Every step at which a client can be slow has a bound: the TLS handshake (in `server`), the head and the pause between requests
     // (`header_read_timeout`), the body (`body`), and reading the answer (`Timed`).
-    let stream = TokioIo::new(Timed::new(stream, limits.write_time));
+    let stream = TokioIo::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
@@ -70,6 +77,34 @@ pub(crate) async fn serve<S>(
     }
 }
 
+/// Whether bytes of earlier answers wait until the client reads.
+#[derive(Debug, Default)]
+struct Unsent {
+    waits: AtomicBool,
+    ended: Notify,
+}
+
+impl Unsent {
+    fn set(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Release);
+        if !waits {
+            self.ended.notify_waiters();
+        }
+    }
+
+    /// Waits until the client has read what was sent so far. The task that polls this future also writes to the
+    /// client, so it is the only one that sets the flag.
+    async fn ends(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if !self.waits.load(Ordering::Acquire) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
 /// A stream whose writes fail if the client reads nothing for some time.
 struct Timed<S> {
     stream: S,
@@ -77,22 +112,30 @@ struct Timed<S> {
     deadline: Pin<Box<Sleep>>,
     /// Whether a write waits for the client.
     waits: bool,
+    unsent: Arc<Unsent>,
 }
 
 impl<S> Timed<S> {
-    fn new(stream: S, time: Duration) -> Self {
-        Self { stream, time, deadline: Box::pin(sleep(time)), waits: false }
+    fn new(stream: S, time: Duration, unsent: Arc<Unsent>) -> Self {
+        Self { stream, time, deadline: Box::pin(sleep(time)), waits: false, unsent }
+    }
+
+    fn set_waits(&mut self, waits: bool) {
+        if self.waits != waits {
+            self.waits = waits;
+            self.unsent.set(waits);
+        }
     }
 
     /// Applies the timeout to a step of writing.
     fn bounded<T>(&mut self, step: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if step.is_ready() {
-            self.waits = false;
+            self.set_waits(false);
             return step;
         }
         // The time counts from the first write that waits. Each write that succeeds stops it, so a slow client that reads is not cut off.
         if !self.waits {
-            self.waits = true;
+            self.set_waits(true);
             self.deadline.as_mut().reset(Instant::now() + self.time);
         }
         ready!(self.deadline.as_mut().poll(context));
@@ -141,5 +184,44 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::service::Pages;
+    use crate::tenant::Tenants;
+
+    const REQUEST: &str = "GET /_health HTTP/1.1\r\nHost: h\r\n\r\n";
+    const REQUESTS: usize = 20_000;
+
+    /// The time of the test stands still while the server can do something, so a write that does not end shows that the
+    /// server has stopped reading.
+    #[tokio::test(start_paused = true)]
+    async fn requests_wait_until_the_client_reads_its_answers() {
+        let limits = Limits::default();
+        let service = Arc::new(Service::new(Tenants::default(), &limits, Pages::default()));
+        let (client, server) = duplex(4096);
+        let (_phase, phases) = watch::channel(Phase::Serve);
+        let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };
+        tokio::spawn(serve(server, peer, service, limits, phases));
+        let (mut answers, mut requests) = tokio::io::split(client);
+        let all = REQUEST.repeat(REQUESTS);
+        let mut sent = 0;
+        while let Ok(more) = timeout(limits.write_time / 2, requests.write(&all.as_bytes()[sent..])).await {
+            sent += more.unwrap();
+            assert!(sent < all.len(), "every request was taken");
+        }
+        // A client that reads gets every answer.
+        let last = REQUEST.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+        let rest = all[sent..].to_owned() + &last;
+        tokio::spawn(async move { requests.write_all(rest.as_bytes()).await.unwrap() });
+        let mut text = String::new();
+        answers.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text.matches("HTTP/1.1 200").count(), REQUESTS + 1);
     }
 }

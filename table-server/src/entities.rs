@@ -128,6 +128,8 @@ mod tests {
 
     use super::*;
     use crate::address::Address;
+    use crate::limits::Limits;
+    use crate::unread::Unread;
     use crate::wire::Metadata;
 
     fn read(
@@ -139,7 +141,9 @@ mod tests {
         let address = Address::parse("http", "h", &format!("/acc/{path}"), None, |_| false).unwrap();
         let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
         let headers: HeaderMap = headers.iter().map(pair).collect();
-        let asked = Asked { verb, address: &address, headers: &headers, level: Metadata::Minimal };
+        let unread = Unread::new(&Limits::default());
+        let asked =
+            Asked { verb, address: &address, headers: &headers, level: Metadata::Minimal, unread: &unread };
         let resource = address.resource().unwrap();
         Write::read(&Permit::Owner, &asked, &resource, body.as_bytes())
             .map(|w| w.operation)

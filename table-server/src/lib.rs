@@ -62,6 +62,7 @@ mod test_server;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
+mod unread;
 mod wire;
 mod xml;
 

@@ -16,6 +16,9 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Maximum bytes of all request bodies in memory. A request that would exceed it gets status 503.
     pub body_memory: usize,
+    /// Maximum bytes of the answers that clients have not read yet. A query waits up to 10 seconds until its answer
+    /// has room, and then gets status 503.
+    pub answer_memory: usize,
     /// Maximum time that a connection waits for the complete request line and headers.
     pub header_time: Duration,
     /// Maximum time in which a request body must arrive. A slower body gets status 408.
@@ -33,6 +36,7 @@ impl Default for Limits {
             header_bytes: 64 * 1024,
             body_bytes: limits::GROUP_BYTES,
             body_memory: 256 * 1024 * 1024,
+            answer_memory: 512 * 1024 * 1024,
             header_time: Duration::from_secs(60),
             body_time: Duration::from_secs(60),
             write_time: Duration::from_secs(60),

@@ -7,6 +7,7 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Filter, Page, Position, Query, Select};
 use table_core::store::{ErrorKind, limits};
 
+use crate::account::Account;
 use crate::address::Parameters;
 use crate::answer::Answer;
 use crate::authorize::{Action, KeyRange, Permit};
@@ -29,7 +30,9 @@ pub(crate) async fn entity(
     let found = tenant.store.get(table, key, select.as_ref()).await?;
     let found = found.filter(|_| permit.covers(key)).ok_or_else(Failure::resource_not_found)?;
     let body = wire::entity_document(asked.level, asked.links(), table, &found, select.as_ref());
-    let answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    let room = asked.unread.take(body.len())?;
+    let mut answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    answer.room.extend(room);
     Ok(match found.etag() {
         Some(etag) => answer.with("etag", etag.to_string()),
         None => answer,
@@ -49,7 +52,10 @@ pub(crate) async fn entities(
     let query = Query { filter: filter(parameters)?, select: select(parameters)?, top: top(parameters)? };
     let range = permit.range();
     let query = range.map_or(query.clone(), |range| within(tenant, query, range));
-    let from = match (token(parameters, "NextPartitionKey")?, token(parameters, "NextRowKey")?) {
+    // The next key can be outside the signature's range, so its holder gets it encrypted.
+    let sealed = range.map(|_| &tenant.account);
+    let key = |name| key_token(parameters, name, sealed);
+    let from = match (key("NextPartitionKey")?, key("NextRowKey")?) {
         (Some(first), second) => {
             Some(Continuation::new(tenant.store.profile(), table, &query, Position { first, second }))
         }
@@ -58,16 +64,23 @@ pub(crate) async fn entities(
             return Err(Failure::invalid_parameter("NextRowKey", "NextPartitionKey is missing"));
         }
     };
+    let room = asked.unread.reserve_page().await?;
     let Page { mut items, continuation } = tenant.store.query(table, &query, from.as_ref()).await?;
     // Also if the filter has the range: this check is the authorization, the filter saves reads.
     items.retain(|entity: &Entity| permit.covers(entity.key()));
     let body = wire::entities_page(asked.level, asked.links(), table, &items, query.select.as_ref());
+    let room = asked.unread.resize(room, body.len())?;
     let mut answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    answer.room.push(room);
     if let Some(next) = continuation {
         let Position { first, second } = next.position(tenant.store.profile(), table, &query)?;
-        answer.set("x-ms-continuation-nextpartitionkey", &written(first));
+        let text = |key: &str| match sealed {
+            Some(account) => written(&account.seal(key)),
+            None => written(key.as_bytes()),
+        };
+        answer.set("x-ms-continuation-nextpartitionkey", &text(first));
         if let Some(second) = second {
-            answer.set("x-ms-continuation-nextrowkey", &written(second));
+            answer.set("x-ms-continuation-nextrowkey", &text(second));
         }
     }
     Ok(answer)
@@ -94,7 +107,7 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
         filter.check_names()?;
     }
     let prefix = filter.as_ref().and_then(exact_name);
-    let (position, after) = match token(parameters, "NextTableName")? {
+    let (position, after) = match key_token(parameters, "NextTableName", None)? {
         None => (None, None),
         Some(next) => place(&next)?,
     };
@@ -122,10 +135,14 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
         }
     };
     let body = wire::tables_page(asked.level, asked.links(), &items);
-    let answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    let room = asked.unread.take(body.len())?;
+    let mut answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    answer.room.extend(room);
     Ok(match next {
-        Some((position, after)) => answer
-            .with("x-ms-continuation-nexttablename", written(&placed(position.as_ref(), after.as_deref()))),
+        Some((position, after)) => answer.with(
+            "x-ms-continuation-nexttablename",
+            written(placed(position.as_ref(), after.as_deref()).as_bytes()),
+        ),
         None => answer,
     })
 }
@@ -186,22 +203,27 @@ fn top(parameters: &Parameters) -> Result<Option<usize>> {
 }
 
 /// Encodes a part of a continuation token, because keys may contain characters that headers cannot.
-fn written(text: &str) -> String {
-    let encoded = URL_SAFE_NO_PAD.encode(text);
+fn written(bytes: &[u8]) -> String {
+    let encoded = URL_SAFE_NO_PAD.encode(bytes);
     format!("1!{}!{encoded}", encoded.len())
 }
 
-/// Reads a part of a continuation token that [`written`] has encoded.
-fn token(parameters: &Parameters, name: &str) -> Result<Option<String>> {
+/// Reads a part of a continuation token that [`written`] has encoded, after the account has sealed it or not.
+fn key_token(parameters: &Parameters, name: &str, sealed: Option<&Account>) -> Result<Option<String>> {
     let Some(text) = parameters.get(name)? else { return Ok(None) };
     let read = || {
         let (length, encoded) = text.strip_prefix("1!")?.split_once('!')?;
         // The form of the service's tokens. The length finds a token that was cut on its way.
         let whole = length.parse() == Ok(encoded.len());
         let bytes = URL_SAFE_NO_PAD.decode(encoded).ok().filter(|_| whole)?;
-        String::from_utf8(bytes).ok()
+        match sealed {
+            Some(account) => account.unseal(&bytes),
+            None => String::from_utf8(bytes).ok(),
+        }
     };
-    read().map(Some).ok_or_else(|| Failure::invalid_parameter(name, "it was not returned by this service"))
+    let foreign =
+        || Failure::invalid_parameter(name, "it was not returned by this service for this credential");
+    read().map(Some).ok_or_else(foreign)
 }
 
 /// The position of a listing of tables: the store's position of a page, and the last table returned from it.
@@ -232,9 +254,9 @@ mod tests {
     proptest! {
         #[test]
         fn continuations_survive_a_round_trip(text in "\\PC{0,20}") {
-            let query = format!("NextPartitionKey={}", written(&text).replace('!', "%21"));
+            let query = format!("NextPartitionKey={}", written(text.as_bytes()).replace('!', "%21"));
             let parameters = Parameters::parse(&query).unwrap();
-            prop_assert_eq!(token(&parameters, "NextPartitionKey").unwrap(), Some(text.clone()));
+            prop_assert_eq!(key_token(&parameters, "NextPartitionKey", None).unwrap(), Some(text.clone()));
             let position = Position { first: text.clone(), second: None };
             let placed = placed(Some(&position), Some(&text));
             prop_assert_eq!(place(&placed).unwrap(), (Some(position), Some(text)));
@@ -245,7 +267,7 @@ mod tests {
             let parameters = Parameters::parse(&format!("NextRowKey={text}")).unwrap_or_default();
             prop_assume!(!text.starts_with("1!"));
             if parameters.get("NextRowKey").is_ok_and(|value| value.is_some()) {
-                prop_assert!(token(&parameters, "NextRowKey").is_err());
+                prop_assert!(key_token(&parameters, "NextRowKey", None).is_err());
             }
             let _ = place(&text);
         }

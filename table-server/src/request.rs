@@ -7,6 +7,7 @@ use crate::address::{Address, Resource};
 use crate::errors::{Failure, Result};
 use crate::settings::is_hidden;
 use crate::tenant::Tenant;
+use crate::unread::Unread;
 use crate::wire::{Links, Metadata};
 
 /// The operation of a request, whatever HTTP verb carries it.
@@ -63,6 +64,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) address: &'a Address,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) level: Metadata,
+    /// The memory of answers.
+    pub(crate) unread: &'a Unread,
 }
 
 impl<'a> Asked<'a> {

@@ -22,6 +22,7 @@ use crate::metrics::{Finished, Metrics};
 use crate::probe::Probe;
 use crate::request::{self, Asked, Verb, header};
 use crate::tenant::{Tenant, Tenants};
+use crate::unread::Unread;
 use crate::wire::Metadata;
 use crate::{acl, batch, cors, entities, properties, queries, tables};
 
@@ -37,6 +38,7 @@ const PROGRAM: &str = "x-table-manifest-aware";
 pub(crate) struct Service {
     pub(crate) tenants: Tenants,
     pub(crate) bodies: Bodies,
+    unread: Unread,
     pub(crate) metrics: Metrics,
     pages: Pages,
     /// The header that tells clients how long a connection may be idle, so that they send no request on one that is about to be closed.
@@ -60,7 +62,8 @@ pub(crate) struct Peer {
 impl Service {
     pub(crate) fn new(tenants: Tenants, limits: &Limits, pages: Pages) -> Self {
         let keep_alive = format!("timeout={}", limits.header_time.as_secs());
-        Self { tenants, bodies: Bodies::new(limits), metrics: Metrics::default(), pages, keep_alive }
+        let (bodies, unread) = (Bodies::new(limits), Unread::new(limits));
+        Self { tenants, bodies, unread, metrics: Metrics::default(), pages, keep_alive }
     }
 
     /// Answers a request and logs it.
@@ -209,6 +212,7 @@ impl Call<'_> {
             return cors::preflight(&properties::cors_rules(self.tenant).await?, headers);
         }
         check_version(headers)?;
+        check_timeout(self.address)?;
         let credentials = Credentials {
             method: &self.head.method,
             address: self.address,
@@ -225,10 +229,13 @@ impl Call<'_> {
             Verb::Post | Verb::Put | Verb::Merge => self.service.bodies.read(body).await?,
             _ => crate::body::Received::default(),
         };
-        match self.address.parameters.get("comp")? {
-            Some(comp) => self.run_component(verb, &permit, &resource, comp, &body.bytes).await,
-            None => self.run_data(verb, &permit, &resource, &body.bytes).await,
-        }
+        let mut answer = match self.address.parameters.get("comp")? {
+            Some(comp) => self.run_component(verb, &permit, &resource, comp, &body.bytes).await?,
+            None => self.run_data(verb, &permit, &resource, &body.bytes).await?,
+        };
+        // A write cannot be refused once it is done. Its answer repeats at most its body, so it takes the room of the body.
+        answer.room.extend(body.room);
+        Ok(answer)
     }
 
     /// Handles properties, statistics and policies.
@@ -297,7 +304,7 @@ impl Call<'_> {
             Resource::Batch => Metadata::default(),
             _ => Metadata::asked(format, header(headers, "accept"))?,
         };
-        let asked = Asked { verb, address: self.address, headers, level };
+        let asked = Asked { verb, address: self.address, headers, level, unread: &self.service.unread };
         let tenant = self.tenant;
         // A group may have a query; its changes are checked where they are read.
         if verb != Verb::Get && *resource != Resource::Batch {
@@ -369,6 +376,16 @@ fn check_version(headers: &HeaderMap) -> Result<()> {
     match day.and_then(|day| day.parse::<chrono::NaiveDate>().ok()) {
         Some(_) => Ok(()),
         None => Err(Failure::invalid_header("x-ms-version", "it is not a version")),
+    }
+}
+
+/// Checks the time that the client gives the service, in seconds. The server answers without regard to it, as the
+/// service does with a time that is long enough.
+/// <https://learn.microsoft.com/rest/api/storageservices/setting-timeouts-for-table-service-operations>
+fn check_timeout(address: &Address) -> Result<()> {
+    match address.parameters.get("timeout")?.map(str::parse::<u32>) {
+        Some(Err(_)) => Err(Failure::invalid_parameter("timeout", "it is not a number of seconds")),
+        None | Some(Ok(_)) => Ok(()),
     }
 }
 

@@ -12,6 +12,8 @@ use table_azure::sas::{SasProtocol, TablePermissions, TableSas};
 use table_core::model::Entity;
 use table_core::query::Query;
 use table_core::store::{Operation, TableStore as _, TableStoreExt as _};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpSocket;
 
 use crate::serve::{Serving, run, table};
 
@@ -79,10 +81,8 @@ fn idle_connections_cost_little_and_other_clients_are_answered() {
     assert!(success && !log.contains("panic"), "{log}");
 }
 
-#[test]
-#[expect(clippy::print_stdout, reason = "nightly runs show the figure")]
-fn large_bodies_at_once_need_bounded_memory() {
-    let serving = Serving::start(&["memory"], &[], 1);
+/// Creates the table and returns the query of a signature for it.
+fn signature(serving: &Serving) -> String {
     let signature = run(async {
         let client = serving.client();
         client.create_table(&table()).await.unwrap();
@@ -90,7 +90,65 @@ fn large_bodies_at_once_need_bounded_memory() {
         client.sign(&sas.with_protocol(SasProtocol::HttpsAndHttp)).unwrap()
     });
     let url = signature.url(&format!("http://{}/devstoreaccount1", serving.address()));
-    let query = url.as_str().split_once('?').expect("a query").1.to_owned();
+    url.as_str().split_once('?').expect("a query").1.to_owned()
+}
+
+/// Clients that ask for a page and read nothing of it.
+#[test]
+#[expect(clippy::print_stdout, reason = "nightly runs show the figure")]
+fn unread_answers_need_bounded_memory() {
+    const CLIENTS: usize = 300;
+    let serving = Serving::start(&["memory", "--metrics"], &[], 1);
+    let query = signature(&serving);
+    let counted = |status: u16| {
+        let metrics = serving.get("/_metrics");
+        let name = format!("table_server_requests_total{{operation=\"QueryEntities\",status=\"{status}\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&*name));
+        line.map_or(0, |count| count.parse::<usize>().unwrap())
+    };
+    run(async {
+        let client = serving.client();
+        // More than a page: 200 rows of 30 KB.
+        for row in 0..200 {
+            let entity = Entity::new("p", row.to_string()).unwrap().with("Text", "x".repeat(30_000));
+            client.write(&table(), Operation::Insert(entity)).await.unwrap();
+        }
+        let before = peak(&serving);
+        let request = format!(
+            "GET /devstoreaccount1/Employees()?{query} HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n"
+        );
+        let mut deaf = Vec::new();
+        for _ in 0..CLIENTS {
+            let socket = TcpSocket::new_v4().unwrap();
+            // The system keeps little of an answer, so that the server keeps it.
+            socket.set_recv_buffer_size(4096).unwrap();
+            let mut stream = socket.connect(serving.address().parse().unwrap()).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            deaf.push(stream);
+        }
+        while counted(200) + counted(503) < CLIENTS {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // Nobody reads, and others are answered.
+        let entity = Entity::new("q", "1").unwrap().with("N", 1);
+        client.write(&table(), Operation::Insert(entity.clone())).await.unwrap();
+        assert!(client.get(&table(), entity.key(), None).await.unwrap().is_some());
+        let (answered, more) = (counted(200), (peak(&serving) - before) / 1024);
+        println!("{answered} of {CLIENTS} unread pages: {more} MiB");
+        assert!(answered >= 100, "{answered}");
+        assert!(more < 900, "{more} MiB");
+        drop(deaf);
+        assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), 201);
+    });
+    let (success, log) = serving.end();
+    assert!(success && !log.contains("panic"), "{log}");
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "nightly runs show the figure")]
+fn large_bodies_at_once_need_bounded_memory() {
+    let serving = Serving::start(&["memory"], &[], 1);
+    let query = signature(&serving);
     let before = peak(&serving);
     let clients: Vec<_> = (0..64)
         .map(|n| {

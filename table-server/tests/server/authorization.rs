@@ -1,5 +1,7 @@
 //! Authorization: who has access, and to what.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use chrono::{TimeDelta, Utc};
 use serde_json::json;
 
@@ -224,8 +226,9 @@ async fn ranges_of_keys_are_enforced() {
     // As many comparisons as a filter may have, so that those of the range cannot be added.
     let many = vec!["RowKey%20ge%20'a'"; 15].join("%20and%20");
     assert_eq!(rows(client.plain(list(&format!("$filter={many}&"))).await), ["b", "c"]);
-    // A forged continuation token that starts before the range.
-    assert_eq!(rows(client.plain(list("NextPartitionKey=1!2!cA&NextRowKey=1!2!YQ&")).await), ["b", "c"]);
+    // A forged continuation token that starts before the range, in the form of tokens for account keys.
+    let forged = client.plain(list("NextPartitionKey=1!2!cA&NextRowKey=1!2!YQ&")).await;
+    assert_eq!(forged.refusal(), (400, "InvalidQueryParameterValue"));
     assert_eq!(client.plain(get("a", &sas)).await.refusal(), (404, "ResourceNotFound"));
     assert_eq!(client.plain(get("b", &sas)).await.status, 200);
     assert_eq!(client.plain(insert("aa", &sas)).await.refusal(), (403, "AuthorizationFailure"));
@@ -235,6 +238,46 @@ async fn ranges_of_keys_are_enforced() {
     };
     assert_eq!(client.plain(delete("a")).await.refusal(), (403, "AuthorizationFailure"));
     assert_eq!(client.plain(delete("b")).await.status, 204);
+}
+
+/// With a filter that leaves no room for the range, the store reads outside the range and stops there.
+#[tokio::test]
+async fn continuation_tokens_do_not_show_keys_outside_the_range() {
+    let client = filled().await;
+    for row in ["d", "e"] {
+        client.insert(&json!({ "PartitionKey": "p", "RowKey": row }).to_string()).await;
+    }
+    let sas = TableSas { range: ["p", "b", "p", "c"], ..TableSas::new("r") }.query();
+    let many = vec!["RowKey%20ge%20'a'"; 15].join("%20and%20");
+    let path = |top: usize, from: &str| format!("abc()?$filter={many}&$top={top}{from}&{sas}");
+    let next = |reply: &crate::client::Reply| {
+        let [first, second] = ["nextpartitionkey", "nextrowkey"]
+            .map(|name| reply.header(&format!("x-ms-continuation-{name}")).to_owned());
+        (!first.is_empty()).then_some((first, second))
+    };
+    for top in [1, 2, 3, 4] {
+        let (mut from, mut rows, mut requests) = (String::new(), Vec::new(), 0);
+        loop {
+            let reply = client.plain(Ask::new("GET", path(top, &from))).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+            requests += 1;
+            let page = reply.json()["value"].as_array().unwrap().clone();
+            rows.extend(page.iter().map(|entity| entity["RowKey"].as_str().unwrap().to_owned()));
+            let Some((first, second)) = next(&reply) else { break };
+            // Each key of the table is one character.
+            let keys = ["a", "b", "c", "d", "e", "p"].map(|key| STANDARD_NO_PAD.encode(key));
+            for token in [&first, &second] {
+                assert!(!keys.iter().any(|key| token.ends_with(&format!("!{key}"))), "{token}");
+            }
+            // A token of this credential is not one for the account's key.
+            let owner = format!("abc()?$filter={many}&NextPartitionKey={first}&NextRowKey={second}");
+            let refused = client.owner(Ask::new("GET", owner)).await;
+            assert_eq!(refused.refusal(), (400, "InvalidQueryParameterValue"));
+            from = format!("&NextPartitionKey={first}&NextRowKey={second}");
+        }
+        assert_eq!(rows, ["b", "c"], "{top}");
+        assert_eq!(requests, 5_usize.div_ceil(top), "{top}");
+    }
 }
 
 #[tokio::test]

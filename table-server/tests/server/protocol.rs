@@ -187,6 +187,10 @@ async fn errors_are_json_or_xml_and_request_ids_are_returned() {
     assert!(reply.body.contains("<Code>AtomFormatNotSupported</Code>"), "{}", reply.body);
     let reply = client.owner(Ask::new("GET", "missing()")).await;
     assert_eq!(reply.refusal(), (404, "TableNotFound"));
+    let reply = client.owner(Ask::new("GET", format!("{PATH}?timeout=30"))).await;
+    assert_eq!(reply.refusal(), (404, "ResourceNotFound"));
+    let reply = client.owner(Ask::new("GET", format!("{PATH}?timeout=soon"))).await;
+    assert_eq!(reply.refusal(), (400, "InvalidQueryParameterValue"));
     let reply = client.owner(Ask::new("GET", PATH).with("x-ms-version", "yesterday")).await;
     assert_eq!(reply.refusal(), (400, "InvalidHeaderValue"));
     assert_eq!(client.owner(Ask::new("PUT", "abc").json("{}")).await.refusal(), (405, "MethodNotAllowed"));
