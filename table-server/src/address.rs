@@ -1,5 +1,7 @@
 //! Parses a request's URL: account, resource and parameters.
 
+use std::net::Ipv4Addr;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use table_core::model::{Key, TableName};
 
@@ -45,7 +47,10 @@ impl Address {
         let parameters = Parameters::parse(query.unwrap_or_default())?;
         let raw_path = path.to_owned();
         let path = path.strip_prefix('/').ok_or_else(Failure::invalid_uri)?;
-        let label = host.split_once('.').map(|(label, _)| label.to_ascii_lowercase());
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        // The first number of an IP address is no label: an account can have the name `127`.
+        let label = host.split_once('.').filter(|_| name.parse::<Ipv4Addr>().is_err());
+        let label = label.map(|(label, _)| label.to_ascii_lowercase());
         if let Some((account, secondary)) = label.as_deref().map(primary).filter(|(name, _)| is_account(name))
         {
             let root = format!("{scheme}://{host}/");
@@ -246,6 +251,10 @@ mod tests {
         let other = parse("example.org", "/orders/T");
         assert_eq!(&*other.account, "orders");
         assert_eq!(&*other.path, "T");
+        for host in ["127.0.0.1", "127.0.0.1:10002"] {
+            let number = Address::parse("http", host, "/127/T", None, |name| name == "127").unwrap();
+            assert_eq!((&*number.account, &*number.path), ("127", "T"), "{host}");
+        }
         assert!(Address::parse("http", "", "/", None, |_| true).is_err());
         assert!(Address::parse("http", "h", "*", None, |_| true).is_err());
         assert!(Address::parse("http", "h", "/", Some("a=%FF"), |_| true).is_err());

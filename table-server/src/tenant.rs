@@ -21,18 +21,18 @@ pub(crate) struct Tenant {
     /// Whether writes are refused.
     pub(crate) is_read_only: bool,
     /// Serializes changes of tables with changes of their policies, so that a new table never has the
-    /// policies of a deleted one.
+    /// policies of a deleted one. All accounts of a server share it, because they can share a store.
     pub(crate) tables: Arc<Mutex<()>>,
 }
 
 impl Tenant {
-    pub(crate) fn new(account: Account, store: Arc<dyn TableStore>) -> Self {
+    fn new(account: Account, store: Arc<dyn TableStore>, tables: Arc<Mutex<()>>) -> Self {
         // From now on, clients write to the store without informing this process.
         if let Some(writers) = store.local_writers() {
             writers.serve();
         }
         let settings = Arc::new(Settings::new(Arc::clone(&store)));
-        Self { account, settings, store, is_read_only: false, tables: Arc::default() }
+        Self { account, settings, store, is_read_only: false, tables }
     }
 
     /// Refuses a table that does not exist.
@@ -69,7 +69,10 @@ impl Tenant {
 
 /// The accounts of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Tenants(Vec<Views>);
+pub(crate) struct Tenants {
+    views: Vec<Views>,
+    tables: Arc<Mutex<()>>,
+}
 
 /// The two views of an account.
 #[derive(Debug)]
@@ -82,11 +85,11 @@ struct Views {
 
 impl Tenants {
     pub(crate) fn add(&mut self, account: Account, store: Arc<dyn TableStore>) {
-        self.0.retain(|views| views.programs.account.name() != account.name());
-        let programs = Tenant::new(account, Arc::clone(&store));
+        self.views.retain(|views| views.programs.account.name() != account.name());
+        let programs = Tenant::new(account, Arc::clone(&store), Arc::clone(&self.tables));
         let maintainer = maintainer(&store);
         let others = programs.with_store(Arc::new(ClientStore::new(store, maintainer)));
-        self.0.push(Views { programs, others });
+        self.views.push(Views { programs, others });
     }
 
     pub(crate) fn of(&self, account: &str) -> Option<&Tenant> {
@@ -99,27 +102,27 @@ impl Tenants {
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|views| views.programs.account.name())
+        self.views.iter().map(|views| views.programs.account.name())
     }
 
     fn views(&self, account: &str) -> Option<&Views> {
-        self.0.iter().find(|views| views.programs.account.name() == account)
+        self.views.iter().find(|views| views.programs.account.name() == account)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.views.is_empty()
     }
 
     /// Refuses writes to all accounts.
     pub(crate) fn set_read_only(&mut self) {
-        for views in &mut self.0 {
+        for views in &mut self.views {
             (views.programs.is_read_only, views.others.is_read_only) = (true, true);
         }
     }
 
     /// Sends a request to the store of each account.
     pub(crate) async fn check(&self) -> table_core::Result<()> {
-        for views in &self.0 {
+        for views in &self.views {
             views.programs.settings.check().await?;
         }
         Ok(())
@@ -127,7 +130,7 @@ impl Tenants {
 
     /// Returns the name of an account that has the emulator's key.
     pub(crate) fn public_key(&self) -> Option<&str> {
-        self.0.iter().map(|views| &views.programs.account).find(|a| a.has_public_key()).map(Account::name)
+        self.views.iter().map(|views| &views.programs.account).find(|a| a.has_public_key()).map(Account::name)
     }
 }
 
@@ -160,7 +163,7 @@ mod tests {
         let store = MemoryStore::new();
         let is_served = || store.local_writers().is_some_and(|writers| writers.is_served());
         assert!(!is_served());
-        Tenant::new(Account::emulator(), Arc::new(store.clone()));
+        Tenants::default().add(Account::emulator(), Arc::new(store.clone()));
         assert!(is_served());
     }
 }

@@ -47,6 +47,7 @@ pub(crate) fn read_fields(json: &[u8]) -> Result<Fields> {
 /// Parses the name in the body of a table creation.
 pub(crate) fn read_table_name(json: &[u8]) -> Result<String> {
     let members = members(json)?;
+    check_names(&members)?;
     match members.into_iter().find(|(name, _)| name == "TableName") {
         Some((_, Scalar::Text(name))) => Ok(name.into_owned()),
         _ => Err(needs_value("TableName")),
@@ -267,6 +268,14 @@ mod tests {
             ("{\"A\":[1]}", "InvalidInput"),
             ("{\"A\":1,\"A\":2}", "DuplicatePropertiesSpecified"),
             ("{\"A\\u0042\":1,\"AB\":2}", "DuplicatePropertiesSpecified"),
+            ("{\"A\":null,\"A\":2}", "DuplicatePropertiesSpecified"),
+            ("{\"PartitionKey\":\"a\",\"PartitionKey\":\"b\"}", "DuplicatePropertiesSpecified"),
+            ("{\"RowKey\":\"a\",\"B\":1,\"RowKey\":\"a\"}", "DuplicatePropertiesSpecified"),
+            ("{\"Timestamp\":1,\"Timestamp\":2}", "DuplicatePropertiesSpecified"),
+            (
+                "{\"A@odata.type\":\"Edm.Int64\",\"A\":\"1\",\"A@odata.type\":\"Edm.String\"}",
+                "DuplicatePropertiesSpecified",
+            ),
             ("{\"PartitionKey\":null}", "PropertiesNeedValue"),
             ("{\"RowKey\":5}", "InvalidInput"),
             ("{\"A@odata.type\":\"Edm.Int64\",\"A\":\"x\"}", "InvalidInput"),
@@ -318,6 +327,8 @@ mod tests {
     fn names_of_tables_are_read() {
         assert_eq!(read_table_name(b"{\"TableName\":\"abc\",\"odata.type\":\"x\"}").unwrap(), "abc");
         assert!(read_table_name(b"{\"TableName\":1}").is_err() && read_table_name(b"{}").is_err());
+        let twice = read_table_name(b"{\"TableName\":\"abc\",\"TableName\":\"abd\"}");
+        assert_eq!(twice.unwrap_err().code, "DuplicatePropertiesSpecified");
     }
 
     proptest! {
