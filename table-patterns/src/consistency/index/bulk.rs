@@ -200,6 +200,8 @@ enum Group {
 
 /// Fills groups of one partition, with space for a journal row in a group with remote entries.
 fn fill_groups(mut candidates: Vec<Candidate>, most: usize) -> Vec<Group> {
+    // Entities with remote entries in one partition come into one group, whose writer then sends these
+    // entries together.
     candidates.sort_by(|a, b| a.remote.cmp(&b.remote));
     let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 0);
     let mut rows: BTreeSet<Location> = BTreeSet::new();
@@ -212,6 +214,7 @@ fn fill_groups(mut candidates: Vec<Candidate>, most: usize) -> Vec<Group> {
             operations = 0;
             rows.clear();
         }
+        // Counted again: in a new group the shared rows are not there yet.
         operations += own + shared.iter().filter(|row| !rows.contains(row)).count();
         rows.extend(shared);
         group.push((entity.key().clone(), Change::insert(entity)));

@@ -112,7 +112,7 @@ impl EntityChanges<'_> {
     }
 
     /// Whether an index has remote entries. A move to another partition marks the entity in that case.
-    pub(crate) fn has_entries_elsewhere(&self) -> bool {
+    pub(crate) fn has_remote_entries(&self) -> bool {
         self.set.indexes().iter().any(|index| *index.placement() != Placement::SamePartition)
     }
 
@@ -133,7 +133,7 @@ impl EntityChanges<'_> {
         let is_within = is_same && key.partition() == to.partition();
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            if is_same && !is_within && self.has_entries_elsewhere() {
+            if is_same && !is_within && self.has_remote_entries() {
                 match self.journal.mover().move_entity(key, to, &check).await? {
                     Moved::Done(_) => return Ok(true),
                     Moved::Nothing => return Ok(false),

@@ -74,6 +74,7 @@ impl<'a> IndexDrop<'a, '_> {
             // continued.
             self.remove_rows(&stored).await?;
             match self.set.manifest().remove(&stored).await {
+                // Another process has changed the row, and may have removed it: read it again.
                 Err(error) if error.is_conflict() => {}
                 other => return other.map(|()| true),
             }
@@ -195,6 +196,8 @@ impl Removal<'_> {
         for (partition, mut operations) in groups {
             let to = (self.rows.table_of(&self.index).clone(), partition);
             loop {
+                // The first group is always sent, so that a drop with slow requests ends, too. A late group
+                // does no harm: it deletes rows in the versions that were read (`DropInVersion`).
                 let (until, mut first) = (self.until, true);
                 let may_send = move || std::mem::take(&mut first) || Instant::now() <= until;
                 if self.journal.remote_rows().put_while(&to, &mut operations, may_send).await? {
@@ -248,6 +251,8 @@ impl Removal<'_> {
     /// come later than the cache time; in this process, they come after the requests under the permit.
     async fn is_in_place(&mut self) -> Result<bool> {
         let set = self.set;
+        // A new permit for each page, and before the states are read: a change of state in this process waits
+        // for one page, not for the whole drop.
         self.permit = set.permit();
         if Instant::now() < self.until && set.is_after_last_change(self.asked) {
             return Ok(true);

@@ -142,13 +142,13 @@ impl LastRun {
         })
     }
 
-    /// Whether the next scrub is due. Clocks decide only when a scrub begins, never whether an entry is right.
+    /// Whether the next run is due. Clocks decide only when a run begins, never whether an entry is right.
     pub(crate) fn is_due(&self, every: Duration) -> bool {
         let wait = if self.finished { every } else { every.min(ABANDONED) };
         self.at.is_none_or(|at| after(at, wait) <= Ticks::now())
     }
 
-    /// Claims the next run: whether it is this process that does the work now, by its word for the others. One request.
+    /// Claims the next run, in the version of the row that was read. `None` if another process has claimed it first. One request.
     pub(crate) async fn begin(&self, store: &dyn TableStore, table: &TableName) -> Result<Option<Self>> {
         match store.write(table, self.operation(false)?).await {
             Err(e) if e.is_conflict() => Ok(None),
@@ -158,7 +158,7 @@ impl LastRun {
         }
     }
 
-    /// Says that the run has ended. One request.
+    /// Stores that the run has ended. One request.
     pub(crate) async fn end(&self, store: &dyn TableStore, table: &TableName) -> Result<()> {
         match store.write(table, self.operation(true)?).await {
             // It took so long that another process has begun again.

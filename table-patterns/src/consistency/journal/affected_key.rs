@@ -11,6 +11,8 @@ use crate::entry::{Entry, Location, Shape};
 /// A remote key that a write may affect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AffectedKey {
+    // Names of one letter, and no property for `false` or `None`: a ticket lists these keys in one queue
+    // message (`MESSAGE_BYTES`), and a journal row in the properties of one entity.
     #[serde(rename = "t")]
     table: String,
     #[serde(rename = "p")]

@@ -204,6 +204,8 @@ impl Applier<'_> {
         known: &Known,
         lease: Lease,
     ) -> Result<Option<JournalRow>> {
+        // After a lost answer the versions are unknown. Two unknown versions would look equal after the
+        // round, and the entity may be gone by now (`KnownVersions`).
         if !states.are_known() {
             states.read_all_again(self.entities).await?;
         }
@@ -221,9 +223,12 @@ impl Applier<'_> {
             let permit = Permit { lease, valid_until };
             let once = self.apply_once(row, &mut states, &used, known, permit, &mut taken_steps);
             let round = match valid_until {
+                // A request that was sent in time may still run for the client's part of its life. A change
+                // of an index state waits for that, too (`Waits::until_states_known`).
                 Some(until) => before(until + self.timing.client(), once).await,
                 None => Some(once.await),
             };
+            // A dropped request may still take effect, so the journal row has to stay (`DoubtKeepsEvidence`).
             let round = round.unwrap_or(Ok(Round::Doubtful))?;
             if round == Round::Doubtful || !permit.is_leased() {
                 return Ok(None);
@@ -232,6 +237,9 @@ impl Applier<'_> {
                 // Index states have expired, not the lease: continue under new ones.
                 continue;
             }
+            // Step 6 (`Recheck`): another writer may have changed an entity during the round. If it has
+            // deleted its own journal row since, only this applier can repair what the round has written for
+            // the older version.
             if round == Round::Done {
                 states.read_all_again(self.entities).await?;
                 if states.versions() == used {
@@ -269,6 +277,8 @@ impl Applier<'_> {
         for end in self.entities.all_of(work.collect()).await {
             taken_steps.taken.extend(end.taken);
             let lane = end.round?;
+            // The states of one lane are enough: the next round writes every key again, and ends with a read
+            // of all entities.
             if lane == Round::Changed && round < lane {
                 *states = end.states;
             }
@@ -322,6 +332,8 @@ impl Applier<'_> {
         match step {
             Step::Rows(to, mut operations, looks) => {
                 if looks {
+                    // A newer definition of the index may have made a key unique since the write was planned.
+                    // Then rule U decides about the row, and not this step.
                     let reserved = self.remote.without_others(&to.0, &mut operations, states).await?;
                     for at in reserved {
                         if !permit.may_send() {
@@ -349,6 +361,8 @@ impl Applier<'_> {
         wanted: &BTreeMap<Location, Entry>,
         known: Option<&Known>,
     ) -> Result<()> {
+        // The writer has read this row before its commit, so its entities are newer than the row: the order
+        // of rule U is kept without another read.
         if let Some(version) = known.and_then(|k| k.get(at))
             && self.unique.settle_known(at, wanted.get(at), write, version.clone()).await?
         {

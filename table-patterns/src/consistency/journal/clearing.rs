@@ -50,6 +50,8 @@ impl BackgroundTasks {
         // Without a runtime, and while all slots are taken, the caller does the work itself.
         match (Handle::try_current(), Arc::clone(&self.slots).try_acquire_owned()) {
             (Ok(runtime), Ok(slot)) => {
+                // Registered before the task is spawned: a close of the store in between would not wait for
+                // it.
                 let registered = writers.map(|writers| writers.follow_up());
                 drop(runtime.spawn(async move {
                     work.await;

@@ -193,6 +193,8 @@ impl Committer<'_> {
 
     /// The time after which the group must not be sent: its index states or its lease have expired.
     fn deadline(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
+        // `Plan::is_valid` was checked just before the send; from then on, the group may run for the client's
+        // part of its life.
         let states = plan.permission.valid_until.map(|until| until + self.timing.client());
         let leased = draft.is_leased(plan).then(|| lease.cut_off());
         states.into_iter().chain(leased).min()
@@ -238,11 +240,16 @@ impl Committer<'_> {
         }
         let Some(failed) = error.failed_index() else { return Err(Sent::Failed(error)) };
         match draft.part(failed) {
+            // Only an abort row can be at the key of a fresh write id.
             Part::Journal if error.is_already_exists() => Err(Sent::StartOver(Cause::AbortRow)),
+            // Out of the draft, so that the next round reads the row again. The blob that was prepared for it
+            // was never named by a row, and is deleted.
             Part::Shared(n) if error.is_conflict() => {
                 self.shared.refused(draft.shared[n].take()).await;
                 Ok(())
             }
+            // The operations of the entities come first; a conflict of an entity ends the write, because its
+            // entries were planned from another state.
             Part::Row(n) if n >= plan.owners.len() => self.rebase_local_entry(plan, draft, n, error).await,
             _ => Err(Sent::Failed(inner(error))),
         }
@@ -252,6 +259,7 @@ impl Committer<'_> {
     /// Both the decision and the abort row must happen within the writer's lease: afterwards a worker may have
     /// finished the write and cleared its journal row.
     async fn resolve_lost_commit(&self, plan: &Plan, error: Error, lease: Lease) -> Sent {
+        // Without a journal row, nothing in the table says whether the group took effect.
         if !plan.has_journal() {
             return Sent::Failed(error);
         }
@@ -259,6 +267,8 @@ impl Committer<'_> {
         let found = if lease.may_send() { before(lease.cut_off(), abort).await } else { None };
         match found {
             Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
+            // A journal row; or no row, where one was a moment ago. Abort rows stay, so that was a journal
+            // row too.
             Some(Ok(_)) => Sent::Committed(unknown_versions(plan)),
             Some(Err(_)) | None => Sent::Failed(error),
         }
@@ -320,6 +330,7 @@ impl Committer<'_> {
         if !plan.owners.contains(&owner) && (owner == *row.key() || self.has_entry(&owner, row.key()).await?)
         {
             return match plan.local.iter().find(|entry| entry.location.key == *wanted.key()) {
+                // The row stays with the other entity: the build of the index reports both as duplicates.
                 Some(entry) if self.had_same_value(plan, entry) => Ok(None),
                 Some(entry) => Err(violation(entry, &owner)),
                 None => Err(contended(plan)),

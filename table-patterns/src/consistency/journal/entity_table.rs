@@ -98,6 +98,7 @@ impl States {
     pub(super) async fn read_all_again(&mut self, entities: &EntityTable) -> Result<()> {
         let keys: Vec<_> = self.0.keys().cloned().collect();
         let reads: Vec<_> = keys.iter().map(|key| entities.get(key)).collect();
+        // Unlike `all_of`, this drops the other reads after an error: a dropped read changes nothing.
         let read: Vec<_> = stream::iter(reads).buffered(entities.at_once()).try_collect().await?;
         self.0 = keys.into_iter().zip(read).collect();
         Ok(())

@@ -24,8 +24,10 @@ pub(super) fn lanes<T>(work: impl IntoIterator<Item = (usize, Vec<Location>, T)>
         lanes[lane].push((number, work));
         lane_of.extend(rows.into_iter().map(|row| (row, lane)));
     }
+    // Only now: `lane_of` refers to lanes by position, so an emptied lane had to keep its place.
     lanes.retain(|lane| !lane.is_empty());
     for lane in &mut lanes {
+        // A lane that has absorbed others has their work at its end.
         lane.sort_by_key(|(number, _)| *number);
     }
     lanes

@@ -136,5 +136,7 @@ pub(crate) async fn before<T>(moment: Instant, work: impl Future<Output = T>) ->
         }
         work.as_mut().poll(context).map(Some)
     });
+    // Both are needed: Tokio's timeout polls its future before it looks at the time, and the check in
+    // `guarded` alone would not wake the task at the moment.
     timeout_at(moment, guarded).await.ok().flatten()
 }

@@ -42,6 +42,8 @@ impl Mark {
 
     /// A filter for entities with a mark.
     pub(super) fn filter() -> Filter {
+        // Every text is at least the empty one, so this means "has the property". A service that also returns
+        // rows without the property does no harm: the sweep looks for the mark again.
         Filter::ge(TO, "")
     }
 
@@ -54,10 +56,12 @@ impl Mark {
 
     /// The mark in an ETag, and the ETag of the stored entity.
     fn from_version(etag: &ETag) -> Option<(Self, ETag)> {
+        // A number is the ETag of a local store, without a mark.
         if etag.version().is_some() {
             return None;
         }
         let text = etag.to_string();
+        // The ETag of the stored entity comes last, because it may contain the separator.
         let mut parts = text.strip_prefix(PREFIX)?.splitn(3, '-');
         let write = Uuid::try_parse(parts.next()?).ok()?;
         let digits = parts.next()?;

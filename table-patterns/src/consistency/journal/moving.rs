@@ -124,6 +124,8 @@ impl Mover<'_> {
         let Some(plan) = self.planner.plan_move(source, &change, self.entities.prepare().await?)? else {
             return Ok(Ok(Moved::NotJournaled));
         };
+        // One attempt only: after a failure both entities must be read again. No lock of the partition: it
+        // only saves requests.
         Ok(match self.writer.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
             Attempt::Committed(committed) => Ok(Moved::Done(committed.entries)),
             Attempt::StartOver(cause) => Err(self.writer.error_after_attempts(&plan, cause)),
@@ -206,6 +208,8 @@ impl Moves<'_> {
             Some(Evidence::Journal(row)) => {
                 let lease = Lease::start(self.timing);
                 let (removal, uncovered) = self.plan_removal(&row, entity).await.map_err(not_applied)?;
+                // With uncovered entries the deletion is left to the applier, which first adds them to the
+                // journal row. A crash after a deletion here would leave them without evidence.
                 if uncovered.is_empty()
                     && let Sent::Failed(error) = self.committer.commit(&removal, lease).await
                 {
@@ -261,6 +265,7 @@ impl Moves<'_> {
             }
             match self.committer.commit(&removal, lease).await {
                 Sent::Committed(_) => states.set(source.clone(), None),
+                // The index states have expired: the next round plans the removal by fresh ones.
                 Sent::StartOver(_) => {}
                 Sent::Failed(error) if error.is_conflict() => {
                     states.read_again(self.entities, &source).await?;

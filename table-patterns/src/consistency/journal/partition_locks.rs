@@ -29,6 +29,8 @@ impl PartitionLocks {
         if let Some(lock) = partition_locks.get(partition).and_then(Weak::upgrade) {
             return lock;
         }
+        // A lock without a holder goes when another one is made, so that the map does not grow with the
+        // number of partitions that were ever written.
         partition_locks.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::new(Lock::default());
         partition_locks.insert(partition.clone(), Arc::downgrade(&lock));

@@ -133,6 +133,8 @@ impl Planner<'_> {
         if plan.affected.is_empty() && gone.affected.is_empty() {
             return Ok(None);
         }
+        // A value that source and target both have is not gained: its row already exists, and a reservation
+        // would find the source as the owner. The row becomes a pair instead.
         let is_kept = |at: &Location| plan.gained.iter().any(|entry| entry.location == *at);
         let mut kept = self.entities.entries(source)?;
         kept.retain(|entry| entry.unique && is_kept(&entry.location));
@@ -189,6 +191,7 @@ impl Planner<'_> {
         for (change, operation) in changes.iter().zip(operations) {
             let Some(new) = operation.entity_mut().filter(|_| !copied.is_empty()) else { continue };
             without_copies(new.properties_mut(), &copied);
+            // From the old state: the group is under its ETag, so these copies are the current ones.
             for p in change.old.iter().flat_map(|old| old.properties().iter()) {
                 if copied.iter().any(|name| name == p.name()) {
                     new.properties_mut().put(p.name(), p.value(), p.is_encrypted());
@@ -247,12 +250,15 @@ impl Planner<'_> {
 fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
     let put = diff.put.into_iter().map(|(entry, old)| {
         let operation = match old {
+            // A row at a new key belongs to another entity, so the insert must fail on it.
             None => Operation::Insert(entry.to_entity()),
             Some(_) => Operation::InsertOrReplace(entry.to_entity()),
         };
         (entry, operation)
     });
     let removed = diff.removed.into_iter().map(|entry| {
+        // The group is under the ETag of the entity's old state, which has this entry. So the row needs no
+        // condition of its own, unless the index is incomplete (`unknown_owner`).
         let delete = Operation::Delete(entry.location.key.clone(), IfMatch::Any);
         (entry, delete)
     });

@@ -82,6 +82,7 @@ impl UnfinishedWrites<'_> {
         dequeues: u32,
         slots: Option<&WorkerSlots>,
     ) -> Result<RecoveryProgress> {
+        // The write was committed after the read of its evidence.
         if let Some(Evidence::Journal(row)) = self.rows.abort(ticket.write_id(), &ticket.partition).await? {
             return self.take_over_row(row, slots).await;
         }
@@ -121,6 +122,8 @@ impl UnfinishedWrites<'_> {
 
     /// Claims and applies a journal row that was watched since it was read.
     pub(super) async fn finish(&self, row: JournalRow) -> Result<RecoveryProgress> {
+        // From before the claim is sent: another process counts the lease from when it sees the claim, so for
+        // that process it ends later than for this one.
         let lease = Lease::start(self.timing);
         let Some(row) = self.rows.claim(row, self.timing.lease()).await? else { return Ok(self.later()) };
         let mut states = States::new(row.owners()?);

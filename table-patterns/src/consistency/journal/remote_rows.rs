@@ -62,6 +62,8 @@ impl RemoteRows<'_> {
             if !may_send() {
                 return Ok(false);
             }
+            // No bound on the repetitions: each caller drops the work at the end of its lease, or ends it by
+            // `may_send`.
             match took_effect(self.entities.store.transact(&to.0, group).await) {
                 Ok(_) => drop(operations.drain(..taken)),
                 Err(e) => self.rebase_failed(&to.0, operations, states, e).await?,
@@ -193,6 +195,7 @@ impl RemoteRows<'_> {
             let prepared: Vec<_> =
                 stream::iter(reads).buffered(self.entities.concurrency).try_collect().await?;
             let (group, taken, left) = self.first_merges(&to.1, prepared)?;
+            // The next group prepares them again, from the rows as they are then.
             self.shared.refused(left).await;
             if !group.is_empty() && !may_send() {
                 self.shared.refused(taken).await;
@@ -222,6 +225,7 @@ impl RemoteRows<'_> {
         let mut group = GroupTransaction::new(partition.clone(), self.entities.store.profile());
         let (mut taken, mut left) = (Vec::new(), prepared.into_iter());
         for prepared in left.by_ref() {
+            // In a copy: either all operations of a change are in the group, or none.
             let mut longer = group.clone();
             let fits = prepared.operations.iter().try_for_each(|o| longer.push(Operation::clone(o)));
             match fits {

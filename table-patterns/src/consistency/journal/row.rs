@@ -95,6 +95,7 @@ impl JournalRow {
         let mut entity = Entity::from(self.key.clone())
             .with(KIND, WRITE)
             .with(LEASE, millis(self.lease))
+            // For people who look at the table. No process compares it: clocks differ.
             .with(WRITTEN, Ticks::now());
         let source = self.source.as_ref().map(|key| encode(&(key.partition(), key.row()))).transpose()?;
         let lists = [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.affected)?)];

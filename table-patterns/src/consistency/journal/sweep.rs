@@ -68,6 +68,8 @@ impl Sweep<'_> {
         let mut report = SweepReport::default();
         let (journal, mut aborts, marked) = self.journal_rows(&mut report).await?;
         aborts
+            // Two clocks, so only a rough age. What makes the removal safe is the wait at the end, on this
+            // process's clock alone.
             .retain(|row| row.timestamp().is_some_and(|written| after(written, keep_aborts) <= Ticks::now()));
         // From now on, because the scan has found every abort row of the list by this moment.
         let watched_since = Instant::now();
@@ -86,6 +88,7 @@ impl Sweep<'_> {
                 report.released += usize::from(report.unless_failed(row.key(), released).unwrap_or(false));
             }
         }
+        // A change of an index state waits for permits, and the wait below is long.
         drop(permission);
         // A writer that an abort row has stopped may still send its commit within its lease.
         if !aborts.is_empty() {
@@ -125,6 +128,7 @@ impl Sweep<'_> {
     async fn pending_rows(&self, table: &TableName) -> Result<Vec<Entity>> {
         let filter = Filter::eq(super::unique::PENDING, true);
         let rows = self.entities.store.query_all(table, &Query::new().with_filter(filter)).await?;
+        // An entity of the table may have a property of that name, too.
         Ok(rows.into_iter().filter(|row| Entry::index_of(row).is_some()).collect())
     }
 

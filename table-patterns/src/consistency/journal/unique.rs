@@ -259,6 +259,8 @@ impl UniqueKeys<'_> {
                 return Ok(());
             }
             let found = found.as_ref().map(UniqueRow::read).transpose()?;
+            // No row, or a row between other entities: nothing to settle, unless an entity of this write
+            // should have the row.
             let Some(row) = found.as_ref().filter(|row| row.concerns(states)) else {
                 if self.is_without(at, found.as_ref(), by, states).await? {
                     return Ok(());
@@ -344,11 +346,14 @@ impl UniqueKeys<'_> {
         let Some(entry) = states.entry_at(self.entities, &entry.owner, at)? else { return Ok(true) };
         let Some(found) = found else {
             return match self.reserve(&entry, write).await? {
+                // Reserved: the next round settles it, as any pending row.
                 Reservation::Mine(_) => Ok(false),
                 Reservation::Taken(owner) => Err(violation(&entry, &owner)),
             };
         };
         match self.settled_row(at).await? {
+            // Row, entity, row again: the row was the same before and after the read of the entity, so there
+            // was a moment at which both entities had the value.
             Some(now) if now.etag == found.etag => Err(violation(&entry, &now.owner)),
             _ => Ok(false),
         }

@@ -180,6 +180,7 @@ impl Writer<'_> {
         }
         let lock = self.journal.partition_locks.lock(&plan.partition, self.timing.lease() / 4).await;
         let permission = self.entities.prepare().await?;
+        // Two copies of the states that were read at different times are valid until different times.
         let is_as_before = permission.valid_until == plan.permission.valid_until;
         let plan = if is_as_before { plan } else { self.planner.plan(changes, permission)? };
         Ok((plan, lock))
@@ -213,6 +214,7 @@ impl Writer<'_> {
             }
         };
         let sent = self.committer.commit(plan, lease).await;
+        // The lock orders groups of this process; entries in other partitions need no order.
         drop(lock);
         match sent {
             // The write may be committed, so nothing is released. The ticket leads a worker to the journal row;

@@ -69,7 +69,7 @@ impl EntityWriter {
 
     /// The indexes, if some have remote entries: a move to another partition is then one write of their journal.
     pub(crate) fn indexes_with_remote_entries(&self) -> Option<&IndexedEntities> {
-        self.indexes.as_ref().filter(|indexes| indexes.changes().has_entries_elsewhere())
+        self.indexes.as_ref().filter(|indexes| indexes.changes().has_remote_entries())
     }
 
     /// One attempt to move a row to another partition by one write of the journal of `indexes`. The new blobs are stored.

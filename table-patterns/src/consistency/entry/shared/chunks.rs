@@ -61,6 +61,7 @@ impl Directory {
             all.insert(first.to_vec(), Uuid::from_slice(id).ok()?);
             rest = after;
         }
+        // A list without references has no row, so an empty directory is damage.
         (*format == FORMAT && !all.is_empty()).then_some(Self(all))
     }
 

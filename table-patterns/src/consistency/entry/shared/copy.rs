@@ -50,6 +50,7 @@ fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[Text]) 
         owner = None;
     }
     for entry in &merge.put {
+        // The properties of one entity fit into a target, so a second one is a collision of keys.
         if let Some(other) = owner.replace(entry.owner.clone()).filter(|other| *other != entry.owner) {
             return Err(collision(&merge.index, &merge.at, &other));
         }

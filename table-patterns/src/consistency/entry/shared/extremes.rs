@@ -69,6 +69,7 @@ impl FromStr for Extreme {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
+        // Each text has one reading: a Double is printed with a point or an exponent, and a time with colons.
         let integer = text.parse().ok().map(Self::Integer);
         let double = || text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self::Double);
         integer.or_else(double).or_else(|| text.parse().ok().map(Self::Time)).ok_or(())

@@ -41,6 +41,7 @@ impl Members {
     pub(crate) fn apply(&mut self, change: &Change) -> bool {
         let before = self.0.len();
         self.0.retain(|member| !change.remove.contains(member));
+        // In two steps: a change that removes one reference and adds another keeps the number.
         let removed = before != self.0.len();
         let before = self.0.len();
         self.0.extend(change.add.iter().cloned());
@@ -71,6 +72,7 @@ impl Members {
             let (other, after) = rest.split_at_checked(other)?;
             let mut member = before.get(..common)?.to_vec();
             member.extend_from_slice(other);
+            // References are written in ascending order; anything else is damage.
             if !members.is_empty() && member <= before {
                 return None;
             }
@@ -132,6 +134,7 @@ fn length(before: &[u8], member: &[u8]) -> usize {
 /// Appends a number as LEB128.
 pub(crate) fn push_number(out: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {
+        // The cast keeps the low 8 bits, and the continuation bit replaces the highest of them.
         out.push(number as u8 | 0x80);
         number >>= 7;
     }

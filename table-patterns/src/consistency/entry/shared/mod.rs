@@ -73,6 +73,7 @@ impl Merge {
 
     /// Adds a change to others; changes of one entity are written together.
     fn together(mut all: Vec<Self>, merge: Self) -> Vec<Self> {
+        // The changes are in the order of their rows, so two copies into one entity follow each other.
         match all.last_mut() {
             Some(last) if last.at == merge.at && last.copies() && merge.copies() => last.also.push(merge),
             _ => all.push(merge),

@@ -381,6 +381,8 @@ impl<'a> IndexBuild<'a> {
                     return Err(violation(&entry, &other));
                 }
                 let (at, row) = (entry.location.clone(), entry.to_entity());
+                // An insert, so that the row of another entity at this key is found. A row that the entity
+                // already has is replaced (`RemoteRows::put_while`).
                 groups.entry((at.table, at.key.partition_key())).or_default().push(Operation::Insert(row));
                 self.progress.entries += 1;
             }
@@ -450,6 +452,7 @@ impl<'a> IndexBuild<'a> {
                 groups.into_iter().map(|group| put(journal, timing, group, lease)).collect::<Vec<_>>();
             let sent: Vec<_> = stream::iter(sends).buffer_unordered(IN_PARALLEL).try_collect().await?;
             self.progress.groups += sent.iter().map(|(_, groups)| groups).sum::<usize>();
+            // The lease was over before the rest was sent: it goes on after another claim.
             groups = sent.into_iter().map(|(left, _)| left).filter(|left| !left.1.is_empty()).collect();
             if !groups.is_empty() {
                 self.claim(entry).await?;

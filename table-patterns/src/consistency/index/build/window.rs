@@ -58,6 +58,8 @@ impl Windows<'_> {
         loop {
             let page = self.rows.store.query(self.rows.table, &Query::new(), from.as_ref()).await?;
             pages += 1;
+            // Not by the number of pages alone: rows that were inserted since the first read move the last
+            // entity of the window into a later page.
             let done = match self.rows.is_sorted() {
                 true => page.items.last().map(Entity::key) >= last,
                 // Twice as many pages: the entries of the window may be between the entities.

@@ -259,7 +259,9 @@ impl Lists<'_> {
             Some(place) => self.rows_from(index, query, place).await?,
         };
         let on = |place: Place| Some(self.continuation(index, query, &place));
+        // Also if it is the row of a chunk: the next page begins behind it.
         let last = page.items.last().map(|row| Place { list: row.key().row().to_owned(), after: None });
+        // Chunks have the index's id, too. They are read through the list that names them.
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
         let (mut items, mut done, mut rows) = (Vec::new(), None::<String>, rows.collect::<Vec<_>>());
         if limit == usize::MAX {

@@ -53,11 +53,14 @@ impl<'a> MergedLookup<'a> {
         let (permits, sorts) = (Semaphore::new(self.lookups.rows.at_once), query.sorts());
         stream::try_unfold((self, parts, permits), move |(this, mut parts, permits)| async move {
             this.lookups.check_order(sorts)?;
+            // The next entity is the smallest of the heads, so each partition that is not at its end needs
+            // one.
             if parts.iter().any(Part::needs_page) {
                 let index = this.rows_index().await?;
                 let ahead = parts.iter_mut().map(|part| this.read_ahead(&index, part, &permits));
                 try_join_all(ahead).await?;
             }
+            // At equal row keys the partition that the caller has named first comes first.
             let heads = parts.iter().enumerate().filter_map(|(n, part)| Some((&part.ready.front()?.0, n)));
             let Some(first) = heads.min().map(|(_, n)| n) else { return Ok(None) };
             let next = parts[first].ready.pop_front();

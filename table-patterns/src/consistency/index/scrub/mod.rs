@@ -242,6 +242,8 @@ impl<'a> Scrub<'a> {
             return Ok(Found::InStep);
         }
         if index.shape().is_shared() {
+            // Of lists, `not_listed` has left only entities that are missing in theirs. A copy without a
+            // target has no row that could be repaired.
             if self.shared.copies_agree(&entity).await? != Some(false) && !index.shape().is_list() {
                 return Ok(Found::InStep);
             }

@@ -67,6 +67,8 @@ impl Recount<'_> {
                     least = Some(key);
                 }
             }
+            // The page had system rows only. The query has changed to begin behind them, so it starts without
+            // the continuation of the earlier one.
             let skipped = sorted && least.is_none() && !page.items.is_empty();
             from = if skipped { None } else { page.continuation };
             if (sorted && least.is_some()) || (from.is_none() && !skipped) {
@@ -152,6 +154,7 @@ impl Recount<'_> {
                         let Correction { was_there, is_wanted, .. } = correction;
                         report.missing += usize::from(is_wanted && was_there);
                         report.dangling += usize::from(!is_wanted);
+                        // A row that was just inserted with zeros is counted in the next round.
                         if was_there {
                             settled.insert(correction.operation.key().clone());
                         }

@@ -59,6 +59,7 @@ impl ManifestRows<'_> {
 
     /// Whether the table holds only system rows. 1 request.
     pub(crate) async fn is_empty_table(&self) -> Result<bool> {
+        // The ranges before and after the system partitions, because a filter cannot exclude a prefix.
         let user = Filter::lt(Filter::PARTITION_KEY, SYSTEM_PREFIX);
         let after = Filter::ge(Filter::PARTITION_KEY, "~~\u{10FFFF}");
         self.has_none(user.or(after)).await
@@ -104,6 +105,7 @@ impl ManifestRows<'_> {
     /// Inserts an index in a state. 1 request.
     pub(crate) async fn insert(&self, index: &StoredIndex) -> Result<()> {
         match self.store.write(self.table, Operation::Insert(index.to_entity()?)).await {
+            // Another process has declared the index; the caller reads the row in the state that it has.
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(()),
             other => other.map(drop),
         }

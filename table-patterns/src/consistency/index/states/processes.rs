@@ -249,8 +249,12 @@ impl Registration {
             };
             match store.write(table, operation).await {
                 Ok(written) => *self.row() = written.etag.map(|etag| Registered { id, etag, sent }),
+                // An observer has removed the row, or a delayed request of this process has changed it:
+                // register under a new id.
                 Err(e) if e.is_conflict() => *self.row() = None,
                 Err(e) => {
+                    // The version of the row is unknown, so it can no longer be renewed. Observers see it
+                    // end.
                     if e.is_ambiguous() {
                         *self.row() = None;
                     }

@@ -140,6 +140,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let changes = [Change::replace(stored.entity().clone(), new)];
         let committed = self.entities.write(&changes).await?;
         let [Change { new, .. }] = changes;
+        // If the new state is not known, the caller keeps the earlier one. Its next write then fails at the
+        // ETag, and no update is lost.
         if let Some((new, etag)) = new.zip(committed.written.first().and_then(|w| w.etag.clone()))
             && let Some(now) = self.entities.changes().as_stored(new.with_system(Some(etag), None)).await
             && let Ok(now) = Stored::read(now)
@@ -233,11 +235,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let (key, version) = (key.into_key(), version.into());
         // Indexes that another program has declared may hold fields of the patch.
         let has_others = || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
+        // Fresh states for the two questions below. The write asks again, under its own permission.
         drop(self.entities.set.prepare_write().await?);
         self.entities.set.check_type()?;
         // An unconditional write may meet an entity under a move; so does a version that was read during a move.
         let may_be_moved = match &version {
-            IfMatch::Any => self.entities.changes().has_entries_elsewhere(),
+            IfMatch::Any => self.entities.changes().has_remote_entries(),
             IfMatch::Exactly(version) => is_marked(version),
         };
         if has_others() || may_be_moved {
