@@ -108,6 +108,7 @@ pub(crate) async fn store_time(store: &dyn ObjectStore, directory: &Path) -> Res
     store.put_opts(&path, PutPayload::default(), PutOptions::default()).await.map_err(blob_error)?;
     let head = GetOptions { head: true, ..GetOptions::default() };
     let found = store.get_opts(&path, head).await.map_err(blob_error);
+    // Also if its time could not be read.
     delete(store, &path).await?;
     Ok(found?.meta.last_modified)
 }
@@ -144,6 +145,7 @@ impl Check {
             Some(Ok(piece)) => {
                 self.hash.update(&piece);
                 self.size += piece.len() as u64;
+                // At once, because a longer blob may be of any length.
                 if self.size > self.expected.size { self.fail() } else { Some((Ok(piece), Some(self))) }
             }
             Some(Err(error)) => Some((Err(error), None)),

@@ -333,6 +333,8 @@ impl CopyJob {
         loop {
             let next = window.next.clone();
             let read_next = windows.read_next(next.as_ref());
+            // A failed read drops the write: the next run upserts the window again, because its checkpoint is
+            // not saved.
             let (written, next_window) = try_join(self.write(window.rows), read_next).await?;
             rows += written;
             if let Some(report) = &self.progress {
@@ -391,6 +393,7 @@ impl CopyPosition {
         let rows = rows.cast_unsigned();
         match row.get(NEXT) {
             None => Ok(Self { next: None, rows, is_done: true }),
+            // Begun, without a finished window. A finished copy has no such property.
             Some(ValueRef::String("")) => Ok(Self { next: None, rows, is_done: false }),
             Some(ValueRef::String(next)) => Ok(Self { next: Some(next.parse()?), rows, is_done: false }),
             Some(_) => Err(Error::decode("copy job", row.key(), NEXT, "a continuation", "something else")),

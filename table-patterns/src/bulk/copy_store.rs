@@ -174,6 +174,7 @@ impl StoreCopy {
         let tables = self.source_tables().await?;
         let begun =
             stream::iter(tables.clone()).map(|table| async move { self.job(&table).is_begun().await });
+        // One checkpoint is enough: the tables of an interrupted copy have rows, and must not be refused.
         let has_begun = begun.buffered(TABLES).try_collect::<Vec<bool>>().await?.contains(&true);
         let checks =
             stream::iter(tables.clone()).map(|table| async move { self.check(&table, has_begun).await });
@@ -232,6 +233,7 @@ impl StoreCopy {
         let manifest = Manifest::load(&*self.from, table).await?;
         let in_blobs =
             |shape: &Shape| matches!(shape, Shape::Blob | Shape::List { overflow: Overflow::Blob, .. });
+        // A shape of a later version is unknown, and may keep lists in blobs.
         let index = manifest.indexes.iter().find(|index| index.shape.as_ref().is_none_or(in_blobs));
         if let Some(index) = index.filter(|_| !self.without_index_blobs) {
             return Err(Error::invalid_request(format!(

@@ -68,6 +68,7 @@ impl OpenGroups {
 
     /// Closes the oldest group.
     pub(super) fn close_oldest(&mut self) -> Option<Batch> {
+        // Numbers grow, so the first is that of the oldest group.
         let number = *self.by_number.first_key_value()?.0;
         self.close(number)
     }
@@ -102,6 +103,7 @@ impl OpenGroups {
         if let Some(partitions) = self.by_partition.get_mut(&batch.table) {
             partitions.remove(batch.group.partition().as_str());
         }
+        // Only operations of open groups are counted; the writer bounds those that are sent.
         (self.operations, self.bytes) = (self.operations - batch.group.len(), self.bytes - batch.bytes);
         (!batch.group.is_empty()).then_some(batch)
     }

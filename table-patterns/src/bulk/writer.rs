@@ -208,6 +208,9 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         let deadline = self.deadline();
         let input = self.input.as_mut()?;
         let item = tokio::select! {
+            // In this order: input fills the groups, an answer frees a permit, and the oldest group is sent
+            // in time. `next` of a stream holds nothing, so dropping it, when another branch is ready, loses
+            // no operation.
             biased;
             item = input.next() => item,
             Some(outcomes) = self.in_flight.next() => return Some(self.release_keys(outcomes)),
@@ -322,6 +325,7 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
             }
         }
         if self.options.stops_at_failure && outcomes.iter().any(|outcome| outcome.result.is_err()) {
+            // Nothing more is read; the requests under way are still answered and reported.
             self.input = None;
         }
         outcomes.into_iter().map(Ok).collect()
@@ -410,6 +414,7 @@ impl Sender {
                     unsent.push(operations);
                 }
                 GroupFailure::RequestTooLarge => {
+                    // The first half on top, so that operations are sent in the order of the input.
                     unsent.push(operations.split_off(operations.len() / 2));
                     unsent.push(operations);
                 }

@@ -101,6 +101,7 @@ impl Change {
 /// The key of the cursor of a consumer in a partition: a hash, because both may be longer than a key.
 pub(super) fn cursor_key(consumer: &str, partition: &PartitionKey) -> Result<Key> {
     let hash = Sha256::new()
+        // With the length first, no other consumer and partition give the same bytes.
         .chain_update((consumer.len() as u64).to_be_bytes())
         .chain_update(consumer)
         .chain_update(partition.as_str())

@@ -264,6 +264,8 @@ impl<T: TableEntity> ChangeTable<T> {
     ) -> Result<Vec<Written>> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
+            // Taken out of the cache: another task must not use the same number, and if this future is
+            // dropped, the next write reads the counter.
             let known = self.known().remove(partition);
             let (first, version) = match known {
                 Some((next, version)) => (next, Some(version)),
@@ -276,6 +278,8 @@ impl<T: TableEntity> ChangeTable<T> {
                 group.push(Operation::Insert(change(key, next, *kind)?))?;
                 next += 1;
             }
+            // Last in the group, under its version: of two writers that took the same number, one fails here,
+            // and the feed has neither a gap nor a number twice.
             let counter = counter(partition, next)?;
             group.push(match &version {
                 Some(version) => Operation::Replace(counter, version.clone().into()),
@@ -291,7 +295,7 @@ impl<T: TableEntity> ChangeTable<T> {
                 }
                 Err(error) => error,
             };
-            // Another writer of the partition has taken the number.
+            // The changes and the counter come after the entities: another writer has taken the number.
             let lost_number = error.failed_index().is_some_and(|index| index >= changes.len());
             if !lost_number {
                 // Nothing has taken the number, as far as this handle knows.

@@ -103,6 +103,8 @@ impl Applier<'_> {
         while self.record.next < steps.len() {
             let stage = transaction.stage(self.record.next);
             for n in stage.clone() {
+                // Before any step of the stage: one worker does all of its steps, so it needs all their
+                // resources.
                 if let Err(error) = steps[n].check_resources(&coordinator.resources) {
                     // Another worker may have the resource: the failure does not count.
                     let failure = WorkFailure { error, counts: false, recorded: None };

@@ -284,6 +284,7 @@ impl StoredPlan {
 
 impl PlanMessage {
     pub(super) fn parse(text: &str) -> Result<Self> {
+        // The text of a plan has no field of this form, so it does not parse as one.
         if let Ok(stored) = serde_json::from_str(text) {
             return Ok(Self::Stored(stored));
         }

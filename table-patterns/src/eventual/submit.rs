@@ -84,6 +84,8 @@ impl Coordinator {
     ) -> Result<TransactionProgress> {
         let plan = PlanRef { id: transaction.id(), hash: fingerprint(text), pieces: 0 };
         let delay = if applies { self.timing.lease() } else { Duration::ZERO };
+        // The message has the whole plan, so from here on workers can do all of it without this process. The
+        // delay keeps them away while this process applies the plan itself.
         let receipt = took_effect(self.queue.send(text, delay).await.map(Some))?;
         self.emit(plan.id, TransactionEventKind::Committed);
         // Without a receipt this process cannot hide the message from workers: they apply the transaction.
@@ -141,6 +143,7 @@ impl Coordinator {
         mut lease: Lease,
     ) -> Result<()> {
         for n in 0..plan.pieces {
+            // A loop, because the process may also pause during the renewal.
             while !lease.may_send() {
                 lease = Lease::start(self.timing);
                 *receipt = self.queue.renew(receipt, self.timing.lease()).await?;

@@ -54,6 +54,7 @@ impl Coordinator {
             _ => return Ok(()),
         };
         let Some(store) = self.resources.known_store(&from.store)? else { return Ok(()) };
+        // An earlier step of the plan writes this entity, so the stored row says nothing about this step.
         if touched.contains(&(from.store.clone(), from.table.clone(), from.key.clone())) {
             return Ok(());
         }

@@ -83,6 +83,7 @@ impl TransactionTable {
         let of = Filter::eq(Filter::PARTITION_KEY, partition(plan.id));
         let filter = of.and(Filter::starts_with(Filter::ROW_KEY, &plan.prefix()));
         let mut rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
+        // The numbers of pieces have five digits, so the order of texts is that of numbers.
         rows.sort_by(|a, b| a.key().row().cmp(b.key().row()));
         let bytes = rows.iter().flat_map(|row| get_bytes(row, PART)).collect();
         let text = String::from_utf8(bytes).ok();
@@ -99,6 +100,7 @@ impl TransactionTable {
 
     /// Removes the pieces of a plan that exist.
     pub(super) async fn remove_pieces(&self, plan: PlanRef) -> Result<()> {
+        // One by one, by their keys: no query is needed, and a removal that was interrupted goes on.
         for n in 0..plan.pieces {
             self.delete(plan.piece(n)?, IfMatch::Any).await?;
         }
@@ -119,7 +121,7 @@ impl TransactionTable {
         let mut removed = 0;
         let mut rows = self.store.query_stream(self.table.clone(), query);
         while let Some(row) = rows.try_next().await? {
-            // The only place where the store's clock is compared with this machine's.
+            // The store's clock against this machine's: a rough age, which only decides how long evidence stays.
             let old = row.timestamp().is_some_and(|written| after(written, keep) <= Ticks::now());
             let finished = !TransactionRecord::read(&row)?.is_open();
             if let (true, true, Some(etag)) = (old, finished, row.etag()) {

@@ -192,6 +192,8 @@ impl Coordinator {
         plan_message: &PlanMessage,
         mut record: TransactionRecord,
     ) -> Result<MessageFate, WorkFailure> {
+        // Without a claim no process applies the transaction: it was left to workers, or released after a
+        // failure.
         if record.claim.is_some() {
             sleep(self.timing.lease()).await;
         }

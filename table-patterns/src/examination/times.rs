@@ -37,6 +37,7 @@ impl Times {
             self.length += 1;
             let now = self.ticks();
             let counts = std::mem::take(&mut self.counts);
+            // By the beginning: a week that spans two months counts for the month in which it begins.
             for (interval, rows) in counts {
                 *self.counts.entry(interval * earlier / now).or_default() += rows;
             }

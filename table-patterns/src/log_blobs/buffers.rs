@@ -169,6 +169,7 @@ impl BlobCreator {
         loop {
             match self.create_numbered(&directory, next, buffer.flush, &content).await {
                 Ok(true) => break,
+                // Another writer of the log has taken the number.
                 Ok(false) => next += 1,
                 Err(error) => {
                     // Try the same number again: if only the answer was lost, `is_ours` finds the blob.

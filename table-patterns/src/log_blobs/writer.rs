@@ -66,6 +66,7 @@ impl LogWriter {
         if let LogFormat::Delimited(delimiter) = options.format
             && (!delimiter.is_ascii()
                 || delimiter.is_ascii_alphanumeric()
+                // The characters of times, of the header and of escapes.
                 || "\\\n\r#:.-".contains(delimiter))
         {
             let text = format!(
@@ -216,6 +217,8 @@ impl LogTask {
             }
             // Appends that arrived at the same time share a flush: take all commands of the queue first.
             if self.must_store() && (queue.is_empty() || self.is_full()) {
+                // With a waiting caller everything is stored; otherwise the last buffer stays open while it
+                // has room.
                 let may_grow = self.buffers.may_grow(self.options.max_bytes);
                 let kept_open = usize::from(self.waiting.is_empty() && may_grow);
                 self.store(self.buffers.len() - kept_open);
@@ -313,6 +316,8 @@ impl LogTask {
 /// The result of the running flush; waits for ever if no flush runs.
 async fn running_flush(flush: &mut Option<FlushState>) -> Flushed {
     match flush {
+        // By reference: `select!` drops this future when another branch is ready, and the flush itself goes
+        // on.
         Some(FlushState::Running(flush)) => flush.await,
         _ => pending().await,
     }

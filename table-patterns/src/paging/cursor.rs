@@ -70,6 +70,7 @@ impl CursorKey {
         sealed
             .extend(text.map_err(|error| Error::invalid_request(format!("a cursor has no JSON: {error}")))?);
         let (header, body) = sealed.split_at_mut(start);
+        // The header is authenticated too, so that format, key id and nonce cannot be exchanged.
         let tag = self.cipher().encrypt_inout_detached(&nonce.into(), header, body.into());
         let tag = tag.map_err(|_| Error::invalid_request("the cursor is too long to be encrypted"))?;
         sealed.extend_from_slice(&tag);
@@ -78,6 +79,7 @@ impl CursorKey {
 
     /// Opens a cursor that one of these keys has sealed.
     pub(super) fn open(keys: &[Self], text: &str) -> Result<Content, CursorError> {
+        // Before anything is decoded: the text comes from a client.
         if text.len() > LONGEST {
             return Err(CursorError::Malformed);
         }
@@ -202,6 +204,8 @@ impl Content {
         while self.starts.len() > STARTS {
             let number = |index: usize| u64::from(self.starts[index].0);
             let last = number(self.starts.len() - 1);
+            // The gap that the removal leaves, relative to the distance from the newest start: far back, gaps
+            // may be larger.
             let cost = |index: usize| {
                 let before = index.checked_sub(1).map_or(1, number);
                 (number(index + 1) - before) * 1000 / (last - number(index)).max(1)

@@ -182,6 +182,8 @@ impl Pager {
             1 => None,
             _ => {
                 content.number = number - 1;
+                // The page before needs the starts up to itself; later ones would only make the cursor
+                // longer.
                 content.starts.retain(|(start, _)| *start < number);
                 Some(self.seal(&content)?)
             }

@@ -84,6 +84,8 @@ impl<'a> ExpiryIndex<'a> {
         });
         let mut last: Option<String> = None;
         let until_later = move |looked: &Looked| {
+            // PartitionKeys begin with the time, perhaps only with its date or hour: within one of them the
+            // entries are in another order, so all of them are looked at.
             let goes_on = last.as_ref().is_none_or(|last| *last == looked.partition);
             if looked.is_later {
                 last.get_or_insert_with(|| looked.partition.clone());

@@ -350,6 +350,8 @@ impl Upkeep {
                 work.stop();
                 let timings = self.coordinators.iter().map(Coordinator::timing);
                 let requests = timings.chain([self.options.timing]).map(|timing| timing.request());
+                // A request under way gets its time. Longer work, such as a build, is dropped between its
+                // requests.
                 if timeout(requests.max().unwrap_or_default(), running).await.is_err() {
                     tracing::info!("upkeep was stopped during its work: the next upkeep continues the work");
                 }

@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
             // Tickets before sweeps: after a sweep has finished a write, its ticket is received a second time.
             let looks = self.of.tables.iter().map(|table| self.look(table));
             let failed = join_all(looks).await.into_iter().filter_map(Result::err).count();
-            tracing::debug!(failed, "tables were opened, which a round tells of");
+            tracing::debug!(failed, "tables were opened; a round reports those that failed");
             self.work_off().await;
         }
         let tables = self.of.tables.iter().map(|table| async move {
@@ -552,7 +552,7 @@ impl<'a> Work<'a> {
             let _place = place(&self.sweeping).await;
             sweep_records(self.of.store.clone(), table.clone(), keep).await
         };
-        self.heads_swept(table, swept);
+        self.records_swept(table, swept);
     }
 
     async fn remove_records_of(&self, coordinator: &Coordinator) {
@@ -560,14 +560,14 @@ impl<'a> Work<'a> {
             let _place = place(&self.sweeping).await;
             coordinator.sweep(self.of.keep).await
         };
-        self.heads_swept(coordinator.table(), swept);
+        self.records_swept(coordinator.table(), swept);
     }
 
     fn of_transactions(&self, table: &TableName, change: impl FnOnce(&mut TransactionsUpkeep)) {
         change(self.report().transactions.entry(table.clone()).or_default());
     }
 
-    fn heads_swept(&self, table: &TableName, swept: Result<usize>) {
+    fn records_swept(&self, table: &TableName, swept: Result<usize>) {
         self.of_transactions(table, |kept| match swept {
             Ok(removed) => {
                 kept.sweeps += 1;

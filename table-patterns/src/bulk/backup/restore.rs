@@ -190,6 +190,7 @@ impl RestoreJob {
                 }
             }
         }
+        // Last: until here, a run that was interrupted finds where to go on.
         checkpoint.clear().await?;
         Ok(RestoreReport { tables: self.tables.len() as u64, rows, resumed, unfinished })
     }

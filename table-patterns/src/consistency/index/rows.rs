@@ -68,6 +68,7 @@ impl IndexedRows<'_> {
 
     /// Deletes a row in the version that was read. `false` if another writer has changed or deleted it. 1 request.
     pub(super) async fn delete_unchanged(&self, at: &Location, row: &Entity) -> Result<bool> {
+        // `ScrubInVersion`: a row that was written since belongs to an entity again.
         let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
         match self.store.write(&at.table, Operation::Delete(at.key.clone(), condition)).await {
             Ok(_) => Ok(true),

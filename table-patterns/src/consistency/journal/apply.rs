@@ -262,6 +262,7 @@ impl Applier<'_> {
         taken_steps: &mut StepsTaken,
     ) -> Result<Round> {
         let wanted = states.entries(self.entities)?;
+        // `OwnEntries`: where keys have collided, a step looks whose row it is before it writes.
         let steps = steps(row, states, &wanted, self.entities.maintainer.may_collide())?;
         let taken = taken_steps.towards(&wanted);
         let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
@@ -344,6 +345,7 @@ impl Applier<'_> {
                 }
                 self.remote.put_rows(&to, &mut operations, states, || permit.may_send()).await
             }
+            // Read and written under its ETag (`SharedInVersion`): other writers change the same row.
             Step::Shared(merge) => self.remote.merge(&merge, || permit.may_send()).await,
             Step::Unique(_) if !permit.may_send() => Ok(false),
             Step::Unique(at) => {

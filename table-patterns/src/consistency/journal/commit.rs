@@ -86,6 +86,8 @@ impl Draft {
     /// Whether the group depends on the lease. After the lease other processes may take away its blobs, its
     /// reservations and the ticket that points at its journal row.
     fn is_leased(&self, plan: &Plan) -> bool {
+        // `BlobInLease`, `CommitInLease`: a late commit would name a blob that was collected, or take a value
+        // that belongs to another entity by now.
         self.has_blobs() || plan.has_journal()
     }
 
@@ -181,6 +183,8 @@ impl Committer<'_> {
     }
 
     async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
+        // `ConditionOnUnchanged`: also where the row needs no change, the group gets a condition on it.
+        // Otherwise the row could lose the reference between this read and the commit.
         let read = self.shared.prepare(merge).await?;
         if read.without_target {
             let (index, target) = (index_name(&merge.index), &merge.at.key);
@@ -264,6 +268,9 @@ impl Committer<'_> {
             return Sent::Failed(error);
         }
         let abort = self.rows.abort(plan.id, plan.partition.as_str());
+        // `FindOutInLease`: later, a missing journal row would prove nothing. A worker may have applied the
+        // write and cleared the row, and an abort row in its place would make a committed write look like a
+        // failed one.
         let found = if lease.may_send() { before(lease.cut_off(), abort).await } else { None };
         match found {
             Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),

@@ -32,6 +32,7 @@ impl EntityTable {
     /// The permission to act on the maintainer's index states, with its end.
     pub(super) async fn prepare(&self) -> Result<Permission> {
         self.store.profile().check_reads("a journal")?;
+        // `FreshStates`: by older states the write could miss an index that was declared since.
         self.maintainer.prepare().await
     }
 

@@ -146,6 +146,9 @@ pub(super) struct Moves<'a> {
 impl Moves<'_> {
     /// Marks the source of a move in the version that was read. Returns the marked entity.
     pub(super) async fn mark(&self, plan: &Plan, entity: &Entity) -> Result<Entity> {
+        // `MarkSource`: from here on every writer of the source meets the mark, and gives the move up before
+        // it changes a value that the move takes along. A crash leaves the mark; a worker, the next writer or
+        // a sweep removes it.
         let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
         let replace = Operation::Replace(marked.clone(), entity.version()?);
         let written = took_effect(self.entities.store.write(&self.entities.name, replace).await)?;

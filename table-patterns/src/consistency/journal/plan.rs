@@ -178,6 +178,7 @@ impl Planner<'_> {
     /// the entries'.
     fn unknown_owner(&self, local: &[Entry], operations: &[Operation], offset: usize) -> Vec<usize> {
         let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
+        // `LookBeside`: the build may not have found the second entity with a value yet.
         let unknown_owner = |entry: &Entry| !self.entities.maintainer.is_complete(&entry.index);
         let all = local.iter().zip(operations).zip(offset..);
         all.filter(|((entry, operation), _)| blind(operation) && unknown_owner(entry))

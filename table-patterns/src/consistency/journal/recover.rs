@@ -117,6 +117,8 @@ impl UnfinishedWrites<'_> {
         if lease.is_zero() {
             return;
         }
+        // `OneApplier`, `LeaseOfTheRow`: an applier that is only slow must have stopped when this process
+        // begins.
         sleep(self.timing.lease().max(lease)).await;
     }
 

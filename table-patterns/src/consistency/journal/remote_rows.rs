@@ -149,6 +149,7 @@ impl RemoteRows<'_> {
             let row = rows.next().flatten();
             let own = |row: &Entity| Entry::owner_of(row).is_ok_and(|owner| states.contains(&owner));
             let Some(row) = row.filter(own) else { continue };
+            // `ByDefinition`: a unique row must not be overwritten or deleted as a plain one.
             if is_unique_row(&row) {
                 reserved.push(Location { table: table.clone(), key: key.clone() });
             } else if let Some(etag) = row.etag() {

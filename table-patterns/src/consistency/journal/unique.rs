@@ -242,6 +242,8 @@ impl UniqueKeys<'_> {
         if !row.pending {
             return Ok(Some(false));
         }
+        // `AbortBeforeTakeOver`: a look at the journal row alone would not do. The write could commit right
+        // after it, and two entities would have the value.
         let evidence = self.rows.abort(row.ticket, row.partition()).await?;
         Ok(evidence.map(|evidence| matches!(evidence, Evidence::Journal(_))))
     }
@@ -300,6 +302,7 @@ impl UniqueKeys<'_> {
         for key in heir.chain([&row.owner]) {
             let is_own = states.contains(key);
             let known = if is_own { &mut *states } else { &mut others };
+            // `RowThenEntity`: read after the row.
             known.read_again(self.entities, key).await?;
             if let Some(entry) = known.entry_at(self.entities, key, at)? {
                 return Ok(Some(entry));

@@ -213,6 +213,9 @@ impl Writer<'_> {
                 return Err(self.withdraw(plan, ticket, error).await);
             }
         };
+        // A crash up to here leaves reservations, and the mark of a move. The worker that gets the ticket
+        // inserts the abort row and releases them; without a queue a sweep does, or the next writer that
+        // wants a value.
         let sent = self.committer.commit(plan, lease).await;
         // The lock orders groups of this process; entries in other partitions need no order.
         drop(lock);
@@ -226,6 +229,8 @@ impl Writer<'_> {
                 Ok(Attempt::StartOver(cause))
             }
             Sent::Committed(mut written) => {
+                // From here on the write is committed. A crash leaves the journal row and the ticket, and
+                // after this lease a worker or a sweep applies the entries.
                 let applied =
                     self.apply_committed(plan, changes, &written, reserved, lease, acknowledge).await?;
                 let entries = match applied {
@@ -251,6 +256,8 @@ impl Writer<'_> {
         plan: &Plan,
         lease: Lease,
     ) -> std::result::Result<Option<Reserved>, Unreserved> {
+        // `ReserveInLease`: after the lease a worker may have given the write up and deleted the ticket. A
+        // reservation that arrived then would stay until a sweep or another writer meets it.
         before(lease.cut_off(), self.reserve_all(plan, lease)).await.unwrap_or(Ok(None))
     }
 
@@ -310,6 +317,8 @@ impl Writer<'_> {
             UniqueKey::Gain(entry) => (entry, self.unique.reserve(entry, plan.id).await?),
             UniqueKey::See(at) => {
                 let row = self.unique.settled_row(at).await?;
+                // The version of a pending row would change with its write, and the row of another entity is
+                // none of this write's: the applier reads such rows again.
                 let own = row.filter(|row| !row.pending && plan.entities().contains(&row.owner));
                 return Ok(Some(own.map(|row| (at.clone(), row.etag))));
             }

@@ -9,7 +9,7 @@
 //! | row | PartitionKey | RowKey |
 //! |---|---|---|
 //! | message | the queue's name | `m_` + the time from which the message is visible, in ticks (19 digits) + `_` + id |
-//! | poison message | the queue's name | `p_` + the time of the last receive, in ticks + `_` + id |
+//! | poison message | the queue's name | `p_` + the time from which the message would have been visible again, in ticks + `_` + id |
 //!
 //! The visible messages are a range of rows, oldest first. Hiding a message moves its row within the partition: a
 //! delete and an insert in one entity group transaction.

@@ -198,8 +198,11 @@ impl Collection<'_> {
 
     /// Examines the blobs of an entity by its row. 1 request.
     async fn examine(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
+        // The headers show whether the row has ciphertext, in which references are not visible.
         let named = blobs.iter().map(|(_, context)| &*context.property);
         let properties: BTreeSet<_> = named.chain(ENCRYPTION_HEADERS).collect();
+        // After the blobs were listed as old: a write that could still name one of them has passed its
+        // deadline, so a blob without a reference now never gets one.
         let row = self.store.get(self.table, &key, Some(&Select::new(properties))).await?;
         let mut found = Collected::default();
         for (blob, context) in &blobs {

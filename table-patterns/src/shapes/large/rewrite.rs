@@ -305,6 +305,7 @@ impl<T: TableEntity> LargeTable<T> {
             if let Some(key) = codec.key_of(&start) {
                 return Ok(key);
             }
+            // The whole blob was read: more bytes would not help.
             if (start.len() as u64) < bytes {
                 break;
             }

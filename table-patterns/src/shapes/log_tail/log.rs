@@ -228,6 +228,8 @@ impl<E: Record> LogTail<E> {
         from: Ticks,
         before: Ticks,
     ) -> impl Stream<Item = Result<Logged<E>>> + Send + Unpin + use<E> {
+        // RowKeys begin with inverted ticks: a later time is a smaller text, and the next number is the tick
+        // before.
         let newest = self.bound(Comparison::GreaterThanOrEqual, &inverted(before.inverted() + 1));
         self.read(self.rows(Some(newest), Some(self.until(from))))
     }
@@ -272,6 +274,7 @@ impl<E: Record> LogTail<E> {
 fn has_same_properties(mut stored: Entity, expected: &Entity) -> bool {
     stored.properties_mut().remove(WRITE_ID_PROPERTY);
     let same = |name: &str| match (stored.get(name), expected.get(name)) {
+        // So that NaN equals NaN.
         (Some(ValueRef::Double(a)), Some(ValueRef::Double(b))) => a.total_cmp(&b).is_eq(),
         (stored, expected) => stored == expected,
     };

@@ -196,10 +196,10 @@ const MAX_TIME_TO_LIVE: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 /// An entity; `None` if the key has no entity.
 type Found<T> = Option<Arc<T>>;
 
-/// One read in@shared_read, shared by all callers that wait for it.
+/// One read in progress, shared by all callers that wait for it.
 type SharedRead<T> = Arc<OnceCell<Result<Found<T>>>>;
 
-/// The cached values, and the reads in@shared_read.
+/// The cached values, and the reads in progress.
 ///
 /// Invariant: `values` changes only while `in_flight` is locked, together with the read or the key in it. Therefore a read
 /// that began before its key was forgotten is never cached, and never answers a caller that asked after that.
@@ -227,13 +227,14 @@ impl<T: Send + Sync + 'static> CachedReads<T> {
         Self { values, remember_missing: options.remember_missing, in_flight: Mutex::new(in_flight) }
     }
 
-    /// The cached value of a key; otherwise the result of a read in@shared_read, or of `read`.
+    /// The cached value of a key; otherwise the result of a read of another caller, or of `read`.
     async fn get(&self, key: &Key, read: impl Future<Output = Result<Found<T>>>) -> Result<Found<T>> {
         if let Some(found) = self.values.get(key) {
             return Ok(found);
         }
         let shared_read = {
             let mut in_flight = self.in_flight();
+            // Again under the lock: a read may have ended between the two looks.
             if let Some(found) = self.values.get(key) {
                 return Ok(found);
             }
@@ -321,6 +322,7 @@ impl<T: Send + Sync + 'static> Load<'_, T> {
     /// Caches an entity, unless its key changed during the load. Whether the entity was cached.
     fn insert(&self, key: Key, entity: T) -> bool {
         let in_flight = self.0.in_flight();
+        // The load may have read the entity before it was changed, and forgotten or read again.
         let is_newest = !in_flight.cleared && !in_flight.changed.contains(&key);
         if is_newest {
             self.0.values.insert(key, Some(Arc::new(entity)));

@@ -71,6 +71,7 @@ impl<V: Serialize + DeserializeOwned + Send + Sync + 'static> SlotCodec<V> for J
         let before = row.as_packed().len();
         <Self as Codec<V>>::write(value, PropertySink::new(row, slot, false))
             .map_err(|e| unstorable(slot, &e))?;
+        // The codec writes `null` as no property, and a merge would then leave the old value.
         if row.as_packed().len() == before {
             return Err(Error::invalid_value(slot, "`null` cannot be merged: remove the value with `clear`"));
         }

@@ -41,6 +41,7 @@ impl<S: SlotSet> Layout<S> {
             ));
         }
         let by_count = max_slots(properties);
+        // By the largest values, so that a row with every slot can always be stored.
         let by_bytes = (ENTITY_BYTES - SPARE_BYTES) / (properties * PROPERTY_BYTES + C::max_bytes());
         match by_count.min(by_bytes) {
             0 => Err(Error::invalid_request(
@@ -96,6 +97,8 @@ impl<S: SlotSet> Layout<S> {
 
     /// The number of the row with this key; `None` if the row does not belong to the series.
     pub(super) fn row_at(&self, series: &Key, key: &Key) -> Option<usize> {
+        // The range of RowKeys may also have rows of other series, for example of one whose key begins with
+        // this key and a `!`. The number has to give the key again.
         let number = match key.row().strip_prefix(series.row())? {
             "" => 0,
             rest => rest.strip_prefix('!')?.parse().ok()?,

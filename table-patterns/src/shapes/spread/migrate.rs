@@ -133,6 +133,8 @@ impl<T: TableEntity> SpreadTable<T> {
             let mut moved = row.entity.with_system(None, None).with_key(to.clone());
             moved.properties_mut().remove(MOVING);
             target.put_logical(moved).await?;
+            // From here on the target has the entity: if the source is gone at the next attempt, another
+            // process has deleted it.
             outcome = Outcome::Applied;
             let delete =
                 self.write_at_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)));
@@ -154,6 +156,7 @@ pub(crate) async fn is_there(
     partition: &str,
     row: Option<&str>,
 ) -> Result<bool> {
+    // The backtick follows the underscore, so the range has every prefix of four digits.
     let bound = |text: &str| text.to_owned();
     let buckets = Range { from: Bound::Included(bound("0000_")), to: Bound::Excluded(bound("9999`")) };
     let keys = KeyBounds { partition: buckets, row: row.map_or(Range::ALL, Range::single) }.to_filter();

@@ -56,6 +56,7 @@ impl<T: TableEntity> SpreadTable<T> {
         of: &PartitionKey,
         narrow: &Narrow<T>,
     ) -> impl Stream<Item = Result<SpreadRow<T>>> + Send + use<T> {
+        // The buckets of before, too: until a migration has ended, they still have rows.
         let last = self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets);
         let buckets: Vec<Rows<T>> = (0..last).map(|bucket| self.bucket(of, bucket, narrow)).collect();
         stream::once(Merge::start(buckets, self.spread, self.concurrency)).flat_map(|merge| {

@@ -234,6 +234,7 @@ impl Counts {
             return;
         }
         let last = std::mem::take(&mut self.now);
+        // Without a request for longer than two halves, the last half is outside of the window, too.
         self.before = if passed < self.half * 2 { last } else { Half::default() };
         self.since = Instant::now();
     }
@@ -245,6 +246,9 @@ impl Counts {
             *count = Count { requests: count.requests + 1, reads: count.reads + reads };
             return;
         }
+        // The new partition inherits the smallest count (the algorithm *Space-Saving*: Metwally, Agrawal, El
+        // Abbadi, ICDT 2005). So a partition with many requests is never missed, and a count is too high by
+        // at most the smallest.
         let before = if half.counters < COUNTERS { Count::default() } else { half.take_smallest() };
         let count = Count { requests: before.requests + 1, reads: before.reads + reads };
         half.tables.entry(table.clone()).or_default().insert(partition.into(), count);
@@ -279,6 +283,7 @@ impl Half {
     fn take_found(&mut self) -> Option<Count> {
         while let Some((table, partition)) = self.smallest.pop() {
             let Some(counters) = self.tables.get_mut(&table) else { continue };
+            // The list is from an earlier search: this partition has more requests by now, or is gone.
             if counters.get(&partition).is_none_or(|count| count.requests != self.least) {
                 continue;
             }

@@ -468,6 +468,8 @@ impl<T: FromEntity> TimeSlices<T> {
         let (started, mut pause) = (tokio::time::Instant::now(), FIRST_PAUSE);
         loop {
             match self.shared.store.create_table_if_missing(&table).await {
+                // Azure deletes a table for at least 40 seconds, in which its name cannot be used
+                // (<https://learn.microsoft.com/rest/api/storageservices/delete-table>).
                 Err(error) if is_being_deleted(&error) && started.elapsed() + pause <= max_wait => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);

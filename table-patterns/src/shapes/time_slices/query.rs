@@ -171,11 +171,13 @@ impl<T: FromEntity> SliceQuery<T> {
                 page => page?,
             };
             let items: Vec<T> = page.items.into_iter().filter(|entity| wanted(entity)).collect();
+            // The token names the slice and the place in it, or the next slice from its start.
             let next = match (page.continuation, slices.peek()) {
                 (Some(inner), _) => Some((slice.table, Some(inner))),
                 (None, next) => next.map(|next| (next.table.clone(), None)),
             };
             match &next {
+                // A slice that ends without a result: the next one is read, in place of an empty page.
                 Some((_, None)) if items.is_empty() => {}
                 _ => {
                     let continuation = next.map(|(table, inner)| {
@@ -333,6 +335,8 @@ async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, opener: Opener<T>) -> 
     let pages = queries.into_iter().map(|query| query.pages().take_while(|page| ready(!is_dropped(page))));
     let mut pages = Box::pin(stream::iter(pages).flatten());
     let Some(time) = opener.time else {
+        // Read here, so that `buffered` has the first pages of several slices; the others are read when they
+        // are wanted.
         let first = pages.try_next().await?.unwrap_or_default();
         let rest = pages.map_ok(|page| stream::iter(page.into_iter().map(Ok))).try_flatten();
         return Ok(Box::pin(stream::iter(first.into_iter().map(Ok)).chain(rest)));

@@ -123,11 +123,14 @@ impl Keep {
             Self::Newest(count) => {
                 let begun = slices.iter().map(|slice| slice.from).filter(|from| *from <= now);
                 let mut starts: Vec<Ticks> = begun.collect();
+                // Generations of one period begin at one time: they count as one.
                 starts.dedup();
                 starts.into_iter().rev().nth(count - 1).unwrap_or(Ticks::MIN)
             }
         };
         let mut expired = slices;
+        // Never a slice whose period has not ended, whatever the horizon: entities may still be written to
+        // it.
         expired.retain(|slice| slice.before <= horizon.min(now));
         Ok(expired)
     }

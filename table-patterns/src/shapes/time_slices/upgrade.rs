@@ -67,6 +67,7 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
             };
             page.next = match (page.next, left.peek()) {
                 (Some(inner), _) => Some(format!("{}{SEPARATOR}{inner}", slice.table)),
+                // The end of a slice: the cursor names the next one, without a place in it.
                 (None, Some(next)) => Some(format!("{}{SEPARATOR}", next.table)),
                 (None, None) => None,
             };

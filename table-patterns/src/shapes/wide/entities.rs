@@ -444,6 +444,8 @@ impl WideEntities {
             };
             let moved = read.value.clone().with_system(None, None).with_key(to.clone());
             target.upsert_if(&moved, &check).await?;
+            // From here on the target has the entity: if the source is gone at the next attempt, another
+            // process has deleted it.
             outcome = Outcome::Applied;
             match self.delete_stored(&read).await {
                 Err(error) => conflicts.wait(error).await?,

@@ -79,6 +79,8 @@ impl Reader {
     fn scan_query(&self, query: Query) -> impl Stream<Item = Result<Stored>> + Send + use<> {
         let pages = self.pages(query);
         let reader = self.clone();
+        // A last, empty page closes the group of the last entity: only the row of another entity ends a
+        // group.
         let groups = pages.chain(stream::iter([Ok(Page { items: Vec::new(), continuation: None })])).scan(
             Vec::new(),
             |open, page| {

@@ -76,6 +76,7 @@ pub(crate) fn is_head_row(row: &Entity) -> bool {
 
 /// The common prefix of an entity's row keys.
 pub(super) fn prefix(key: &Key, profile: &ServiceProfile) -> String {
+    // Escaped, a logical key has no two tildes in a row, so the end mark is found without doubt.
     let plain = format!("{SYSTEM_PREFIX}{PLAIN}{}{END}", key.row().replace('~', "~7E"));
     let units = plain.encode_utf16().count() + DIGITS;
     let bytes = plain.len() + DIGITS;
@@ -256,6 +257,7 @@ pub(super) fn distribute(
     for p in properties {
         let size = checked_size(&p, most)?;
         let row = old_chunks.get(p.name()).map(|number| rows.entry(*number).or_default());
+        // A property stays in its chunk, so that a small change writes few rows.
         match row.filter(|row| row.fits(size, most)) {
             Some(row) => row.push(&p, size),
             None => unplaced.push((p, size)),

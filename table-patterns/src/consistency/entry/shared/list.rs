@@ -134,6 +134,8 @@ impl List<'_> {
             (true, Some(etag)) => Prepared::one(Operation::Delete(self.at.key.clone(), etag)),
             (false, etag) => self.place(etag, members, room).await?,
         };
+        // `RowBeforeBlob`: deleted only after the row names the new place. In the other order a crash would
+        // leave a list without its references.
         prepared.old_blobs.extend(before);
         Ok(prepared)
     }

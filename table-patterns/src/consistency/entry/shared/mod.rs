@@ -200,6 +200,7 @@ impl<'a> SharedRows<'a> {
         let row = self.store.get(&at.table, &at.key, None).await?;
         match row.as_ref().map(Entry::index_of) {
             None => Ok(None),
+            // Only rows of the same index are shared; anything else at the key is a collision.
             Some(Some(name)) if name == index => Ok(row),
             Some(_) => Err(collision(index, at, &at.key)),
         }

@@ -215,6 +215,8 @@ impl<'a> IndexBuild<'a> {
     async fn settle_declared(&mut self, state: IndexState, is_first: bool) -> Result<()> {
         let declared = Instant::now();
         let is_known = self.settle(state, WaitingFor::State(state)).await?;
+        // `WaitForPlainWriters`: such programs have no row in the manifest, so only their longest cache time
+        // helps.
         if state != IndexState::DeleteOnly || !is_first || is_known {
             return Ok(());
         }
@@ -325,6 +327,8 @@ impl<'a> IndexBuild<'a> {
     /// started again, before dangling entries are searched.
     async fn drain_in_flight_writes(&mut self, state: IndexState) -> Result<()> {
         let is_local = *self.index.placement() == Placement::SamePartition;
+        // `SettleDrafts`: a group leaves out the removal of a row that it did not find. Remote entries are
+        // removed after the commit, whatever was there before it.
         if is_local {
             self.settle(state, WaitingFor::Writers).await?;
         }
@@ -552,6 +556,7 @@ async fn remember_collision<T: Sync>(set: &IndexSet, built: &Result<T>) {
 
 /// Removes entries of older states of entities, which a crash or a race may have left. A readable index must have none.
 async fn remove_dangling(scrub: Scrub<'_>) -> Result<()> {
+    // `DanglingLast`: every lookup that does not read the entity would return a stale entry.
     let (mut report, mut from) = (ScrubReport::default(), None);
     loop {
         from = scrub.dangling(from.as_ref(), &mut report).await?;
@@ -589,6 +594,8 @@ async fn put(
         };
         let rows = journal.remote_rows();
         let put = rows.put_while(&to, &mut operations, may_send);
+        // `OneBuilder`: after the lease another builder may work on the index, and this one must not write
+        // any more.
         timing.until(lease.cut_off(), put).await?;
     }
     Ok(((to, operations), sent))

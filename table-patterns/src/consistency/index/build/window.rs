@@ -51,6 +51,8 @@ impl Windows<'_> {
         window: &Window,
         from: Option<&Continuation>,
     ) -> Result<Vec<Entity>> {
+        // `ReadWindowAgain`: an entity that was written between the two reads may have got the entry of its
+        // old state from the build, after its writer had found no entry to remove.
         let entities = &window.entities;
         let mut versions: HashMap<_, _> = entities.iter().map(|e| (e.key(), e.etag())).collect();
         let last = entities.last().map(Entity::key);

@@ -181,6 +181,8 @@ impl Watch {
             let before = seen.get(&row.id).filter(|(etag, _)| etag.is_some() && *etag == row.etag);
             let since = before.map_or_else(Instant::now, |(_, since)| *since);
             let unchanged = asked.saturating_duration_since(since);
+            // `WatchWhole`: a process that pauses for less than the lifetime of its row still acts by its
+            // states.
             let was_watched = before.is_some() && unchanged >= row.lifetime();
             let is_gone = was_watched || row.is_long_ago(written);
             if is_gone { &mut gone } else { &mut there }.push(row.clone());

@@ -356,6 +356,7 @@ impl IndexSet {
         loop {
             let asked = self.asked();
             match &self.registration {
+                // `RegisterFirst`: a change of state waits only for processes whose rows it finds.
                 Some(mine) if !mine.holds_at(asked.at) => {
                     mine.renew(&*self.store, &self.table).await?;
                 }
@@ -390,6 +391,7 @@ impl IndexSet {
         let own = self.registration.as_ref().and_then(Registration::id);
         let mut longest = slowest.durations.to_settle();
         let others = known.processes.iter().filter(|row| Some(row.id) != own);
+        // `WaitForRegistered`: each of them may cache states longer than this process.
         for row in others {
             slowest.durations = slowest.durations.max(row.durations);
             if row.durations.to_settle() > longest {
@@ -495,6 +497,7 @@ impl IndexSet {
         if let Some(index) = learned.iter().find(same) {
             return Ok(DeclaredIndex { state, index: Arc::new(index.clone()) });
         }
+        // Taken over with its compiled templates: a definition never changes under its id.
         let before = known.indexes.iter().skip(self.own.len()).find(|declared| declared.index.id() == id);
         if let Some(declared) = before {
             return Ok(DeclaredIndex { state, index: Arc::clone(&declared.index) });

@@ -115,6 +115,8 @@ impl Waits<'_, '_> {
                 }
             };
             let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
+            // `WaitForWriters`: no writer may be more than one state behind (Rae et al., *Online,
+            // Asynchronous Schema Change in F1*, VLDB 2013).
             let is_known = wait(waiting, tell, over).await;
             // This read returns every process that registered before the state change, unless the process is gone.
             let asked = set.ask().await?;

@@ -126,6 +126,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         }
         handle.entities.set.check_writes()?;
         handle.entities.set.check_type()?;
+        // So that the journal of this handle derives the entries of `U` with that handle's Rust code, too.
         self.table.entities.set.learn(&handle.entities.set);
         Ok(self.typed())
     }
@@ -256,6 +257,8 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         let changes = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
             table.change_of(step).await.map_err(|error| Error::in_transaction(index, error))
         });
+        // The old states are read before the group is sent, and each is a condition of the group: a change in
+        // between fails the group, and no entry is derived from a state that is gone.
         let changes: Vec<Change> = changes.buffered(table.entities.rows().at_once).try_collect().await?;
         table.entities.write(&changes).await
     }

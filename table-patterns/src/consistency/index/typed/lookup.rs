@@ -219,6 +219,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         let pages = stream::try_unfold((self.clone(), start), move |(lookup, at)| async move {
             let Some((from, left)) = at else { return Ok::<_, Error>(None) };
             let page = lookup.page_of(from.as_ref(), left).await?;
+            // No page has more than `left` entities, so the subtraction cannot overflow.
             let left = left.map(|left| left - page.items.len());
             let next = page.continuation.filter(|_| left != Some(0)).map(|from| (Some(from), left));
             Ok(Some((stream::iter(page.items.into_iter().map(Ok)), (lookup, next))))
@@ -237,6 +238,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
             let page = self.page_of(from.as_ref(), Some(1)).await?;
             from = page.continuation;
             match page.items.into_iter().next() {
+                // A page may be empty before the end: its entries may have lost their entities.
                 None if from.is_some() => {}
                 found => return Ok(found),
             }

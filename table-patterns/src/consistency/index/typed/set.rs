@@ -42,6 +42,7 @@ impl SetWriter for IndexedEntities {
                 false => remote = true,
             }
         }
+        // The entity, its local entries, and the journal row that remote entries need.
         1 + local.len() + usize::from(remote)
     }
 
