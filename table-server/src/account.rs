@@ -55,6 +55,7 @@ impl Account {
     /// Fails if the name is not 3 to 24 lower-case letters and digits, or if the key is empty or not base64.
     pub fn new(name: impl Into<String>, key: &str) -> Result<Self, InvalidAccount> {
         let name = name.into();
+        // <https://learn.microsoft.com/azure/storage/common/storage-account-overview#storage-account-name>
         let legal = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         if !(3..=24).contains(&name.len()) || !name.as_bytes().iter().all(legal) {
             return Err(InvalidAccount::Name(name));

@@ -110,6 +110,7 @@ pub(crate) async fn set(tenant: &Tenant, table: &TableName, body: &[u8]) -> Resu
 }
 
 fn read(body: &[u8]) -> Result<Vec<StoredPolicy>> {
+    // An empty body stands for an empty list: it removes all policies.
     if body.is_empty() {
         return Ok(Vec::new());
     }

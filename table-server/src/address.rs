@@ -37,6 +37,7 @@ impl Address {
         query: Option<&str>,
         is_account: impl Fn(&str) -> bool,
     ) -> Result<Self> {
+        // The host becomes a part of the URLs in responses, so it must not have a character that ends a host.
         if host.is_empty() || !host.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
             return Err(Failure::new(
                 http::StatusCode::BAD_REQUEST,
@@ -133,6 +134,7 @@ impl Parameters {
 }
 
 fn decoded(text: &str) -> Result<String> {
+    // In a query `+` stands for a space; in a path it stands for itself.
     let spaced = text.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8().map(Into::into).map_err(|_| Failure::invalid_uri())
 }
@@ -152,6 +154,8 @@ impl Resource {
     pub(crate) fn parse(path: &str) -> Result<Self> {
         let path = path.strip_suffix('/').unwrap_or(path);
         let path = percent_decode_str(path).decode_utf8().map_err(|_| Failure::invalid_uri())?;
+        // The first parenthesis ends the name: table names have none, and keys in quotes may have any
+        // character.
         let Some((name, keys)) = path.split_once('(') else {
             return Ok(match &*path {
                 "" => Self::Service,
@@ -187,6 +191,7 @@ fn entity_keys(mut text: &str) -> Option<(String, String)> {
             "RowKey" => &mut row,
             _ => return None,
         };
+        // A key that occurs twice: readers could disagree about which value counts.
         if slot.replace(value).is_some() {
             return None;
         }

@@ -74,6 +74,8 @@ pub(crate) async fn transact(
                 // The error concerns no single operation, so the whole request is refused.
                 Err(failure) if failure.status == StatusCode::PAYLOAD_TOO_LARGE => Err(failure),
                 Err(failure) => {
+                    // As in the service, an error of a group always names an operation: the first, if there
+                    // is no better one.
                     let failure = failure.of_operation(0);
                     let content_id = failure.index.and_then(|index| ids.get(index).cloned()).flatten();
                     Ok(envelope(&[inner(failure.into_answer(ErrorFormat::Json, id), content_id)], None))

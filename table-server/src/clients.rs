@@ -207,6 +207,8 @@ impl TableStore for ClientStore {
     ) -> Result<Page<Entity>> {
         let inner = Query { select: with_index_name(query.select.as_ref()), ..query.clone() };
         let profile = self.profile();
+        // A token belongs to one query. The client's token is of the query that it sent; the store's token is
+        // of the one that also selects the name of the index.
         let translated = |from: &Continuation, read: &Query, written: &Query| {
             let position = from.position(profile, table, read)?.clone();
             Ok::<_, Error>(Continuation::new(profile, table, written, position))

@@ -55,8 +55,10 @@ pub(crate) async fn serve<S>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
+        // hyper panics below 8 KiB.
         .max_buf_size(limits.header_bytes.max(8192))
         .max_header_size(limits.header_bytes)
+        // A client that has closed its side reads no response: its connection ends, also during a request.
         .half_close(false)
         .serve_connection(stream, respond);
     let mut connection = pin!(connection);
@@ -71,6 +73,7 @@ pub(crate) async fn serve<S>(
             changed = phase.changed() => match (changed, *phase.borrow()) {
                 (Ok(()), Phase::Serve) => {}
                 (Ok(()), Phase::Finish) => connection.as_mut().graceful_shutdown(),
+                // The error means that the server was dropped.
                 (Ok(()), Phase::Abort) | (Err(_), _) => return,
             },
         }

@@ -66,6 +66,8 @@ impl CorsRule {
 
     fn set_origin(&self, origin: &str, answer: &mut Answer) {
         if self.is_for_all() {
+            // Without `allow-credentials`, which browsers refuse together with `*`
+            // (<https://fetch.spec.whatwg.org/#cors-protocol-and-credentials>).
             answer.set("access-control-allow-origin", "*");
         } else {
             answer.set("access-control-allow-origin", origin);

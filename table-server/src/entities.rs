@@ -30,12 +30,16 @@ impl Write {
             }
             (Verb::Delete, Resource::Entity(..)) => {
                 let (table, key) = request::entity(resource)?;
+                // The service requires the header for deletions, with `*` for any version:
+                // <https://learn.microsoft.com/rest/api/storageservices/delete-entity1>.
                 let condition =
                     condition(asked.headers)?.ok_or_else(|| Failure::missing_header("If-Match"))?;
                 (table, Operation::Delete(key, condition))
             }
             _ => return Err(Failure::method_not_allowed()),
         };
+        // After parsing, because the permission depends on the operation: an update has a condition, and an
+        // upsert has none.
         permit.check(action(&operation), Some(&table))?;
         permit.check_key(operation.key())?;
         Ok(Self { table, operation })
@@ -87,10 +91,15 @@ fn update(asked: &Asked<'_>, key: Key, body: &[u8]) -> Result<Operation> {
     let condition = condition(asked.headers)?;
     let Fields { partition, row, properties } = wire::read_fields(body)?;
     let other = |found: &Option<String>, of_key: &str| found.as_deref().is_some_and(|found| found != of_key);
+    // The body may repeat the keys of the address. Other keys there are a mistake of the client, and the
+    // write would go to another entity than the client believes.
     if other(&partition, key.partition()) || other(&row, key.row()) {
         return Err(Failure::invalid_input("The keys in the request's body are not those in its address."));
     }
     let entity = Entity::from_parts(key, properties);
+    // Without a condition, PUT and MERGE insert a missing entity:
+    // <https://learn.microsoft.com/rest/api/storageservices/insert-or-replace-entity>,
+    // <https://learn.microsoft.com/rest/api/storageservices/insert-or-merge-entity>.
     Ok(match (asked.verb, condition) {
         (Verb::Put, Some(condition)) => Operation::Replace(entity, condition),
         (Verb::Put, None) => Operation::InsertOrReplace(entity),

@@ -40,6 +40,7 @@ impl Failure {
 
     /// Returns the error as that of an operation of a group.
     pub(crate) fn of_operation(mut self, index: usize) -> Self {
+        // The first caller is the nearest to the operation, so its index stays.
         self.index = self.index.or(Some(index));
         self
     }

@@ -37,6 +37,8 @@ impl Indexes {
     async fn open(&self, table: &TableName) -> Result<IndexedEntities> {
         let identity = self.store.profile().table_identity(table);
         let slot = Arc::clone(self.tables().entry(identity).or_default());
+        // Requests that come during the opening wait for it. After a failure the next request opens the table
+        // again, because the cell stays empty.
         let opened = slot.get_or_try_init(|| {
             IndexedEntities::open(Arc::clone(&self.store), table.clone(), Vec::new(), self.options.clone())
         });

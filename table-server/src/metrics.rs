@@ -87,6 +87,7 @@ impl Metrics {
         *counts.statuses.entry(finished.status).or_default() += 1;
         let micros = finished.time.as_micros();
         let bucket = BUCKETS.iter().position(|(_, end)| micros <= u128::from(*end));
+        // A time above the last end is only in the bucket `+Inf`, which is the total.
         if let Some(bucket) = bucket {
             counts.buckets[bucket] += 1;
         }
@@ -142,6 +143,7 @@ impl Counts {
     fn histogram(&self, out: &mut String, operation: &str) {
         let (name, mut sum) = ("table_server_request_seconds", 0);
         for ((end, _), count) in BUCKETS.iter().zip(self.buckets) {
+            // The buckets of Prometheus are cumulative: each counts all times up to its end.
             sum += count;
             let _ = writeln!(out, "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {sum}");
         }

@@ -106,6 +106,7 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
     if let Some(filter) = &filter {
         filter.check_names()?;
     }
+    // A filter for one name, which clients send to ask whether a table exists, need not list all tables.
     let prefix = filter.as_ref().and_then(exact_name);
     let (position, after) = match key_token(parameters, "NextTableName", None)? {
         None => (None, None),

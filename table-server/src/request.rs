@@ -29,6 +29,7 @@ impl Verb {
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Result<Self> {
         let bad =
             |code, message: &'static str| Err(Failure::new(http::StatusCode::BAD_REQUEST, code, message));
+        // Clients behind proxies that let only GET and POST pass send the other verbs in this header.
         let mut tunnelled = headers.get_all(TUNNELLED).iter();
         match (tunnelled.next(), tunnelled.next()) {
             (None, _) => Ok(Self::named(method.as_str())),

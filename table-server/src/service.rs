@@ -71,6 +71,7 @@ impl Service {
         let started = Instant::now();
         let id = Uuid::new_v4().to_string();
         let (head, body) = request.into_parts();
+        // Probes and the explorer are not operations of an account: they are neither counted nor logged.
         if let Some(probe) = Probe::of(head.uri.path()) {
             let mut answer = probe.answer(&self.tenants, self.pages.metrics.then_some(&self.metrics)).await;
             self.finish(&mut answer, &head.headers, &id);
@@ -123,6 +124,8 @@ impl Service {
             Err(failure) => return (failure.into_answer(ErrorFormat::Json, id), UNKNOWN),
         };
         let format = format(&head.headers, &address);
+        // The header gives no rights. The credential decides what the client may do; the header only says
+        // that the client maintains index entries and layouts, and wants to see their rows.
         let tenant = match head.headers.contains_key(PROGRAM) {
             true => self.tenants.raw(&address.account),
             false => self.tenants.of(&address.account),
@@ -162,6 +165,7 @@ impl Service {
     /// Adds the headers of every response.
     fn finish(&self, answer: &mut Answer, asked: &HeaderMap, id: &str) {
         answer.set("x-ms-request-id", id);
+        // A date has 10 characters; any other text of a client is not repeated.
         let version = header(asked, "x-ms-version").filter(|version| version.len() == 10);
         answer.set("x-ms-version", version.unwrap_or(VERSION));
         answer.set("server", concat!("table-server/", env!("CARGO_PKG_VERSION")));

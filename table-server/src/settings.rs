@@ -70,6 +70,7 @@ impl Settings {
             other => return other.map(drop),
         }
         match self.store.create_table(&table).await {
+            // Another request may have created the table in between.
             Err(e) if !e.is_already_exists() => return Err(e),
             _ => {}
         }

@@ -76,6 +76,9 @@ pub(crate) async fn delete(tenant: &Tenant, permit: &Permit, name: &str) -> Resu
     match tenant.store.delete_table(&table).await {
         Ok(()) => Ok(Answer::no_content()),
         Err(error) => {
+            // The table is still there, so its policies are put back. After an ambiguous outcome they stay
+            // away: it is better to refuse a valid signature than to let the next table of the name inherit
+            // them.
             if error.outcome() == Outcome::NotApplied && !error.is_not_found() && !policies.is_empty() {
                 tenant.settings.set(Setting::Policies(&table), &policies).await?;
             }

@@ -112,6 +112,7 @@ impl Visit<'_> {
             return Ok(json!(tenants.names().collect::<Vec<_>>()));
         }
         let account = parameters.get("account")?.unwrap_or_default();
+        // All rows of the store: the page can show index entries and system rows.
         let tenant = tenants.raw(account).ok_or_else(Failure::resource_not_found)?;
         let store = &*tenant.store;
         if self.path == "/tables" {

@@ -16,6 +16,7 @@ impl Metadata {
     pub(crate) fn asked(format: Option<&str>, accept: Option<&str>) -> Result<Self> {
         let Some(asked) = format.or(accept) else { return Ok(Self::Minimal) };
         let asked: String = asked.chars().filter(|c| *c != ' ').collect::<String>().to_ascii_lowercase();
+        // `Accept` may list several types. Their weights are not read: the levels count in this order.
         if asked.contains("odata=nometadata") {
             return Ok(Self::None);
         }

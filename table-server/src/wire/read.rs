@@ -201,6 +201,7 @@ impl<'de> Visitor<'de> for Scalars {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar<'de>, A::Error> {
+        // Skipped without memory. No property can have such a value, so its name is all that the error needs.
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Scalar::Nested)
     }

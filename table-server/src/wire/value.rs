@@ -59,6 +59,7 @@ fn from_text(text: &str, edm_type: EdmType) -> Option<EdmValue> {
         EdmType::Int64 => EdmValue::Int64(text.parse().ok()?),
         EdmType::Int32 => EdmValue::Int32(text.parse().ok()?),
         EdmType::DateTime => EdmValue::DateTime(time(text)?),
+        // `try_parse` also takes forms without hyphens and with braces, which are no Edm.Guid.
         EdmType::Guid if text.len() == 36 => EdmValue::Guid(Uuid::try_parse(text).ok()?),
         EdmType::Guid => return None,
         EdmType::Double => EdmValue::Double(double(text)?),

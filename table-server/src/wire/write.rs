@@ -193,6 +193,9 @@ impl<'a> Writer<'a> {
     }
 
     fn property(&mut self, name: &str, value: ValueRef<'_>) {
+        // The types that JSON itself shows have no annotation; a Double has one where it is not a number of
+        // JSON:
+        // <https://learn.microsoft.com/rest/api/storageservices/payload-format-for-table-service-operations>.
         let annotated = match value {
             ValueRef::Boolean(_) | ValueRef::Int32(_) | ValueRef::String(_) => false,
             ValueRef::Double(number) => !number.is_finite(),
@@ -205,6 +208,8 @@ impl<'a> Writer<'a> {
             ValueRef::String(v) => self.member(name, v),
             ValueRef::Boolean(v) => self.member(name, &v),
             ValueRef::Int32(v) => self.member(name, &v),
+            // As text, because many readers of JSON turn numbers into Doubles, which are exact only up to
+            // 2^53.
             ValueRef::Int64(v) => self.member(name, &v.to_string()),
             ValueRef::Double(v) if v.is_finite() => self.member(name, &v),
             ValueRef::Double(v) if v.is_nan() => self.member(name, "NaN"),
