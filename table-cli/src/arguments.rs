@@ -135,6 +135,8 @@ pub fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     }
+    // `parse` would end the process by itself. Here the exit code stays in the hands of this function, and
+    // help for a pipe that was closed is no error.
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(help_or_error) => {
@@ -142,6 +144,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(help_or_error.exit_code()).unwrap_or(2));
         }
     };
+    // After the arguments: help and mistakes start no threads.
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::failed);
     let done = runtime.and_then(|runtime| {
         let done = runtime.block_on(arguments.command.run());
@@ -150,6 +153,7 @@ pub fn main() -> ExitCode {
         done
     });
     match done {
+        // In `tables query … | head` the reader has what it wanted.
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
             remark(&format!("error: {failure}"));

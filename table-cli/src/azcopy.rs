@@ -24,6 +24,8 @@ pub(crate) fn data_files(manifest: &Path) -> Result<(Payload, Vec<std::path::Pat
     let unreadable =
         |error: &dyn std::fmt::Display| Failure::misuse(format!("{shown} cannot be read: {error}"));
     let text = std::fs::read_to_string(manifest).map_err(|error| unreadable(&error))?;
+    // AzCopy 7 is a program of .NET, and these may begin a file with a byte order mark, which JSON does not
+    // have.
     let read: Value =
         serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| unreadable(&error))?;
     let payload = match read["PayloadFormat"].as_str() {
@@ -51,7 +53,11 @@ pub(crate) fn data_files(manifest: &Path) -> Result<(Payload, Vec<std::path::Pat
             files.push(path);
         }
     }
+    // A directory has no order. With one, a repeated import reads the rows in the same order and names the
+    // same bad rows.
     files.sort();
+    // An export of which a file was lost looks like a smaller table. The number is the only check: the
+    // checksums cannot be compared.
     match u64::try_from(files.len()) == Ok(count) {
         true => Ok((payload, files)),
         false => Err(Failure::Damaged(format!(

@@ -43,6 +43,7 @@ impl RowFormat for JsonLines {
         let read = zstd::Decoder::new(file).and_then(|mut decoder| decoder.read_to_end(&mut text));
         read.map_err(|error| Error::corrupt(error.to_string()))?;
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        // Without ETag and Timestamp: a restored row gets those of its new store.
         lines.map(|line| Ok(decode_entity(line)?.with_system(None, None))).collect()
     }
 }
@@ -70,6 +71,7 @@ pub(crate) struct BackupArgs {
 }
 
 fn time(text: &str) -> Result<Ticks, String> {
+    // A day stands for its first moment in UTC.
     let day = format!("{text}T00:00:00Z");
     let time = text.parse::<Ticks>().or_else(|_| day.parse());
     time.map_err(|error| format!("{error}: use a day or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z"))
@@ -99,6 +101,7 @@ impl BackupArgs {
     }
 
     async fn back_up(&self, open: &OpenStore, tables: BTreeSet<TableName>) -> Result<()> {
+        // Before the directory is created: a mistyped name leaves nothing behind.
         let all: BTreeSet<_> = open.store.all_tables(None).await?.into_iter().collect();
         if let Some(absent) = tables.iter().find(|name| !all.contains(name)) {
             return Err(Failure::failed(format!("{} has no table '{absent}'", self.store)));
@@ -194,6 +197,7 @@ impl RestoreArgs {
         }
         let open = self.store.open(Access::Write, self.long.pace).await?;
         let work = self.restore(&open, directory, tables);
+        // The position is in the target store, in a row of the first table: see `RestoreJob`.
         let done = until_stopped(work, "run the same command again, which continues the restore").await;
         open.close().await?;
         done
@@ -205,6 +209,7 @@ impl RestoreArgs {
         directory: BackupDirectory,
         tables: BTreeSet<TableName>,
     ) -> Result<()> {
+        // The open store repeats requests itself. A writer that did it too would multiply the attempts.
         let options = BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
         let mut job =
             RestoreJob::open(directory, Arc::clone(&open.store)).await?.with_options(options).checked();

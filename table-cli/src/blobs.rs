@@ -53,6 +53,7 @@ impl FromStr for BlobPlace {
         }
         let within = |place: &str| {
             let (container, root) = place.split_once('/').unwrap_or((place, ""));
+            // Blob names have no empty parts here, so a slash at the end means nothing.
             (container.to_owned(), root.trim_matches('/').to_owned())
         };
         if let Some(rest) = text.strip_prefix("https://") {
@@ -99,6 +100,8 @@ impl BlobPlace {
                 (account_of(&text).map_err(|reason| failed(&reason))?.with_container_name(container), root)
             }
             Self::Url { container, root } => (
+                // `from_env` reads the settings `AZURE_…` of the library of the blobs: a key, an application,
+                // or the token file of a workload identity.
                 MicrosoftAzureBuilder::from_env().with_url(container).with_use_azure_cli(uses_azure_cli()),
                 root,
             ),
@@ -125,17 +128,22 @@ fn account_of(text: &str) -> Result<MicrosoftAzureBuilder, &'static str> {
     };
     let builder = MicrosoftAzureBuilder::new();
     if get("UseDevelopmentStorage").is_some() {
+        // The address is 127.0.0.1:10000, or the one in AZURITE_BLOB_STORAGE_URL: the library of the blobs
+        // reads it.
         return Ok(builder.with_use_emulator(true));
     }
     let name = get("AccountName").ok_or("the connection string has no AccountName")?;
     let protocol = get("DefaultEndpointsProtocol").unwrap_or("https");
     let suffix = get("EndpointSuffix").unwrap_or("core.windows.net");
+    // A named endpoint goes before one that is composed of the account: an emulator and a custom domain have
+    // only the former.
     let endpoint = get("BlobEndpoint").map(|endpoint| endpoint.trim_end_matches('/').to_owned());
     let endpoint = endpoint.unwrap_or_else(|| format!("{protocol}://{name}.blob.{suffix}"));
     let builder =
         builder.with_account(name).with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
     match (get("AccountKey"), get("SharedAccessSignature")) {
         (Some(key), _) => Ok(builder.with_access_key(key)),
+        // The portal shows a signature with the question mark of the URL.
         (None, Some(sas)) => Ok(builder.with_config(AzureConfigKey::SasKey, sas.trim_start_matches('?'))),
         (None, None) => Err("the connection string has no AccountKey or SharedAccessSignature"),
     }
@@ -150,6 +158,7 @@ pub(crate) fn blobs_in(directory: &FilePath, creates: bool) -> Result<Arc<dyn Ob
         std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
     }
     let files = LocalFileSystem::new_with_prefix(directory).map_err(|error| failed(&error))?;
+    // A backup that was reported as complete must survive a power failure.
     Ok(Arc::new(files.with_fsync(true)))
 }
 

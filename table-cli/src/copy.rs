@@ -120,6 +120,7 @@ impl CopyArgs {
     fn renames(&self) -> Result<BTreeMap<TableName, TableName>> {
         let names = self.renames.iter().map(|(from, to)| Ok((table(from)?, table(to)?)));
         let renames = names.collect::<Result<BTreeMap<_, _>>>()?;
+        // A map keeps one of two entries for a table, so the number shows the second.
         match renames.len() == self.renames.len() {
             true => Ok(renames),
             false => Err(Failure::misuse("a table has two --rename")),
@@ -138,6 +139,8 @@ impl CopyArgs {
         let (mut skipped, mut copies) = (0, Vec::new());
         if let Some(filter) = filter {
             for pair in &pairs {
+                // Without a check of the rows in the target: like an import, a filtered copy goes into tables
+                // that are in use.
                 let copied = self.copy_filtered(from, to, pair, filter).await?;
                 skipped += copied.skipped;
                 copies.push((pair, copied));
@@ -193,6 +196,7 @@ impl CopyArgs {
             pairs.push(Pair { from: name.clone(), to: to.clone(), manifest });
         }
         let mut targets = BTreeSet::new();
+        // Most services ignore the case of table names, so two names that differ in it are one table.
         match pairs.iter().find(|pair| !targets.insert(pair.to.to_lowercase())) {
             Some(pair) => Err(Failure::misuse(format!("two tables would be copied to '{}'", pair.to))),
             None => Ok(pairs),
@@ -229,6 +233,8 @@ impl CopyArgs {
         if name == to {
             return Ok(());
         }
+        // A new name would break what the rows say about the old one: entries and the row of their owner, the
+        // keys of encrypted properties, which are derived from the name, and the paths of blobs.
         let depends = if manifest.indexes.iter().any(|index| index.table.is_some())
             || manifest.other("owner").is_some()
         {
@@ -247,6 +253,8 @@ impl CopyArgs {
         let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
         let (source, target) = (Arc::clone(&from.store), Arc::clone(&to.store));
         let job = CopyJob::new((source, pair.from.clone()), (target, pair.to.clone()));
+        // The name of the position has the source: a continuation token of another store would mean nothing
+        // here.
         let job = job.with_options(options).resumable(format!("tables copy {}", self.from));
         let has_large = pair.manifest.types.iter().any(|of| is_large(&of.layout));
         Ok(match (&self.blobs.blobs, &self.to_blobs) {
@@ -277,6 +285,8 @@ impl CopyArgs {
         let here = first(&from.store, &pair.from).await?.items;
         let (here, there) = (here.first().map(Entity::key), there.first().map(Entity::key));
         let side = |open: &OpenStore, table: &TableName| (Arc::clone(&open.store), table.clone());
+        // The first rows differ in most tables that are no copy: 2 requests decide, before both tables are
+        // read whole.
         if here == there && compare_tables(side(from, &pair.from), side(to, &pair.to)).await?.equal {
             return Ok(true);
         }

@@ -29,6 +29,7 @@ impl CountArgs {
     /// Prints the number of entities. 1 request per page: the service cannot count, so the keys are read.
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
+        // This property tells index entries from entities. It is read only if they are left out.
         let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
         let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY].into_iter().chain(index_name));
         let query = self.selection.query()?.with_select(keys);
@@ -38,6 +39,7 @@ impl CountArgs {
         while let Some(page) = pages.try_next().await? {
             count += page.items.iter().filter(|row| self.selection.shows(row)).count();
         }
+        // The stream holds the store, which is closed next.
         drop(pages);
         print(&format!("{count}\n"))?;
         open.close().await

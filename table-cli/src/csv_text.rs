@@ -42,6 +42,8 @@ pub(crate) fn cells(entity: &Entity, columns: &[String], types: Types) -> Vec<St
     let keys = [entity.key().partition().to_owned(), entity.key().row().to_owned()];
     let values = columns.iter().flat_map(|name| {
         let value = entity.get(name);
+        // The type tells an empty text from an absent value, whose cells are both empty, when the file is
+        // imported.
         let edm_type =
             (types == Types::Written).then(|| value.map_or("", |value| value.edm_type().name()).to_owned());
         std::iter::once(value.map(value_text).unwrap_or_default()).chain(edm_type)
@@ -87,6 +89,7 @@ impl CsvRows {
 }
 
 fn written(error: csv::Error) -> Failure {
+    // An error of the output keeps its kind: a closed pipe is no failure.
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error.into(),
         other => Failure::failed(format!("the CSV cannot be written: {other:?}")),

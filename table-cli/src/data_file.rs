@@ -83,6 +83,7 @@ impl DataFile {
 
     /// Names the files of an import: one, or the data files of a manifest of AzCopy 7.
     pub(crate) fn to_read(name: &str, format: Option<DataFormat>) -> Result<Vec<Self>> {
+        // A given format decides: then the file is one of data, whatever its name ends in.
         if format.is_some() || !name.ends_with(MANIFEST) {
             return Ok(vec![Self::new(name, format)?]);
         }
@@ -177,6 +178,7 @@ impl DataWriter {
             Out::Plain(out) => out.into_inner().map_err(io::IntoInnerError::into_error)?,
             Out::Compressed(out) => out.finish()?,
         };
+        // Before the name: after a power failure a complete name must not lead to a part of the content.
         file.sync_all()?;
         match self.path {
             // Last: a file under the final name is complete. Within one directory, a rename replaces an older file in one step.

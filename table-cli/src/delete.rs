@@ -102,6 +102,8 @@ impl DeleteArgs {
         let mut progress = Progress::new("deleted", open.meter.clone(), self.long.quiet).of(count);
         let entities = found(open, table, query);
         if is_indexed {
+            // The bulk writer knows no indexes. With indexes, each entity is deleted by the protocol that
+            // deletes its entries too.
             let (store, options) = (Arc::clone(&open.store), IndexOptions::default());
             let indexed = IndexedEntities::open(store, table.clone(), Vec::new(), options).await?;
             let deletes = entities.map_ok(|entity| delete_indexed(&indexed, entity));
@@ -114,6 +116,8 @@ impl DeleteArgs {
                 }
                 progress.add(1);
             }
+            // Journal rows of the last deletions are cleared after their answers. Without the wait, a sweep
+            // would have to do it.
             indexed.flush().await;
         } else {
             let name = table.clone();
@@ -188,11 +192,15 @@ async fn delete_indexed(
     found: Entity,
 ) -> Result<(String, Result<bool, Error>), Error> {
     let delete = async {
+        // The page has only keys, and the deletion needs every property from which an entry has its key. The
+        // ETag shows whether the entity is still the one that the filter has selected.
         match indexed.get(found.key()).await? {
             Some(stored) if Some(stored.etag()) == found.etag() => match indexed.delete(&stored).await {
                 Err(error) if is_gone(&error) => Ok(true),
                 end => end.map(|_| true),
             },
+            // An entity that is gone meets the purpose. Another version may not match the filter, so it
+            // stays.
             stored => Ok(stored.is_none()),
         }
     };

@@ -77,6 +77,7 @@ impl DoctorArgs {
             let found = self.examined(open, table).await?;
             let requests = open.meter.total() - before;
             print(&if self.long.json { json_line(table, &found, requests) } else { report(table, &found) })?;
+            // The other tables are examined too: the report must not end at the first damage.
             if found.is_damaged() {
                 damaged.push(table.as_str());
             }
@@ -105,6 +106,8 @@ impl DoctorArgs {
             .unfinished_after(Duration::from_secs(self.unfinished_after.saturating_mul(60)))
             .on_progress(move |rows| shown.lock().unwrap_or_else(PoisonError::into_inner).set(rows));
         if let Some(blobs) = &self.blobs {
+            // A directory that is missing is a mistake in the argument: an empty one would make every blob
+            // look lost.
             examination = examination.blobs(blobs.open(false)?, root());
         }
         let found = examination.run().await?;
@@ -179,6 +182,7 @@ fn list(out: &mut String, title: &str, sizes: &[PartitionSize], line: impl Fn(&P
     }
     let _ = writeln!(out, "  {title}:");
     for size in sizes.iter().take(LISTED) {
+        // Escaped: a key may have control characters, which would reach the terminal.
         let _ = writeln!(out, "    {:?}: {}", size.partition, line(size));
     }
 }

@@ -49,6 +49,7 @@ impl Emulator {
         };
         fs::create_dir_all(&directory).map_err(unusable)?;
         let lock = File::create(directory.join("lock")).map_err(unusable)?;
+        // Not awaited: the other process may be a server that runs for days.
         if lock.try_lock().is_err() {
             return Err(Failure::failed(format!(
                 "another `tables` runs an emulator on {}: wait for its end, set {DIRECTORY} to another directory, {INSTEAD}",
@@ -58,6 +59,7 @@ impl Emulator {
         let mut script = tempfile::Builder::new().suffix(".cjs").tempfile().map_err(unusable)?;
         script.write_all(SCRIPT.as_bytes()).map_err(unusable)?;
         let script = script.into_temp_path();
+        // An installed Azurite comes first: npx asks the registry, which takes a network and time.
         let started = match run(&mut node(&script, &directory))? {
             Ran::Listens(running) => running,
             Ran::Ended(Some(NOT_INSTALLED), _) => {
@@ -83,6 +85,8 @@ impl Emulator {
 /// Waits until the emulator has written its data: the next command may start at once.
 impl Drop for Emulator {
     fn drop(&mut self) {
+        // The end of the pipe stops Azurite, which then writes its data. Windows has no signal for that, and
+        // a process that is killed writes nothing.
         drop(self.lifeline.take());
         let started = Instant::now();
         while started.elapsed() < STOP {
@@ -118,7 +122,9 @@ fn node(script: &Path, directory: &Path) -> Command {
 }
 
 fn npx(script: &Path, directory: &Path) -> Command {
+    // On Windows npx is a batch file, which is not found without its extension.
     let mut command = Command::new(if cfg!(windows) { "npx.cmd" } else { "npx" });
+    // Without a question: standard input is the pipe, and nobody answers there.
     command.args(["--yes", "--package", "azurite", "--", "node"]).arg(script);
     with_options(command, directory)
 }
@@ -161,6 +167,7 @@ fn run(command: &mut Command) -> Result<Ran> {
         said.push_str(&line);
         line.clear();
     }
+    // Its output has ended, so it is about to end or has ended.
     let code = process.wait().map_err(Failure::failed)?.code();
     said.push_str(&errors.join().unwrap_or_default());
     Ok(Ran::Ended(code, said))

@@ -15,6 +15,7 @@ pub(crate) fn value_text(value: ValueRef<'_>) -> String {
         ValueRef::Double(value) if value.is_infinite() => {
             if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
         }
+        // `Debug` writes 1.0 for 1, so that a reader takes the number for a Double and not for an integer.
         ValueRef::Double(value) => format!("{value:?}"),
         ValueRef::Guid(value) => value.to_string(),
         ValueRef::Int32(value) => value.to_string(),
@@ -35,6 +36,7 @@ pub(crate) fn entity_json(entity: &Entity) -> String {
     if let Some(time) = entity.timestamp() {
         out.push_str(&format!("\"Timestamp\":\"{time}\","));
     }
+    // The brace is written already. The keys follow in any case, so the comma before them is right.
     out.push_str(&json[1..]);
     out.push('\n');
     out

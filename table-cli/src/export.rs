@@ -59,6 +59,8 @@ impl ExportArgs {
                 "several tables need a file each: give --to with {table}, such as 'backup/{table}.jsonl.zst'",
             ));
         }
+        // Every name and format is checked before the first request: a mistake must not end the export after
+        // some of the tables.
         let files = tables.iter().map(|table| {
             let path = self.to.replace(TABLE, table.as_str());
             DataFile::to_write(&path, self.format).map(|file| (path, file))
@@ -71,6 +73,8 @@ impl ExportArgs {
         }
         let open = self.store.open(Access::Read, self.pace).await?;
         for (table, (path, file)) in tables.iter().zip(files) {
+            // Files of earlier tables are complete at an interruption. The file of this one keeps its name
+            // `.partial`.
             let export = self.export(&open, table, &file);
             let rows =
                 until_stopped(export, "run the same command again, which starts this file again").await?;

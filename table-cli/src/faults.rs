@@ -45,8 +45,10 @@ fn rule(text: &str) -> Result<FaultRule, String> {
         ("delay", None) => {
             return Err("a delay needs milliseconds: delay=PROBABILITY:MILLISECONDS".to_owned());
         }
+        // The other faults have no time, and the zero is not used.
         _ => (value, "0"),
     };
+    // No range contains NaN, which would parse as a number.
     let probability = probability.parse().ok().filter(|p| (0.0..=1.0).contains(p));
     let probability: f64 =
         probability.ok_or_else(|| format!("the probability in '{text}' is not a number from 0 to 1"))?;

@@ -143,6 +143,7 @@ fn find<'a>(declared: &'a [StoredIndex], table: &TableName, index: &str) -> Resu
 fn line(index: &StoredIndex, is_json: bool) -> String {
     let (id, state) = (index.id(), index.state.to_string());
     let entity = index.entity.as_ref().map(|entity| &*entity.name).filter(|name| !name.is_empty());
+    // Keys that Rust code makes, and definitions of a later format: this program can compute neither.
     let needs_program = index.definition.as_ref().is_none_or(|definition| definition.is_opaque());
     if is_json {
         let other_table = index.table.as_ref().map(TableName::as_str);
@@ -247,6 +248,8 @@ async fn scrub(
         match indexed.scrub(&id, mode).await {
             Ok(found) => {
                 print(&scrub_line(&id, &found, repairs, is_json))?;
+                // A repair removes and adds entries, but it cannot decide which of two entities keeps a key
+                // that both have.
                 let open_damage =
                     if repairs { found.taken } else { found.dangling + found.missing + found.taken };
                 damaged += u64::from(open_damage > 0);

@@ -65,6 +65,8 @@ impl AddArgs {
     /// Declares the index and builds it. 1 request for the manifest, and those of opening and of the build.
     pub(crate) async fn run(&self, open: &OpenStore, table: &TableName) -> Result<()> {
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        // An index is identified by its name and its definition. The library would take the same name with
+        // another template as a second index, which a person hardly means.
         if let Some(known) = manifest.indexes.iter().find(|stored| stored.name == self.name) {
             let (id, state) = (known.id(), known.state);
             return Err(Failure::misuse(format!(
@@ -98,6 +100,7 @@ impl AddArgs {
 
     fn index(&self, manifest: &Manifest) -> Result<Index> {
         let placement = match (&self.partition_key, &self.entries_in) {
+            // `--entries-in` without `--partition-key` is refused by the parser.
             (None, _) => Placement::SamePartition,
             (Some(_), None) => Placement::OtherPartition,
             (Some(_), Some(other)) => Placement::OtherTable(table_name(other)?),
@@ -118,6 +121,7 @@ impl AddArgs {
         }
         if let Some(of) = &self.of {
             let stored = manifest.types.iter().find(|stored| stored.name() == of);
+            // A type that the manifest does not list is recognized by the property EntityType.
             let discriminator = stored.and_then(|stored| stored.entity.as_ref()).map(|of| &of.discriminator);
             index = match discriminator {
                 None => index.with_discriminator(Schema::TYPE_PROPERTY, of.clone()),
@@ -132,6 +136,7 @@ impl AddArgs {
             };
         }
         if self.unique {
+            // Entries in the partitions of their entities can only meet other entries of the same partition.
             index = match self.partition_key {
                 None => index.unique_within_partition(),
                 Some(_) => index.unique_within_table(),

@@ -57,6 +57,7 @@ pub(crate) enum Old {
     Accepted,
 }
 
+// A mistyped member is refused: without its `encrypt`, the file would leave properties in plaintext.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -92,6 +93,7 @@ impl KeyArgs {
     pub(crate) fn read(&self) -> Result<Option<KeyRing>> {
         let (text, directory, place) = match (&self.file, std::env::var(KEYS)) {
             (Some(path), _) => (read(path)?, path.parent().map(Path::to_owned), path.display().to_string()),
+            // The text of the file itself, for containers whose secrets are variables.
             (None, Ok(text)) if text.trim_start().starts_with('{') => {
                 (Zeroizing::new(text), None, KEYS.to_owned())
             }
@@ -151,6 +153,8 @@ impl KeyRing {
     pub(crate) async fn names(&self, store: &Arc<dyn TableStore>, table: &TableName) -> Result<Vec<String>> {
         let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
         let declared = manifest.types.iter().flat_map(|stored| stored.encrypted.iter().cloned());
+        // Both count: a manifest lists what programs have declared, and the file has what a migration is
+        // about to encrypt.
         let by_file = self.encrypt.get(table).into_iter().flatten().cloned();
         let mut names: Vec<_> = declared.chain(by_file).collect();
         names.sort();
@@ -218,6 +222,8 @@ fn key(entry: &Entry, directory: &Path) -> Result<Arc<dyn KeyWrap>, String> {
 fn rsa(id: &str, path: &Path, algorithm: Option<&str>) -> Result<Arc<dyn KeyWrap>, String> {
     let hash = match algorithm {
         None | Some("RSA-OAEP-256") => OaepHash::Sha256,
+        // `RSA` is a name of RSA-OAEP in legacy data. The key keeps it, because it is compared with the name
+        // in a row.
         Some("RSA-OAEP" | "RSA") => OaepHash::Sha1,
         Some(_) => return Err("the algorithm of an RSA key is RSA-OAEP-256 or RSA-OAEP".to_owned()),
     };

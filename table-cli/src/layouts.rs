@@ -26,5 +26,6 @@ pub(crate) fn check_layouts(manifest: &Manifest, table: &TableName) -> Result<()
 
 /// Whether long values of entities may be in blobs.
 pub(crate) fn is_large(layout: &Layout) -> bool {
+    // A layout of a later version may have blobs too.
     !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. })
 }

@@ -44,6 +44,7 @@ impl ListArgs {
 
 /// The name, the number of rows, and the manifest in short.
 async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> {
+    // The first page only: the service cannot count, and a whole table takes a request for each 1,000 rows.
     let page = store.query(table, &Query::new(), None).await?;
     let more = if page.continuation.is_some() { "+" } else { "" };
     let manifest = ManifestCache::for_store(store).get(store, table).await?;

@@ -28,6 +28,7 @@ impl Outcomes {
     /// Counts the outcome of an entity.
     pub(crate) fn add(&mut self, key: &str, error: Option<&Error>) {
         match error.map(|error| (error, error.outcome())) {
+            // With the row it was done. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
             Some((error, Outcome::NotApplied)) => self.skip(format!("{key}: {error}")),
             Some((error, Outcome::Ambiguous)) => {

@@ -114,6 +114,7 @@ type Drawn<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 fn draw(table: &str, found: &TableExamination) -> Drawn<String> {
     let mut picture = String::new();
     {
+        // The block ends the borrow of `picture`.
         let root = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let [largest, partitions, sizes, writes] =
@@ -147,6 +148,7 @@ fn title(found: &TableExamination) -> String {
 fn over_time(found: &TableExamination) -> Bars {
     let ends = found.writes.intervals.first().zip(found.writes.intervals.last());
     let Some(((first, _), (last, _))) = ends else { return Bars::new() };
+    // In ticks of 100 ns. The examination has only the intervals with writes, so the loop fills the gaps.
     let step = i64::try_from(found.writes.seconds).unwrap_or(i64::MAX).saturating_mul(10_000_000);
     let mut counts = found.writes.intervals.iter().peekable();
     let mut bars = Bars::new();
@@ -187,6 +189,7 @@ fn chart(area: &Area<'_>, title: &str, what: &str, bars: &Bars) -> Drawn {
         .margin(14)
         .x_label_area_size(36)
         .y_label_area_size(70)
+        // The bar n reaches from n - 0.5 to n + 0.5, so that its name is below its middle.
         .build_cartesian_2d(-0.5..count as f64 - 0.5, 0.0..most * 1.05)?;
     let name = |at: &f64| {
         let is_middle = (at - at.round()).abs() < 1e-6;

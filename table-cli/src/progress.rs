@@ -33,6 +33,7 @@ impl Progress {
             bar.set_style(style);
         }
         let started = Instant::now();
+        // From the start: a command that ends before the first pause prints no line.
         let last_line = (!is_quiet && !has_bar).then_some(started);
         Self { bar, meter, verb, rows: 0, total: None, started, last_line }
     }
@@ -69,6 +70,7 @@ impl Progress {
     fn text(&self) -> String {
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let rate = self.rows.saturating_mul(1000) / millis;
+        // Programs may add rows after the count. The rest is unknown then.
         let total = self.total.filter(|total| *total >= self.rows);
         let (of, left) = match total {
             Some(total) if rate > 0 => {

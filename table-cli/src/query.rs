@@ -130,10 +130,13 @@ impl QueryArgs {
         let table = table(&self.table)?;
         let mut query = self.selection.query()?;
         if !self.select.is_empty() {
+            // This property tells index entries from entities, so it is read in addition to the selected
+            // ones.
             let index_name = self.selection.hides_index_entries().then_some(table_core::model::INDEX_NAME);
             query = query.with_select(Select::new(self.select.iter().map(String::as_str).chain(index_name)));
         }
         let mut open = self.store.open(Access::Read, self.pace).await?;
+        // `--explain` sends no request, and keys need the manifest.
         if !self.explain {
             self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
         }
@@ -145,6 +148,7 @@ impl QueryArgs {
     }
 
     async fn print_pages(&self, open: &OpenStore, table: &TableName, mut query: Query) -> Result<()> {
+        // From this path on, a query is not bounded by one partition, and its cost grows with the table.
         let is_limited = !self.scan && query.access_path() >= AccessPath::PartitionRange;
         let mut printer = Printer::new(self.format, &self.select)?;
         let (mut held, mut left, mut shown, mut from) =
@@ -154,6 +158,8 @@ impl QueryArgs {
             if is_limited && pages == FREE_PAGES {
                 return Err(too_long(&query));
             }
+            // Rows that are left out count for the service, so a page may have fewer entities than asked for,
+            // and the loop goes on.
             query.top = self.top.map(|_| left.min(PAGE));
             let page = open.store.query(table, &query, from.as_ref()).await?;
             // A service that returned the same token again would make this loop endless.

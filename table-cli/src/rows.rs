@@ -40,6 +40,7 @@ impl Printer {
         let names = ["PartitionKey", "RowKey"];
         let select: Vec<_> = select.iter().filter(|name| !names.contains(&name.as_str())).cloned().collect();
         let rows = (format == Format::Csv && select.is_empty()).then(CsvRows::new).transpose()?;
+        // The columns are known, so pages are printed as they come, after this header.
         if format == Format::Csv && rows.is_none() {
             print_bytes(&csv_line(&header(&select, Types::Omitted))?)?;
         }

@@ -192,6 +192,7 @@ impl TableArgs {
         }
         let account = self.store.account()?;
         let times = Times::new(&self.limits, self.expires)?;
+        // What the policy has must not be in the signature too: the service refuses a value from both.
         let mut sas = match (&self.policy, times.expires) {
             (Some(policy), _) => TableSas::by_policy(&table, policy),
             (None, Some(expires)) => TableSas::new(&table, TablePermissions::NONE, expires),
@@ -267,6 +268,7 @@ struct Times {
 
 impl Times {
     fn new(limits: &Limits, expires: Option<Moment>) -> Result<Self> {
+        // One time for both: between a start and an end that are durations is exactly their difference.
         let now = Utc::now();
         let starts = limits.starts.map(|time| time.from(now)).transpose()?;
         let expires = expires.map(|time| time.from(now)).transpose()?;

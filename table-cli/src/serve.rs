@@ -101,6 +101,7 @@ impl ServeArgs {
         if self.explorer {
             builder = builder.explorer();
         }
+        // Everything that can be refused is refused before the store, whose directory may be created.
         builder = self.with_certificate(builder)?;
         let access = if self.read_only { Access::Read } else { Access::Write };
         let open = self.store.open_to_serve(access, self.cache_bytes()?).await?;
@@ -110,6 +111,7 @@ impl ServeArgs {
     }
 
     async fn serve(&self, open: &OpenStore, builder: ServerBuilder, accounts: &[Account]) -> Result<()> {
+        // Faults are outside of the retries of the open store: they are for the clients.
         let store = StoreBuilder::new(open.store.clone());
         let store = match &self.faults {
             Some(faults) => store.fault(faults.injector(self.fault_seed)),
@@ -151,6 +153,7 @@ impl ServeArgs {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let wanted = self.connections.saturating_add(OTHER_FILES) as u64;
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        // `None` is no limit.
         let Some(mut current) = current.filter(|current| *current < wanted) else { return self.connections };
         let raised = maximum.map_or(wanted, |maximum| maximum.min(wanted));
         if setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok() {
@@ -174,6 +177,7 @@ impl ServeArgs {
 
     fn connection_string(&self, server: &Server, account: &Account) -> String {
         let text = server.connection_string(account.name()).unwrap_or_default();
+        // The key of the emulator is published, so it may be shown. The account may have another key.
         if self.show_keys || account.name() == EMULATOR_ACCOUNT && text.contains(EMULATOR_KEY) {
             return text;
         }
@@ -221,6 +225,7 @@ impl ServeArgs {
             return Ok((certificate, key));
         }
         let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        // Clients cannot connect to 0.0.0.0, so it is no name for a certificate.
         let address = Some(self.listen.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
         names.extend(address.map(|ip| ip.to_string()));
         names.extend(self.host.clone());
@@ -237,6 +242,7 @@ impl ServeArgs {
 /// Writes a file that other users cannot read.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
+    // A file that exists would keep its mode, which may let others read it.
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -268,6 +274,7 @@ fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
         };
         let known = accounts.iter().position(|account| account.name() == name);
         let account = match known {
+            // As in the service: one key is replaced while clients use the other.
             Some(index) => accounts.remove(index).with_second_key(key.trim()),
             None => Account::new(name, key.trim()),
         };
@@ -286,5 +293,6 @@ fn start_log(level: &str) {
 }
 
 async fn end_of_input() {
+    // The thread cannot be cancelled. After a signal it still reads, and `main` does not wait for it.
     let _ = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink())).await;
 }

@@ -27,6 +27,7 @@ impl CompletionsArgs {
 pub(crate) fn print_manual(program: Command) -> Result<()> {
     let mut pages = Vec::new();
     let mut program = program.disable_help_subcommand(true);
+    // This gives the subcommands their full names, and the options of the program.
     program.build();
     add_pages(&program, &mut pages)?;
     print(&String::from_utf8_lossy(&pages))

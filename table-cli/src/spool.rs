@@ -21,6 +21,8 @@ impl Spool {
     pub(crate) fn add(&mut self, entity: &Entity) -> Result<()> {
         let (key, properties) = (entity.key(), entity.properties().as_packed());
         for part in [key.partition().as_bytes(), key.row().as_bytes(), properties] {
+            // Three parts, each after its length: PartitionKey, RowKey, and the properties as they are packed
+            // in memory.
             let length = u32::try_from(part.len()).map_err(Failure::failed)?;
             self.0
                 .write_all(&length.to_le_bytes())
@@ -66,6 +68,7 @@ impl Iterator for Spooled {
     fn next(&mut self) -> Option<Result<Entity>> {
         use io::BufRead as _;
         match self.0.fill_buf() {
+            // An end is right between two entities only. Within one, `read_exact` fails.
             Ok([]) => None,
             Ok(_) => Some(self.entity()),
             Err(error) => Some(Err(temporary(error))),

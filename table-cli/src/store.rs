@@ -50,6 +50,7 @@ Keys and signatures belong into the environment or a file: other users of a mach
 /// Whether an argument has the key of an account or a signature. Other users of a machine can read command lines, and the errors of the
 /// argument parser repeat arguments, so such arguments are refused before they are parsed.
 pub(crate) fn has_secret(argument: &str) -> bool {
+    // Names in a connection string may have spaces around them, and any case.
     let text: String = argument.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect();
     let is_signed_url = text.starts_with("http") && text.contains("sig=");
     is_signed_url || ["accountkey=", "sharedaccesssignature="].iter().any(|name| text.contains(name))
@@ -237,6 +238,7 @@ impl OpenStore {
     pub(crate) async fn close(self) -> Result<()> {
         drop(self.store);
         if let Some(emulator) = self.emulator {
+            // It waits until Azurite has written its data.
             tokio::task::spawn_blocking(move || drop(emulator)).await.map_err(Failure::failed)?;
         }
         match self.embedded {
@@ -261,6 +263,7 @@ fn emulator_listens() -> bool {
 pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
     let kind = std::env::var(TOKEN_CREDENTIALS).unwrap_or_default();
     let credential: azure_core::Result<Arc<dyn TokenCredential>> = match &*kind {
+        // In Kubernetes a pod with a workload identity has this variable.
         "prod" if std::env::var_os("AZURE_FEDERATED_TOKEN_FILE").is_some() => {
             WorkloadIdentityCredential::new(None).map(|it| it as _)
         }

@@ -86,6 +86,7 @@ impl RotateArgs {
         let (mut done, mut skipped) = (BTreeSet::new(), 0);
         while let Some(table) = left.pop_first() {
             let before = open.meter.total();
+            // Plaintext is not accepted: to encrypt is the purpose of a migration.
             let store = ring.around(&open.store, std::slice::from_ref(&table), Old::Refused, &[]).await?;
             let mut sweep = store.rotation(&table).with_concurrency(self.sweep.in_flight.concurrency);
             if self.count {
@@ -100,6 +101,8 @@ impl RotateArgs {
             self.sweep.print(&table, found, open.meter.total() - before, "rotated")?;
             tell_blobs(open, &table, &self.sweep).await?;
             skipped += found.skipped;
+            // Entries in other tables have copies of encrypted properties under the same keys. Reading a
+            // table finds them, so the set grows.
             left.extend(found.index_tables.iter().filter(|other| !done.contains(*other)).cloned());
             done.insert(table);
         }
@@ -159,6 +162,7 @@ impl MigrateArgs {
 fn check_indexes(manifest: &Manifest, table: &TableName, names: &BTreeSet<String>) -> Result<()> {
     for index in &manifest.indexes {
         let id = index.id();
+        // Without the definition nobody knows what the keys of the entries show.
         let Some(definition) = &index.definition else {
             return Err(Failure::failed(format!(
                 "the index {id} of '{table}' has a newer format than this program reads: it may show a property that would be encrypted"

@@ -74,6 +74,8 @@ impl UpkeepArgs {
         };
         let report = if self.once {
             tokio::select! {
+                // Dropped at a signal, wherever it is. The work is written for crashes, so the next upkeep
+                // finishes it in the same way.
                 report = upkeep.run_once() => report?,
                 () = stopped() => {
                     drop(upkeep);
@@ -119,6 +121,7 @@ impl Rounds {
     fn print(&mut self, report: &UpkeepReport) {
         for (table, kept) in &report.tables {
             let printed = self.printed.entry(table.clone()).or_default();
+            // A report has all tables, and the call is for one of them: the number of its rounds has grown.
             if kept.rounds > *printed {
                 *printed = kept.rounds;
                 let due = report.due().filter(|(of, ..)| *of == table).count();

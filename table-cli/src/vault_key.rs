@@ -33,6 +33,7 @@ impl VaultKey {
         let (["keys", name, version], "https") = (&parts[..], address.scheme()) else {
             return Err(form.to_owned());
         };
+        // The id must have the version: a data key can only be unwrapped by the version that has wrapped it.
         if name.is_empty() || version.is_empty() {
             return Err(form.to_owned());
         }
@@ -89,6 +90,8 @@ impl KeyWrap for VaultKey {
 
     async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
         let content = self.parameters(key.expose()).try_into().map_err(unavailable)?;
+        // Without a version the vault would take the newest one, and the id that is stored with the wrapped
+        // key would name another.
         let options =
             KeyClientWrapKeyOptions { key_version: Some(self.version.clone()), ..Default::default() };
         let answer = self.client.wrap_key(&self.name, content, Some(options)).await.map_err(unavailable)?;

@@ -134,6 +134,8 @@ impl Property {
                 (EdmType::DateTime, true, true) => Kind::TimeText,
                 _ => Kind::Of(edm_type),
             };
+            // Times as text have the type in the name also if the property has no other: a reader would take
+            // them for text.
             let name = match self.types.len() == 1 && kind != Kind::TimeText {
                 true => self.name.clone(),
                 false => type_column(&self.name, edm_type),
@@ -152,6 +154,7 @@ fn schema(columns: &[Column]) -> Result<Type, ParquetError> {
     let keys = ["PartitionKey", "RowKey"]
         .map(|name| field(name, Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED));
     let columns = columns.iter().map(|column| {
+        // `true`: the times are in UTC.
         let time = |unit| (Physical::INT64, Some(LogicalType::timestamp(true, unit)));
         let (physical, logical) = match column.kind {
             Kind::Of(EdmType::Binary) => (Physical::BYTE_ARRAY, None),
@@ -241,6 +244,7 @@ fn write_column(
         Kind::Of(EdmType::Binary) => write!(ByteArrayType, ValueRef::Binary(v) => ByteArray::from(v)),
         Kind::Of(EdmType::Boolean) => write!(BoolType, ValueRef::Boolean(v) => v),
         Kind::Of(EdmType::DateTime) => {
+            // Exact: 10 ticks are a microsecond, and a column with other times has nanoseconds or text.
             write!(Int64Type, ValueRef::DateTime(v) => (v.get() - UNIX_EPOCH) / 10)
         }
         // `Property::add` has seen that every value has nanoseconds.
@@ -260,6 +264,7 @@ fn put<T: DataType>(
     writer: &mut SerializedColumnWriter<'_>,
     values: impl Iterator<Item = Option<T::T>>,
 ) -> Result<(), ParquetError> {
+    // Only present values are written. The definition level says for each row whether it has one.
     let (mut present, mut levels) = (Vec::new(), Vec::new());
     for value in values {
         levels.push(i16::from(value.is_some()));
@@ -271,6 +276,7 @@ fn put<T: DataType>(
 /// An error of the file, or of standard output.
 fn failed(error: ParquetError) -> Failure {
     match error {
+        // The library wraps an error of the output. Standard output that is closed must stay no failure.
         ParquetError::External(error) => match error.downcast::<io::Error>() {
             Ok(error) => (*error).into(),
             Err(error) => Failure::failed(format!("the Parquet file cannot be written: {error}")),

@@ -66,6 +66,7 @@ impl RowWriter<'_> {
         }
         let name = table.clone();
         let operations = rows.map_ok(move |entity| (name.clone(), operation(mode, entity)));
+        // The open store repeats requests itself.
         let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
         let writer = BulkWriter::with_options(Arc::clone(store), options);
         let mut outcomes = std::pin::pin!(writer.outcomes(operations));
@@ -85,6 +86,8 @@ impl RowWriter<'_> {
         progress: &mut Progress,
     ) -> Result<()> {
         if self.mode == Mode::Insert {
+            // Inserts need no old entity, so they go in groups. The other modes read it, because its entries
+            // are replaced.
             let options = BulkInsert::default().with_concurrency(self.concurrency);
             let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
             while let Some(outcome) = outcomes.try_next().await? {

@@ -60,6 +60,7 @@ impl CsvReader {
             .headers()
             .map_err(|error| Failure::misuse(format!("the header cannot be read: {error}")))?;
         let names: Vec<String> =
+            // Spreadsheets write a byte order mark before the first name.
             header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
         let place = |name: &str| names.iter().position(|other| other == name);
         let key = place(PARTITION).zip(place(ROW));
@@ -71,6 +72,7 @@ impl CsvReader {
         }
         let is_property = |name: &str| {
             let is_system = SYSTEM.contains(&name) || [PARTITION, ROW, ""].contains(&name);
+            // A column `N@type` belongs to the column `N`, if there is one.
             !is_system && name.strip_suffix(TYPE_COLUMN).is_none_or(|of| place(of).is_none())
         };
         let columns = names.iter().enumerate().filter(|(_, name)| is_property(name)).map(|(at, name)| {
@@ -147,6 +149,7 @@ impl CsvReader {
             Ok(record) => record,
             Err(error) => {
                 let line = error.position().map_or(0, csv::Position::line);
+                // A line with another number of cells is one bad row, and the reader goes on after it.
                 return Some(match error.is_io_error() {
                     true => Err(Failure::failed(format!("line {line} cannot be read: {error}"))),
                     false => Ok(Err(BadRow { place: format!("line {line}"), reason: error.to_string() })),
@@ -199,6 +202,7 @@ pub(crate) const fn common(a: EdmType, b: EdmType) -> EdmType {
         (EdmType::Int32, EdmType::Int64) | (EdmType::Int64, EdmType::Int32) => EdmType::Int64,
         (EdmType::Double, EdmType::Int32 | EdmType::Int64)
         | (EdmType::Int32 | EdmType::Int64, EdmType::Double) => EdmType::Double,
+        // `==` cannot be used in a const function.
         _ if a as u8 == b as u8 => a,
         _ => EdmType::String,
     }
@@ -223,6 +227,7 @@ fn value(text: &str, edm_type: EdmType) -> Option<EdmValue> {
         EdmType::Boolean if text.eq_ignore_ascii_case("false") => EdmValue::Boolean(false),
         EdmType::Boolean => return None,
         EdmType::DateTime => EdmValue::DateTime(text.parse::<Ticks>().ok()?),
+        // `NaN` and `inf` are numbers here, for columns whose type is given. Inference takes them for text.
         EdmType::Double => EdmValue::Double(text.parse().ok()?),
         EdmType::Guid => EdmValue::Guid(text.parse().ok()?),
         EdmType::Int32 => EdmValue::Int32(text.parse().ok()?),

@@ -52,6 +52,7 @@ pub(crate) fn read_json(
     let mut document = serde_json::Deserializer::from_reader(file);
     let (mut number, mut is_stopped) = (0, false);
     let entities = Entities { keys, take, number: &mut number, is_stopped: &mut is_stopped };
+    // More text after the document would be rows that nobody reads, so the end is checked.
     let read = entities.deserialize(&mut document).and_then(|()| document.end());
     match read {
         Err(error) if !is_stopped => {
@@ -73,6 +74,7 @@ pub(crate) fn entity_of(json: &str, keys: &KeyTemplates) -> Result<Entity, Strin
         }
         (read, _) => read,
     };
+    // ETag and Timestamp are those of the store from which the file comes.
     let entity = read.map_err(|error| error.to_string())?.with_system(None, None);
     keys.apply(entity)
 }
@@ -109,11 +111,14 @@ impl<'de> Visitor<'de> for Entities<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entities: A) -> Result<(), A::Error> {
+        // Each entity as text: one that is no entity is a bad row, and the document goes on.
         while let Some(json) = entities.next_element::<Box<RawValue>>()? {
             *self.number += 1;
             let row = entity_of(json.get(), self.keys);
             let row = row.map_err(|reason| BadRow { place: format!("entity {}", self.number), reason });
             if (self.take)(row).is_break() {
+                // An error is the only way out of a document. The mark tells this one from errors of the
+                // file.
                 *self.is_stopped = true;
                 return Err(de::Error::custom("stopped"));
             }

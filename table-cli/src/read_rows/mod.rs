@@ -70,6 +70,8 @@ impl RowReader {
             reader.opened = Some(opened);
             return Ok(reader);
         }
+        // The files are closed again and opened one at a time by `read`: an export can have more files than a
+        // process may open.
         let mut types = BTreeMap::new();
         for file in &reader.files {
             if let Opened::Csv(csv) = reader.open(file)? {
@@ -115,6 +117,8 @@ impl RowReader {
             let mut take_of_file = |row: Row| {
                 let row = row.map_err(|bad| BadRow { place: format!("{file}, {}", bad.place), ..bad });
                 let taken = take(row);
+                // A reader ends without an error at a break too, so the break is kept for the loop over
+                // files.
                 is_stopped = taken.is_break();
                 taken
             };

@@ -94,6 +94,8 @@ impl ParquetReader {
                 PARTITION => partition = Some(column),
                 ROW => row = Some(column),
                 _ => {
+                    // `tables export` writes a column `NAME@TYPE` for each type of a property with several
+                    // types.
                     if let Some((property, of)) = name.rsplit_once('@')
                         && edm_type(of).is_some()
                     {
@@ -206,6 +208,7 @@ fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> 
         return refused("has lists or structures, and a property has one value".to_owned());
     }
     let kind = match kind(descriptor) {
+        // Times for which Parquet has no unit: see the head of write_parquet.rs.
         Some(Kind::Text) if name.ends_with("@DateTime") => Kind::TimeText,
         Some(kind) => kind,
         None => return refused(format!("has {}, which no property can hold exactly", what(descriptor))),
@@ -234,6 +237,7 @@ fn kind(column: &ColumnDescriptor) -> Option<Kind> {
     const MICRO: Kind = Kind::Time { ticks: 10, per_tick: 1 };
     const MILLI: Kind = Kind::Time { ticks: 10_000, per_tick: 1 };
     let (logical, converted) = (column.logical_type_ref(), column.converted_type());
+    // `Unknown` is the type of a column that has only nulls.
     let is_plain = matches!(logical, None | Some(LogicalType::Unknown)) && converted == ConvertedType::NONE;
     match column.physical_type() {
         Physical::BOOLEAN => Some(Kind::Boolean),
@@ -310,6 +314,7 @@ fn read_cells(
         Reader::Int64ColumnReader(reader) => cells(reader, is_optional, count, |value| match kind {
             // Rounded down, also before 1970.
             Kind::Time { ticks, per_tick } => time(value.div_euclid(per_tick).checked_mul(ticks)),
+            // The file has the bits of an unsigned number: a negative one has the highest bit set.
             Kind::UInt64 if *value < 0 => Err("the value is larger than an Int64".to_owned()),
             _ => some(EdmValue::Int64(*value)),
         }),
@@ -342,6 +347,8 @@ fn cells<T: DataType>(
     if rows != count {
         return Err(ParquetError::General("a column has fewer rows than its row group".to_owned()));
     }
+    // `values` has no place for an absent value. The definition level of a row says whether it takes the next
+    // one: <https://parquet.apache.org/docs/file-format/nestedencoding/>.
     let cells: Vec<_> = if is_optional {
         let mut values = values.iter();
         let value = |level: &i16| match level {
@@ -364,6 +371,7 @@ fn time(unix: Option<i64>) -> Cell {
 }
 
 fn int96_ticks(value: &Int96) -> Option<i64> {
+    // 64 bits of nanoseconds since midnight, then 32 bits of the Julian day, each little-endian.
     let &[low, high, day] = value.data() else { return None };
     let nanos = i64::from(high) << 32 | i64::from(low);
     (i64::from(day) - JULIAN_EPOCH).checked_mul(TICKS_OF_DAY)?.checked_add(nanos / 100)
