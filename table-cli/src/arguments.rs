@@ -153,7 +153,7 @@ pub fn main() -> ExitCode {
         done
     });
     match done {
-        // In `tables query … | head` the reader has what it wanted.
+        // In `tables query … | head` the reader has its lines.
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
             remark(&format!("error: {failure}"));

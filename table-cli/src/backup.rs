@@ -43,7 +43,7 @@ impl RowFormat for JsonLines {
         let read = zstd::Decoder::new(file).and_then(|mut decoder| decoder.read_to_end(&mut text));
         read.map_err(|error| Error::corrupt(error.to_string()))?;
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        // Without ETag and Timestamp: a restored row gets those of its new store.
+        // Without ETag and Timestamp: a restored row gets new ones from its store.
         lines.map(|line| Ok(decode_entity(line)?.with_system(None, None))).collect()
     }
 }

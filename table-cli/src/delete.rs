@@ -193,7 +193,7 @@ async fn delete_indexed(
 ) -> Result<(String, Result<bool, Error>), Error> {
     let delete = async {
         // The page has only keys, and the deletion needs every property from which an entry has its key. The
-        // ETag shows whether the entity is still the one that the filter has selected.
+        // ETag shows whether the entity has changed since the filter selected it.
         match indexed.get(found.key()).await? {
             Some(stored) if Some(stored.etag()) == found.etag() => match indexed.delete(&stored).await {
                 Err(error) if is_gone(&error) => Ok(true),

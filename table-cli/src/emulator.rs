@@ -124,7 +124,7 @@ fn node(script: &Path, directory: &Path) -> Command {
 fn npx(script: &Path, directory: &Path) -> Command {
     // On Windows npx is a batch file, which is not found without its extension.
     let mut command = Command::new(if cfg!(windows) { "npx.cmd" } else { "npx" });
-    // Without a question: standard input is the pipe, and nobody answers there.
+    // Without a question: standard input is the pipe, so there is no answer.
     command.args(["--yes", "--package", "azurite", "--", "node"]).arg(script);
     with_options(command, directory)
 }

@@ -162,7 +162,7 @@ impl MigrateArgs {
 fn check_indexes(manifest: &Manifest, table: &TableName, names: &BTreeSet<String>) -> Result<()> {
     for index in &manifest.indexes {
         let id = index.id();
-        // Without the definition nobody knows what the keys of the entries show.
+        // Without the definition, it is unknown which properties the keys of the entries show.
         let Some(definition) = &index.definition else {
             return Err(Failure::failed(format!(
                 "the index {id} of '{table}' has a newer format than this program reads: it may show a property that would be encrypted"

@@ -52,7 +52,7 @@ pub(crate) fn read_json(
     let mut document = serde_json::Deserializer::from_reader(file);
     let (mut number, mut is_stopped) = (0, false);
     let entities = Entities { keys, take, number: &mut number, is_stopped: &mut is_stopped };
-    // More text after the document would be rows that nobody reads, so the end is checked.
+    // More text after the document may be rows, which would be lost: so the end is checked.
     let read = entities.deserialize(&mut document).and_then(|()| document.end());
     match read {
         Err(error) if !is_stopped => {
@@ -74,7 +74,7 @@ pub(crate) fn entity_of(json: &str, keys: &KeyTemplates) -> Result<Entity, Strin
         }
         (read, _) => read,
     };
-    // ETag and Timestamp are those of the store from which the file comes.
+    // ETag and Timestamp are from another store.
     let entity = read.map_err(|error| error.to_string())?.with_system(None, None);
     keys.apply(entity)
 }

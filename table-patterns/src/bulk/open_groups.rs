@@ -103,7 +103,7 @@ impl OpenGroups {
         if let Some(partitions) = self.by_partition.get_mut(&batch.table) {
             partitions.remove(batch.group.partition().as_str());
         }
-        // Only operations of open groups are counted; the writer bounds those that are sent.
+        // Only operations of open groups are counted; the writer bounds the operations that are sent.
         (self.operations, self.bytes) = (self.operations - batch.group.len(), self.bytes - batch.bytes);
         (!batch.group.is_empty()).then_some(batch)
     }

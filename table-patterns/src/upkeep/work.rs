@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
             // Tickets before sweeps: after a sweep has finished a write, its ticket is received a second time.
             let looks = self.of.tables.iter().map(|table| self.look(table));
             let failed = join_all(looks).await.into_iter().filter_map(Result::err).count();
-            tracing::debug!(failed, "tables were opened; a round reports those that failed");
+            tracing::debug!(failed, "tables were opened; a round reports the failures");
             self.work_off().await;
         }
         let tables = self.of.tables.iter().map(|table| async move {

@@ -206,7 +206,7 @@ impl<'a> Recovery<'a> {
         // Half a lease before the end. Work takes longer than the visibility only if the journal row names a longer lease than this worker's.
         let times = (self.visibility(), self.visibility() - self.lease() / 2);
         let recovered = run_while_hidden(self.queue, &mut receipt, times, recovered).await;
-        // The queue counts the receives of the new message from zero; `give_up_for` needs those of all.
+        // The queue counts the receives of the new message from zero; `give_up_for` needs the receives of all.
         let ticket = Ticket { seen: ticket.seen.saturating_add(message.dequeue_count), ..ticket };
         let delay = match recovered {
             Ok(RecoveryProgress::Done) => {
