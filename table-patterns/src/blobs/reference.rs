@@ -46,6 +46,7 @@ pub(crate) fn parse_reference(value: ValueRef<'_>) -> Option<MaybeReference> {
         _ => return None,
     };
     let reference = std::str::from_utf8(bytes).ok().and_then(Reference::parse);
+    // Not a plain value: a collection would remove the blob of a reference of a later version.
     let unreadable = || bytes.starts_with(FAMILY.as_bytes()).then_some(MaybeReference::Unreadable);
     reference.map(MaybeReference::Blob).or_else(unreadable)
 }

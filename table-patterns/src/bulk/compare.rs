@@ -101,6 +101,7 @@ async fn compare_sorted(
             (Some(a), Some(b)) => a.key().cmp(b.key()),
         };
         found.add(order, a.as_ref(), b.as_ref());
+        // The side with the smaller key moves on; both do if the keys are equal.
         if order.is_le() {
             a = first.try_next().await?;
         }
@@ -142,6 +143,7 @@ impl Comparison {
 
 /// Whether the properties are equal, in any order.
 fn has_equal_properties(a: &Entity, b: &Entity) -> bool {
+    // Equal bytes are the common case, and need no sorting.
     a.properties().as_packed() == b.properties().as_packed() || sorted_packed(a).eq(sorted_packed(b))
 }
 

@@ -222,6 +222,7 @@ impl CopyJob {
     fn checkpoint(&self) -> Result<Option<Checkpoint<'_>>> {
         let Some(name) = &self.name else { return Ok(None) };
         let (to, table) = &self.to;
+        // With the name of the source table: two tables may be copied into one.
         let hash = Sha256::digest(format!("{name}\n{}", self.from.1.to_lowercase()));
         let id = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Checkpoint::new(&**to, table, id).map(Some)

@@ -176,6 +176,7 @@ impl StoreCopy {
             stream::iter(tables.clone()).map(|table| async move { self.job(&table).is_begun().await });
         // One checkpoint is enough: the tables of an interrupted copy have rows, and must not be refused.
         let has_begun = begun.buffered(TABLES).try_collect::<Vec<bool>>().await?.contains(&true);
+        // Every table is checked before one is written.
         let checks =
             stream::iter(tables.clone()).map(|table| async move { self.check(&table, has_begun).await });
         checks.buffered(TABLES).try_collect::<Vec<()>>().await?;
@@ -190,6 +191,8 @@ impl StoreCopy {
             report.resumed += done.resumed;
             report.tables.push((table, done.rows));
         }
+        // After all tables: an interrupted copy finds the checkpoints of finished tables and does not copy
+        // these again.
         let finished =
             stream::iter(tables).map(|table| async move { self.job(&table).clear_checkpoint().await });
         finished.buffered(TABLES).try_collect::<Vec<()>>().await?;

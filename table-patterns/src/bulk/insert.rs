@@ -235,6 +235,7 @@ fn each<'a, T: Send + 'a>(
     concurrency: usize,
     insert: impl Fn(T, u64) -> BoxFuture<'a, Result<BulkOutcome>> + Send + 'a,
 ) -> BoxStream<'a, Result<BulkOutcome>> {
+    // The input ends at its first error, which is kept until the entities before it are inserted.
     let failure = Arc::new(Mutex::new(None));
     let ending = Arc::clone(&failure);
     let read = entities.scan((), move |(), entity| {

@@ -162,6 +162,8 @@ pub async fn delete_partition(
     let all = Filter::eq(Filter::PARTITION_KEY, partition.as_str());
     let deleted = delete_where(Arc::clone(&store), table, all, Unchanged::Ignored, options).await?;
     let is_empty = deleted.written + deleted.failed + deleted.ambiguous == 0;
+    // Nothing found may mean that the rows are in buckets: no deletion must look successful that deleted
+    // nothing.
     if is_empty && spread::is_there(&*store, table, partition.as_str(), None).await? {
         return Err(Error::invalid_request(format!(
             "the partition '{partition}' of '{table}' is spread over buckets: delete each stored partition \

@@ -177,6 +177,7 @@ impl Chunk {
         let Some(content) = directory.read(file).await? else {
             return Ok(Err(format!("the file {file} of the backup is missing")));
         };
+        // The length first: two numbers of bytes say more than a checksum that differs.
         if content.len() as u64 != self.bytes {
             return Ok(Err(format!(
                 "the file {file} of the backup has {} bytes, and {} were written",

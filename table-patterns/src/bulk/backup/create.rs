@@ -152,6 +152,8 @@ impl BackupJob {
         let tables: Vec<_> = tables.buffer_unordered(self.concurrency).try_collect().await?;
         backup.tables.extend(tables);
         backup.complete(&self.to).await?;
+        // Positions are needed until the backup is complete. A crash here leaves files that no reader looks
+        // at.
         for table in backup.tables.keys() {
             TableProgress::clear(&self.to, table).await?;
         }
@@ -194,6 +196,7 @@ impl BackupJob {
         resumed: &AtomicU64,
     ) -> Result<super::BackupTable> {
         let mut saved = TableProgress::load(&self.to, table).await?;
+        // Only sums for the report: no other memory depends on them.
         total.fetch_add(saved.table.rows(), Ordering::Relaxed);
         resumed.fetch_add(saved.table.rows(), Ordering::Relaxed);
         if saved.is_finished {
@@ -259,6 +262,8 @@ impl BackupJob {
         saved.unfinished += rows.iter().filter(|row| is_unfinished(row)).count() as u64;
         saved.with_blobs += rows.iter().filter(|row| in_a_blob(row).is_some()).count() as u64;
         saved.index_tables.extend(rows.iter().filter_map(Entity::index_table));
+        // The number follows from the saved position, so a file that was written without its position is
+        // replaced.
         let file = format!("{table}/{:06}.{}", saved.chunks.len(), self.to.format.extension());
         let count = rows.len();
         let content = self.to.encode(rows).await?;

@@ -163,6 +163,7 @@ impl Index {
 
     fn change(mut self, change: impl FnOnce(&mut IndexDefinition)) -> Self {
         change(&mut self.definition);
+        // Both were computed from the definition as it was.
         (self.evaluator, self.id) = (OnceLock::new(), OnceLock::new());
         self
     }
@@ -173,6 +174,8 @@ impl Index {
             return Ok(evaluator);
         }
         let evaluator = self.definition.evaluator()?;
+        // A `OnceLock` cannot be initialized by work that may fail. Two threads may compile, and both get the
+        // first result.
         Ok(self.evaluator.get_or_init(|| evaluator))
     }
 
@@ -317,6 +320,7 @@ impl Index {
     /// A key cannot be derived, is in a partition that the placement does not allow, or would hold an encrypted
     /// property.
     pub fn entries(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
+        // The mark of a move is a part of the row and not of the entity: no condition and no payload sees it.
         let entity = without_mark(entity);
         match &self.store {
             Some(store) => self.entries_of(table, &marked(&**store, table, &entity)),
@@ -396,6 +400,7 @@ impl Index {
         let problem = match self.placement() {
             Placement::SamePartition if !same => "is not in the entity's partition",
             Placement::OtherPartition if same => "is in the entity's own partition",
+            // The entry would replace its entity.
             _ if owner == key && !matches!(self.placement(), Placement::OtherTable(_)) => {
                 "is the entity's own key"
             }
@@ -432,6 +437,7 @@ impl Index {
             Payload::Fields(names) => copy.retain(|p| names.iter().any(|n| n == p.name())),
             Payload::Reference => copy.clear(),
         }
+        // So no query for the type finds the entry: see `with_discriminator`.
         if let Some((property, _)) = self.discriminator() {
             copy.remove(property);
         }

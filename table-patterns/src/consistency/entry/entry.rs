@@ -248,6 +248,8 @@ impl EntryDiff {
 type Slot = (Location, Option<(Key, String)>);
 
 fn slot(entry: &Entry) -> Slot {
+    // A shared row has a part for each entity and index. Any other row holds one entry, so two entries at its
+    // place are an old and a new state.
     let place = entry.shape.is_shared().then(|| (entry.owner.clone(), entry.index.clone()));
     (entry.location.clone(), place)
 }

@@ -36,6 +36,7 @@ pub(crate) fn is_poison(row: &Entity) -> bool {
 
 /// The RowKey of a message with this state and time.
 pub(super) fn row_key(state: &str, at: Ticks, id: &MessageId) -> String {
+    // 19 digits hold the last tick of the year 9999, so the order of RowKeys is the order of time.
     format!("{state}{:019}_{id}", at.get())
 }
 
@@ -54,6 +55,7 @@ impl Row {
         let Some(ValueRef::DateTime(inserted)) = entity.get(INSERTED) else {
             return Err(damaged(INSERTED, "Edm.DateTime"));
         };
+        // The id is the rest of the key: it may have underscores.
         let id =
             entity.key().row().splitn(3, '_').nth(2).ok_or_else(|| damaged("RowKey", "state_ticks_id"))?;
         Ok(Self {
@@ -90,6 +92,7 @@ impl Row {
 
 /// A receipt names one version of one row.
 pub(super) fn receipt(id: MessageId, key: &Key, etag: &ETag) -> Receipt {
+    // No RowKey has a line break: keys must not have control characters.
     Receipt::new(id, format!("{}\n{etag}", key.row()))
 }
 

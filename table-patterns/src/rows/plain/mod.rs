@@ -47,6 +47,8 @@ fn check_type(
 ) -> Result<Option<StoredType>> {
     let entity = schema.entity_type();
     manifest.check_no_index(table, WriteTarget::Type(&entity, key), "a write", INSTEAD)?;
+    // During a migration the manifest has the former buckets. The first write replaces them by the present
+    // ones.
     if let (Some(stored), Some(Spread { buckets, salt })) = (manifest.type_of(&entity), previous)
         && stored.layout == (Layout::Spread { buckets, salt: salt.into() })
     {
@@ -84,6 +86,7 @@ pub(crate) async fn write(
     table: &TableName,
     operation: Operation,
 ) -> Result<Written> {
+    // Kept until the answer: where only this process writes the store, a change of the manifest waits for it.
     let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     check_own(&permitted, table, &operation)?;
     store.write(table, operation).await

@@ -86,6 +86,8 @@ impl BlobCodec for PlainBlobs {
 /// The directory of a table.
 pub(super) fn directory(root: &Path, table: &TableName) -> Result<Path> {
     let root = if root.as_ref().is_empty() { String::new() } else { format!("{root}/") };
+    // In lower case, because most services ignore the case of table names: two spellings must not be two
+    // directories.
     Path::parse(format!("{root}{}", table.to_lowercase())).map_err(|e| blob_error(e.into()))
 }
 

@@ -109,6 +109,8 @@ impl<T: TableEntity> LargeTable<T> {
                  table's `entities`)"
             )));
         }
+        // The table before its blobs: after a crash in between, a repeated call removes blobs that no row can
+        // need.
         match self.store().delete_table(self.name()).await {
             Err(error) if error.is_table_not_found() && !error.is_ambiguous() => {}
             Err(error) if matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }) => {}
@@ -146,6 +148,7 @@ impl Collection<'_> {
         mut next: impl FnMut() -> N,
     ) -> Result<bool> {
         let directory = directory(&self.options.root, self.table)?;
+        // By the clock of the blob store, which has given the blobs their times.
         let now = blobs::store_time(self.blobs, &directory).await?;
         let grace = TimeDelta::from_std(grace).unwrap_or(CENTURY).min(CENTURY);
         let names = self.blobs.list(Some(&directory)).try_chunks(PAGE);
@@ -346,6 +349,7 @@ impl PartialFiles {
         for entry in entries {
             let entry = entry?;
             let kind = entry.file_type()?;
+            // Deeper directories, and files at other levels, are not of this library.
             if depth > 0 && kind.is_dir() {
                 found += self.walk(&entry.path(), depth - 1)?;
             } else if depth == 0 && kind.is_file() && entry.file_name().to_str().is_some_and(is_upload) {

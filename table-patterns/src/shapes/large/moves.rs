@@ -47,6 +47,8 @@ impl<T: TableEntity> LargeTable<T> {
 
     async fn try_move(&self, key: &Key, target: &Self, to: &Key) -> Result<Attempt> {
         let is_within = self.is_same(target) && key.partition() == to.partition();
+        // Entries in other partitions need a journaled write. A move within the partition is one group
+        // transaction, and a move to another table is two writes.
         let journaled =
             self.writer().indexes_with_remote_entries().filter(|_| self.is_same(target) && !is_within);
         let check = |there: &Entity| T::SCHEMA.check_replaceable(there);
@@ -68,6 +70,7 @@ impl<T: TableEntity> LargeTable<T> {
             (row.clone().with_system(None, None).with_key(to.clone()), NewBlobs::none());
         match self.copy_blobs(&row, target, &mut entity, &mut new).await {
             Ok(true) => {}
+            // No row refers to the new blobs yet.
             unfinished => {
                 target.values().withdraw(&new).await;
                 return unfinished.map(|_| Attempt::Changed);

@@ -269,6 +269,7 @@ impl<T: TableEntity> LargeQuery<T> {
         let loads = stream::iter(page.items).map(|row| async {
             let key = row.entity.key().clone();
             match self.table.load_matching(row, filter.as_ref()).await {
+                // An error of the moment says nothing about the entity, and must not list it as unreadable.
                 Err(error) if error.is_transient() => Err(error),
                 done => Ok(done.transpose().map(|done| (key, done))),
             }
@@ -307,6 +308,8 @@ impl<T: TableEntity> LargeTable<T> {
                 return Ok(Some(found));
             }
             match self.row(&key).await? {
+                // Another writer has changed the row. The store has compared the old one with the filter, so
+                // the new one is compared here.
                 Some(changed) if filter.is_none_or(|filter| filter.matches(&changed)) => now = changed,
                 _ => return Ok(None),
             }

@@ -145,6 +145,8 @@ impl<T: TableEntity> LargeTable<T> {
                 let stored = blobs::verified(stored, reference.stored, path.to_string());
                 Ok(Some(if plain { stored.boxed() } else { codec.decode(&context, stored) }))
             }
+            // A writer removes the old blob after it has replaced the row. So a missing blob is damage only
+            // if the row is as it was.
             None => self.check_row_changed(row, property, &path).await.map(|()| None),
         }
     }

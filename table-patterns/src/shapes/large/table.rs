@@ -298,6 +298,7 @@ impl<T: TableEntity> LargeTable<T> {
             let old = self.existing_seen(&key).await?;
             let at_once = self.options().concurrency;
             let read = self.load_together_if_unchanged(old.clone(), at_once).await?;
+            // A blob is missing, because another writer has replaced the row.
             let Some(mut value) = read else { continue };
             change(&mut value)?;
             let new = T::SCHEMA.updated(&old, value.to_entity()?)?;

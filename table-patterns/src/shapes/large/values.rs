@@ -105,6 +105,8 @@ impl LargeValues {
         let stored = self.large().filter(|property| entity.get(property.name).is_some());
         self.check_codec(entity.key(), stored)?;
         self.move_out_together(entity, self.over_their_bound(entity), new).await?;
+        // A value below its bound stays in the row as long as the row has room. The largest goes first, so
+        // that the fewest go.
         while let Some(largest) = self.largest_of_full(entity) {
             self.move_out_together(entity, vec![largest], new).await?;
         }
@@ -305,12 +307,14 @@ impl BlobStores {
     async fn copy(&self, table: &TableName, row: &Entity) -> Result<()> {
         for (property, reference) in references(row) {
             let path = self.path(table, row, property.name(), reference.id)?;
+            // A blob is never changed, so one with this name and size is the copy of an earlier run.
             if self.is_there(&path, reference.stored.size).await? {
                 continue;
             }
             let Some(content) = blobs::open(&*self.from, &path).await? else {
                 return Err(Error::corrupt(format!("the blob {path} of {} is missing", row.key())));
             };
+            // Compared with the hash in the row: a damaged blob must not get into the copy.
             let content = blobs::verified(content, reference.stored, path.to_string());
             blobs::put(&*self.to, &path, content.boxed()).await?;
         }

@@ -191,6 +191,8 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             let patch = Entity::from_parts(self.layout.key(series, row)?, patch);
             let operation = match read {
                 Some(entity) => Operation::Merge(patch, entity.version()?),
+                // Not insert-or-merge: a writer that has set the slot since the read must win over this
+                // value.
                 None => Operation::Insert(patch),
             };
             match plain::write(&*self.store, &self.table, operation).await {
@@ -266,6 +268,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             match self.delete_rows(series).await {
+                // Another process has deleted some of the rows. The rest is read again.
                 Err(error) if error.is_conflict() && self.layout.rows() > 1 => conflicts.wait(error).await?,
                 Err(error) if error.is_entity_not_found() => return Ok(false),
                 deleted => return deleted,
@@ -279,6 +282,8 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             return plain::write(&*self.store, &self.table, delete).await.map(|_| true);
         }
         let rows = self.stored_rows(series).await?;
+        // A crash between two groups leaves the last rows. They are still the series, and a repeated call
+        // deletes them.
         for some in rows.chunks(GROUP_OPERATIONS) {
             let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
             for (_, entity) in some {
@@ -298,6 +303,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             entity.properties_mut().remove(&format!("{slot}{suffix}"));
         }
         let removed = entity.properties().len() < before;
+        // A merge cannot remove a property, so the row is replaced.
         Ok(removed.then(|| match entity.properties().is_empty() {
             true => Operation::Delete(entity.key().clone(), etag),
             false => Operation::Replace(entity, etag),

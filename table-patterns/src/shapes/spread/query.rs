@@ -287,11 +287,14 @@ impl<T: TableEntity> Merge<T> {
 
     async fn next(&mut self) -> Option<Result<SpreadRow<T>>> {
         loop {
+            // A bucket that failed may have the next row. The rows of the others must not come before it is
+            // known.
             if let Some(error) = self.failure.take() {
                 self.next_rows.clear();
                 return Some(Err(error));
             }
             let Reverse(NextRow { row, bucket, .. }) = self.next_rows.pop()?;
+            // Filled up before the row is returned: the least row is known only with a row of every bucket.
             let next = self.buckets[bucket].next().await;
             self.push(bucket, next);
             let key = row.entity.key().row();

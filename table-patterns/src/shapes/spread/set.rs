@@ -84,6 +84,7 @@ impl<T: TableEntity> SetWriter for SpreadTable<T> {
             for change in changes {
                 let (row, mut operation) = (SpreadRow::<T>::from_stored(&change.old)?, change.operation()?);
                 if self.must_wait(&row, &operation).await? {
+                    // As a conflict: the set operation reads the row again, after a pause.
                     return Err(self.moving(row.entity.key()));
                 }
                 self.mark_by_rules(&mut operation);

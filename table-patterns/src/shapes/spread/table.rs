@@ -176,6 +176,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let found = self.rows.get(&current).await?;
         let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else { return Ok(found) };
         match self.rows.get(previous).await? {
+            // A migration may have moved the row after the first read and before the second.
             None => self.rows.get(current).await,
             found => Ok(found),
         }

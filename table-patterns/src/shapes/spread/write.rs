@@ -27,6 +27,8 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     async fn insert_logical(&self, entity: Entity) -> Result<Written> {
+        // An entity in its former bucket exists too. An insert into the new bucket would make a second one,
+        // and the migration would meet it.
         if let Some(previous) = self.previous_key(entity.key())?
             && self.rows.get(previous).await?.is_some()
         {
@@ -41,6 +43,7 @@ impl<T: TableEntity> SpreadTable<T> {
         loop {
             let exists = match self.write(Operation::Insert(row.clone())).await {
                 Err(error)
+                    // An ambiguous error may be about this very insert, whose first answer was lost.
                     if T::SCHEMA.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous() =>
                 {
                     error
@@ -149,6 +152,9 @@ impl<T: TableEntity> SpreadTable<T> {
             match written {
                 Err(error) if error.is_gone() => match self.insert_logical(entity.clone()).await {
                     Err(error) if error.is_already_exists() => {
+                        // Between the replacement, which found no entity, and the insert, which found one,
+                        // another writer has inserted it: try again. Or it is deleted and kept, which would
+                        // never end.
                         self.check_not_kept(entity.key()).await?;
                         conflicts.wait(error).await?;
                     }
@@ -228,6 +234,8 @@ impl<T: TableEntity> SpreadTable<T> {
         loop {
             let row = self.existing_seen(&key).await?;
             if row.is_moving() {
+                // From the mark on, the migration has its copy of the row: a write to the old row would be
+                // lost.
                 conflicts.wait(self.moving(&key)).await?;
                 continue;
             }

@@ -115,6 +115,7 @@ impl<T: FromEntity> TimeSlices<T> {
         slicing: impl Slicing,
         time: impl Fn(&T) -> Ticks + Send + Sync + 'static,
     ) -> Result<Self> {
+        // The longest name of a slice: a family whose names do not fit is refused before the first write.
         let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
         let store = store.into_shared();
         Table::<T>::new(Arc::clone(&store), slice)?;
@@ -439,12 +440,14 @@ impl<T: FromEntity> TimeSlices<T> {
     /// The latest table of a slice, which is created if it is missing. Concurrent callers share one creation.
     pub(super) async fn existing_table(&self, name: &str) -> Result<Slice> {
         let cell = self.remembered(name);
+        // After a failure the cell stays empty, and the next call tries again.
         cell.get_or_try_init(|| self.find_or_create(name)).await.cloned()
     }
 
     fn remembered(&self, name: &str) -> Arc<OnceCell<Slice>> {
         let mut known = self.shared.known();
         if known.len() >= MAX_KNOWN && !known.contains_key(name) {
+            // To forget a table costs requests, and no result depends on it.
             known.clear();
         }
         Arc::clone(known.entry(name.to_owned()).or_default())
@@ -536,6 +539,8 @@ impl<T: FromEntity> TimeSlices<T> {
 
     async fn drop_all(&self, slices: Vec<Slice>) -> Result<Vec<Slice>> {
         let drop = |slice: Slice| async move {
+            // Before the deletion, so that the next insert looks. An insert in between may remember the table
+            // again: its write then finds no table, and creates one.
             self.forget(&slice.name);
             match self.shared.store.delete_table(&slice.table).await {
                 Err(error) if !is_gone(&error) => Err(error),

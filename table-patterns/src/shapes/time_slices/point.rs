@@ -113,6 +113,8 @@ impl<T: TableEntity> TimeSlices<T> {
         let (store, key) = (self.store(), patch.key());
         let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
+            // A patch may change the time, and the entity would be in the wrong slice. So the merged entity
+            // is checked before the write.
             let old = store.get(table.name(), key, None).await?;
             let old = old.filter(|row| !table.hides(row)).ok_or_else(|| not_found(table.name(), key))?;
             let read = old.version()?;
@@ -125,6 +127,7 @@ impl<T: TableEntity> TimeSlices<T> {
             self.check_slice(at, &T::from_entity(new)?)?;
             let _permitted = permit(&**store, table.name(), T::SCHEMA, key).await?;
             match store.write(table.name(), Operation::Merge(patch.clone(), read)).await {
+                // A missing entity is no conflict here: the caller looks into the next table of the slice.
                 Err(error) if *version == IfMatch::Any && !is_missing(&error) => {
                     conflicts.wait(error).await?;
                 }
@@ -209,12 +212,15 @@ impl<T: TableEntity> TimeSlices<T> {
             }
             let _leaves = permit(&**self.store(), &table, T::SCHEMA, &key).await?;
             let _arrives = permit(&**target.store(), &there.table, T::SCHEMA, &to).await?;
+            // The target first: a crash between the two requests leaves the entity in both places, and never
+            // in none.
             let moved = match target.put(&there.table, moved).await {
                 Ok(_) => {
                     outcome = Outcome::Applied;
                     self.store().write(&table, Operation::Delete(key.clone(), version)).await
                 }
                 Err(error) if is_gone(&error) => {
+                    // The table was dropped after this handle saw it. The next call creates it again.
                     target.forget(&there.name);
                     Err(target.missing(then, &to)?.with_source(error))
                 }
@@ -243,6 +249,7 @@ impl<T: TableEntity> TimeSlices<T> {
 
     /// Inserts or replaces a row, unless the stored row has a later schema version.
     async fn put(&self, table: &TableName, row: Entity) -> Result<Written> {
+        // Read, and written in that version: an upsert could replace an entity of a later schema version.
         let there = self.store().get(table, row.key(), None).await?;
         let put = match there {
             Some(there) => {

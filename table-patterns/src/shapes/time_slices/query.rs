@@ -201,6 +201,7 @@ impl<T: FromEntity> SliceQuery<T> {
     fn fingerprinted(&self) -> Result<(TableName, Query)> {
         let family = self.slices.table_name(Ticks::MIN)?;
         let query = (self.narrow)(self.slices.table_of(family.clone())?.query()).to_query()?;
+        // The period decides which slice follows, so a token is refused in a query of another period.
         let period = format!("{:?} {:?} {}", self.from, self.before, self.newest_first);
         Ok((family, query.with_select(Select::new([SLICES, &period]))))
     }
@@ -223,6 +224,7 @@ impl<T: FromEntity> SliceQuery<T> {
         };
         let mut slices = self.slices.slices().await?;
         slices.retain(|slice| self.overlaps(slice));
+        // By order and not by name: the slice of the token may have been dropped, and the next one follows.
         slices.retain(|slice| place.is_none_or(|(begun, _)| order(slice, begun).is_ge()));
         slices.sort_by(order);
         Ok(slices)
@@ -273,6 +275,7 @@ impl<T: FromEntity> SliceQuery<T> {
         for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
             let query = self.query_of(slice)?;
             match named.last_mut() {
+                // Generations of a slice are one item, because they are sorted by time together.
                 Some((name, queries)) if *name == slice.name => queries.push(query),
                 _ => named.push((slice.name.clone(), vec![query])),
             }

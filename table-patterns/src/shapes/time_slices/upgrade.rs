@@ -62,6 +62,7 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
             .await
             {
                 Ok(page) => page,
+                // Dropped since the tables were listed.
                 Err(error) if is_gone(&error) => continue,
                 Err(error) => return Err(error),
             };

@@ -191,6 +191,7 @@ impl WideEntities {
         loop {
             let exists = match self.insert(entity).await {
                 Err(error)
+                    // An ambiguous error may be about this very insert, whose first answer was lost.
                     if schema.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous() =>
                 {
                     error
@@ -388,6 +389,7 @@ impl WideEntities {
         let (prefix, profile) = (prefix(&old.key, self.profile()), self.profile());
         let mut group = GroupTransaction::new(old.key.partition_key(), profile);
         group.push(Operation::Delete(self.row(old, &prefix, HEAD)?, version(old)?))?;
+        // As in `group`, the condition of the head row is enough.
         for number in old.chunks.keys() {
             group.push(Operation::Delete(self.row(old, &prefix, *number)?, IfMatch::Any))?;
         }
@@ -494,6 +496,7 @@ impl WideEntities {
         new.etag = written.into_iter().next().and_then(|head: Written| head.etag);
         match new.etag {
             Some(_) => Ok(Wide::from(new)),
+            // The store gave no ETag for the group, and a later write needs one.
             None => self.get(key).await?.ok_or_else(|| self.missing(key)),
         }
     }

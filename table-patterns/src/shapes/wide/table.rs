@@ -81,6 +81,8 @@ impl<T: FromEntity> WideTable<T> {
         store.check_encrypts(&table, &required.encrypted)?;
         store.check_unencrypted(&table, &required.unencrypted)?;
         let schema = match required.schemas[..] {
+            // Only a type that is declared as wide is entered into the manifest. Writes of others are checked
+            // against it.
             [schema] if schema.wide => Some(schema),
             _ => None,
         };
@@ -348,6 +350,7 @@ impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
             if T::type_filter().is_none_or(|filter| filter.matches(&entity)) {
                 page.rows.push(UpgradeRow { entity, state: Some(Arc::new(stored)) });
             }
+            // Entities of other types count too: a page has to end also where the type is rare.
             if read == UPGRADE_PAGE || bytes >= UPGRADE_BYTES {
                 page.next = Some(place);
                 break;

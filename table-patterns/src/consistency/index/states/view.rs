@@ -107,6 +107,8 @@ impl ManifestView {
             match self.indexes.iter_mut().find(|declared| declared.index.id() == theirs.id) {
                 Some(declared) => {
                     declared.state = theirs.state;
+                    // The other handle has no code for the index, and this one has. But a store that does not
+                    // decrypt is a reason against both.
                     if theirs.exposes_encrypted && !is_known {
                         self.unknown.push(theirs.clone());
                     }
@@ -121,6 +123,8 @@ impl ManifestView {
     pub(super) fn with_copies(mut self, table: &TableName) -> Self {
         let copied: Arc<[String]> =
             self.indexes.iter().flat_map(|declared| copied_by(&declared.index, table)).collect();
+        // A copy index writes these into the row of the entity alone. A full payload with them would keep
+        // their old values.
         if !copied.is_empty() {
             for declared in &mut self.indexes {
                 declared.index =
@@ -141,9 +145,11 @@ impl ManifestView {
                 declared.index = Arc::new(index.clone());
                 continue;
             }
+            // The code does not help: the store does not decrypt.
             if self.unknown.iter().any(|unknown| unknown.id == index.id() && unknown.exposes_encrypted) {
                 continue;
             }
+            // With its code the index can be maintained. The manifest has told its state already.
             let unknown = self.unknown.extract_if(.., |unknown| unknown.id == index.id()).next();
             let state = unknown.map_or(IndexState::Absent, |unknown| unknown.state);
             self.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
