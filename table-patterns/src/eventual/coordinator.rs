@@ -173,6 +173,8 @@ impl Coordinator {
 
     /// The delay before the next attempt after this number of failures.
     pub(super) fn delay(&self, failures: u32) -> Duration {
+        // After a lease the message of a dead worker is visible again. A step that failed waits no longer
+        // than that.
         let doubled = self.retry.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
         doubled.min(self.timing.lease())
     }
@@ -183,6 +185,7 @@ impl Coordinator {
         receipt: &mut Receipt,
         work: impl Future<Output = T> + Send,
     ) -> T {
+        // Renewed after a third of the time, so that a renewal may fail.
         let times = (self.timing.lease(), self.timing.lease() / 3);
         run_while_hidden(&*self.queue, receipt, times, work).await
     }

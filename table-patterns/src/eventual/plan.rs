@@ -228,6 +228,7 @@ impl EventualTransaction {
         self.together
             .iter()
             .try_for_each(|stage| check_independent(&self.steps[stage.clone()], resources))?;
+        // After the checks: from the commit on, a step that can never be done would end in poison.
         let text = serde_json::to_string(&PlanFormat::of(self)?);
         let text = text.map_err(|e| {
             Error::invalid_request(format!("the plan of a transaction cannot be encoded: {e}"))

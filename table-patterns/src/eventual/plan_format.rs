@@ -53,6 +53,7 @@ impl PlanFormat {
         let steps = self.steps.into_iter().map(StepFormat::into_step).collect::<Result<Vec<_>>>()?;
         let mut after = 0;
         for stage in &self.together {
+            // The text may be from another version of the program. A worker slices the steps by these ranges.
             if stage.start < after || stage.end > steps.len() || stage.len() < 2 {
                 return Err(Error::corrupt("a stored plan joins steps that it does not have"));
             }

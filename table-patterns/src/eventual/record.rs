@@ -106,10 +106,12 @@ impl TransactionRecord {
 
     /// Stores the beginning of an error in the record.
     pub(super) fn set_last_error(&mut self, error: &Error) {
+        // A record with a long error would be too large to be written, and the failure would not be counted.
         self.error = Some(error.to_string().chars().take(ERROR_CHARS).collect());
     }
 
     pub(super) fn to_entity(&self) -> Result<Entity> {
+        // A plan of 64 MiB has fewer steps and pieces than that.
         let int = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         let mut entity = Entity::from(self.key()?)
             .with(STATE, self.state.name())

@@ -121,6 +121,8 @@ impl Resources {
 
     fn or_external<T>(&self, name: &str, found: Result<T>) -> Result<Option<T>> {
         match found {
+            // A name that is not declared is taken for a mistake, and refused before the commit: no worker
+            // could do the step.
             Err(_) if self.external.contains(name) => Ok(None),
             found => found.map(Some),
         }

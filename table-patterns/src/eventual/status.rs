@@ -136,6 +136,8 @@ impl Coordinator {
     /// The store's.
     pub async fn wait(&self, id: TransactionId, every: Duration) -> Result<TransactionStatus> {
         loop {
+            // By asking, because the transaction may be applied by any process: no event of this one tells
+            // its end.
             let status = self.status(id).await?;
             if status.is_at_rest() {
                 return Ok(status);

@@ -137,6 +137,8 @@ impl Step {
     /// No worker could ever do the step.
     pub(super) fn check(&self, resources: &Resources) -> Result<()> {
         if let Some((store, table, operation)) = self.operation() {
+            // Only a store that this process has can be asked for its limits. The worker that has the other
+            // one checks the step when it does it.
             let Some(store) = resources.known_store(store)? else { return Ok(()) };
             if let Some(entity) = operation.entity() {
                 check_no_plaintext(&**store, table, entity, "a plan")?;
@@ -156,6 +158,7 @@ impl Step {
 }
 
 fn check_move(from: &Place, to: &Place, resources: &Resources) -> Result<()> {
+    // A move copies and then deletes: with one place for both, it would delete the entity.
     let one_store = StoreIdentity::of(&from.store, resources)? == StoreIdentity::of(&to.store, resources)?;
     if one_store && from.table == to.table && from.key == to.key {
         return Err(Error::invalid_request(format!("a move of {} has the same source and target", from.key)));
@@ -184,6 +187,8 @@ impl<'a> StoreIdentity<'a> {
 /// # Errors
 /// Two of them write the same row or blob: which of them wins would be left to chance.
 pub(super) fn check_independent(steps: &[Step], resources: &Resources) -> Result<()> {
+    // The order of such steps is open, so the last of two writers of one row would be random, and another one
+    // after a repetition.
     let (mut rows, mut blob_paths) = (BTreeSet::new(), BTreeSet::new());
     for step in steps {
         let written: Vec<(&str, &TableName, &Key)> = match step {

@@ -107,6 +107,7 @@ impl Partitions {
         let Open { mut size, seconds } = open;
         size.busiest_second = seconds.into_values().max().unwrap_or_default();
         self.sizes.count += 1;
+        // Class n has partitions of 2^n rows and more, below 2^(n+1).
         let power = size.rows.checked_ilog2().unwrap_or_default() as usize;
         while self.sizes.by_rows.len() <= power {
             self.sizes.by_rows.push((2 << self.sizes.by_rows.len(), 0));
@@ -114,6 +115,7 @@ impl Partitions {
         self.sizes.by_rows[power].1 += 1;
         keep(&mut self.sizes.largest, &size, |size| size.rows);
         if size.written_last_day > 0 {
+            // By both: many writes of a day harm less if they are spread over it.
             keep(&mut self.sizes.busiest, &size, |size| size.busiest_second.max(1) * size.written_last_day);
         }
     }
@@ -126,6 +128,8 @@ impl Partitions {
         let target = limits::PARTITION_ENTITIES_PER_SECOND;
         for size in &self.sizes.busiest {
             let PartitionSize { partition, written_last_day, busiest_second, .. } = size;
+            // A row shows its last write only, so these numbers are lower bounds: a partition may be hot and
+            // not be found.
             let takes_half = self.sizes.count > 1 && all >= MANY && written_last_day * 2 >= all;
             let what = if busiest_second * 100 >= target * HOT {
                 format!(

@@ -43,6 +43,7 @@ impl<'a> Properties<'a> {
         let stored = self.types.iter().find(|of| of.entity.as_ref().is_some_and(|of| of.admits(row)));
         let of = match (stored, row.get(Schema::TYPE_PROPERTY)) {
             (Some(stored), _) => stored.name(),
+            // By default a type of this library is in this property, with a manifest or without.
             (None, Some(ValueRef::String(name))) => name,
             (None, _) => "",
         };
@@ -81,6 +82,7 @@ impl<'a> Properties<'a> {
                 continue;
             }
             if values.get(name).is_none() {
+                // Programs may make names of properties from data. Names that are known are still counted.
                 if self.counted >= COUNTED {
                     continue;
                 }
@@ -115,6 +117,7 @@ impl<'a> Properties<'a> {
             if plain > 0 && (values.encrypted > 0 || manifest.types.iter().any(declares)) {
                 findings.add_with(Problem::Plaintext, &whose, plain, examples.clone());
             }
+            // Rows of wide entities mix the properties of several types, so there it says nothing.
             if values.plain.len() > 1 && of != FURTHER {
                 let most = values.plain.values().map(|(count, _)| *count).max().unwrap_or_default();
                 let counts: Vec<_> = values

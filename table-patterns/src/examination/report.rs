@@ -208,6 +208,8 @@ impl Findings {
         count: u64,
         examples: impl IntoIterator<Item = &'k Key>,
     ) {
+        // Subjects come from the data, such as the names of properties. So the memory is bounded, and what
+        // exceeds it is one finding.
         let is_full = self.0.len() >= SUBJECTS;
         let mut key = (problem, subject.to_owned());
         if is_full && !self.0.contains_key(&key) {

@@ -83,6 +83,7 @@ impl Buffers {
         let clock = options.clock.now();
         let is_slightly_ahead = |last: &Ticks| (1..=CLOCK_TOLERANCE).contains(&(last.get() - clock.get()));
         let now = self.last.filter(is_slightly_ahead).unwrap_or(clock);
+        // The header has the first and the last time, between which readers expect the others.
         let went_back = self.last.is_some_and(|last| last > now);
         self.last = Some(now);
         let directory = directory(service, now, options.period);
@@ -106,6 +107,8 @@ impl Buffers {
     /// Takes the first `count` buffers to store them.
     pub(super) fn take(&mut self, count: usize) -> VecDeque<Buffer> {
         let mut taken: VecDeque<_> = self.waiting.drain(..count).collect();
+        // An attempt may store the blob although its answer is lost. With the same content, `is_ours` can
+        // find it.
         taken.iter_mut().for_each(|buffer| buffer.sealed = true);
         self.storing_bytes = taken.iter().map(|buffer| buffer.text.len()).sum();
         taken
@@ -114,6 +117,7 @@ impl Buffers {
     /// Takes back the buffers that could not be stored.
     pub(super) fn restore(&mut self, mut left: VecDeque<Buffer>) {
         self.storing_bytes = 0;
+        // In front: records must not overtake older ones.
         left.append(&mut self.waiting);
         self.waiting = left;
     }
@@ -191,6 +195,7 @@ impl BlobCreator {
         content: &Bytes,
     ) -> Result<bool> {
         let path = path(directory, number)?;
+        // Never an overwrite: another writer of the log may have the same number in mind.
         let options = PutOptions::from(PutMode::Create);
         match self.blobs.put_opts(&path, content.clone().into(), options).await {
             Ok(_) => Ok(true),
@@ -205,6 +210,7 @@ impl BlobCreator {
         let mut names = self.blobs.list(Some(&directory));
         let mut last = 0;
         while let Some(blob) = names.try_next().await.map_err(blob_error)? {
+            // The largest, because the order of names is that of texts, and other files may be there.
             last = last.max(number(&blob.location).unwrap_or_default());
         }
         Ok(last + 1)

@@ -27,6 +27,7 @@ pub(super) struct Header {
 impl Header {
     pub(super) fn line(&self, format: LogFormat) -> Result<String> {
         let json = serde_json::to_string(self).map_err(|e| no_json_form(&e))?;
+        // Programs that read delimited text take `#` for the start of a comment.
         Ok(if format == LogFormat::JsonLines { format!("{json}\n") } else { format!("#{json}\n") })
     }
 
@@ -130,6 +131,8 @@ impl LogEntry {
             let text = read.record.get().to_owned();
             return Some(Self { time: read.time.parse().ok()?, text, delimiter: None });
         }
+        // The time ends in `Z`, and no time has another one. The delimiter is the character after it,
+        // whatever the options of the reader.
         let end = line.find('Z')? + 1;
         let delimiter = line[end..].chars().next()?;
         let text = line[end + delimiter.len_utf8()..].to_owned();

@@ -96,6 +96,7 @@ async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogE
     let (header, is_json) = Header::parse(header).ok_or_else(damaged)?;
     let found = lines.lines().filter_map(|line| LogEntry::parse(line, is_json));
     let mut found: Vec<_> = found.map(Ok).collect();
+    // Both: a line that cannot be parsed, and a line too few or too many.
     if (found.len(), lines.lines().count()) != (header.records as usize, header.records as usize) {
         found.push(Err(damaged()));
     }
@@ -112,6 +113,7 @@ type DayStream = BoxStream<'static, Result<DateTime<Utc>>>;
 fn days(blobs: Arc<dyn ObjectStore>, service: &str, range: &Range<Ticks>) -> DayStream {
     let range = range.start.to_datetime()..range.end.to_datetime();
     let few: Vec<_> = calendar(&range).take(FEW_DAYS + 1).collect();
+    // Without an end, or over years, most days have no blob. Then the names of directories say which have.
     if few.len() <= FEW_DAYS && range.end <= Utc::now() + Days::new(1) {
         return stream::iter(few).map(Ok).boxed();
     }

@@ -90,6 +90,7 @@ impl CursorKey {
         if format != FORMAT {
             return Err(CursorError::Malformed);
         }
+        // The id only selects the key. Whether the cursor is genuine, the tag decides.
         let key = keys.iter().find(|key| key.id == id).ok_or(CursorError::UnknownKey)?;
         let nonce: [u8; NONCE] = nonce.try_into().map_err(|_| CursorError::Malformed)?;
         let mut body = Zeroizing::new(body.to_vec());
@@ -221,5 +222,6 @@ impl Content {
 /// The hash of a text that a cursor is bound to.
 pub(super) fn hash(what: &str, text: &str) -> String {
     let hash = Sha256::new().chain_update(what).chain_update("\n").chain_update(text).finalize();
+    // Half of the hash: it is authenticated, and only distinguishes queries and users.
     URL_SAFE_NO_PAD.encode(&hash[..16])
 }

@@ -107,6 +107,8 @@ impl From<CursorError> for PageError {
 impl From<Error> for PageError {
     fn from(error: Error) -> Self {
         match error.kind() {
+            // The cursor is genuine and of this query. But the store does not accept its token, for example
+            // because another service has the table now.
             ErrorKind::InvalidContinuation(_) => Self::Cursor(CursorError::OfAnotherQuery),
             _ => Self::Query(error),
         }
@@ -168,6 +170,7 @@ impl Pager {
             }
         };
         let (number, page) = find(query, &mut content).await?;
+        // Each page begins a new life, so that a reader who goes on is not sent back to the first page.
         content.expires = after(now, self.life).get();
         content.number = number;
         let next = match &page.continuation {
@@ -206,6 +209,7 @@ async fn find<Q: Paged>(query: &Q, content: &mut Content) -> Result<(u32, Page<Q
     let mut from = start.map(str::parse::<Continuation>).transpose()?;
     loop {
         let page = filled(query, from).await?;
+        // Pages that were there may be gone: then the last one is the answer, and not an error.
         if number >= content.number || page.continuation.is_none() {
             return Ok((number, page));
         }

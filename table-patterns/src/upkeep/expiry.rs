@@ -114,6 +114,8 @@ impl Sweep<'_> {
         let of_type = self.stored.entity.as_ref();
         let of_type = of_type.and_then(|entity| entity.discriminator.filter(&entity.name));
         let query = match Filter::and_maybe(of_type, self.expiry.due_filter(now)) {
+            // The store compares, so a page has due rows only. `decide` looks again, because the filter knows
+            // neither schema versions nor moves.
             Some(filter) => rows.query().raw_filter(filter).in_any_order(),
             None => rows.query().in_any_order(),
         };
@@ -146,9 +148,11 @@ impl Sweep<'_> {
         let is_known = match row.get(Schema::VERSION_PROPERTY) {
             None => true,
             Some(ValueRef::Int32(version)) => version <= self.stored.version,
+            // Another program may have written the number in this type.
             Some(ValueRef::Int64(version)) => version <= i64::from(self.stored.version),
             Some(_) => false,
         };
+        // Index entries hold properties of their entity, and go with it.
         let is_row = self.stored.layout == Layout::Wide || is_entity(row);
         is_of_type && is_known && is_row && !is_moving(row) && self.expiry.is_due(row, now)
     }
@@ -183,6 +187,7 @@ impl Remover {
     /// Deletes rows without entries, unless an index was declared since.
     async fn delete_plain(&self, changes: &[RowChange]) -> Result<Vec<Written>> {
         let (store, table) = (&*self.store, &self.table);
+        // The sweep began without indexes. One that was declared since would keep the entries of these rows.
         let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
         for change in changes {
             let target = WriteTarget::Entity(&change.old);
@@ -225,6 +230,8 @@ impl SetWriter for Remover {
                     (done.written, done.entries == Entries::Pending)
                 }
             };
+            // After the rows: until then a reader may need the blobs. A crash here leaves blobs for the next
+            // collection.
             #[cfg(feature = "blobs")]
             if let Some((blobs, options)) = &self.blobs {
                 let rows: Vec<&Entity> = changes.iter().map(|change| &change.old).collect();

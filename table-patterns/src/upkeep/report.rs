@@ -210,6 +210,7 @@ impl fmt::Display for Due {
 
 impl IndexUpkeep {
     fn is_due(&self) -> bool {
+        // An index that was removed needs nothing, whatever was due before.
         self.state != IndexState::Absent && (self.due.is_some() || self.state != IndexState::Readable)
     }
 
@@ -231,6 +232,7 @@ impl TableUpkeep {
     pub(super) fn add(&mut self, swept: SweepReport) {
         self.sweeps += 1;
         self.swept.applied += swept.applied;
+        // Not a sum: a write that was left is counted by each sweep until it is finished.
         self.swept.left = swept.left;
         self.swept.aborts_removed += swept.aborts_removed;
         self.swept.released += swept.released;

@@ -222,6 +222,8 @@ impl<'a> Work<'a> {
         self.of_table(table, |kept| kept.error = None);
         let was_open = self.opened().contains_key(table);
         let looked = self.look(table).await;
+        // `take_tickets` starts when every table was looked for once, also in vain, and again when another
+        // one was opened.
         let is_first = !std::mem::replace(&mut memory.looked_for, true);
         if is_first || (!was_open && self.opened().contains_key(table)) {
             self.looked_for.send_modify(|tables| *tables += 1);
@@ -268,6 +270,8 @@ impl<'a> Work<'a> {
                 }
             }
         });
+        // A build may take hours, in which interrupted writes must be finished too. So the sweeps go on next
+        // to it, at least one in each round.
         let cared = Notify::new();
         let care = async {
             if let Err(error) = self.care(entities, kept, memory).await {
@@ -305,6 +309,7 @@ impl<'a> Work<'a> {
         }
         let expired = self.expire(entities.table(), Some(entities), kept).await;
         let scrubbed = self.scrub_all(entities, kept).await;
+        // Each part runs also if one before it has failed. The first error is reported.
         expired.and(scrubbed).and(self.collect(entities.table(), kept).await)
     }
 
@@ -316,6 +321,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let (store, table) = (&*self.of.store, entities.table());
+        // `None`: another process has claimed this run first.
         let Some(begun) = kept.scrub.begin(store, table).await? else { return Ok(()) };
         for stored in indexes {
             self.scrub(entities, stored, kept).await;
@@ -404,6 +410,7 @@ impl<'a> Work<'a> {
                 !self.is_stopped()
             }
         };
+        // Longer than any write may take: a younger blob may belong to a row that is not written yet.
         let grace = self.of.keep.max(options.write_deadline * 2);
         let collection = Collection { store, table, blobs, options };
         let ended = collection.run(grace, CollectMode::Remove, &mut found, next).await;
@@ -472,6 +479,7 @@ impl<'a> Work<'a> {
         };
         let due = match &built {
             Ok(Some(_)) => None,
+            // `None`: another process builds, or has ended the build since the manifest was read.
             Ok(None) => Some(Due::BuiltElsewhere).filter(|_| entities.state(&id) != IndexState::Readable),
             Err(error) => Some(match error.root().kind() {
                 ErrorKind::DuplicateValues { duplicates, .. } => Due::Duplicates(duplicates.clone()),
@@ -484,6 +492,8 @@ impl<'a> Work<'a> {
             }
             Err(_) => {
                 let failures = memory.failed.get(&id).map_or(0, |(failures, ..)| *failures);
+                // A build that fails reads the whole table each time. The pause doubles, so that a lasting
+                // reason does not cost that in every round.
                 let wait = self.of.every.saturating_mul(2u32.saturating_pow(failures).min(LONGEST_WAIT));
                 memory.failed.insert(id.clone(), (failures.saturating_add(1), Instant::now(), wait));
             }
@@ -504,6 +514,7 @@ impl<'a> Work<'a> {
         let (id, mut found) = (stored.id(), ScrubReport::default());
         let left = kept.leaves_entities_of(stored, entities);
         let scrubbed = self.scrub_pages(entities, &id, left, &mut found).await;
+        // Not if the upkeep was stopped or the scrub has failed: a collection waits for the longest lease.
         let collected = match (&scrubbed, stored.shape.as_ref().is_some_and(|shape| shape.needs_blobs())) {
             (Ok(true), true) => entities.collect_blobs(&id).await,
             _ => Ok(0),
