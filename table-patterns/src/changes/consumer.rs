@@ -88,6 +88,7 @@ impl Changes {
                 return Ok(trimmed);
             }
             let profile = self.store.profile();
+            // From the oldest on: after a crash the rest has no gap, and the next call removes it.
             for part in rows.chunks(profile.group_operations.max(1)) {
                 let mut group = GroupTransaction::new(partition.clone(), profile);
                 for row in part {
@@ -203,6 +204,7 @@ impl Consumer {
             }
             for change in &page {
                 if let Err(error) = handler.handle(change).await {
+                    // The changes before the failure are handled: they are not delivered again.
                     if handled > saved {
                         self.save(partition, handled, version).await?;
                     }

@@ -72,6 +72,7 @@ pub(super) fn next_number(counter: &Entity) -> Result<i64> {
 
 /// The RowKey of a change.
 pub(super) fn change_row(number: i64) -> String {
+    // Every `i64` fits into 19 digits, so the order of RowKeys is the order of numbers.
     format!("{SYSTEM_PREFIX}{COUNTER}~{number:0DIGITS$}")
 }
 

@@ -187,6 +187,7 @@ fn readable(entity: &Entity) -> Option<Row> {
 
 /// The received messages of finished moves. Poison messages are not received.
 fn received(moves: &[(Row, Row)], written: &[Written]) -> Result<Vec<Message>> {
+    // The answers are in the order of the operations: for each row a deletion, then an insert.
     let inserts = written.iter().skip(1).step_by(2);
     let live = moves.iter().zip(inserts).filter(|((_, to), _)| to.key.row().starts_with(MESSAGE));
     live.map(|((_, to), w)| Ok(to.to_message().with_receipt(issued(to, Some(w))?))).collect()

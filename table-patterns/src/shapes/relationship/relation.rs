@@ -238,6 +238,7 @@ impl<T: 'static> Property for Link<T> {
         let ValueRef::String(text) = value else {
             return Err(ValueError::new(EdmType::String.name(), value.edm_type()));
         };
+        // No key contains a slash, so the first one separates the two.
         let key = text.split_once('/').and_then(|(partition, row)| Key::new(partition, row).ok());
         key.map(Self::new).ok_or_else(|| ValueError::new("a link, PartitionKey/RowKey", format!("{text:?}")))
     }

@@ -221,6 +221,7 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
         // of the entities under the version of the row: the row changes with every change of a value.
         _ if before.as_ref() == Some(&summary) && !merge.shape.has_extremes() => Prepared::default(),
         None if summary.is_zero() => Prepared::default(),
+        // The last entity of the key has gone. A missing row reads as zeros, so it need not stay.
         Some(etag) if summary.is_zero() => Prepared::one(Operation::Delete(merge.at.key.clone(), etag)),
         etag => Prepared::one(put(summary.to_row(merge.at.key.clone(), &merge.index), etag)),
     })

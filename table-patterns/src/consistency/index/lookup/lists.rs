@@ -48,6 +48,7 @@ impl Lists<'_> {
         let filter = Filter::eq(Filter::PARTITION_KEY, first.partition()).and(range);
         let found = rows.store.query_all(rows.table, &Query::new().with_filter(filter)).await?;
         let mut entities = Vec::with_capacity(keys.len());
+        // The range also has entities between the first and the last that are not in the list.
         for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
             if index.has_entry_at(rows.table, &entity, &at)? {
                 entities.push(entity);
@@ -65,6 +66,8 @@ impl Lists<'_> {
             return Ok(Summary::of_shape(index.shape()));
         };
         let summary = Summary::read(row.key(), row.properties())?;
+        // A row keeps a few extreme values. When all of these have been removed, only a count of the entities
+        // finds the next one.
         if summary.is_complete() {
             return Ok(summary);
         }

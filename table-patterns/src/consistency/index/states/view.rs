@@ -149,7 +149,7 @@ impl ManifestView {
             if self.unknown.iter().any(|unknown| unknown.id == index.id() && unknown.exposes_encrypted) {
                 continue;
             }
-            // With its code the index can be maintained. The manifest has told its state already.
+            // With its code the index can be maintained. Its state is known from the manifest.
             let unknown = self.unknown.extract_if(.., |unknown| unknown.id == index.id()).next();
             let state = unknown.map_or(IndexState::Absent, |unknown| unknown.state);
             self.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });

@@ -411,6 +411,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 Ok(Change::replace(old, new))
             }
             (Some(old), Make::Removed) => Ok(Change::delete(old)),
+            // No version is wanted here: `wanted` has refused a missing entity otherwise.
             (None, Make::Replaced(_, new) | Make::Merged(_, new)) => Ok(Change::insert(new)),
             (None, Make::Removed) => Err(self.missing(&key)),
         }

@@ -104,6 +104,8 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         if !self.hides() || reading == Reading::Entity {
             return reading;
         }
+        // Whether an entity is hidden depends on its times. From entries without them, hidden entities would
+        // be returned.
         let payload = T::SCHEMA.indexes.iter().find(|i| i.name == index).map(|schema| &schema.payload);
         match payload {
             Some(Payload::Full) => reading,
@@ -253,6 +255,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     pub async fn count(&self) -> Result<usize> {
         let (entities, entries, mut from, mut count) = (self.entities()?, self.entries()?, None, 0);
         if let Some(list) = list_of(&entries)?.filter(|_| self.trust == Trust::Entry && !self.hides()) {
+            // The references are the number: no entity is read.
             let count = entities.references(entries.index(), &list).await?.len();
             return Ok(self.limit.map_or(count, |limit| count.min(limit)));
         }
@@ -325,6 +328,7 @@ impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
     /// As for [`page`](Self::page).
     pub async fn get(&self) -> Result<Option<R>> {
         let (entities, entries) = (self.entities()?, self.entries()?);
+        // A lookup of this kind has the whole key, so the range is one row.
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
         let reading = self.with_times(entries.index(), reading::<T, R>(entries.index(), self.trust));

@@ -150,6 +150,7 @@ pub(crate) async fn open_entities<T: IndexedEntity>(
     store.create_table_if_missing(&table).await?;
     let indexes = all_indexes::<T>(more);
     for index in &indexes {
+        // Before the manifest declares the index: from then on, every program writes its entries.
         if let Placement::OtherTable(other) = index.placement() {
             store.create_table_if_missing(other).await?;
         }
