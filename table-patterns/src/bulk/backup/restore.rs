@@ -13,7 +13,7 @@ use table_core::model::{Entity, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
-use super::{BLOBS, Backup, BackupDirectory};
+use super::{BLOBS, Backup, BackupDirectory, sha256};
 use crate::bulk::checkpoint::Checkpoint;
 use crate::bulk::{BulkOptions, BulkWriter};
 use crate::large::BlobStores;
@@ -143,7 +143,7 @@ impl RestoreJob {
     ///
     /// # Errors
     /// A damaged or missing file; a table that has rows; a table that the backup lacks, or whose index entries are in a table that is not
-    /// chosen; a row with a blob, and neither [`with_blobs`](Self::with_blobs) nor [`rows_only`](Self::rows_only) is set; a store that
+    /// chosen; an interrupted restore of other tables of the backup; a row with a blob, and neither [`with_blobs`](Self::with_blobs) nor [`rows_only`](Self::rows_only) is set; a store that
     /// encrypts; an incremental backup without [`overwrite`](Self::overwrite). Nothing was written after these errors. Errors of the stores:
     /// the next run continues.
     pub async fn run(&self) -> Result<RestoreReport> {
@@ -157,13 +157,17 @@ impl RestoreJob {
             return Ok(RestoreReport { tables: 0, rows: 0, resumed: 0, unfinished: 0 });
         };
         let checkpoint = Checkpoint::new(&*self.to, first, self.backup.id.simple().to_string())?;
-        let saved = checkpoint.load().await?.as_ref().map(RestorePosition::read).transpose()?;
+        let choice = self.choice();
+        let saved = match checkpoint.load().await? {
+            Some(row) => Some(RestorePosition::read(&row, &choice)?),
+            None => None,
+        };
         self.check_targets(saved.map(|saved| saved.table)).await?;
         let start = saved.unwrap_or_default();
         if saved.is_none() {
             self.to.create_table_if_missing(first).await?;
             // Before the first row: rows in a table without a checkpoint are not of this restore, and are not replaced.
-            start.save(&checkpoint).await?;
+            start.save(&checkpoint, &choice).await?;
         }
         let (mut rows, mut resumed, mut unfinished) = (0, 0, 0);
         for (at, (name, table)) in self.chosen().enumerate() {
@@ -176,13 +180,13 @@ impl RestoreJob {
             resumed += table.chunks.iter().take(skipped).map(|chunk| chunk.rows).sum::<u64>();
             if at > start.table {
                 self.to.create_table_if_missing(name).await?;
-                RestorePosition { table: at, file: 0 }.save(&checkpoint).await?;
+                RestorePosition { table: at, file: 0 }.save(&checkpoint, &choice).await?;
             }
             for (number, chunk) in table.chunks.iter().enumerate() {
                 if number >= skipped {
                     let content = chunk.read(&self.from).await?.map_err(Error::corrupt)?;
                     self.write(name, content).await?;
-                    RestorePosition { table: at, file: number + 1 }.save(&checkpoint).await?;
+                    RestorePosition { table: at, file: number + 1 }.save(&checkpoint, &choice).await?;
                 }
                 rows += chunk.rows;
                 if let (Some(report), true) = (&self.progress, number >= skipped) {
@@ -197,6 +201,12 @@ impl RestoreJob {
 
     fn chosen(&self) -> impl Iterator<Item = (&TableName, &super::BackupTable)> {
         self.backup.tables.iter().filter(|(name, _)| self.tables.contains(name))
+    }
+
+    /// Identifies the chosen tables.
+    fn choice(&self) -> String {
+        let names: Vec<_> = self.chosen().map(|(name, _)| name.as_str()).collect();
+        sha256(names.join("\n").as_bytes())
     }
 
     /// Refuses choices that cannot be restored rightly.
@@ -280,6 +290,8 @@ impl fmt::Debug for RestoreJob {
 const TABLE: &str = "Table";
 /// The number of files of that table that are written.
 const FILES: &str = "Files";
+/// The hash of the names of the chosen tables.
+const CHOICE: &str = "Choice";
 
 /// The table and the file with which an interrupted restore continues, as its checkpoint row has them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -289,7 +301,15 @@ struct RestorePosition {
 }
 
 impl RestorePosition {
-    fn read(row: &Entity) -> Result<Self> {
+    /// Reads the position of a restore of the tables with this hash.
+    fn read(row: &Entity, choice: &str) -> Result<Self> {
+        // The number of a table counts the chosen ones: among others, it is of another table, and files would be left out. Rows of
+        // earlier versions have no hash.
+        if row.get(CHOICE).is_some_and(|of| of != ValueRef::String(choice)) {
+            return Err(Error::invalid_request(
+                "an interrupted restore of this backup has other tables: choose the same tables again, or delete the tables that it has written",
+            ));
+        }
         let number = |name| match row.get(name) {
             Some(ValueRef::Int64(number)) => usize::try_from(number).ok(),
             _ => None,
@@ -301,8 +321,9 @@ impl RestorePosition {
     }
 
     /// Saves the position. 1 request.
-    async fn save(self, checkpoint: &Checkpoint<'_>) -> Result<()> {
+    async fn save(self, checkpoint: &Checkpoint<'_>, choice: &str) -> Result<()> {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        checkpoint.save(|row| row.with(TABLE, number(self.table)).with(FILES, number(self.file))).await
+        let position = |row: Entity| row.with(TABLE, number(self.table)).with(FILES, number(self.file));
+        checkpoint.save(|row| position(row).with(CHOICE, choice)).await
     }
 }

@@ -174,6 +174,24 @@ async fn an_interrupted_restore_continues_at_its_checkpoint() -> Result<()> {
     Ok(())
 }
 
+/// The position is a number among the chosen tables: it would be of another table.
+#[tokio::test]
+async fn an_interrupted_restore_is_not_continued_with_other_tables() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?;
+    let to = Rig::bare();
+    let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once());
+    to.faults.crash_at(200, CrashPoint::Before);
+    job.run().await.unwrap_err();
+    to.faults.heal();
+    let fewer = RestoreJob::open(directory(&files), to.store.clone()).await?;
+    let fewer = fewer.tables([TableName::new("Empty")?, TableName::new("Small")?]);
+    let error = fewer.run().await.unwrap_err().to_string();
+    assert!(error.contains("has other tables"), "{error}");
+    assert_eq!(job.run().await?.rows, 25_001);
+    assert_equal(&from, &to.store).await
+}
+
 #[tokio::test]
 async fn a_damaged_file_is_named_and_nothing_is_written() -> Result<()> {
     let (from, files) = (source().await?, Arc::new(InMemory::new()));
