@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Fields, Ident, Path, Type};
 
 use crate::attr::{Container, RESOLVER, items};
-use crate::entity::generics;
+use crate::entity::fallback::from_entity;
 use crate::errors::Errors;
 use crate::fields::var;
 use crate::template::plain;
@@ -167,22 +167,6 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
 /// Returns the errors, and an implementation that never runs.
 fn fallback(input: &DeriveInput, krate: &Path, error: Option<syn::Error>) -> TokenStream {
     let error = error.map(syn::Error::into_compile_error);
-    let name = &input.ident;
-    let generics = generics(input);
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    quote! {
-        #error
-        #[automatically_derived]
-        impl #impl_generics #krate::typed::FromEntity for #name #ty_generics #where_clause {
-            fn select() -> ::core::option::Option<#krate::query::Select> {
-                ::core::unreachable!()
-            }
-            fn type_filter() -> ::core::option::Option<#krate::query::Filter> {
-                ::core::unreachable!()
-            }
-            fn from_entity(_: #krate::model::Entity) -> #krate::Result<Self> {
-                ::core::unreachable!()
-            }
-        }
-    }
+    let never = from_entity(input, krate);
+    quote!(#error #never)
 }

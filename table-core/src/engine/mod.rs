@@ -10,9 +10,9 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use crate::operation::{check_group, check_operation, check_query, entity_size};
 #[doc(hidden)]
-pub use crate::operation::{least_payload, property_size};
+pub use crate::operation::property_size;
+pub use crate::operation::{check_group, check_operation, check_query, entity_size};
 pub use apply::{Change, apply, apply_group, apply_to};
 pub use list::list_page;
 pub use record::{Record, RecordRef, Stamp};

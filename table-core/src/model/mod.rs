@@ -40,7 +40,7 @@ pub use property::{Property, PropertySink, Text};
 pub(crate) use property_dictionary::split_row_value;
 #[doc(hidden)]
 pub use property_dictionary::{PackBuffer, PropertyDictionary};
-pub(crate) use serialize::names as serde_names;
+pub(crate) use serialize::{as_text, names as serde_names};
 pub use shards::Shards;
 #[doc(hidden)]
 pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE};

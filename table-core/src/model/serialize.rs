@@ -55,6 +55,8 @@ macro_rules! as_text {
     )*};
 }
 
+pub(crate) use as_text;
+
 as_text! {
     /// As text.
     ETag: |text: Cow<'_, str>| text.parse::<Self>();

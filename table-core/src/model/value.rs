@@ -64,13 +64,13 @@ impl EdmType {
 
     /// Returns the type with this number.
     #[inline]
-    pub const fn from_tag(tag: u8) -> Option<Self> {
+    pub(crate) const fn from_tag(tag: u8) -> Option<Self> {
         if (tag as usize) < Self::ALL.len() { Some(Self::ALL[tag as usize]) } else { None }
     }
 
     /// Returns the bytes of a packed value; `None` for text and bytes, which have a length prefix.
     #[inline]
-    pub const fn packed_bytes(self) -> Option<usize> {
+    pub(crate) const fn packed_bytes(self) -> Option<usize> {
         match self {
             Self::Binary | Self::String => None,
             Self::Boolean => Some(1),

@@ -11,5 +11,5 @@ pub(crate) use check::check_size;
 pub use check::{check_group, check_operation, check_query};
 pub use group::GroupTransaction;
 pub use outcome::{BulkOutcome, BulkSummary};
-pub use size::{entity_size, least_payload, property_size};
+pub use size::{entity_size, property_size};
 pub use write::{Operation, OperationKind, Written};

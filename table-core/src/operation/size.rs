@@ -107,7 +107,7 @@ fn units(text: &[u8]) -> usize {
 
 /// Returns a lower bound of an operation's bytes in a group transaction, for every JSON style: method, keys
 /// twice and encoded at most once, names and values in their shortest form.
-pub fn least_payload(operation: &Operation) -> usize {
+pub(super) fn least_payload(operation: &Operation) -> usize {
     Tally::of_operation(operation).payload
 }
 

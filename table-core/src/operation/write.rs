@@ -69,7 +69,7 @@ impl Operation {
     }
 
     /// Returns the condition for modification; `None` for inserts and upserts.
-    pub const fn if_match_mut(&mut self) -> Option<&mut IfMatch> {
+    pub(crate) const fn if_match_mut(&mut self) -> Option<&mut IfMatch> {
         match self {
             Self::Replace(_, m) | Self::Merge(_, m) | Self::Delete(_, m) => Some(m),
             _ => None,

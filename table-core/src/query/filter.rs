@@ -37,7 +37,7 @@ impl Comparison {
     }
 
     /// Returns the operator with this keyword, which is case-sensitive.
-    pub fn from_keyword(keyword: &str) -> Option<Self> {
+    pub(crate) fn from_keyword(keyword: &str) -> Option<Self> {
         use Comparison::*;
         [Equal, NotEqual, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
             .into_iter()

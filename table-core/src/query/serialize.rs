@@ -6,29 +6,13 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Continuation, Filter, Select};
-
-macro_rules! as_text {
-    ($($(#[$doc:meta])* $name:ty;)*) => {$(
-        $(#[$doc])*
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-            }
-        }
-    )*};
-}
+use crate::model::as_text;
 
 as_text! {
     /// As text. The text contains a key of an entity.
-    Continuation;
+    Continuation: |text: Cow<'_, str>| text.parse::<Self>();
     /// As `$filter` text.
-    Filter;
+    Filter: |text: Cow<'_, str>| text.parse::<Self>();
 }
 
 /// As a list of names.

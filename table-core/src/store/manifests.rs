@@ -73,7 +73,7 @@ impl ManifestCache {
     }
 
     /// Whether the cache was created by [`unmanaged`](Self::unmanaged).
-    pub const fn is_unmanaged(&self) -> bool {
+    pub(crate) const fn is_unmanaged(&self) -> bool {
         self.unmanaged
     }
 

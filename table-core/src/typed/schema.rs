@@ -98,7 +98,7 @@ pub struct PropertySchema {
 
 impl PropertySchema {
     /// Whether rows have the property, or a part of it, under this name: its name or an alias.
-    pub fn has_name(&self, name: &str) -> bool {
+    pub(crate) fn has_name(&self, name: &str) -> bool {
         self.has_whole_name(name)
             || (self.split && whole_name(name).is_some_and(|name| self.has_whole_name(name)))
     }
@@ -129,7 +129,7 @@ impl Schema {
     ///
     /// # Errors
     /// Fails if a version property is not an integer.
-    pub fn reads_later(&self, entity: &Entity) -> Result<bool> {
+    pub(crate) fn reads_later(&self, entity: &Entity) -> Result<bool> {
         let own = i64::from(self.version);
         Ok(self.stored_version(entity)? > own
             && version_in(self, entity, Self::READER_PROPERTY)?.is_some_and(|reader| reader <= own))

@@ -42,7 +42,8 @@ fn indexed_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
     }
 }
 
-fn from_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
+/// Returns an implementation of `FromEntity` that never runs.
+pub(crate) fn from_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
     let name = &input.ident;
     let generics = generics(input);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();

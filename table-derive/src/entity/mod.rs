@@ -4,7 +4,7 @@ mod checks;
 mod codec;
 mod constants;
 mod discriminator;
-mod fallback;
+pub(crate) mod fallback;
 mod generics;
 mod in_order;
 mod index;

@@ -51,6 +51,16 @@ enum Other {
     Value,
 }
 
+/// Returns the code of a valid type, or its errors.
+fn derived(input: &DeriveInput, derive: &str, expand: impl FnOnce(&Value<'_>) -> TokenStream) -> TokenStream {
+    let errors = Errors::new();
+    let value = Value::build(input, derive, &errors);
+    match (errors.check(), value) {
+        (Ok(()), Some(value)) => expand(&value),
+        (checked, _) => checked.err().map(syn::Error::into_compile_error).unwrap_or_default(),
+    }
+}
+
 impl<'a> Value<'a> {
     fn build(input: &'a DeriveInput, derive: &str, errors: &Errors) -> Option<Self> {
         let container = Container::parse(&input.attrs, VALUE, errors);

@@ -3,16 +3,10 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Member, Type};
 
-use super::{Shape, Value, Variant, numbers, text_arms};
-use crate::errors::Errors;
+use super::{Shape, Value, Variant, derived, numbers, text_arms};
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
-    let errors = Errors::new();
-    let value = Value::build(input, "Property", &errors);
-    match (errors.check(), value) {
-        (Ok(()), Some(value)) => expand(&value),
-        (checked, _) => checked.err().map(syn::Error::into_compile_error).unwrap_or_default(),
-    }
+    derived(input, "Property", expand)
 }
 
 fn expand(value: &Value<'_>) -> TokenStream {

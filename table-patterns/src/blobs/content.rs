@@ -122,6 +122,15 @@ pub(crate) async fn open(store: &dyn ObjectStore, path: &Path) -> Result<Option<
     }
 }
 
+/// Reads content into memory.
+pub(crate) async fn collected(content: ByteStream) -> Result<Vec<u8>> {
+    let add = |mut all: Vec<u8>, piece: Bytes| async move {
+        all.extend_from_slice(&piece);
+        Ok(all)
+    };
+    content.try_fold(Vec::new(), add).await
+}
+
 /// A stream with the size and hash of the pieces that were read.
 struct Check {
     content: ByteStream,

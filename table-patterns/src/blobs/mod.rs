@@ -18,7 +18,7 @@ use table_core::store::{Error, ErrorKind};
 #[cfg(feature = "blobs")]
 pub use content::ByteStream;
 #[cfg(feature = "blobs")]
-pub(crate) use content::{delete, is_clock, open, put, start, store_time, verified};
+pub(crate) use content::{collected, delete, is_clock, open, put, start, store_time, verified};
 #[cfg(feature = "blobs")]
 pub(crate) use name::{segment, unescape};
 pub(crate) use reference::{

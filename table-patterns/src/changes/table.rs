@@ -13,6 +13,7 @@ use table_core::typed::{KeyOf, Table, TableEntity, TableGroup, TableQuery, Versi
 
 use super::Changes;
 use super::rows::{ChangeKind, change, counter, counter_key, next_number};
+use crate::rows::written_value;
 
 /// The number of partitions whose counters a handle knows.
 const KNOWN: usize = 1024;
@@ -214,10 +215,7 @@ impl<T: TableEntity> ChangeTable<T> {
             let replace = Operation::Replace(new.clone(), version);
             match self.write(&key, ChangeKind::Updated, |group| group.push(replace.clone()).map(drop)).await {
                 Err(error) => conflicts.wait(error).await?,
-                Ok(written) => {
-                    let stored = T::from_entity(new.with_system(written.etag, None));
-                    return stored.map_err(|error| error.with_outcome(Outcome::Applied));
-                }
+                Ok(written) => return written_value(new, written),
             }
         }
     }

@@ -219,11 +219,7 @@ impl BlobCreator {
     /// Whether an earlier attempt of this flush, whose answer was lost, created the blob.
     async fn is_ours(&self, path: &Path, flush: u64) -> Result<bool> {
         let Some(content) = blobs::open(&*self.blobs, path).await? else { return Ok(false) };
-        let bytes = content.try_fold(Vec::new(), |mut all, piece| async move {
-            all.extend_from_slice(&piece);
-            Ok(all)
-        });
-        let text = String::from_utf8_lossy(&bytes.await?).into_owned();
+        let text = String::from_utf8_lossy(&blobs::collected(content).await?).into_owned();
         let header = text.lines().next().and_then(Header::parse);
         Ok(header.is_some_and(|(header, _)| header.writer == self.writer && header.flush == flush))
     }

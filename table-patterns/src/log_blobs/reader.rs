@@ -1,7 +1,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use chrono::{DateTime, Days, Months, NaiveDate, NaiveTime, Timelike, Utc};
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
@@ -86,12 +85,8 @@ async fn names(
 async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogEntry>>> {
     // A blob that was listed and is gone was deleted with its log: not an error.
     let Some(content) = blobs::open(blobs, path).await? else { return Ok(Vec::new()) };
-    let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
-        all.extend_from_slice(&piece);
-        Ok(all)
-    });
     let damaged = || Error::corrupt(format!("the log blob {path} is damaged"));
-    let text = String::from_utf8(bytes.await?).map_err(|_| damaged())?;
+    let text = String::from_utf8(blobs::collected(content).await?).map_err(|_| damaged())?;
     let (header, lines) = text.split_once('\n').ok_or_else(damaged)?;
     let (header, is_json) = Header::parse(header).ok_or_else(damaged)?;
     let found = lines.lines().filter_map(|line| LogEntry::parse(line, is_json));

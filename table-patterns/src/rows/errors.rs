@@ -16,6 +16,11 @@ pub(crate) fn took_effect<T: Default>(answer: Result<T>) -> Result<T> {
     })
 }
 
+/// Whether another writer has changed or deleted the row first, and nothing was written: the row must be read again.
+pub(crate) fn changed(error: &Error) -> bool {
+    !error.is_ambiguous() && (error.is_precondition_failed() || error.is_entity_not_found())
+}
+
 /// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.
 pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
     let entity = |table: &String| (table.clone(), key.to_string());

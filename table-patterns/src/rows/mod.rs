@@ -11,8 +11,18 @@ pub(crate) mod readable;
 mod tests;
 pub(crate) mod upgrade;
 
+use table_core::model::Entity;
+use table_core::store::{Outcome, Result, Written};
+use table_core::typed::FromEntity;
+
 /// The number of bytes of properties at which a window ends.
 pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
+
+/// The value of an entity that was written. An error says that the write took effect.
+pub(crate) fn written_value<T: FromEntity>(entity: Entity, written: Written) -> Result<T> {
+    T::from_entity(entity.with_system(written.etag, None))
+        .map_err(|error| error.with_outcome(Outcome::Applied))
+}
 
 /// A new random id, of a write or a process.
 pub(crate) fn fresh_id() -> uuid::Uuid {

@@ -81,17 +81,17 @@ impl KeyPartType {
     }
 
     /// Returns the type with this name. A custom encoding has no name.
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         ALL.into_iter().find(|of| of.word() == word)
     }
 
     /// Whether the type is an unsigned integer, whose width a template may set.
-    pub const fn is_unsigned(self) -> bool {
+    pub(crate) const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64)
     }
 
     /// Whether the type is a number or a time, which has a descending order.
-    pub const fn has_descending(self) -> bool {
+    pub(crate) const fn has_descending(self) -> bool {
         !matches!(self, Self::Text | Self::Bool | Self::Day | Self::Hour | Self::Uuid | Self::Custom)
     }
 

@@ -47,6 +47,29 @@ impl From<serde_json::Error> for Problem {
     }
 }
 
+/// Reads every type by `deserialize_any`; an option and a newtype are read like their value.
+macro_rules! like_any {
+    () => {
+        fn deserialize_option<V: Visitor<'e>>(self, visitor: V) -> Result<V::Value, Problem> {
+            visitor.visit_some(self)
+        }
+
+        fn deserialize_newtype_struct<V: Visitor<'e>>(
+            self,
+            _: &'static str,
+            visitor: V,
+        ) -> Result<V::Value, Problem> {
+            visitor.visit_newtype_struct(self)
+        }
+
+        forward_to_deserialize_any! {
+            <V: Visitor<'e>>
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+            tuple_struct map struct enum identifier ignored_any
+        }
+    };
+}
+
 struct EntityDeserializer<'e>(&'e Entity);
 
 impl<'e> Deserializer<'e> for EntityDeserializer<'e> {
@@ -67,23 +90,7 @@ impl<'e> Deserializer<'e> for EntityDeserializer<'e> {
         visitor.visit_map(Members { system, properties, next: None })
     }
 
-    fn deserialize_option<V: Visitor<'e>>(self, visitor: V) -> Result<V::Value, Problem> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'e>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Problem> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    forward_to_deserialize_any! {
-        <V: Visitor<'e>>
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum identifier ignored_any
-    }
+    like_any!();
 }
 
 /// A system property.
@@ -157,23 +164,7 @@ impl<'e> Deserializer<'e> for SomeText {
         visitor.visit_string(self.0)
     }
 
-    fn deserialize_option<V: Visitor<'e>>(self, visitor: V) -> Result<V::Value, Problem> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'e>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Problem> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    forward_to_deserialize_any! {
-        <V: Visitor<'e>>
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum identifier ignored_any
-    }
+    like_any!();
 }
 
 /// One property. A text is JSON if the type has parts.

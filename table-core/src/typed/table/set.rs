@@ -539,14 +539,5 @@ impl<T: TableEntity> TableQuery<T> {
 pub fn changed<T: TableEntity>(old: &Entity, change: impl Fn(&mut T) -> Result<()>) -> Result<Entity> {
     let mut value = T::from_entity(old.clone())?;
     change(&mut value)?;
-    let mut new = value.to_logical()?;
-    let key = old.key();
-    if new.key() != key {
-        let (name, other) = (T::SCHEMA.rust_name, new.key());
-        return Err(Error::invalid_request(format!(
-            "the update of the {name} {key} changes its key to {other}: use `move_to`"
-        )));
-    }
-    T::SCHEMA.keep_unknown(old, &mut new)?;
-    Ok(new)
+    T::SCHEMA.updated(old, value.to_logical()?)
 }

@@ -6,14 +6,14 @@
 //! under its ETag. An entity can gain the value only by such a change: what is read *after* the row cannot become wrong while the row stays.
 
 use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
-use table_core::store::{Error, ErrorKind, Operation, Result};
+use table_core::store::{Error, Operation, Result};
 
 use super::entity_table::{EntityTable, States};
 use super::plan::violation;
 use super::row::{Evidence, JournalRows, WriteId};
 use crate::entry::shared::contended;
 use crate::entry::{Entry, Location};
-use crate::rows::errors::took_effect;
+use crate::rows::errors::{changed, took_effect};
 
 const TICKET: &str = "OwnerWrite";
 pub(super) const PENDING: &str = "OwnerPending";
@@ -395,12 +395,6 @@ impl UniqueKeys<'_> {
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {
         Ok(took_effect(self.entities.store.write(&at.table, operation).await)?.etag)
     }
-}
-
-/// Whether the row has changed and must be read again. False for ambiguous outcomes.
-fn changed(error: &Error) -> bool {
-    !error.is_ambiguous()
-        && matches!(error.kind(), ErrorKind::PreconditionFailed { .. } | ErrorKind::EntityNotFound { .. })
 }
 
 /// Whether a row is a reservation that is not settled.

@@ -110,8 +110,3 @@ pub(super) fn as_invalid_receipt(error: Error) -> Error {
     let kind = ErrorKind::PreconditionFailed { table: table.clone(), key: key.clone() };
     Error::new(kind).with_outcome(error.outcome())
 }
-
-/// Whether another worker has moved or deleted the row first.
-pub(super) fn is_lost(error: &Error) -> bool {
-    !error.is_ambiguous() && (error.is_entity_not_found() || error.is_precondition_failed())
-}

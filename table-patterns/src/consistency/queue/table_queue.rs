@@ -12,10 +12,9 @@ use table_core::store::{
 };
 use uuid::Uuid;
 
-use super::rows::{
-    MESSAGE, POISON, Row, TICK, as_invalid_receipt, is_lost, open, receipt, row_key, row_key_from,
-};
+use super::rows::{MESSAGE, POISON, Row, TICK, as_invalid_receipt, open, receipt, row_key, row_key_from};
 use crate::clock::{Clock, SystemClock, after};
+use crate::rows::errors::changed;
 
 /// The number of messages that one group transaction moves: each needs a delete and an insert, and a group has at most
 /// 100 operations.
@@ -137,7 +136,7 @@ impl TableQueue {
         // One group: with two requests, a crash between them would lose the message, or leave it twice.
         match self.store.transact(&self.table, group).await {
             Ok(written) => Ok(Some(written)),
-            Err(error) if is_lost(&error) => Ok(None),
+            Err(error) if changed(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -117,11 +117,7 @@ impl<T: TableEntity> LargeTable<T> {
         reference: &Reference,
     ) -> Result<Option<EdmValue>> {
         let Some(content) = self.content(row, property.name, reference).await? else { return Ok(None) };
-        let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
-            all.extend_from_slice(&piece);
-            Ok(all)
-        });
-        value(row, property, bytes.await?).map(Some)
+        value(row, property, blobs::collected(content).await?).map(Some)
     }
 
     /// The content of a value; `None` if the blob is missing because the row has changed.

@@ -82,18 +82,10 @@ impl<T: TableEntity> LargeTable<T> {
         };
         let before = value.to_entity()?;
         change(&mut value)?;
-        let mut new = value.to_entity()?;
-        if *new.key() != key {
-            let (name, other) = (T::SCHEMA.rust_name, new.key());
-            return Err(Error::invalid_request(format!(
-                "the update of the {name} {key} changes its key to {other}: use `move_to`"
-            )));
-        }
-        if new.properties() == before.properties() && !is_older::<T>(&row)? {
-            return Ok(Decision::Keep);
-        }
-        T::SCHEMA.keep_unknown(&row, &mut new)?;
-        Ok(Decision::write(row, Some(new)))
+        let new = value.to_entity()?;
+        let is_same = new.properties() == before.properties() && !is_older::<T>(&row)?;
+        let new = T::SCHEMA.updated(&row, new)?;
+        Ok(if is_same { Decision::Keep } else { Decision::write(row, Some(new)) })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use object_store::ObjectStore;
 use table_core::model::{Entity, IfMatch, Key, TableName};
-use table_core::store::{Conflicts, Error, Outcome, Result, TableStore, TableStoreExt as _, Written};
+use table_core::store::{Conflicts, Error, Result, TableStore, TableStoreExt as _, Written};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{
     EntityPatch as _, EntriesOf, IndexedEntity, KeyOf, Table, TableEntity, TableQuery, Upgrade,
@@ -17,6 +17,7 @@ use super::{LargeLookup, LargeOptions, LargeRow};
 use crate::index::{IndexOptions, IndexedEntities, Lookup, all_indexes, open_entities};
 use crate::journal::Change;
 use crate::rows::upgrade::{upgrade_one, upgraded};
+use crate::rows::written_value;
 
 /// A table of entities whose large fields are in blobs. See the [module](super).
 ///
@@ -304,10 +305,7 @@ impl<T: TableEntity> LargeTable<T> {
             let new = T::SCHEMA.updated(&old, value.to_entity()?)?;
             match self.replace_read(&old, new.clone()).await {
                 Err(error) => conflicts.wait(error).await?,
-                Ok(written) => {
-                    let stored = T::from_entity(new.with_system(written.etag, None));
-                    return stored.map_err(|error| error.with_outcome(Outcome::Applied));
-                }
+                Ok(written) => return written_value(new, written),
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Conflicts, Error, Operation, Outcome, Result, TableStore as _, Written};
+use table_core::store::{Conflicts, Error, Operation, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 
 use super::place::{logical, stored};
@@ -9,6 +9,7 @@ use super::{SpreadRow, SpreadTable};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::errors::with_entity_key;
 use crate::rows::plain::permit_after;
+use crate::rows::written_value;
 
 /// What a write does to a stored entity.
 #[derive(Clone, Copy)]
@@ -246,10 +247,7 @@ impl<T: TableEntity> SpreadTable<T> {
             let entity = T::SCHEMA.updated(&old, value.to_logical()?)?;
             match self.write(Operation::Replace(entity.clone().with_key(place), version)).await {
                 Err(error) => conflicts.wait(error).await?,
-                Ok(written) => {
-                    let stored = T::from_entity(entity.with_system(written.etag, None));
-                    return stored.map_err(|error| error.with_outcome(Outcome::Applied));
-                }
+                Ok(written) => return written_value(entity, written),
             }
         }
     }
