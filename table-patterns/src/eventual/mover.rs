@@ -117,6 +117,7 @@ impl<M: Moves> StepHandler for Mover<M> {
     /// Those of `move_to` of the table. *Entity not found* if there is no entity, neither at the source nor at the target.
     async fn run(&self, _: StepId, payload: &[u8]) -> Result<()> {
         let (key, to) = keys(payload)?;
+        // A repeated step finds no source any more. The target shows that it was done.
         if self.from.move_entity(&key, &self.to, &to).await? || self.to.has(&to).await? {
             return Ok(());
         }

@@ -58,6 +58,7 @@ impl Coordinator {
         if touched.contains(&(from.store.clone(), from.table.clone(), from.key.clone())) {
             return Ok(());
         }
+        // A move needs the whole row, to see whether an index or a blob is of it.
         let select = (!moves).then(|| Select::new(["PartitionKey"]));
         match store.get(&from.table, &from.key, select.as_ref()).await? {
             Some(row) if moves => {

@@ -190,6 +190,7 @@ impl Examination {
         loop {
             let page = match self.store.query_readable(&self.table, &Query::new(), from.as_ref()).await {
                 Err(error) if matches!(error.root().kind(), ErrorKind::Storage(_) | ErrorKind::Decode(_)) => {
+                    // The pages after it are out of reach: the damaged one has their continuation token.
                     pass.report.is_complete = false;
                     pass.findings.add(Problem::Unreadable, &format!("a page of the store: {error}"), None);
                     break;
@@ -221,6 +222,7 @@ impl Examination {
 
     async fn look_for_blobs(&self, row: &Entity, findings: &mut Findings) -> Result<()> {
         let Some((blobs, root)) = &self.blobs else { return Ok(()) };
+        // `are_there` looks into `to` only.
         let stores = BlobStores { from: Arc::clone(blobs), to: Arc::clone(blobs), root: root.clone() };
         if !stores.are_there(&self.table, row).await? {
             findings.add(Problem::MissingBlob, "rows whose large values are missing", Some(row.key()));
@@ -384,6 +386,8 @@ impl<'a> Pass<'a> {
             self.findings.add(Problem::NearLimit, &what, Some(row.key()));
         }
         for property in row.properties().iter() {
+            // The service counts text in UTF-16 units:
+            // <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#property-types>.
             let (units, limit) = match property.value() {
                 ValueRef::String(text) => (text.encode_utf16().count(), limits::STRING_UNITS),
                 ValueRef::Binary(bytes) => (bytes.len(), limits::BINARY_BYTES),

@@ -208,6 +208,7 @@ pub async fn modify<T>(
 ) -> Result<Properties> {
     let (store, name) = (table.store(), table.name());
     let mut conflicts = Conflicts::new(Conflicts::ATTEMPTS);
+    // At the same time: the permission does not depend on the row.
     let (mut permission, mut read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
     loop {
         let entity = read.ok_or_else(|| not_found(table, key))?;
@@ -233,6 +234,7 @@ fn check_plain(permission: &PlainWrite, table: &TableName, entity: &Entity, set:
     let mut changed = entity.clone();
     set.iter()
         .for_each(|property| changed.properties_mut().set(property.name(), property.value().to_owned()));
+    // Both: the change may take the entity out of an index, or bring it into one.
     [entity, &changed].into_iter().try_for_each(|entity| {
         let instead = "change it through `IndexedTable`, or open the table as `unmanaged()`";
         permission.manifest().check_plain(table, WriteTarget::Entity(entity), "a change", instead)

@@ -33,6 +33,7 @@ macro_rules! soft_delete {
             /// # Errors
             /// As [`update`](Self::update).
             pub async fn restore(&self, key: impl KeyOf<T>) -> Result<$stored> {
+                // The entity is hidden until it is restored, and the update has to find it.
                 let all = self.clone().with_hidden();
                 all.update(key, |entity| {
                     entity.set_deleted_at(None);

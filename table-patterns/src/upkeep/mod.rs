@@ -380,6 +380,7 @@ impl Upkeep {
         let known: Vec<_> = known.cloned().collect();
         for name in names {
             match name.try_into() {
+                // A table that is named twice would have two rounds at the same time.
                 Ok(name) if known.contains(&name) || legal.contains(&name) => {}
                 Ok(name) => legal.push(name),
                 Err(error) => self.illegal = Some(error.into()),

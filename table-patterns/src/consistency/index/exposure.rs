@@ -57,6 +57,7 @@ fn check_index(
     }
     let target = target(index, table);
     let into = store.encrypted_names(target);
+    // The rule for a property covers its copies in the same table under the same name only.
     let has_other_rules = target != table || matches!(index.shape(), Shape::Copy { .. });
     let mut sometimes_encrypted = names.in_some_rows().filter_map(|name| held_as(index, name));
     match sometimes_encrypted.find(|held| has_other_rules && !into.has_rule(held)) {
@@ -75,6 +76,7 @@ fn declare_copies(store: &dyn TableStore, table: &TableName, names: &EncryptedNa
     let held: Vec<_> = everywhere.filter_map(|name| held_as(index, name)).collect();
     let held: Vec<&str> = held.iter().map(|name| &**name).collect();
     if !held.is_empty() {
+        // From now on the store encrypts the copies as it encrypts the property.
         store.declare_encrypted(target, &held);
     }
 }

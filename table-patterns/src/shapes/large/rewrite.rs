@@ -276,6 +276,7 @@ impl<T: TableEntity> LargeTable<T> {
             }
         }
         let content = self.content(row, property.name(), reference).await?;
+        // Another writer has replaced the blob. As a conflict, the row is read again.
         let content = content.ok_or_else(|| self.changed(row))?;
         let context = self.values().context(row.key(), property.name());
         let reference = self.values().put(&context, content).await?;

@@ -107,6 +107,7 @@ impl IndexSet {
     /// Lets other processes wait for this process: a row of the manifest registers it if other processes may
     /// write the store.
     pub(crate) fn registered(self) -> Self {
+        // A store that a server gives to clients has more writers than this process.
         let is_alone = self.local.as_ref().is_some_and(|local| !local.is_served());
         let registration = (!is_alone).then(|| Registration::new(self.durations));
         Self { registration, ..self }
@@ -444,6 +445,7 @@ impl IndexSet {
             ..ManifestView::default()
         };
         let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        // Kept, and not returned: lookups and upkeep go on, and only writes of the type are refused.
         next.type_conflict = self.check_stored_type(loaded).err();
         let types = loaded.manifest.types.iter().filter(|stored| !stored.encrypted.is_empty());
         next.encrypted = types.cloned().collect();
