@@ -27,7 +27,7 @@ pub(crate) use checks::template as check_template;
 pub(crate) use codec::{decode_fields, encode_fields, properties, read_names};
 pub(crate) use constants::constants;
 pub(crate) use discriminator::Discriminator;
-pub(crate) use generics::{generics, mentions};
+pub(crate) use generics::mentions;
 pub(crate) use keys::{
     arguments, format as part_format, key_part, operand, transformed, writer as key_writer,
 };
