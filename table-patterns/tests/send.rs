@@ -14,7 +14,9 @@ use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
 use table_core::typed::{LargeField, OneEntry};
-use table_patterns::bulk::{self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, RestoreJob, StoreCopy};
+use table_patterns::bulk::{
+    self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, PreparedCopy, RestoreJob, StoreCopy,
+};
 use table_patterns::changes::{ChangeHandler, ChangeTable, Changes, Consumer};
 use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
@@ -101,13 +103,21 @@ fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
     send(restore.run());
 }
 
-fn bulk_work(writer: &BulkWriter, job: &CopyJob, copy: &StoreCopy, inserts: InsertAll<'_>) {
+fn bulk_work(
+    writer: &BulkWriter,
+    job: &CopyJob,
+    (copy, prepared): (&StoreCopy, &PreparedCopy<'_>),
+    inserts: InsertAll<'_>,
+) {
     send(job.is_begun());
     send(writer.write(any::<BoxStream<'static, Result<(TableName, Operation)>>>()));
     send(job.run());
     send(job.verify());
     send(copy.run());
     send(copy.verify());
+    send(copy.prepare());
+    send(prepared.run());
+    send(prepared.verify());
     send(inserts.into_future());
     send(bulk::compare_tables(any(), any()));
     send(bulk::delete_partition(any(), any(), any(), any()));

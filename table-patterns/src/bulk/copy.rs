@@ -8,8 +8,9 @@ use object_store::ObjectStore;
 #[cfg(feature = "blobs")]
 use object_store::path::Path;
 use sha2::{Digest, Sha256};
+use table_core::manifest::{Layout, Manifest};
 use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, ValueRef};
-use table_core::query::{Continuation, Query};
+use table_core::query::{Continuation, Filter, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::checkpoint::Checkpoint;
@@ -47,7 +48,9 @@ const WINDOW_ROWS: usize = 10_000;
 ///   that is being moved is refused. Run [`Upkeep`](crate::upkeep::Upkeep) or a
 ///   [sweep](crate::journal::Journal::sweep), then the copy again.
 /// - **Ciphertext** that the source does not decrypt is copied as it is, with [`rows_only`](Self::rows_only), to a table of the same name
-///   only: it is bound to the name.
+///   only: it is bound to the name. In a service that distinguishes the case of table names, such as Cosmos DB, it is bound to the
+///   name as it is written, and elsewhere to the name in lower case. If the two differ, the run reads the table once more before it
+///   writes anything, and refuses a table with ciphertext.
 /// - **Processes:** the rows of the [manifest](table_core::manifest) that say which programs write the source are not copied.
 /// - **Indexes:** index entries in other tables and indexes in blobs are not copied. Copy the other tables too, and
 ///   rebuild such indexes.
@@ -82,6 +85,10 @@ pub struct CopyJob {
     rows_only: bool,
     /// Whether the checkpoint stays when the table is copied: the copy of a store removes it when all tables are copied.
     keeps_checkpoint: bool,
+    /// Whether the manifest names no type with large values, so that ciphertext refers to no blob.
+    has_no_large: bool,
+    /// Whether [`check_names`](Self::check_names) has been called.
+    has_checked_names: bool,
 }
 
 /// The result of a copy.
@@ -109,6 +116,8 @@ impl CopyJob {
             blobs,
             rows_only,
             keeps_checkpoint: false,
+            has_no_large: false,
+            has_checked_names: false,
         }
     }
 
@@ -170,7 +179,8 @@ impl CopyJob {
     }
 
     /// Copies the table. 1 request per page of 1000 rows and 1 per group of up to 100; with a name 2 more at the start,
-    /// 1 at the end and 1 per window of 10,000 rows ([`with_window`](Self::with_window)).
+    /// 1 at the end and 1 per window of 10,000 rows ([`with_window`](Self::with_window)). To a table of another name without decryption 1
+    /// more per page.
     ///
     /// The next window is read while one is written: at most two windows are in memory, each of at most 16 MiB and a
     /// page.
@@ -179,6 +189,9 @@ impl CopyJob {
     /// Errors of the stores; rows written before stay. A row that the target refuses, with its key. A row of an
     /// unfinished write; a row with a blob, as described at [`CopyJob`].
     pub async fn run(&self) -> Result<CopyReport> {
+        if !self.has_checked_names {
+            self.check_names().await?;
+        }
         let (to, table) = &self.to;
         to.create_table_if_missing(table).await?;
         let checkpoint = self.checkpoint()?;
@@ -210,6 +223,57 @@ impl CopyJob {
         self
     }
 
+    /// Leaves out [`check_names`](Self::check_names), which the caller has called.
+    pub(super) const fn names_checked(mut self) -> Self {
+        self.has_checked_names = true;
+        self
+    }
+
+    /// Copies ciphertext without a reference to blobs: the manifest names no type with large values.
+    pub(super) const fn without_large(mut self, has_no_large: bool) -> Self {
+        self.has_no_large = has_no_large;
+        self
+    }
+
+    /// Refuses a table with ciphertext if the ciphertext could not be decrypted in the target. 1 request per page of the source, and
+    /// none if ciphertext is bound to the same name in both stores, or if the source decrypts.
+    pub(super) async fn check_names(&self) -> Result<()> {
+        let (store, table) = &self.from;
+        if self.keeps_identity() || store.profile().encrypts {
+            return Ok(());
+        }
+        let header = ENCRYPTION_HEADERS[0];
+        let query = Query::new().with_select(Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY, header]));
+        let mut rows = scan(Arc::clone(store), table.clone(), query);
+        while let Some(row) = rows.try_next().await? {
+            if row.get(header).is_some() {
+                return Err(self.is_bound(&row));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether ciphertext is bound to the same table name in source and target.
+    fn keeps_identity(&self) -> bool {
+        let identity =
+            |(store, table): &(Arc<dyn TableStore>, TableName)| store.profile().table_identity(table);
+        identity(&self.from) == identity(&self.to)
+    }
+
+    /// The error of a row whose ciphertext could not be decrypted in the target.
+    fn is_bound(&self, row: &Entity) -> Error {
+        let (from, to) = (&self.from.1, &self.to.1);
+        let reason = match from.to_lowercase() == to.to_lowercase() {
+            true => "the case of table names matters in only one of the stores",
+            false => "the target has another name",
+        };
+        Error::invalid_request(format!(
+            "{} of '{from}' is encrypted, and ciphertext is bound to the name of its table: {reason}. Copy between stores that have the \
+             keys",
+            row.key()
+        ))
+    }
+
     /// Removes the checkpoint of a finished copy. 1 request.
     pub(super) async fn clear_checkpoint(&self) -> Result<()> {
         match self.checkpoint()? {
@@ -238,7 +302,8 @@ impl CopyJob {
     pub async fn verify(&self) -> Result<Comparison> {
         let side = |(store, table): &(Arc<dyn TableStore>, TableName)| (Arc::clone(store), table.clone());
         let mut found = compare_tables(side(&self.from), side(&self.to)).await?;
-        if !self.rows_only {
+        // The run has looked at each row: without a type that has large values, no row refers to a blob.
+        if !self.rows_only && !self.has_no_large {
             let (store, table) = side(&self.to);
             let mut rows = scan(store, table, Query::new());
             while let Some(row) = rows.try_next().await? {
@@ -256,7 +321,8 @@ impl CopyJob {
 
     /// Refuses rows whose blobs would not be copied, and rows in ciphertext, which may refer to blobs.
     fn check_blobs(&self, rows: &[Entity]) -> Result<()> {
-        if let Some(row) = rows.iter().find(|row| !self.rows_only && row.is_ciphertext()) {
+        let may_refer = !self.rows_only && !self.has_no_large;
+        if let Some(row) = rows.iter().find(|row| may_refer && row.is_ciphertext()) {
             return Err(Error::invalid_request(format!(
                 "{} of '{}' is encrypted, so its references to blobs are not visible: copy between stores that decrypt, or \
                  set `rows_only` and copy the blobs of large entities otherwise",
@@ -299,14 +365,9 @@ impl CopyJob {
     ///
     /// Ciphertext under another table name could never be decrypted.
     fn check_encryption(&self, rows: &[Entity]) -> Result<()> {
-        let (from, to) = (&self.from.1, &self.to.1);
-        let is_bound = |row: &&Entity| row.get(ENCRYPTION_HEADERS[0]).is_some();
-        if let Some(row) = rows.iter().find(is_bound).filter(|_| from.to_lowercase() != to.to_lowercase()) {
-            return Err(Error::invalid_request(format!(
-                "{} of '{from}' is encrypted, and ciphertext is bound to the name of its table: copy to a table of the same name, or between \
-                 stores that have the keys",
-                row.key()
-            )));
+        let mut bound = rows.iter().filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some());
+        if let (false, Some(row)) = (self.keeps_identity(), bound.next()) {
+            return Err(self.is_bound(row));
         }
         if self.to.0.profile().encrypts {
             return Ok(());
@@ -415,4 +476,10 @@ impl CopyPosition {
 /// Whether a row belongs to a write that is not finished: a journal row, a pending reservation, or an entity that is being moved.
 pub(super) fn is_unfinished(row: &Entity) -> bool {
     is_journal_row(row) || is_pending(row) || has_mark(row)
+}
+
+/// Whether a type of the table has large values, so that its rows, and its ciphertext, may refer to blobs.
+pub(super) fn has_large(manifest: &Manifest) -> bool {
+    let is_large = |layout: &Layout| !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. });
+    manifest.types.iter().any(|of| is_large(&of.layout))
 }

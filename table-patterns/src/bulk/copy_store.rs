@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,19 +7,20 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 #[cfg(feature = "blobs")]
 use object_store::path::Path;
-use table_core::manifest::{Manifest, Overflow, Shape};
-use table_core::model::TableName;
+use table_core::manifest::{Manifest, Shape};
+use table_core::model::{Key, TableName};
 use table_core::query::Query;
-use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
+use table_core::store::{Error, KeyOrder, Result, TableStore, TableStoreExt as _};
 
+use super::copy::has_large;
 use super::windows::is_of_one_store;
-use super::{BulkOptions, Comparison, CopyJob};
+use super::{BulkOptions, Comparison, CopyJob, compare_tables};
 #[cfg(not(feature = "blobs"))]
 use crate::blobs::BlobStores;
 #[cfg(feature = "blobs")]
 use crate::large::BlobStores;
 
-/// The number of tables that are copied at once.
+/// The number of tables that are copied at once by default.
 const TABLES: usize = 4;
 /// The number of rows that are read to see whether a target table is empty: checkpoints of other jobs, and one row.
 const ROWS: usize = 16;
@@ -26,7 +28,8 @@ const ROWS: usize = 16;
 /// Prepares the copy of all tables of a store to another store, with their manifests, index entries, and optionally blobs. No
 /// request.
 ///
-/// Every table is copied as by a [`CopyJob`], 4 tables at once. A copy needs tables that no program writes.
+/// Every table is copied as by a [`CopyJob`], 4 tables at once ([`with_tables_at_once`](StoreCopy::with_tables_at_once)). A copy needs
+/// tables that no program writes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,6 +56,8 @@ pub fn copy_store(from: Arc<dyn TableStore>, to: Arc<dyn TableStore>) -> StoreCo
         from,
         to,
         tables: None,
+        renames: BTreeMap::new(),
+        at_once: TABLES,
         name: None,
         options: BulkOptions::default(),
         blobs: None,
@@ -69,11 +74,14 @@ type Report = Arc<dyn Fn(&TableName, u64) + Send + Sync>;
 ///
 /// # Refusals
 /// Before anything is written, the copy looks at every table, and refuses if
-/// - source and target are the same store;
+/// - source and target are the same store, and a table keeps its name;
 /// - a target table has rows that no earlier run of this job has written, because they would be mixed with the copy
-///   ([`into_existing`](Self::into_existing) accepts it);
+///   ([`into_existing`](Self::into_existing) accepts it); a table with the same rows counts as copied;
+/// - the index entries of a table are in another table that is not copied;
 /// - a manifest has an index with lists in blobs, which the copy does not include
-///   ([`without_index_blobs`](Self::without_index_blobs) accepts it).
+///   ([`without_index_blobs`](Self::without_index_blobs) accepts it);
+/// - ciphertext that the source does not decrypt is bound to another table name, as [`CopyJob`] describes;
+/// - a table gets another name, and its rows depend on the name: index entries in another table, or values in blobs.
 ///
 /// The refusals of a [`CopyJob`], for unfinished writes, large values and encrypted properties, are made window by window.
 ///
@@ -84,6 +92,8 @@ pub struct StoreCopy {
     from: Arc<dyn TableStore>,
     to: Arc<dyn TableStore>,
     tables: Option<Vec<TableName>>,
+    renames: BTreeMap<TableName, TableName>,
+    at_once: usize,
     name: Option<String>,
     options: BulkOptions,
     blobs: Option<BlobStores>,
@@ -97,12 +107,45 @@ pub struct StoreCopy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreCopyReport {
-    /// The tables and the number of rows of each, including earlier runs of the job.
-    pub tables: Vec<(TableName, u64)>,
+    /// The tables, in the order in which they were named or listed.
+    pub tables: Vec<CopiedTable>,
     /// The number of rows of all tables.
     pub rows: u64,
     /// The number of rows that earlier runs had copied.
     pub resumed: u64,
+}
+
+/// A table of a copied store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopiedTable {
+    /// The table in the source.
+    pub table: TableName,
+    /// The table in the target.
+    pub to: TableName,
+    /// The number of rows, including earlier runs of the job.
+    pub rows: u64,
+    /// The number of rows that earlier runs had copied.
+    pub resumed: u64,
+    /// Whether the target had the same rows before the run, which then copied nothing.
+    pub was_equal: bool,
+}
+
+/// A [`StoreCopy`] that has looked at every table and refuses none.
+#[derive(Debug)]
+#[must_use = "a prepared copy does nothing until `run`"]
+pub struct PreparedCopy<'a> {
+    copy: &'a StoreCopy,
+    tables: Vec<PreparedTable>,
+}
+
+/// A table to copy.
+#[derive(Clone, Debug)]
+struct PreparedTable {
+    table: TableName,
+    has_large: bool,
+    /// The number of rows of a target that has the same rows already.
+    equal_rows: Option<u64>,
 }
 
 /// A table of a copied store that differs from its source.
@@ -119,6 +162,19 @@ impl StoreCopy {
     /// Copies only these tables. The tables of index entries, of unique values and of queues are tables too.
     pub fn tables(mut self, tables: impl IntoIterator<Item = TableName>) -> Self {
         self.tables = Some(tables.into_iter().collect());
+        self
+    }
+
+    /// Copies a table to a table of another name. The name is one that is copied.
+    pub fn renamed(mut self, table: TableName, to: TableName) -> Self {
+        self.renames.insert(table, to);
+        self
+    }
+
+    /// Sets how many tables are copied at once, at least 1; the default is 4. Each has its own requests in flight and its own windows in
+    /// memory.
+    pub fn with_tables_at_once(mut self, tables: usize) -> Self {
+        self.at_once = tables.max(1);
         self
     }
 
@@ -165,79 +221,111 @@ impl StoreCopy {
         self
     }
 
-    /// Copies the tables. 1 request per page of the list of tables; 2 per table to look at manifest and target, 2 more with a
-    /// name; the requests of a [`CopyJob::run`] per table.
+    /// Copies the tables. The requests of [`prepare`](Self::prepare) and of [`PreparedCopy::run`].
     ///
     /// # Errors
     /// What [`StoreCopy`] refuses, with the table; nothing is written then. The errors of a [`CopyJob::run`].
     pub async fn run(&self) -> Result<StoreCopyReport> {
-        let tables = self.source_tables().await?;
-        let begun =
-            stream::iter(tables.clone()).map(|table| async move { self.job(&table).is_begun().await });
-        // One checkpoint is enough: the tables of an interrupted copy have rows, and must not be refused.
-        let has_begun = begun.buffered(TABLES).try_collect::<Vec<bool>>().await?.contains(&true);
-        // Every table is checked before one is written.
-        let checks =
-            stream::iter(tables.clone()).map(|table| async move { self.check(&table, has_begun).await });
-        checks.buffered(TABLES).try_collect::<Vec<()>>().await?;
-        let copies = stream::iter(tables.clone()).map(|table| async move {
-            let done = self.job(&table).run().await?;
-            Ok::<_, Error>((table, done))
-        });
-        let copied: Vec<_> = copies.buffered(TABLES).try_collect().await?;
-        let mut report = StoreCopyReport::default();
-        for (table, done) in copied {
-            report.rows += done.rows;
-            report.resumed += done.resumed;
-            report.tables.push((table, done.rows));
-        }
-        // After all tables: an interrupted copy finds the checkpoints of finished tables and does not copy
-        // these again.
-        let finished =
-            stream::iter(tables).map(|table| async move { self.job(&table).clear_checkpoint().await });
-        finished.buffered(TABLES).try_collect::<Vec<()>>().await?;
-        Ok(report)
+        self.prepare().await?.run().await
     }
 
-    /// Compares every table of the source with its copy: see [`CopyJob::verify`]. Returns the tables that differ.
+    /// Looks at every table, and writes nothing. 1 request per page of the list of tables; 2 per table for manifest and target, 1 more with
+    /// a name, 1 more for a target with rows. 1 per page of source and target for each target that may have the same rows already, and 1 per
+    /// page of each source with ciphertext that would be bound to another name.
+    ///
+    /// # Errors
+    /// What [`StoreCopy`] refuses, with the table; errors of the stores.
+    pub async fn prepare(&self) -> Result<PreparedCopy<'_>> {
+        let names = self.source_tables().await?;
+        self.check_targets(&names)?;
+        let all = &names;
+        let tables =
+            stream::iter(names.clone()).map(|table| async move { self.prepare_table(&table, all).await });
+        let tables = tables.buffered(self.at_once).try_collect().await?;
+        Ok(PreparedCopy { copy: self, tables })
+    }
+
+    /// Compares every table of the source with its copy: see [`CopyJob::verify`]. 1 request per table more, for its manifest. Returns the
+    /// tables that differ.
     ///
     /// # Errors
     /// As [`CopyJob::verify`].
     pub async fn verify(&self) -> Result<Vec<StoreDifference>> {
-        let tables = self.source_tables().await?;
-        let compared = stream::iter(tables).map(|table| async move {
-            match self.job(&table).verify().await {
-                Ok(found) if found.equal => Ok(None),
-                Ok(found) => Ok(Some(StoreDifference { table, comparison: Some(found) })),
-                Err(error) if error.is_table_not_found() => {
-                    Ok(Some(StoreDifference { table, comparison: None }))
-                }
-                Err(error) => Err(error),
-            }
+        let mut tables = Vec::new();
+        for table in self.source_tables().await? {
+            let has_large = has_large(&Manifest::load(&*self.from, &table).await?);
+            tables.push((table, has_large));
+        }
+        self.verify_tables(tables).await
+    }
+
+    /// Compares tables, each with whether its manifest names large values.
+    async fn verify_tables(&self, tables: Vec<(TableName, bool)>) -> Result<Vec<StoreDifference>> {
+        let compared = stream::iter(tables).map(|(table, has_large)| async move {
+            let comparison = match self.job(&table, has_large).verify().await {
+                Ok(found) if found.equal => return Ok(None),
+                Ok(found) => Some(found),
+                Err(error) if error.is_table_not_found() => None,
+                Err(error) => return Err(error),
+            };
+            Ok(Some(StoreDifference { table, comparison }))
         });
-        let compared: Vec<_> = compared.buffered(TABLES).try_collect().await?;
+        let compared: Vec<_> = compared.buffered(self.at_once).try_collect().await?;
         Ok(compared.into_iter().flatten().collect())
     }
 
     async fn source_tables(&self) -> Result<Vec<TableName>> {
-        if Arc::ptr_eq(&self.from, &self.to) {
-            return Err(Error::invalid_request(
-                "source and target of the copy are the same store: give another store, or copy single tables by `CopyJob`",
-            ));
-        }
         match &self.tables {
             Some(tables) => Ok(tables.clone()),
             None => self.from.all_tables(None).await,
         }
     }
 
-    /// Refuses a table. If an earlier run has begun, it has made sure that the target had no rows.
-    async fn check(&self, table: &TableName, has_begun: bool) -> Result<()> {
+    fn target<'a>(&'a self, table: &'a TableName) -> &'a TableName {
+        self.renames.get(table).unwrap_or(table)
+    }
+
+    /// Refuses names: of two tables that would be mixed, and of a table that is not copied.
+    fn check_targets(&self, names: &[TableName]) -> Result<()> {
+        if let Some(absent) = self.renames.keys().find(|table| !names.contains(table)) {
+            return Err(Error::invalid_request(format!(
+                "the table '{absent}' is renamed, and is not copied"
+            )));
+        }
+        let identity = |table| self.to.profile().table_identity(table);
+        let sources: BTreeSet<_> = names.iter().map(identity).collect();
+        let is_one = Arc::ptr_eq(&self.from, &self.to);
+        let mut targets = BTreeSet::new();
+        for to in names.iter().map(|table| self.target(table)) {
+            if is_one && sources.contains(&identity(to)) {
+                return Err(Error::invalid_request(format!(
+                    "source and target of the copy are the same store, and the copy would read and write '{to}': give another store, or \
+                     another name (`renamed`)"
+                )));
+            }
+            if !targets.insert(identity(to)) {
+                return Err(Error::invalid_request(format!("two tables would be copied to '{to}'")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a table, or finds out what there is to copy.
+    async fn prepare_table(&self, table: &TableName, names: &[TableName]) -> Result<PreparedTable> {
         let manifest = Manifest::load(&*self.from, table).await?;
-        let in_blobs =
-            |shape: &Shape| matches!(shape, Shape::Blob | Shape::List { overflow: Overflow::Blob, .. });
+        self.check_manifest(table, names, &manifest)?;
+        let has_large = has_large(&manifest);
+        let job = self.job(table, has_large);
+        job.check_names().await?;
+        let equal_rows =
+            if self.into_existing || job.is_begun().await? { None } else { self.equal_rows(table).await? };
+        Ok(PreparedTable { table: table.clone(), has_large, equal_rows })
+    }
+
+    fn check_manifest(&self, table: &TableName, names: &[TableName], manifest: &Manifest) -> Result<()> {
         // A shape of a later version is unknown, and may keep lists in blobs.
-        let index = manifest.indexes.iter().find(|index| index.shape.as_ref().is_none_or(in_blobs));
+        let needs_blobs = |shape: Option<&Shape>| shape.is_none_or(Shape::needs_blobs);
+        let index = manifest.indexes.iter().find(|index| needs_blobs(index.shape.as_ref()));
         if let Some(index) = index.filter(|_| !self.without_index_blobs) {
             return Err(Error::invalid_request(format!(
                 "the index '{}' of the table '{table}' has, or may have, lists in blobs, which the copy does not include: copy \
@@ -245,26 +333,51 @@ impl StoreCopy {
                 index.name
             )));
         }
-        if self.into_existing || has_begun {
+        let mut entries = manifest.indexes.iter().filter_map(|index| index.table.as_ref());
+        if let Some(other) = entries.clone().find(|other| !names.contains(other)) {
+            return Err(Error::invalid_request(format!(
+                "the index entries of '{table}' are in the table '{other}', which is not copied: copy it too"
+            )));
+        }
+        if self.target(table).to_lowercase() == table.to_lowercase() {
             return Ok(());
         }
-        let page = match self.to.query(table, &Query::new().with_top(ROWS), None).await {
-            Err(error) if error.is_table_not_found() => return Ok(()),
-            page => page?,
+        let depends = if entries.next().is_some() || manifest.other("owner").is_some() {
+            "index entries in another table refer to the name"
+        } else if has_large(manifest) {
+            "the names of its blobs contain the name"
+        } else {
+            return Ok(());
         };
-        match page.items.iter().find(|row| !is_of_one_store(row.key())) {
-            None => Ok(()),
-            Some(row) => Err(Error::invalid_request(format!(
-                "the table '{table}' of the target has rows, for example {}, and this copy has no checkpoint in it: \
-                 `verify` it if an earlier run has finished; otherwise copy to an empty store, or `into_existing` tables",
-                row.key()
-            ))),
-        }
+        Err(Error::invalid_request(format!(
+            "the table '{table}' cannot be copied to another name: {depends}"
+        )))
     }
 
-    fn job(&self, table: &TableName) -> CopyJob {
-        let side = |store: &Arc<dyn TableStore>| (Arc::clone(store), table.clone());
-        let mut job = CopyJob::new(side(&self.from), side(&self.to)).with_options(self.options.clone());
+    /// Returns the number of rows of a target with the same rows; `None` for a target without rows. Refuses a target with other rows.
+    async fn equal_rows(&self, table: &TableName) -> Result<Option<u64>> {
+        let to = self.target(table);
+        let Some(there) = first_row(&*self.to, to).await? else { return Ok(None) };
+        let is_sorted = [&self.from, &self.to].iter().all(|store| store.profile().order == KeyOrder::Sorted);
+        // A cheap look before the comparison of all rows.
+        if !is_sorted || first_row(&*self.from, table).await?.as_ref() == Some(&there) {
+            let side = |store: &Arc<dyn TableStore>, table: &TableName| (Arc::clone(store), table.clone());
+            let found = compare_tables(side(&self.from, table), side(&self.to, to)).await?;
+            if found.equal {
+                return Ok(Some(found.first));
+            }
+        }
+        Err(Error::invalid_request(format!(
+            "the table '{to}' of the target has rows, for example {there}, and no interrupted run of this copy has written them: delete the \
+             table, copy to another name (`renamed`), or accept with `into_existing` that copied rows replace rows of the same key"
+        )))
+    }
+
+    fn job(&self, table: &TableName, has_large: bool) -> CopyJob {
+        let side = |store: &Arc<dyn TableStore>, table: &TableName| (Arc::clone(store), table.clone());
+        let mut job = CopyJob::new(side(&self.from, table), side(&self.to, self.target(table)))
+            .with_options(self.options.clone())
+            .without_large(!has_large);
         #[cfg(feature = "blobs")]
         if let Some(BlobStores { from, to, root }) = &self.blobs {
             job = job.with_blobs(Arc::clone(from), Arc::clone(to), root.clone());
@@ -281,6 +394,61 @@ impl StoreCopy {
         }
         job
     }
+}
+
+impl PreparedCopy<'_> {
+    /// Copies the tables. For each table the requests of a [`CopyJob::run`]; none for a table whose target has the same rows.
+    ///
+    /// # Errors
+    /// The errors of a [`CopyJob::run`]; rows written before stay, and a named copy continues after them.
+    pub async fn run(&self) -> Result<StoreCopyReport> {
+        let copies = stream::iter(self.tables.clone()).map(|prepared| async move {
+            let PreparedTable { table, has_large, equal_rows } = prepared;
+            let to = self.copy.target(&table).clone();
+            if let Some(rows) = equal_rows {
+                return Ok(CopiedTable { table, to, rows, resumed: 0, was_equal: true });
+            }
+            let done = self.copy.job(&table, has_large).names_checked().run().await?;
+            Ok::<_, Error>(CopiedTable {
+                table,
+                to,
+                rows: done.rows,
+                resumed: done.resumed,
+                was_equal: false,
+            })
+        });
+        let tables: Vec<_> = copies.buffered(self.copy.at_once).try_collect().await?;
+        // Checkpoints stay until every table is copied: the next run of an interrupted copy leaves finished tables as they are.
+        let finished = stream::iter(self.copied())
+            .map(|(table, _)| async move { self.copy.job(&table, false).clear_checkpoint().await });
+        finished.buffered(self.copy.at_once).try_collect::<Vec<()>>().await?;
+        let (rows, resumed) =
+            (tables.iter().map(|of| of.rows).sum(), tables.iter().map(|of| of.resumed).sum());
+        Ok(StoreCopyReport { tables, rows, resumed })
+    }
+
+    /// Compares the tables that [`run`](Self::run) copies with their sources: see [`CopyJob::verify`]. Returns the tables that differ.
+    ///
+    /// # Errors
+    /// As [`CopyJob::verify`].
+    pub async fn verify(&self) -> Result<Vec<StoreDifference>> {
+        self.copy.verify_tables(self.copied()).await
+    }
+
+    /// The tables whose targets did not have the same rows, and whether they have large values.
+    fn copied(&self) -> Vec<(TableName, bool)> {
+        let copied = self.tables.iter().filter(|of| of.equal_rows.is_none());
+        copied.map(|of| (of.table.clone(), of.has_large)).collect()
+    }
+}
+
+/// The key of the first row of the data of a table; `None` if there is none, or no table. 1 request.
+async fn first_row(store: &dyn TableStore, table: &TableName) -> Result<Option<Key>> {
+    let page = match store.query(table, &Query::new().with_top(ROWS), None).await {
+        Err(error) if error.is_table_not_found() => return Ok(None),
+        page => page?,
+    };
+    Ok(page.items.iter().map(|row| row.key()).find(|key| !is_of_one_store(key)).cloned())
 }
 
 impl fmt::Debug for StoreCopy {

@@ -70,7 +70,7 @@ pub use backup::{
 };
 pub use compare::{Comparison, Difference, compare_tables};
 pub use copy::{CopyJob, CopyReport};
-pub use copy_store::{StoreCopy, StoreCopyReport, StoreDifference, copy_store};
+pub use copy_store::{CopiedTable, PreparedCopy, StoreCopy, StoreCopyReport, StoreDifference, copy_store};
 pub use insert::{BulkItem, BulkOf, BulkTable, InsertAll};
 pub use options::BulkOptions;
 pub use scan::{Unchanged, delete_partition, delete_where, scan_partitions, split_partitions};

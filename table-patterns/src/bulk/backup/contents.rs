@@ -31,6 +31,9 @@ pub struct Backup {
     pub since: Option<String>,
     /// Whether the backup has the blobs of large entities.
     pub has_blobs: bool,
+    /// Whether the store distinguishes the case of table names, which decides the name that ciphertext is bound to.
+    #[serde(default)]
+    pub case_sensitive: bool,
     /// The tables.
     pub tables: BTreeMap<TableName, BackupTable>,
 }
@@ -47,6 +50,9 @@ pub struct BackupTable {
     pub index_tables: BTreeSet<TableName>,
     /// The number of rows with values in blobs.
     pub with_blobs: u64,
+    /// The number of rows with ciphertext that is bound to the name of the table.
+    #[serde(default)]
+    pub encrypted: u64,
 }
 
 /// A file of rows.
@@ -82,7 +88,8 @@ impl Backup {
     pub(super) fn new(source: String, since: Option<String>, has_blobs: bool) -> Self {
         let started = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         let tables = BTreeMap::new();
-        Self { format: FORMAT, id: uuid::Uuid::new_v4(), source, started, since, has_blobs, tables }
+        let (id, case_sensitive) = (uuid::Uuid::new_v4(), false);
+        Self { format: FORMAT, id, source, started, since, has_blobs, case_sensitive, tables }
     }
 
     /// Reads what the backup in a directory contains. 1 request.

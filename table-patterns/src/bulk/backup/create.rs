@@ -10,15 +10,14 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use table_core::manifest::Layout;
-use table_core::model::{Entity, TableName, Ticks};
+use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _};
 
 use super::contents::TableProgress;
 use super::{BLOBS, Backup, BackupDirectory, Chunk};
 use crate::blobs::in_a_blob;
-use crate::bulk::copy::is_unfinished;
+use crate::bulk::copy::{has_large, is_unfinished};
 use crate::bulk::windows::Windows;
 use crate::large::BlobStores;
 
@@ -178,6 +177,7 @@ impl BackupJob {
             };
         }
         let mut backup = Backup::new(self.source.clone(), since, self.blobs.is_some());
+        backup.case_sensitive = self.from.profile().case_sensitive_tables;
         let tables = match &self.tables {
             Some(tables) => tables.clone(),
             None => self.from.all_tables(None).await?.into_iter().collect(),
@@ -238,10 +238,7 @@ impl BackupJob {
     /// Whether types of the table have large properties, so that references to blobs may be in ciphertext.
     async fn has_large(&self, table: &TableName) -> Result<bool> {
         let manifest = ManifestCache::for_store(&*self.from).get(&*self.from, table).await?;
-        Ok(manifest
-            .types
-            .iter()
-            .any(|of| !matches!(of.layout, Layout::Plain | Layout::Wide | Layout::Spread { .. })))
+        Ok(has_large(&manifest))
     }
 
     /// Writes a file of rows, after their blobs.
@@ -261,6 +258,7 @@ impl BackupJob {
         }
         saved.unfinished += rows.iter().filter(|row| is_unfinished(row)).count() as u64;
         saved.with_blobs += rows.iter().filter(|row| in_a_blob(row).is_some()).count() as u64;
+        saved.encrypted += rows.iter().filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some()).count() as u64;
         saved.index_tables.extend(rows.iter().filter_map(Entity::index_table));
         // The number follows from the saved position, so a file that was written without its position is
         // replaced.

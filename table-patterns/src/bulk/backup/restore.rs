@@ -143,7 +143,7 @@ impl RestoreJob {
     ///
     /// # Errors
     /// A damaged or missing file; a table that has rows; a table that the backup lacks, or whose index entries are in a table that is not
-    /// chosen; an interrupted restore of other tables of the backup; a row with a blob, and neither [`with_blobs`](Self::with_blobs) nor [`rows_only`](Self::rows_only) is set; a store that
+    /// chosen; an interrupted restore of other tables of the backup; ciphertext that is bound to another case of the table's name; a row with a blob, and neither [`with_blobs`](Self::with_blobs) nor [`rows_only`](Self::rows_only) is set; a store that
     /// encrypts; an incremental backup without [`overwrite`](Self::overwrite). Nothing was written after these errors. Errors of the stores:
     /// the next run continues.
     pub async fn run(&self) -> Result<RestoreReport> {
@@ -230,6 +230,21 @@ impl RestoreJob {
                     table.with_blobs
                 )));
             }
+        }
+        let identity = |is_sensitive, name: &TableName| match is_sensitive {
+            true => name.to_string(),
+            false => name.to_lowercase(),
+        };
+        let is_sensitive = self.to.profile().case_sensitive_tables;
+        let mut encrypted = self.chosen().filter(|(_, table)| table.encrypted > 0);
+        let is_moved =
+            |name: &TableName| identity(self.backup.case_sensitive, name) != identity(is_sensitive, name);
+        if let Some((name, table)) = encrypted.find(|(name, _)| is_moved(name)) {
+            return Err(Error::invalid_request(format!(
+                "{} rows of '{name}' are encrypted, and ciphertext is bound to the name of its table: the case of table names matters in only \
+                 one of the stores of the backup and of the restore. Restore into a store of the same kind, then copy the table with the keys",
+                table.encrypted
+            )));
         }
         if self.to.profile().encrypts {
             return Err(Error::invalid_request(

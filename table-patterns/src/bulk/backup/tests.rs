@@ -8,9 +8,9 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::adapter::CrashPoint;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, Properties, TableName, Ticks};
+use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, Properties, TableName, Ticks};
 use table_core::query::Query;
-use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
+use table_core::store::{Error, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _};
 
 use super::{BackupDirectory, BackupJob, RestoreJob, RowFormat};
 use crate::bulk::tests::Rig;
@@ -309,5 +309,22 @@ async fn files_are_written_whole() -> Result<()> {
         "backup.json",
     ];
     assert_eq!(names, expected.map(|name| format!("monday/{name}")).into());
+    Ok(())
+}
+
+/// Azure Table Storage binds ciphertext to the name in lower case, and Cosmos DB to the name as it is written.
+#[tokio::test]
+async fn ciphertext_that_would_be_unreadable_is_not_restored() -> Result<()> {
+    let (from, files) = (Rig::new().await?, Arc::new(InMemory::new()));
+    let row = Entity::new("p", "r")?.with(ENCRYPTION_HEADERS[0], vec![2_u8]);
+    from.store.write(&from.table, Operation::Insert(row)).await?;
+    let backup = BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?.backup;
+    assert_eq!(backup.tables[&from.table].encrypted, 1);
+    let to: Arc<dyn TableStore> = Arc::new(MemoryStore::with_profile(ServiceProfile::COSMOS_TABLE));
+    let refused = RestoreJob::open(directory(&files), to.clone()).await?.run().await.unwrap_err();
+    assert!(refused.to_string().contains("the case of table names"), "{refused}");
+    assert_eq!(to.all_tables(None).await?, []);
+    let same = Rig::bare();
+    assert_eq!(RestoreJob::open(directory(&files), same.store.clone()).await?.run().await?.rows, 1);
     Ok(())
 }
