@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
@@ -15,8 +15,8 @@ use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, 
 use crate::blobs::{BlobArgs, blobs_in, root};
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
-use crate::pace::{InFlight, LongArgs, Pace, until_stopped};
-use crate::progress::Progress;
+use crate::pace::{InFlight, LongArgs, Pace, at_least_one, until_stopped};
+use crate::progress::{Progress, SharedProgress};
 use crate::query::table;
 use crate::store::{Access, OpenStore, StoreName};
 
@@ -64,7 +64,7 @@ pub(crate) struct BackupArgs {
     #[command(flatten)]
     blobs: BlobArgs,
     /// Tables that are read at once
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one())]
     concurrency: usize,
     #[command(flatten)]
     long: LongArgs,
@@ -75,17 +75,6 @@ fn time(text: &str) -> Result<Ticks, String> {
     let day = format!("{text}T00:00:00Z");
     let time = text.parse::<Ticks>().or_else(|_| day.parse());
     time.map_err(|error| format!("{error}: use a day or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z"))
-}
-
-/// Progress that a callback updates.
-fn shown(progress: Progress) -> (Arc<Mutex<Progress>>, impl Fn(u64) + Send + Sync + 'static) {
-    let progress = Arc::new(Mutex::new(progress));
-    let shown = Arc::clone(&progress);
-    (progress, move |rows| shown.lock().unwrap_or_else(PoisonError::into_inner).set(rows))
-}
-
-fn end(progress: &Mutex<Progress>) {
-    progress.lock().unwrap_or_else(PoisonError::into_inner).end();
 }
 
 impl BackupArgs {
@@ -107,10 +96,11 @@ impl BackupArgs {
             return Err(Failure::failed(format!("{} has no table '{absent}'", self.store)));
         }
         let directory = BackupDirectory::new(blobs_in(&self.directory, true)?, root(), JsonLines);
-        let (progress, report) = shown(Progress::new("backed up", open.meter.clone(), self.long.quiet));
+        let progress = SharedProgress::new(Progress::new("backed up", open.meter.clone(), self.long.quiet));
+        let shown = progress.clone();
         let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
             .with_concurrency(self.concurrency)
-            .on_progress(report);
+            .on_progress(move |rows| shown.set(rows));
         if !tables.is_empty() {
             job = job.tables(tables);
         }
@@ -124,7 +114,7 @@ impl BackupArgs {
             job = job.rows_only();
         }
         let done = job.run().await?;
-        end(&progress);
+        progress.end();
         let (backup, requests) = (&done.backup, open.meter.total());
         let rows: u64 = backup.tables.values().map(|table| table.rows()).sum();
         let bytes: u64 =
@@ -226,9 +216,10 @@ impl RestoreArgs {
             job = job.rows_only();
         }
         let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).of(job.rows());
-        let (progress, report) = shown(progress);
-        let done = job.on_progress(report).run().await?;
-        end(&progress);
+        let progress = SharedProgress::new(progress);
+        let shown = progress.clone();
+        let done = job.on_progress(move |rows| shown.set(rows)).run().await?;
+        progress.end();
         let requests = open.meter.total();
         if self.long.json {
             let report = json!({

@@ -49,7 +49,7 @@ impl FromStr for BlobPlace {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if has_secret(text) {
-            return Err("a signature belongs into the environment or a file".to_owned());
+            return Err("a signature belongs in the environment or a file".to_owned());
         }
         let within = |place: &str| {
             let (container, root) = place.split_once('/').unwrap_or((place, ""));

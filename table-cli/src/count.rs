@@ -2,13 +2,15 @@
 
 use clap::Args;
 use futures_util::TryStreamExt as _;
+use serde_json::json;
 use table_core::model::INDEX_NAME;
 use table_core::query::{Filter, Select};
 use table_core::store::TableStoreExt as _;
 
 use crate::failure::Result;
 use crate::output::print;
-use crate::pace::Pace;
+use crate::pace::{LongArgs, until_stopped};
+use crate::progress::Progress;
 use crate::query::{Selection, table};
 use crate::store::{Access, StoreName};
 
@@ -22,7 +24,7 @@ pub(crate) struct CountArgs {
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
-    pace: Pace,
+    long: LongArgs,
 }
 
 impl CountArgs {
@@ -33,15 +35,29 @@ impl CountArgs {
         let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
         let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY].into_iter().chain(index_name));
         let query = self.selection.query()?.with_select(keys);
-        let open = self.store.open(Access::Read, self.pace).await?;
-        let mut pages = open.store.query_pages(table, query);
-        let mut count = 0_usize;
-        while let Some(page) = pages.try_next().await? {
-            count += page.items.iter().filter(|row| self.selection.shows(row)).count();
-        }
+        let open = self.store.open(Access::Read, self.long.pace).await?;
+        let mut pages = open.store.query_pages(table.clone(), query);
+        let mut progress = Progress::new("counted", open.meter.clone(), self.long.quiet);
+        let work = async {
+            let mut count = 0_u64;
+            while let Some(page) = pages.try_next().await? {
+                let found = page.items.iter().filter(|row| self.selection.shows(row)).count() as u64;
+                count += found;
+                progress.add(found);
+            }
+            Ok(count)
+        };
+        let count = until_stopped(work, "nothing was changed: run the same command again").await;
         // The stream holds the store, which is closed next.
         drop(pages);
-        print(&format!("{count}\n"))?;
-        open.close().await
+        progress.end();
+        let requests = open.meter.total();
+        open.close().await?;
+        let count = count?;
+        // The number alone is on the last line.
+        print(&match self.long.json {
+            true => format!("{}\n", json!({"table": table.as_str(), "count": count, "requests": requests})),
+            false => format!("{count}\n"),
+        })
     }
 }

@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Stdout, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Stdout, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::ValueEnum;
 
 use crate::azcopy::{Payload, data_files};
 use crate::failure::{Failure, Result};
+use crate::progress::FilePosition;
 
 /// The text that stands for standard input or output.
 const STANDARD: &str = "-";
@@ -42,6 +45,8 @@ pub(crate) struct DataFile {
     path: Option<PathBuf>,
     pub(crate) format: DataFormat,
     is_compressed: bool,
+    /// The bytes that were read.
+    read: Arc<AtomicU64>,
 }
 
 impl DataFile {
@@ -61,7 +66,7 @@ impl DataFile {
             Some(DataFormat::Parquet) if is_compressed => Err(Failure::misuse(format!(
                 "the name {name:?} ends in .zst, and a Parquet file is compressed inside, with Zstandard: give a name that ends in .parquet"
             ))),
-            Some(format) => Ok(Self { path, format, is_compressed }),
+            Some(format) => Ok(Self { path, format, is_compressed, read: Arc::default() }),
             None => Err(Failure::misuse(format!(
                 "the name {name:?} does not end in .jsonl, .csv, .parquet or .json (the text formats with .zst after it for compression): give --format"
             ))),
@@ -92,7 +97,8 @@ impl DataFile {
             Payload::Json => DataFormat::Json,
             Payload::Csv => DataFormat::Csv,
         };
-        let file = |path| Self { path: Some(path), format, is_compressed: false };
+        let read = Arc::<AtomicU64>::default();
+        let file = |path| Self { path: Some(path), format, is_compressed: false, read: Arc::clone(&read) };
         Ok(paths.into_iter().map(file).collect())
     }
 
@@ -108,9 +114,20 @@ impl DataFile {
         file.map(Some).map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))
     }
 
+    /// The position in files of text, which are read one after another; `None` for standard input, and for Parquet, which is read in any
+    /// order.
+    pub(crate) fn position(files: &[Self]) -> Option<FilePosition> {
+        let is_text = |file: &&Self| file.format != DataFormat::Parquet;
+        let size = |file: &Self| fs::metadata(file.path.as_ref()?).ok().map(|metadata| metadata.len());
+        let sizes: Option<Vec<u64>> = files.iter().filter(is_text).map(size).collect();
+        let first = files.first().filter(is_text)?;
+        Some(FilePosition::new(Arc::clone(&first.read), sizes?.iter().sum()))
+    }
+
     /// Opens the file to read its text.
     pub(crate) fn open(&self) -> Result<Box<dyn BufRead + Send>> {
         let Some(file) = self.open_file()? else { return Ok(Box::new(BufReader::new(io::stdin()))) };
+        let file = Counted { file, read: Arc::clone(&self.read) };
         if !self.is_compressed {
             return Ok(Box::new(BufReader::with_capacity(1 << 18, file)));
         }
@@ -135,6 +152,20 @@ impl DataFile {
             ),
         };
         Ok(DataWriter { out, path: Some(path.clone()) })
+    }
+}
+
+/// Counts the bytes that are read from a file.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.file.read(buffer)?;
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
     }
 }
 

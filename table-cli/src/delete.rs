@@ -13,7 +13,8 @@ use table_patterns::bulk::{BulkOptions, BulkWriter, scan_partitions, split_parti
 use table_patterns::index::{IndexOptions, IndexedEntities};
 
 use crate::failure::{Failure, Result};
-use crate::layouts::check_layouts;
+use crate::keys::KeyArgs;
+use crate::layouts::{check_keys, check_layouts};
 use crate::outcomes::Outcomes;
 use crate::output::{ask, print, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
@@ -45,6 +46,8 @@ pub(crate) struct DeleteArgs {
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
     #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
     in_flight: InFlight,
     #[command(flatten)]
     long: LongArgs,
@@ -56,10 +59,12 @@ impl DeleteArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let query = self.query()?;
-        let open =
+        let mut open =
             self.store.open(if self.dry_run { Access::Read } else { Access::Change }, self.long.pace).await?;
+        self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?;
         check_layouts(&manifest, &table)?;
+        check_keys(&manifest, &table, &*open.store)?;
         // The question names the number. The entities are read again for the deletion, and each is deleted under the ETag of that read:
         // an entity that changes after it may no longer match.
         let count = found(&open, &table, &query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;

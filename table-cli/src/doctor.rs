@@ -1,7 +1,7 @@
 //! `tables doctor`.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
 use crate::output::{print, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
-use crate::progress::Progress;
+use crate::progress::{Progress, SharedProgress};
 use crate::query::table;
 use crate::store::{Access, OpenStore, StoreName};
 
@@ -96,22 +96,21 @@ impl DoctorArgs {
         };
         let mut options = IndexOptions::default();
         options.concurrency = self.in_flight.concurrency;
-        let progress = Mutex::new(Progress::new("examined", open.meter.clone(), self.long.quiet));
-        let progress = Arc::new(progress);
-        let shown = Arc::clone(&progress);
+        let progress = SharedProgress::new(Progress::new("examined", open.meter.clone(), self.long.quiet));
+        let shown = progress.clone();
         let mut examination = Examination::new(Arc::clone(&open.store), table.clone())
             .with_entries(entries)
             .with_options(options)
             .with_encrypted_names(table_encryption::encrypted_names)
             .unfinished_after(Duration::from_secs(self.unfinished_after.saturating_mul(60)))
-            .on_progress(move |rows| shown.lock().unwrap_or_else(PoisonError::into_inner).set(rows));
+            .on_progress(move |rows| shown.set(rows));
         if let Some(blobs) = &self.blobs {
             // A directory that is missing is a mistake in the argument: an empty one would make every blob
             // look lost.
             examination = examination.blobs(blobs.open(false)?, root());
         }
         let found = examination.run().await?;
-        progress.lock().unwrap_or_else(PoisonError::into_inner).end();
+        progress.end();
         Ok(found)
     }
 }

@@ -1,5 +1,6 @@
 //! `tables export`.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use clap::Args;
@@ -12,9 +13,10 @@ use table_core::store::{ManifestCache, TableStoreExt as _};
 use crate::csv_text::{CsvRows, Types};
 use crate::data_file::{DataFile, DataFormat, DataWriter};
 use crate::failure::{Failure, Result};
+use crate::keys::KeyArgs;
 use crate::layouts::check_layouts;
 use crate::output::{print, remark};
-use crate::pace::{Pace, until_stopped};
+use crate::pace::{LongArgs, until_stopped};
 use crate::progress::Progress;
 use crate::query::{Selection, table};
 use crate::store::{Access, OpenStore, StoreName};
@@ -41,13 +43,19 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
-    pace: Pace,
-    /// Print a report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    keys: KeyArgs,
+    #[command(flatten)]
+    long: LongArgs,
+}
+
+/// The outcome of the export of a table.
+#[derive(Debug, Default)]
+struct Exported {
+    rows: u64,
+    /// Entities with encrypted properties, which are in the file as they are stored.
+    encrypted: u64,
+    /// Encrypted properties that are in the file in plaintext.
+    decrypted: BTreeSet<String>,
 }
 
 impl ExportArgs {
@@ -66,54 +74,86 @@ impl ExportArgs {
             DataFile::to_write(&path, self.format).map(|file| (path, file))
         });
         let files = files.collect::<Result<Vec<_>>>()?;
-        if self.json && files.iter().any(|(_, file)| file.is_standard()) {
+        if self.long.json && files.iter().any(|(_, file)| file.is_standard()) {
             return Err(Failure::misuse(
                 "--json prints the report to standard output, and --to - the entities: choose one of them",
             ));
         }
-        let open = self.store.open(Access::Read, self.pace).await?;
+        let mut open = self.store.open(Access::Read, self.long.pace).await?;
+        self.keys.apply(&mut open, &tables).await?;
         for (table, (path, file)) in tables.iter().zip(files) {
             // Files of earlier tables are complete at an interruption. The file of this one keeps its name
             // `.partial`.
             let export = self.export(&open, table, &file);
-            let rows =
+            let exported =
                 until_stopped(export, "run the same command again, which starts this file again").await?;
-            let requests = open.meter.total();
-            if self.json {
-                print(&format!(
-                    "{}\n",
-                    json!({"table": table.as_str(), "rows": rows, "requests": requests, "file": path})
-                ))?;
-            } else if !self.quiet {
-                remark(&format!("{table}: {rows} rows exported, {requests} requests"));
-            }
+            self.print_report(table, &exported, open.meter.total(), &path)?;
         }
         open.close().await
     }
 
-    async fn export(&self, open: &OpenStore, table: &TableName, file: &DataFile) -> Result<u64> {
+    fn print_report(&self, table: &TableName, exported: &Exported, requests: u64, path: &str) -> Result<()> {
+        let Exported { rows, encrypted, decrypted } = exported;
+        // With --quiet too: what a file has of secrets is no progress.
+        if !decrypted.is_empty() {
+            let names: Vec<_> = decrypted.iter().map(String::as_str).collect();
+            remark(&format!(
+                "{table}: encrypted properties are in the file in plaintext: {}",
+                names.join(", ")
+            ));
+        }
+        if *encrypted > 0 {
+            remark(&format!(
+                "{table}: {encrypted} entities have encrypted properties, which are in the file as they are stored, and no import can read \
+                 them: give --keys FILE for their values"
+            ));
+        }
+        if self.long.json {
+            let report = json!({
+                "table": table.as_str(), "rows": rows, "encrypted": encrypted, "decrypted": decrypted, "requests": requests, "file": path,
+            });
+            return print(&format!("{report}\n"));
+        }
+        if !self.long.quiet {
+            remark(&format!("{table}: {rows} rows exported, {requests} requests"));
+        }
+        Ok(())
+    }
+
+    async fn export(&self, open: &OpenStore, table: &TableName, file: &DataFile) -> Result<Exported> {
         let query = self.selection.query()?;
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
         check_layouts(&manifest, table)?;
         let mut pages = open.store.query_pages(table.clone(), query);
         // The first page before the file: a table that does not exist leaves no file.
         let mut page = pages.try_next().await?;
-        let mut progress = Progress::new("exported", open.meter.clone(), self.quiet);
+        let mut progress = Progress::new("exported", open.meter.clone(), self.long.quiet);
         let mut body = Body::new(file)?;
-        let mut rows = 0_u64;
+        let mut exported = Exported::default();
         while let Some(entities) = page {
-            let before = rows;
+            let before = exported.rows;
             for entity in entities.items.iter().filter(|entity| self.selection.shows(entity)) {
-                check_readable(entity)?;
                 body.add(entity)?;
-                rows += 1;
+                exported.add(entity);
             }
-            progress.add(rows - before);
+            progress.add(exported.rows - before);
             page = pages.try_next().await?;
         }
         body.finish()?;
         progress.end();
-        Ok(rows)
+        Ok(exported)
+    }
+}
+
+impl Exported {
+    fn add(&mut self, entity: &Entity) {
+        self.rows += 1;
+        self.encrypted += u64::from(entity.is_ciphertext());
+        for property in entity.properties().iter().filter(|property| property.is_encrypted()) {
+            if !self.decrypted.contains(property.name()) {
+                self.decrypted.insert(property.name().to_owned());
+            }
+        }
     }
 }
 
@@ -169,16 +209,5 @@ impl Body {
                 out.finish()
             }
         }
-    }
-}
-
-/// Encrypted properties are bound to their table and key, so a file of them could mostly not be read again.
-pub(crate) fn check_readable(entity: &Entity) -> Result<()> {
-    match entity.is_ciphertext() {
-        false => Ok(()),
-        true => Err(Failure::failed(format!(
-            "the entity {} has encrypted properties, which cannot be read from a file again: leave such entities out with --filter",
-            entity.key()
-        ))),
     }
 }

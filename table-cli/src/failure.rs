@@ -54,6 +54,27 @@ impl Failure {
     }
 }
 
+/// What the command line has for the methods that texts of the library advise.
+const OPTIONS: [(&str, &str); 9] = [
+    ("`overwrite`", "--force"),
+    ("`into_existing`", "--force"),
+    ("`with_blobs`", "--blobs"),
+    ("set `rows_only`", "give --rows-only"),
+    ("`rows_only`", "--rows-only"),
+    ("copy `without_index_blobs`", "give --rows-only"),
+    ("`renamed`", "--rename"),
+    (
+        "call `flush` if this program has written it; otherwise run `Upkeep` once (or a sweep of the journal)",
+        "run `tables upkeep STORE --once`",
+    ),
+    ("Copy between stores that have the keys", "Give --keys FILE: the copy is then encrypted again"),
+];
+
+/// Names options of the command line instead of methods of the library.
+pub(crate) fn with_options(text: &str) -> String {
+    OPTIONS.iter().fold(text.to_owned(), |text, (method, option)| text.replace(method, option))
+}
+
 /// Keeps the causes: each follows its effect after a colon, unless the text has it already.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -66,7 +87,7 @@ impl From<Error> for Failure {
             }
             source = cause.source();
         }
-        Self::Failed(text)
+        Self::Failed(with_options(&text))
     }
 }
 

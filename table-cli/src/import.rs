@@ -7,16 +7,17 @@ use std::sync::Arc;
 use clap::Args;
 use futures_util::{Stream, stream};
 use serde_json::{Value, json};
-use table_core::model::{EdmType, Entity, TableName};
+use table_core::model::{ENCRYPTION_HEADERS, EdmType, Entity, TableName};
 use table_core::store::{Error, TableStoreExt as _};
 use tokio::sync::mpsc;
 
 use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Result};
+use crate::keys::KeyArgs;
 use crate::outcomes::Outcomes;
 use crate::output::{print, remark};
-use crate::pace::{Pace, until_stopped};
-use crate::progress::Progress;
+use crate::pace::{InFlight, LongArgs, until_stopped};
+use crate::progress::{FilePosition, Progress};
 use crate::query::table;
 use crate::read_rows::{KeyTemplates, RowReader, Values, edm_type};
 use crate::store::{Access, OpenStore, StoreName};
@@ -53,17 +54,12 @@ pub(crate) struct ImportArgs {
     /// The text of an absent value in CSV, such as NA
     #[arg(long, value_name = "TEXT")]
     null: Option<String>,
-    /// Requests in flight
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    concurrency: usize,
     #[command(flatten)]
-    pace: Pace,
-    /// Print a report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Show no progress and no inferred types
-    #[arg(long)]
-    quiet: bool,
+    keys: KeyArgs,
+    #[command(flatten)]
+    in_flight: InFlight,
+    #[command(flatten)]
+    long: LongArgs,
 }
 
 fn column_type(text: &str) -> Result<(String, EdmType), String> {
@@ -78,6 +74,7 @@ impl ImportArgs {
     /// requests of indexes in addition.
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
+        let ring = self.keys.read()?;
         let keys = KeyTemplates::new(self.partition_key.as_deref(), self.row_key.as_deref())?;
         let files = DataFile::to_read(&self.from, self.format)?;
         let values = Values {
@@ -92,25 +89,41 @@ impl ImportArgs {
                 "--type and --null are for CSV: JSON and Parquet have types and null",
             ));
         }
+        let position = DataFile::position(&files);
         // The header is read before the table is created: a file that cannot be imported changes nothing.
         let read = tokio::task::spawn_blocking(move || RowReader::new(files, keys, values));
         let reader = read.await.map_err(Failure::failed)??;
         let inferred = reader.inferred();
-        if !self.quiet && !inferred.is_empty() {
+        if !self.long.quiet && !inferred.is_empty() {
             let types: Vec<_> = inferred.iter().map(|(name, of)| format!("{name}={}", of.name())).collect();
             remark(&format!("inferred types: {}", types.join(" ")));
         }
-        let open = self.store.open(Access::Write, self.pace).await?;
+        let mut open = self.store.open(Access::Write, self.long.pace).await?;
         open.store.create_table_if_missing(&table).await?;
+        if let Some(ring) = ring {
+            ring.apply(&mut open, std::slice::from_ref(&table)).await?;
+        }
+        // The names in the manifest and in the file of keys. A file of entities does not have them.
+        let encrypted: Vec<_> =
+            open.store.encrypted_names(&table).in_every_row().map(str::to_owned).collect();
+        if open.store.profile().encrypts && !self.long.quiet {
+            remark(&match encrypted.is_empty() {
+                true => format!(
+                    "{table}: no property is encrypted: the manifest names none, and neither does `encrypt` in the file of keys"
+                ),
+                false => format!("{table}: encrypted properties: {}", encrypted.join(", ")),
+            });
+        }
         let report = Shared::default();
         let resume = "run the same command with --mode upsert to go on, which writes the first rows again";
         // There is no file of progress: groups finish in any order, so the first row that is not written is not known. Writing rows
         // again with `upsert` gives the same result.
-        let done = until_stopped(self.write(&open, &table, reader, &report), resume).await;
+        let done = until_stopped(self.write(&open, &table, reader, position, &report), resume).await;
         let requests = open.meter.total();
         // The report is printed after an interruption too: it says how many rows are written.
         open.close().await?;
-        let end = locked(&report, |report| self.print_report(&table, report, &inferred, requests));
+        let end =
+            locked(&report, |report| self.print_report(&table, report, &inferred, &encrypted, requests));
         done.and(end)
     }
 
@@ -119,11 +132,14 @@ impl ImportArgs {
         open: &OpenStore,
         table: &TableName,
         reader: RowReader,
+        position: Option<FilePosition>,
         report: &Shared,
     ) -> Result<()> {
-        let mut progress = Progress::new("imported", open.meter.clone(), self.quiet);
+        let progress = Progress::new("imported", open.meter.clone(), self.long.quiet);
+        let mut progress = progress.of_file(position);
         let rows = rows(reader, Arc::clone(report));
-        let writer = RowWriter { open, table, mode: self.mode, concurrency: self.concurrency };
+        let writer =
+            RowWriter { store: &open.store, table, mode: self.mode, concurrency: self.in_flight.concurrency };
         writer.write(rows, report, &mut progress).await?;
         progress.end();
         Ok(())
@@ -134,20 +150,21 @@ impl ImportArgs {
         table: &TableName,
         report: &Outcomes,
         inferred: &[(String, EdmType)],
+        encrypted: &[String],
         requests: u64,
     ) -> Result<()> {
         let Outcomes { done: written, skipped, ambiguous, named } = report;
-        if self.json {
+        if self.long.json {
             let types: serde_json::Map<_, _> =
                 inferred.iter().map(|(name, of)| (name.clone(), Value::from(of.name()))).collect();
             let report = json!({
                 "table": table.as_str(), "written": written, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
-                "inferred": types, "first_skipped": named,
+                "inferred": types, "encrypted": encrypted, "first_skipped": named,
             });
             print(&format!("{report}\n"))?;
         } else {
             named.iter().for_each(|row| remark(&format!("skipped: {row}")));
-            if !self.quiet {
+            if !self.long.quiet {
                 remark(&format!("{table}: {written} rows imported, {skipped} skipped, {requests} requests"));
             }
         }
@@ -171,6 +188,13 @@ fn rows(
     let (sender, receiver) = mpsc::channel(WAITING);
     let reading = tokio::task::spawn_blocking(move || {
         reader.read(&mut |row| match row {
+            // Its header is bound to a table name that the file does not have.
+            Ok(entity) if entity.get(ENCRYPTION_HEADERS[0]).is_some() => {
+                let reason = "its properties are encrypted, and bound to the table of the export: export with --keys, or use `tables copy` or \
+                              `tables backup`";
+                locked(&report, |report| report.skip(format!("{}: {reason}", entity.key())));
+                ControlFlow::Continue(())
+            }
             Ok(entity) => match sender.blocking_send(entity) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),

@@ -7,13 +7,14 @@ use serde_json::json;
 use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::TableName;
 use table_core::store::ManifestCache;
-use table_patterns::index::{IndexOptions, IndexedEntities, ScrubMode, ScrubReport, Waiting};
+use table_patterns::index::{IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport, Waiting};
 
 use crate::failure::{Failure, Result};
-use crate::index_add::{AddArgs, TEMPLATES};
+use crate::index_add::{AddArgs, TEMPLATES, build_progress};
 use crate::keys::KeyArgs;
 use crate::output::{ask, print, remark};
-use crate::pace::Pace;
+use crate::pace::{InFlight, Pace, until_stopped};
+use crate::progress::Progress;
 use crate::query::table;
 use crate::store::{Access, OpenStore, StoreName};
 
@@ -26,6 +27,8 @@ pub(crate) struct IndexArgs {
     table: String,
     #[command(flatten)]
     keys: KeyArgs,
+    #[command(flatten)]
+    in_flight: InFlight,
     #[command(flatten)]
     pace: Pace,
     #[command(subcommand)]
@@ -50,7 +53,7 @@ enum Work {
         /// Print a report as JSON
         #[arg(long)]
         json: bool,
-        /// Show no waits
+        /// Show no progress and no waits
         #[arg(long)]
         quiet: bool,
     },
@@ -64,6 +67,9 @@ enum Work {
         /// Print a line of JSON for each index
         #[arg(long)]
         json: bool,
+        /// Show no progress
+        #[arg(long)]
+        quiet: bool,
     },
     /// Remove an index with its entries
     Drop {
@@ -75,7 +81,7 @@ enum Work {
         /// Print a report as JSON
         #[arg(long)]
         json: bool,
-        /// Show no waits
+        /// Show no progress and no waits
         #[arg(long)]
         quiet: bool,
     },
@@ -91,31 +97,56 @@ impl IndexArgs {
         self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
         let declared =
             ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?.indexes.clone();
-        let done = match &self.work {
-            Work::Add(index) => index.run(&open, &table).await,
-            Work::List { json } => declared.iter().try_for_each(|index| print(&line(index, *json))),
-            Work::Build { index, json, quiet } => {
-                build(&open, &table, find(&declared, &table, index)?, *json, *quiet).await
-            }
-            Work::Scrub { index, repair, json } => {
-                let chosen = match index {
-                    Some(index) => vec![find(&declared, &table, index)?],
-                    None => declared.iter().collect(),
-                };
-                scrub(&open, &table, &chosen, *repair, *json).await
-            }
-            Work::Drop { index, yes, json, quiet } => {
-                let index = find(&declared, &table, index)?;
-                let (id, store) = (index.id(), &self.store);
-                if *yes || ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
-                    remove(&open, &table, &id, *json, *quiet).await
-                } else {
-                    Err(Failure::misuse("the index was not removed: answer y, or give --yes"))
-                }
-            }
+        let resume = "run the same command again; `tables index STORE TABLE build INDEX` continues a build";
+        // The question comes first: nothing handles Ctrl-C while a person thinks, so that it ends the process.
+        let done = match self.confirm(&table, &declared) {
+            Ok(()) => until_stopped(self.work(&open, &table, &declared), resume).await,
+            Err(failure) => Err(failure),
         };
         open.close().await?;
         done
+    }
+
+    fn options(&self) -> IndexOptions {
+        let mut options = IndexOptions::default();
+        options.concurrency = self.in_flight.concurrency;
+        options
+    }
+
+    /// Asks before a removal.
+    fn confirm(&self, table: &TableName, declared: &[StoredIndex]) -> Result<()> {
+        let Work::Drop { index, yes: false, .. } = &self.work else { return Ok(()) };
+        let (id, store) = (find(declared, table, index)?.id(), &self.store);
+        match ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
+            true => Ok(()),
+            false => Err(Failure::misuse("the index was not removed: answer y, or give --yes")),
+        }
+    }
+
+    async fn work(&self, open: &OpenStore, table: &TableName, declared: &[StoredIndex]) -> Result<()> {
+        match &self.work {
+            Work::Add(index) => index.run(open, table, self.options()).await,
+            Work::List { json } => declared.iter().try_for_each(|index| print(&line(index, *json))),
+            Work::Build { index, json, quiet } => {
+                let index = find(declared, table, index)?;
+                build(open, table, self.options(), index, *json, *quiet).await
+            }
+            Work::Scrub { index, repair, json, quiet } => {
+                let chosen = match index {
+                    Some(index) => vec![find(declared, table, index)?],
+                    None => declared.iter().collect(),
+                };
+                if chosen.is_empty() {
+                    return Ok(());
+                }
+                let progress = Progress::new("compared", open.meter.clone(), *quiet);
+                scrub(opened(open, table, self.options()).await?, &chosen, *repair, *json, progress).await
+            }
+            Work::Drop { index, json, quiet, .. } => {
+                let id = find(declared, table, index)?.id();
+                remove(&opened(open, table, self.options()).await?, &id, *json, *quiet).await
+            }
+        }
     }
 }
 
@@ -170,14 +201,15 @@ fn line(index: &StoredIndex, is_json: bool) -> String {
     line
 }
 
-async fn opened(open: &OpenStore, table: &TableName) -> Result<IndexedEntities> {
+async fn opened(open: &OpenStore, table: &TableName, options: IndexOptions) -> Result<IndexedEntities> {
     let store = Arc::clone(&open.store);
-    Ok(IndexedEntities::open_for_upkeep(store, table.clone(), IndexOptions::default()).await?)
+    Ok(IndexedEntities::open_for_upkeep(store, table.clone(), options).await?)
 }
 
 async fn build(
     open: &OpenStore,
     table: &TableName,
+    options: IndexOptions,
     index: &StoredIndex,
     is_json: bool,
     is_quiet: bool,
@@ -197,12 +229,8 @@ async fn build(
             false => print(&format!("{id} is readable already\n")),
         };
     }
-    let indexed = opened(open, table).await?;
-    let build = indexed.build(&id)?.on_progress(|progress| {
-        if let Some(waiting) = progress.waiting.filter(|_| !is_quiet) {
-            remark(&waiting.to_string());
-        }
-    });
+    let indexed = opened(open, table, options).await?;
+    let build = indexed.build(&id)?.on_progress(build_progress(open, is_quiet));
     let built = build.run().await?;
     if is_json {
         let (state, entities, entries) = (built.state.to_string(), built.entities, built.entries);
@@ -215,8 +243,7 @@ async fn build(
     ))
 }
 
-async fn remove(open: &OpenStore, table: &TableName, id: &str, is_json: bool, is_quiet: bool) -> Result<()> {
-    let indexed = opened(open, table).await?;
+async fn remove(indexed: &IndexedEntities, id: &str, is_json: bool, is_quiet: bool) -> Result<()> {
     let tell = |waiting: Waiting| {
         if !is_quiet {
             remark(&waiting.to_string());
@@ -231,22 +258,34 @@ async fn remove(open: &OpenStore, table: &TableName, id: &str, is_json: bool, is
 
 /// Scrubs indexes one after another. An index that cannot be scrubbed does not stop the others.
 async fn scrub(
-    open: &OpenStore,
-    table: &TableName,
+    indexed: IndexedEntities,
     indexes: &[&StoredIndex],
     repairs: bool,
     is_json: bool,
+    progress: Progress,
 ) -> Result<()> {
-    if indexes.is_empty() {
-        return Ok(());
-    }
-    let indexed = opened(open, table).await?;
+    let mut progress = progress;
+    let mut before = 0;
     let mode = if repairs { ScrubMode::Repair } else { ScrubMode::Report };
     let (mut damaged, mut skipped) = (0_u64, 0_u64);
     for index in indexes {
         let id = index.id();
-        match indexed.scrub(&id, mode).await {
-            Ok(found) => {
+        let mut found = ScrubReport::default();
+        let mut cursor = Some(ScrubCursor::default());
+        let mut end = Ok(());
+        while let Some(at) = cursor {
+            match indexed.scrub_page(&id, mode, at, &mut found).await {
+                Ok(next) => cursor = next,
+                Err(error) => {
+                    end = Err(error);
+                    break;
+                }
+            }
+            progress.set(before + (found.entries + found.entities) as u64);
+        }
+        before += (found.entries + found.entities) as u64;
+        match end {
+            Ok(()) => {
                 print(&scrub_line(&id, &found, repairs, is_json))?;
                 // A repair removes and adds entries, but it cannot decide which of two entities keeps a key
                 // that both have.
@@ -260,6 +299,7 @@ async fn scrub(
             }
         }
     }
+    progress.end();
     match (damaged, skipped) {
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::Skipped(format!("{skipped} indexes were not compared"))),

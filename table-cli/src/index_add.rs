@@ -8,10 +8,11 @@ use table_core::manifest::{Discriminator, IndexState, Layout, Manifest, Payload,
 use table_core::model::TableName;
 use table_core::store::ManifestCache;
 use table_core::typed::Schema;
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Shape};
+use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape};
 
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
+use crate::progress::{Progress, SharedProgress};
 use crate::query::table as table_name;
 use crate::store::OpenStore;
 
@@ -56,14 +57,14 @@ pub(crate) struct AddArgs {
     /// Print a report as JSON
     #[arg(long)]
     json: bool,
-    /// Show no waits
+    /// Show no progress and no waits
     #[arg(long)]
     quiet: bool,
 }
 
 impl AddArgs {
-    /// Declares the index and builds it. 1 request for the manifest, and those of opening and of the build.
-    pub(crate) async fn run(&self, open: &OpenStore, table: &TableName) -> Result<()> {
+    /// Declares the index and builds it. 1 request for the manifest, and the requests of opening and of the build.
+    pub(crate) async fn run(&self, open: &OpenStore, table: &TableName, options: IndexOptions) -> Result<()> {
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
         // An index is identified by its name and its definition. The library would take the same name with
         // another template as a second index, which a person hardly means.
@@ -75,16 +76,12 @@ impl AddArgs {
         }
         let index = self.index(&manifest)?;
         self.check(&index, &manifest, table, open.store.profile().encrypts)?;
-        let (store, options) = (Arc::clone(&open.store), IndexOptions::default());
+        let store = Arc::clone(&open.store);
         let opened = IndexedEntities::open(store, table.clone(), vec![index.clone()], options).await?;
         let id = index.id();
         let (mut entities, mut entries) = (0, 0);
         if opened.state(id) != IndexState::Readable {
-            let build = opened.build(id)?.on_progress(|progress| {
-                if let Some(waiting) = progress.waiting.filter(|_| !self.quiet) {
-                    remark(&waiting.to_string());
-                }
-            });
+            let build = opened.build(id)?.on_progress(build_progress(open, self.quiet));
             let built = build.run().await?;
             (entities, entries) = (built.entities, built.entries);
         }
@@ -183,5 +180,20 @@ impl AddArgs {
             }
         }
         Ok(())
+    }
+}
+
+/// Shows the entities that a build has read, and the reasons of its waits.
+pub(crate) fn build_progress(open: &OpenStore, is_quiet: bool) -> impl FnMut(BuildProgress) + Send + 'static {
+    let shown = SharedProgress::new(Progress::new("read", open.meter.clone(), is_quiet));
+    move |progress| {
+        shown.set(progress.entities as u64);
+        if let Some(waiting) = progress.waiting.filter(|_| !is_quiet) {
+            shown.end();
+            remark(&waiting.to_string());
+        }
+        if progress.state == IndexState::Readable {
+            shown.end();
+        }
     }
 }

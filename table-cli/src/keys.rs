@@ -115,15 +115,36 @@ impl KeyArgs {
     }
 
     /// Lets an open store decrypt and encrypt these tables, if keys are given. 1 request for the manifest of each table then.
-    pub(crate) async fn apply(&self, open: &mut OpenStore, tables: &[TableName]) -> Result<bool> {
-        let Some(ring) = self.read()? else { return Ok(false) };
-        let store = ring.around(&open.store, tables, Old::Refused, &[]).await?;
-        open.store = Arc::new(store);
-        Ok(true)
+    pub(crate) async fn apply(&self, open: &mut OpenStore, tables: &[TableName]) -> Result<()> {
+        match self.read()? {
+            Some(ring) => ring.apply(open, tables).await,
+            None => Ok(()),
+        }
     }
 }
 
 impl KeyRing {
+    /// Lets an open store decrypt and encrypt these tables. 1 request for the manifest of each table.
+    pub(crate) async fn apply(&self, open: &mut OpenStore, tables: &[TableName]) -> Result<()> {
+        let store = self.around(&open.store, tables, Old::Refused, &[]).await?;
+        open.store = Arc::new(store);
+        Ok(())
+    }
+
+    /// Wraps a store that has no manifests yet: these properties are encrypted, and the properties that the file names. No request.
+    pub(crate) fn around_new(
+        &self,
+        store: &Arc<dyn TableStore>,
+        names: impl IntoIterator<Item = (TableName, Vec<String>)>,
+    ) -> Result<Arc<dyn TableStore>> {
+        let mut builder = EncryptedStore::builder(Arc::clone(store), self.keys.clone());
+        for (table, names) in names {
+            let by_file = self.encrypt.get(&table).into_iter().flatten().cloned();
+            builder = builder.encrypt(&table, names.into_iter().chain(by_file));
+        }
+        Ok(Arc::new(builder.build().map_err(Failure::misuse)?))
+    }
+
     /// Wraps a store: the properties that the file and the manifests name are encrypted in these tables, and `names` too. 1 request
     /// for each table.
     pub(crate) async fn around(

@@ -2,10 +2,11 @@
 
 use table_core::manifest::{Layout, Manifest};
 use table_core::model::TableName;
+use table_core::store::TableStore;
 
 use crate::failure::{Failure, Result};
 
-/// Refuses tables whose entities have several rows, values in blobs or encrypted properties: their rows alone are not the entities.
+/// Refuses tables whose entities have several rows, or values in blobs: their rows alone are not the entities.
 pub(crate) fn check_layouts(manifest: &Manifest, table: &TableName) -> Result<()> {
     for stored in &manifest.types {
         let name = stored.entity.as_ref().map_or("", |entity| &*entity.name);
@@ -15,13 +16,20 @@ pub(crate) fn check_layouts(manifest: &Manifest, table: &TableName) -> Result<()
                 stored.layout
             )));
         }
-        if !stored.encrypted.is_empty() {
-            return Err(Failure::failed(format!(
-                "the table '{table}' has encrypted properties of the type {name}, and `tables` has no keys: use a program with the type"
-            )));
-        }
     }
     Ok(())
+}
+
+/// Refuses a table whose manifest has encrypted properties, unless the store has their keys.
+pub(crate) fn check_keys(manifest: &Manifest, table: &TableName, store: &dyn TableStore) -> Result<()> {
+    let encrypted = manifest.types.iter().find(|stored| !stored.encrypted.is_empty());
+    match encrypted.filter(|_| !store.profile().encrypts) {
+        None => Ok(()),
+        Some(stored) => Err(Failure::misuse(format!(
+            "the table '{table}' has encrypted properties of the type {}, and nothing was changed: give --keys FILE",
+            stored.name()
+        ))),
+    }
 }
 
 /// Whether long values of entities may be in blobs.

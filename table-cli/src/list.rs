@@ -1,6 +1,7 @@
 //! `tables list`.
 
 use clap::Args;
+use table_core::engine::entity_size;
 use table_core::manifest::Manifest;
 use table_core::model::TableName;
 use table_core::query::Query;
@@ -19,7 +20,8 @@ pub(crate) struct ListArgs {
     /// Only the tables whose names start with this text
     #[arg(long, value_name = "P")]
     prefix: Option<String>,
-    /// Also the number of rows, the indexes and the entity types; 2 requests for each table
+    /// Also the number and the size of the rows, the indexes and the entity types; 2 requests for each table. Of a table with more than one
+    /// page, the first page alone, with a + after the numbers
     #[arg(long)]
     long: bool,
     #[command(flatten)]
@@ -42,13 +44,15 @@ impl ListArgs {
     }
 }
 
-/// The name, the number of rows, and the manifest in short.
+/// The name, the number and the size of the rows by the service's formula, and the manifest in short.
 async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> {
     // The first page only: the service cannot count, and a whole table takes a request for each 1,000 rows.
     let page = store.query(table, &Query::new(), None).await?;
     let more = if page.continuation.is_some() { "+" } else { "" };
     let manifest = ManifestCache::for_store(store).get(store, table).await?;
-    Ok(format!("{table}\t{}{more} rows{}\n", page.items.len(), in_short(&manifest)))
+    let bytes: usize = page.items.iter().map(|row| entity_size(row.key(), row.properties())).sum();
+    let (rows, kib) = (page.items.len(), bytes.div_ceil(1024));
+    Ok(format!("{table}\t{rows}{more} rows\t{kib}{more} KiB{}\n", in_short(&manifest)))
 }
 
 /// The names of the types and indexes, each with a tab before it; empty if there are none.

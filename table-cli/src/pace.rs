@@ -1,6 +1,7 @@
 //! The load that a command puts on a store, and its end before it is done.
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use table_core::adapter::RateLimit;
 
 use crate::failure::{Failure, Result};
@@ -10,7 +11,7 @@ use crate::signals::stopped;
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Pace {
     /// At most this many requests per second to each store; fewer while the store answers that it is busy
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..))]
     max_requests_per_second: Option<u32>,
 }
 
@@ -21,7 +22,7 @@ impl Pace {
     }
 }
 
-/// The options of every long command.
+/// The options of every command that may take long.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LongArgs {
     #[command(flatten)]
@@ -29,7 +30,7 @@ pub(crate) struct LongArgs {
     /// Print a report as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show no progress
+    /// Show no progress and no summary
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -38,8 +39,13 @@ pub(crate) struct LongArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct InFlight {
     /// Requests in flight
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, global = true, value_parser = at_least_one())]
     pub(crate) concurrency: usize,
+}
+
+/// The parser of a number of things at once.
+pub(crate) fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// Runs work until it is done, or until Ctrl-C or SIGTERM. `resume` says what a person does after that.

@@ -1,7 +1,7 @@
 //! `tables plot`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Args;
 use plotters::coord::Shift;
@@ -15,8 +15,8 @@ use table_patterns::examination::{Entries, Examination, TableExamination};
 
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
-use crate::pace::{Pace, until_stopped};
-use crate::progress::Progress;
+use crate::pace::{LongArgs, until_stopped};
+use crate::progress::{Progress, SharedProgress};
 use crate::query::table;
 use crate::store::{Access, StoreName};
 
@@ -44,13 +44,7 @@ pub(crate) struct PlotArgs {
     #[arg(long, value_name = "FILE.svg", value_parser = svg)]
     to: PathBuf,
     #[command(flatten)]
-    pace: Pace,
-    /// Print a report as JSON, with the numbers of the picture
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    long: LongArgs,
 }
 
 fn svg(text: &str) -> Result<PathBuf, String> {
@@ -65,15 +59,15 @@ impl PlotArgs {
     /// Reads every row once, and draws. 1 request for the manifest, and 1 per page.
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
-        let open = self.store.open(Access::Read, self.pace).await?;
-        let progress = Arc::new(Mutex::new(Progress::new("read", open.meter.clone(), self.quiet)));
-        let shown = Arc::clone(&progress);
+        let open = self.store.open(Access::Read, self.long.pace).await?;
+        let progress = SharedProgress::new(Progress::new("read", open.meter.clone(), self.long.quiet));
+        let shown = progress.clone();
         let examination = Examination::new(Arc::clone(&open.store), table.clone())
             .with_entries(Entries::None)
-            .on_progress(move |rows| shown.lock().unwrap_or_else(PoisonError::into_inner).set(rows));
+            .on_progress(move |rows| shown.set(rows));
         let work = async { Ok::<_, Failure>(examination.run().await?) };
         let found = until_stopped(work, "no file was written: run the same command again").await;
-        progress.lock().unwrap_or_else(PoisonError::into_inner).end();
+        progress.end();
         let requests = open.meter.total();
         open.close().await?;
         let found = found?;
@@ -84,14 +78,14 @@ impl PlotArgs {
         }
         let picture = draw(table.as_str(), &found).map_err(Failure::failed)?;
         write(&self.to, &picture)?;
-        if self.json {
+        if self.long.json {
             let report = json!({
                 "table": table.as_str(), "file": self.to.display().to_string(), "rows": found.rows, "bytes": found.bytes,
                 "partitions": found.partitions, "sizes": found.sizes, "writes": found.writes, "requests": requests,
             });
             return print(&format!("{report}\n"));
         }
-        if !self.quiet {
+        if !self.long.quiet {
             remark(&format!("{table}: {} rows drawn, {requests} requests", found.rows));
         }
         Ok(())

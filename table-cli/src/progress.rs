@@ -1,6 +1,8 @@
 //! The progress of long commands, on standard error.
 
 use std::io::{IsTerminal as _, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,6 +13,27 @@ use crate::output::remark;
 /// The pause between two lines if standard error is not a terminal.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// How much of a file is read.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePosition {
+    read: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl FilePosition {
+    /// A file of this size. `read` counts the bytes that are read.
+    pub(crate) const fn new(read: Arc<AtomicU64>, bytes: u64) -> Self {
+        Self { read, bytes }
+    }
+
+    /// The time that the rest takes at the rate so far; `None` before the first byte.
+    fn left(&self, elapsed: Duration) -> Option<Duration> {
+        let read = self.read.load(Ordering::Relaxed);
+        let left = self.bytes.saturating_sub(read);
+        (read > 0).then(|| elapsed.mul_f64(left as f64 / read as f64))
+    }
+}
+
 /// Counts rows and shows their number, their rate and the requests: in place on a terminal, as lines otherwise.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -20,6 +43,8 @@ pub(crate) struct Progress {
     rows: u64,
     /// The number of rows at the end, if it is known.
     total: Option<u64>,
+    /// The file that the rows come from, whose size is known.
+    file: Option<FilePosition>,
     started: Instant,
     last_line: Option<Instant>,
 }
@@ -35,12 +60,18 @@ impl Progress {
         let started = Instant::now();
         // From the start: a command that ends before the first pause prints no line.
         let last_line = (!is_quiet && !has_bar).then_some(started);
-        Self { bar, meter, verb, rows: 0, total: None, started, last_line }
+        Self { bar, meter, verb, rows: 0, total: None, file: None, started, last_line }
     }
 
     /// Sets the number of rows at the end.
     pub(crate) const fn of(mut self, total: u64) -> Self {
         self.total = Some(total);
+        self
+    }
+
+    /// Sets the file from which the rows come: the bytes that are left give the estimate.
+    pub(crate) fn of_file(mut self, file: Option<FilePosition>) -> Self {
+        self.file = file;
         self
     }
 
@@ -72,14 +103,65 @@ impl Progress {
         let rate = self.rows.saturating_mul(1000) / millis;
         // Programs may add rows after the count. The rest is unknown then.
         let total = self.total.filter(|total| *total >= self.rows);
-        let (of, left) = match total {
-            Some(total) if rate > 0 => {
-                let left = Duration::from_secs((total - self.rows) / rate);
-                (format!(" of {total}"), format!(", {} left", indicatif::HumanDuration(left)))
-            }
-            Some(total) => (format!(" of {total}"), String::new()),
-            None => Default::default(),
+        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let left = match (total, &self.file) {
+            (Some(total), _) if rate > 0 => Some(Duration::from_secs((total - self.rows) / rate)),
+            (None, Some(file)) => file.left(self.started.elapsed()),
+            _ => None,
         };
+        let left = left.map(|left| format!(", {} left", indicatif::HumanDuration(left))).unwrap_or_default();
         format!("{}{of} rows {}, {rate} rows/s, {} requests{left}", self.rows, self.verb, self.meter.total())
+    }
+}
+
+/// Progress that the callbacks of a job update.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedProgress(Arc<Mutex<Progress>>);
+
+impl SharedProgress {
+    /// Lets several owners update one progress.
+    pub(crate) fn new(progress: Progress) -> Self {
+        Self(Arc::new(Mutex::new(progress)))
+    }
+
+    /// Sets the number of rows so far; see [`Progress::set`].
+    pub(crate) fn set(&self, rows: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).set(rows);
+    }
+
+    /// Removes the progress from the terminal.
+    pub(crate) fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(progress: Progress, rows: u64) -> String {
+        let mut progress = progress;
+        progress.started = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        progress.rows = rows;
+        progress.text()
+    }
+
+    #[test]
+    fn the_text_has_rate_requests_and_an_estimate() {
+        let new = || Progress::new("imported", RequestMeter::new(), true);
+        assert_eq!(shown(new(), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        assert_eq!(
+            shown(new().of(3000), 1000),
+            "1000 of 3000 rows imported, 10 rows/s, 0 requests, 3 minutes left"
+        );
+        // More rows than were announced: no estimate.
+        assert_eq!(shown(new().of(500), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        let half = FilePosition::new(Arc::new(AtomicU64::new(500)), 1000);
+        assert_eq!(
+            shown(new().of_file(Some(half)), 1000),
+            "1000 rows imported, 10 rows/s, 0 requests, 2 minutes left"
+        );
+        let none = FilePosition::new(Arc::default(), 1000);
+        assert_eq!(shown(new().of_file(Some(none)), 1000), "1000 rows imported, 10 rows/s, 0 requests");
     }
 }

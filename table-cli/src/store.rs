@@ -45,7 +45,7 @@ A STORE is one of:
   file:PATH         the same, in a file
   memory            an empty store that ends with the command
 
-Keys and signatures belong into the environment or a file: other users of a machine can read command lines.";
+Keys and signatures belong in the environment or a file: other users of a machine can read command lines.";
 
 /// Whether an argument has the key of an account or a signature. Other users of a machine can read command lines, and the errors of the
 /// argument parser repeat arguments, so such arguments are refused before they are parsed.

@@ -155,20 +155,24 @@ fn blobs(kept: &TableUpkeep) -> usize {
     usize::try_from(removed).unwrap_or(usize::MAX)
 }
 
-/// The number of expired entities that were removed.
-fn expired(kept: &TableUpkeep) -> usize {
-    kept.expiry.as_ref().map_or(0, |expiry| usize::try_from(expiry.removed).unwrap_or(usize::MAX))
+/// The removal of expired entities: finished sweeps, removed entities, entities that could not be removed.
+fn expired(kept: &TableUpkeep) -> [usize; 3] {
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    kept.expiry
+        .as_ref()
+        .map_or([0; 3], |expiry| [expiry.sweeps, number(expiry.removed), number(expiry.failed)])
 }
 
 fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     let health = match (&kept.error, due) {
         (Some(_), _) => "failed",
-        (None, 0) if !kept.has_manifest && kept.expiry.is_none() => "needs no upkeep",
+        (None, 0) if !kept.has_manifest && kept.expiry.is_none() && kept.large.is_none() => "needs no upkeep",
         (None, 0) => "healthy",
         (None, _) => "needs an operator",
     };
     let swept = &kept.swept;
     let [built, dropped, entries, dangling, missing] = sums(kept);
+    let [expiry_sweeps, expired, not_removed] = expired(kept);
     let counts = [
         (swept.applied, "writes finished"),
         (swept.left, "writes left to a later round"),
@@ -180,7 +184,9 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
         (dangling, "dangling entries removed"),
         (missing, "missing entries added"),
         (blobs(kept), "unused blobs removed"),
-        (expired(kept), "expired entities removed"),
+        (expiry_sweeps, "sweeps of expired entities"),
+        (expired, "expired entities removed"),
+        (not_removed, "expired entities not removed"),
     ];
     let counts: Vec<_> = counts
         .iter()
@@ -195,11 +201,12 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
 fn json_line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     let swept = &kept.swept;
     let [built, dropped, entries, dangling, missing] = sums(kept);
+    let [expiry_sweeps, expired, not_removed] = expired(kept);
     let line = json!({
         "table": table.as_str(), "round": kept.rounds, "has_manifest": kept.has_manifest, "failed": kept.error.is_some(), "due": due,
         "finished": swept.applied, "left": swept.left, "released": swept.released, "moves_given_up": swept.moves_given_up,
         "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing, "blobs": blobs(kept),
-        "expired": expired(kept),
+        "expiry_sweeps": expiry_sweeps, "expired": expired, "not_removed": not_removed,
     });
     format!("{line}\n")
 }

@@ -5,15 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::ValueEnum;
 use futures_util::{Stream, TryStreamExt as _};
 use table_core::model::{Entity, TableName};
-use table_core::store::{Error, ManifestCache, Operation};
+use table_core::store::{Error, ManifestCache, Operation, TableStore};
 use table_patterns::bulk::{BulkOptions, BulkWriter};
 use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
 
 use crate::failure::Result;
-use crate::layouts::check_layouts;
+use crate::layouts::{check_keys, check_layouts};
 use crate::outcomes::Outcomes;
 use crate::progress::Progress;
-use crate::store::OpenStore;
 
 /// What happens to an entity that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,7 +35,7 @@ pub(crate) fn locked<T>(report: &Mutex<Outcomes>, work: impl FnOnce(&mut Outcome
 /// A table that rows are written to.
 #[derive(Debug)]
 pub(crate) struct RowWriter<'a> {
-    pub(crate) open: &'a OpenStore,
+    pub(crate) store: &'a Arc<dyn TableStore>,
     pub(crate) table: &'a TableName,
     pub(crate) mode: Mode,
     /// Requests in flight.
@@ -52,9 +51,10 @@ impl RowWriter<'_> {
         report: &Shared,
         progress: &mut Progress,
     ) -> Result<()> {
-        let (store, table, mode) = (&self.open.store, self.table, self.mode);
+        let (store, table, mode) = (self.store, self.table, self.mode);
         let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
         check_layouts(&manifest, table)?;
+        check_keys(&manifest, table, &**store)?;
         if !manifest.indexes.is_empty() {
             let (store, options) = (Arc::clone(store), IndexOptions::default());
             let indexed = IndexedEntities::open(store, table.clone(), Vec::new(), options).await?;

@@ -10,7 +10,7 @@ use predicates::str::contains;
 use table_core::model::{Entity, TableName};
 use table_core::query::Query;
 use table_core::store::{TableStore as _, TableStoreExt as _};
-use table_patterns::index::{IndexOptions, IndexedEntities, Shape};
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
 use tempfile::TempDir;
 
 use crate::support::{
@@ -70,7 +70,9 @@ fn a_table_with_other_rows_is_overwritten_only_with_force() {
     let (_source, from) = embedded(employees());
     let (other, to) = embedded([Entity::new("Other", "1").unwrap().with("Age", 1)]);
     let copy = |arguments: &[&str]| tables().args(["copy", &from, &to]).args(arguments).assert();
-    copy(&[]).code(2).stderr(contains("'Employees' of embedded:").and(contains("--force")));
+    copy(&[])
+        .code(2)
+        .stderr(contains("the table 'Employees' of the target has rows").and(contains("--force")));
     assert_eq!(keys(other.path()), ["Other/1"]);
     copy(&["--force"]).success();
     assert_eq!(keys(other.path()).len(), 4);
@@ -108,6 +110,8 @@ fn a_copy_that_would_be_useless_is_refused_and_changes_nothing() {
     copy(&["--rename", "Absent=Other"]).code(2).stderr(contains("'Absent' is not copied"));
     copy(&["--rename", "Employees"]).code(2).stderr(contains("A=B"));
     copy(&["--rename", "Employees=1"]).code(2).stderr(contains("invalid table name"));
+    let twice = ["--rename", "Employees=First", "--rename", "Employees=Other"];
+    copy(&twice).code(2).stderr(contains("two --rename"));
     copy(&["--filter", "Age gt"]).code(2);
     copy(&["--blobs", "somewhere"]).code(2).stderr(contains("--to-blobs"));
     assert!(rows_absent(&directory));
@@ -115,6 +119,41 @@ fn a_copy_that_would_be_useless_is_refused_and_changes_nothing() {
     same.stderr(contains("--rename"));
     tables().args(["copy", &from, &from, "--rename", "Employees=Second"]).assert().success();
     assert_eq!(rows(source.path(), "Second").len(), 3);
+}
+
+/// The entries refer to the entities by the name of their table.
+#[test]
+fn entries_in_another_table_are_copied_with_their_entities() {
+    let source = tempfile::tempdir().unwrap();
+    on_disk(source.path(), async |store| {
+        let (table, ages) = (TableName::new("Employees").unwrap(), TableName::new("Ages").unwrap());
+        store.create_table(&table).await.unwrap();
+        store.create_table(&ages).await.unwrap();
+        let placement = Placement::OtherTable(ages);
+        let index = Index::keyed("age", placement, "age_{Age}", "{PartitionKey}_{RowKey}").unwrap();
+        let opened = IndexedEntities::open(store.into_shared(), table, vec![index], IndexOptions::local());
+        let opened = opened.await.unwrap();
+        for employee in employees() {
+            opened.insert(employee).await.unwrap();
+        }
+        opened.flush().await;
+    });
+    let (directory, to) = target();
+    let from = format!("embedded:{}", source.path().display());
+    let copy = |arguments: &[&str]| tables().args(["copy", &from, &to]).args(arguments).assert();
+    copy(&["--table", "Employees"]).code(2).stderr(contains("in the table 'Ages'"));
+    copy(&["--rename", "Employees=People"]).code(2).stderr(contains("refer to the name"));
+    copy(&["--rename", "Employees=Ages"]).code(2).stderr(contains("two tables would be copied to 'Ages'"));
+    assert!(rows_absent(&directory));
+    let all = copy(&[]).success();
+    all.stderr(contains("Ages: 3 rows copied, and equal").or(contains("Ages: 4 rows copied, and equal")));
+    // A new table of the source is copied to a target that has the others already.
+    on_disk(source.path(), async |store| fill(&store, "Orders", employees()).await);
+    let again = copy(&["--json", "--quiet"]).success();
+    again.stdout(contains(r#""table":"Orders","#).and(contains(r#""was_there":true"#)));
+    assert_eq!(rows(&directory.path().join("to"), "Orders").len(), 3);
+    let scrub = tables().args(["index", &to, "Employees", "scrub"]).assert().success();
+    scrub.stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
 }
 
 /// The lists of such an index would be missing in the target.
@@ -133,7 +172,7 @@ fn an_index_with_lists_in_blobs_is_copied_only_as_rows() {
     });
     let (directory, to) = target();
     let from = format!("embedded:{}", source.path().display());
-    let copy = tables().args(["copy", &from, &to]).assert().code(1);
+    let copy = tables().args(["copy", &from, &to]).assert().code(2);
     copy.stderr(contains("the index 'age'").and(contains("lists in blobs")).and(contains("--rows-only")));
     assert!(rows_absent(&directory));
     tables().args(["copy", &from, &to, "--rows-only"]).assert().success();
@@ -154,7 +193,7 @@ fn unfinished_writes_are_finished_before_a_copy() {
         .args(["copy", &from, &to])
         .assert()
         .code(1)
-        .stderr(contains("not finished").and(contains("`Upkeep`")));
+        .stderr(contains("not finished").and(contains("`tables upkeep STORE --once`")));
     tables().args(["upkeep", &from, "--once"]).assert().success();
     tables().args(["copy", &from, &to]).assert().success();
 }

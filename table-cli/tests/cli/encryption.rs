@@ -12,11 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
-use table_core::model::{Entity, TableName};
-use table_core::query::Query;
-use table_core::store::{Operation, TableStore, TableStoreExt as _};
+use table_core::prelude::*;
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, Keys};
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, IndexedTable, Placement};
 use tempfile::TempDir;
 
 use crate::support::{on_disk, tables};
@@ -250,4 +248,184 @@ fn rows_of_azurite_are_encrypted_and_rotated() {
     assert!(read()[0].is_ciphertext());
     azurite(&["rotate", "azurite", "Encrypted"], &[2, 1]).stdout(contains("1 under kek-2"));
     azurite(&["get", "azurite", "Encrypted", "p", "1"], &[2]).stdout(contains(IBAN));
+}
+
+/// The rows of a table below a directory as they are stored.
+fn raw(directory: &Path, table: &str) -> Vec<Entity> {
+    let table = TableName::new(table).unwrap();
+    on_disk(directory, async |store| store.query_all(&table, &Query::new()).await.unwrap())
+}
+
+/// A file with the AES key 1, which also names the properties to encrypt.
+fn keys_that_encrypt(directory: &Path) -> PathBuf {
+    let file = directory.join("encrypt.json");
+    let keys =
+        serde_json::json!({"keys": [{"id": "kek-1", "aes": text(1)}], "encrypt": {"People": ["Iban"]}});
+    fs::write(&file, keys.to_string()).unwrap();
+    file
+}
+
+#[test]
+fn an_export_has_ciphertext_or_with_keys_plaintext() {
+    let (_directory, store) = encrypted();
+    let files = tempfile::tempdir().unwrap();
+    let one = keys(files.path(), &[1]);
+    for name in ["people.jsonl", "people.csv", "people.parquet"] {
+        let path = files.path().join(name).display().to_string();
+        let export = ["export", &*store, "People", "--to", &path, "--json", "--quiet"];
+        let stored = run(&export, None).success();
+        stored
+            .stdout(
+                contains(r#""rows":3"#).and(contains(r#""encrypted":2"#)).and(contains(r#""decrypted":[]"#)),
+            )
+            .stderr(contains("2 entities have encrypted properties").and(contains("--keys")));
+        assert!(
+            !fs::read(&path).unwrap().windows(IBAN.len()).any(|bytes| bytes == IBAN.as_bytes()),
+            "{name}"
+        );
+        // An import leaves them out: ciphertext is bound to a table.
+        let to = format!("embedded:{}", files.path().join(format!("from {name}")).display());
+        let import = run(&["import", &to, "People", "--from", &path], None).code(3);
+        import.stderr(contains("1 rows imported, 2 skipped").and(contains("export with --keys")));
+
+        let readable = run(&export, Some(&one)).success();
+        readable
+            .stdout(contains(r#""encrypted":0"#).and(contains(r#""decrypted":["Iban"]"#)))
+            .stderr(contains("in plaintext: Iban"));
+        let to = format!("embedded:{}", files.path().join(format!("plain {name}")).display());
+        let import = run(&["import", &to, "People", "--from", &path], Some(&one)).success();
+        import.stderr(contains("no property is encrypted").and(contains("3 rows imported")));
+        run(&["get", &to, "People", "p", "1"], None).success().stdout(contains(IBAN));
+    }
+    let wrong = files.path().join("wrong.jsonl");
+    let export = ["export", &*store, "People", "--to", wrong.to_str().unwrap()];
+    run(&export, Some(&keys(files.path(), &[2]))).code(1).stderr(contains("cannot be decrypted"));
+    run(&export, Some(&files.path().join("absent"))).code(2).stderr(contains("absent cannot be read"));
+    assert!(!wrong.exists());
+}
+
+#[test]
+fn an_import_encrypts_what_is_declared() {
+    let files = tempfile::tempdir().unwrap();
+    let path = files.path().join("people.csv");
+    fs::write(&path, format!("PartitionKey,RowKey,Name,Iban\np,1,Ken,{IBAN}\np,2,Ann,\n")).unwrap();
+    let directory = files.path().join("store");
+    let store = format!("embedded:{}", directory.display());
+    let import = ["import", &*store, "People", "--json", "--from", path.to_str().unwrap()];
+    run(&import, Some(&files.path().join("absent"))).code(2).stderr(contains("absent cannot be read"));
+    assert!(!directory.exists(), "nothing was created");
+    let keys = keys_that_encrypt(files.path());
+    let done = run(&import, Some(&keys)).success();
+    done.stdout(contains(r#""written":2"#).and(contains(r#""encrypted":["Iban"]"#)))
+        .stderr(contains("encrypted properties: Iban"));
+    let rows = raw(&directory, "People");
+    assert!(rows[0].is_ciphertext() && !rows[1].is_ciphertext(), "{rows:?}");
+    run(&["get", &store, "People", "p", "1"], Some(&keys)).success().stdout(contains(IBAN));
+    for mode in ["upsert", "merge"] {
+        run(&[&import[..], &["--mode", mode]].concat(), Some(&keys)).success();
+        assert!(raw(&directory, "People")[0].is_ciphertext(), "{mode}");
+        run(&["get", &store, "People", "p", "1"], Some(&keys)).success().stdout(contains(IBAN));
+    }
+}
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Member", rename_all = "PascalCase")]
+#[index(name, partition_key = "name_{name}", row_key = "{club}_{number}", payload = full)]
+struct Member {
+    #[partition_key]
+    club: String,
+    #[row_key]
+    number: u32,
+    name: String,
+    #[encrypt]
+    iban: String,
+}
+
+/// The manifest of a program's table names the encrypted properties.
+#[test]
+fn the_manifest_decides_what_is_encrypted() {
+    let files = tempfile::tempdir().unwrap();
+    let directory = files.path().join("store");
+    let store = format!("embedded:{}", directory.display());
+    let one = keys(files.path(), &[1]);
+    on_disk(&directory, async |store| {
+        let members =
+            IndexedTable::<Member>::open(encrypting(store, 1), "People", IndexOptions::local()).await;
+        let members = members.unwrap();
+        let (club, name, iban) = ("oslo".to_owned(), "Ken".to_owned(), IBAN.to_owned());
+        members.insert(&Member { club, number: 1, name, iban }).await.unwrap();
+    });
+    let before = raw(&directory, "People");
+    let new = files.path().join("new.jsonl");
+    let exported = files.path().join("all.jsonl");
+    let exported = exported.to_str().unwrap();
+    run(&["export", &store, "People", "--to", exported], Some(&one)).success();
+    let line = fs::read_to_string(exported).unwrap();
+    assert!(line.contains(IBAN), "{line}");
+    fs::write(&new, line.replace("Ken", "Ann").replace("0000000001", "0000000002")).unwrap();
+    assert!(!fs::read_to_string(&new).unwrap().contains("Ken"));
+    let import = ["import", &*store, "People", "--mode", "upsert", "--from", new.to_str().unwrap()];
+    run(&import, None).code(2).stderr(contains("give --keys FILE"));
+    let delete = ["delete", &*store, "People", "--all", "--yes"];
+    run(&delete, None).code(2).stderr(contains("give --keys FILE"));
+    assert_eq!(raw(&directory, "People"), before, "nothing was changed");
+    run(&import, Some(&one)).success().stderr(contains("encrypted properties: Iban"));
+    let shows_iban = |row: &Entity| format!("{row:?}").contains(IBAN);
+    let rows = raw(&directory, "People");
+    assert!(!rows.iter().any(shows_iban), "entities and entries have ciphertext");
+    let scrub = run(&["index", &store, "People", "scrub"], Some(&one)).success();
+    scrub.stdout(contains("0 dangling, 0 missing"));
+    run(&["query", &store, "People"], Some(&one)).success().stdout(contains("Ann").and(contains(IBAN)));
+
+    // A copy to another name: with the keys alone.
+    let to = format!("embedded:{}", files.path().join("to").display());
+    let copy = ["copy", &*store, &to, "--rename", "People=Members"];
+    run(&copy, None).code(2).stderr(contains("nothing was copied").and(contains("another name")));
+    run(&["list", &to], None).success().stdout("");
+    run(&copy, Some(&one)).success().stderr(contains("rows copied, and equal"));
+    assert!(!raw(&files.path().join("to"), "Members").iter().any(shows_iban));
+    run(&["query", &to, "Members"], Some(&one)).success().stdout(contains(IBAN));
+    let scrub = run(&["index", &to, "Members", "scrub"], Some(&one)).success();
+    scrub.stdout(contains("0 dangling, 0 missing"));
+    run(&delete, Some(&one)).success();
+    let left = raw(&directory, "People");
+    assert!(left.iter().all(|row| row.key().is_system()), "{left:?}");
+}
+
+#[test]
+fn a_copy_keeps_ciphertext_or_encrypts_again() {
+    let (directory, store) = encrypted();
+    let files = tempfile::tempdir().unwrap();
+    let (one, both) = (keys(files.path(), &[1]), keys(files.path(), &[2, 1]));
+    let to = |name: &str| format!("embedded:{}", files.path().join(name).display());
+    // To the same name without keys: as it is stored.
+    let as_stored = to("stored");
+    run(&["copy", &store, &as_stored], None).success().stderr(contains("People: 3 rows copied, and equal"));
+    run(&["get", &as_stored, "People", "p", "1"], Some(&one)).success().stdout(contains(IBAN));
+    // To another name without keys: refused before anything is written.
+    let renamed = ["copy", &*store, &to("renamed"), "--rename", "People=Others"];
+    let refused = run(&renamed, None).code(2);
+    refused.stderr(contains("nothing was copied").and(contains("--keys FILE")));
+    run(&["list", &to("renamed")], None).success().stdout("");
+    // With keys: under the first key.
+    run(&renamed, Some(&both)).success();
+    run(&["get", &to("renamed"), "Others", "p", "1"], Some(&keys(files.path(), &[2])))
+        .success()
+        .stdout(contains(IBAN));
+    let count = run(&["rotate", &to("renamed"), "--count"], Some(&both)).success();
+    count.stdout(contains("2 under kek-2"));
+    // Within a store.
+    run(&["copy", &store, &store, "--rename", "People=Again"], Some(&one)).success();
+    run(&["get", &store, "Again", "p", "1"], Some(&one)).success().stdout(contains(IBAN));
+    assert!(raw(directory.path(), "Again").iter().filter(|row| row.is_ciphertext()).count() == 2);
+    // Of a filter.
+    let filtered = ["copy", &*store, &to("filtered"), "--table", "People", "--filter", "RowKey le '2'"];
+    run(&filtered, None).code(1).stderr(contains("give --keys FILE"));
+    run(&filtered, Some(&one)).success().stderr(contains("2 rows copied, 0 skipped"));
+    run(&["get", &to("filtered"), "People", "p", "1"], Some(&one)).success().stdout(contains(IBAN));
+    assert!(raw(&files.path().join("filtered"), "People").iter().all(Entity::is_ciphertext));
+    // Keys that do not open the rows.
+    let wrong =
+        run(&["copy", &store, &to("wrong"), "--table", "People"], Some(&keys(files.path(), &[2]))).code(1);
+    wrong.stderr(contains("cannot be decrypted"));
 }

@@ -89,7 +89,8 @@ fn flights_survive_every_format_and_store() {
 }
 
 /// All flights of the year, and January on Azurite: `TABLES_FLIGHTS=flights.csv.zst cargo test -p table-cli --test cli -- --ignored
-/// all_flights`, with the file `flights.csv` of <https://github.com/tidyverse/nycflights13>.
+/// all_flights`, with the file that `readr::write_csv(nycflights13::flights, "flights.csv")` writes in R
+/// (<https://github.com/tidyverse/nycflights13>).
 #[test]
 #[ignore = "takes minutes, and needs a file: a nightly command"]
 fn all_flights_survive_every_format_and_store() {

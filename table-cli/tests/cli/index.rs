@@ -8,7 +8,9 @@ use table_core::model::{Key, TableName};
 use table_core::store::TableStoreExt as _;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
-use crate::support::{by_age, damage, embedded, employees, indexed, interrupt_build, keys, on_disk, tables};
+use crate::support::{
+    by_age, damage, embedded, employees, fill, indexed, interrupt_build, keys, on_disk, tables,
+};
 
 fn index(store: &str, arguments: &[&str]) -> assert_cmd::Command {
     let mut command = tables();
@@ -158,6 +160,65 @@ fn a_wrong_index_is_not_added() {
     // Two employees of a department have no common name.
     let same = ["add", "all", "--row-key", "one", "--unique"];
     index(&store, &same).assert().code(1).stderr(contains("same value"));
+}
+
+/// The arguments that add the index `age`.
+const ADD: [&str; 6] =
+    ["add", "age", "--partition-key", "age_{Age:u32:03}", "--row-key", "{PartitionKey}_{RowKey}"];
+
+/// A table of Azurite with the employees, and the command for it.
+fn on_azurite(name: &str) -> (String, impl Fn(&[&str]) -> std::process::Command) {
+    let connection = Azurite::shared().connection_string();
+    let store = AzureTableStore::from_connection_string(&connection, None).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(fill(&store, name, employees()));
+    let (name, secret) = (name.to_owned(), connection.clone());
+    let command = move |arguments: &[&str]| {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("tables"));
+        command.args(["index", "azurite", &name]).args(arguments).env("AZURITE_CONNECTION_STRING", &secret);
+        command
+    };
+    (connection, command)
+}
+
+/// On a service a build waits until every program knows the new state, which takes minutes. Ctrl-C ends the wait.
+#[test]
+fn an_index_of_azurite_is_declared_and_its_build_stops_cleanly() {
+    let (_, command) = on_azurite("Declared");
+    let mut adding = command(&ADD).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let state = || String::from_utf8(command(&["list"]).output().unwrap().stdout).unwrap();
+    while !state().contains("delete-only") {
+        assert!(adding.try_wait().unwrap().is_none(), "the command has ended");
+    }
+    let id = adding.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let end = adding.wait_with_output().unwrap();
+    assert_eq!(end.status.code(), Some(1));
+    let text = String::from_utf8(end.stderr).unwrap();
+    assert!(text.contains("interrupted") && text.contains("build INDEX` continues a build"), "{text}");
+    let again = command(&ADD).output().unwrap();
+    assert_eq!(again.status.code(), Some(2));
+    let text = String::from_utf8(again.stderr).unwrap();
+    assert!(text.contains("which is delete-only") && text.contains("build` continues"), "{text}");
+}
+
+/// `cargo test -p table-cli --test cli -- --ignored built_on_azurite`
+#[test]
+#[ignore = "takes 6 minutes, the waits of a service; a nightly command"]
+fn an_index_is_built_on_azurite() {
+    let (connection, command) = on_azurite("Built");
+    let added = command(&ADD).output().unwrap();
+    let text = String::from_utf8_lossy(&added.stdout).into_owned();
+    assert!(added.status.success() && text.contains("3 entities, 3 entries written"), "{added:?}");
+    let mut import = tables();
+    import.args(["import", "azurite", "Built", "--from", "-", "--format", "csv", "--type", "Age=Int32"]);
+    import.env("AZURITE_CONNECTION_STRING", connection);
+    import.write_stdin("PartitionKey,RowKey,Age\nSales,3,33\n").assert().success();
+    let scrub = command(&["scrub"]).output().unwrap();
+    let text = String::from_utf8_lossy(&scrub.stdout).into_owned();
+    assert!(
+        scrub.status.success() && text.contains("4 entities, 4 entries, 0 dangling, 0 missing"),
+        "{scrub:?}"
+    );
 }
 
 /// Rust code makes the keys of an opaque index.

@@ -1,6 +1,7 @@
 //! The program `tables` as a process, on embedded stores, on a server in this process and on Azurite.
 
 mod backup;
+mod bad_input;
 mod blobs;
 mod copy;
 mod delete;
@@ -16,6 +17,7 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod serve_load;
 mod shell;
+mod stop;
 mod stores;
 mod support;
 mod upkeep;

@@ -13,7 +13,7 @@ fn list_prints_the_tables_that_have_the_prefix() {
     tables().args(["list", &store]).assert().success().stdout("Employees\nOrders\n");
     tables().args(["list", &store, "--prefix", "Or"]).assert().success().stdout("Orders\n");
     let long = tables().args(["list", &store, "--long"]).assert().success();
-    long.stdout("Employees\t3 rows\nOrders\t0 rows\n");
+    long.stdout("Employees\t3 rows\t1 KiB\nOrders\t0 rows\t0 KiB\n");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use azurite::Azurite;
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
+use table_azure::service::StoredPolicy;
+use table_core::model::TableName;
 
 use crate::support::{KEY, employees, fill, served, tables};
 
@@ -77,6 +79,42 @@ fn azurite_enforces_signatures() {
         fill(&store, "Employees", employees()).await;
     });
     a_signature_is_limited(&connection, false);
+    a_policy_gives_and_revokes(&connection);
+}
+
+/// The policy of the table has permissions and end; its removal revokes the signature.
+fn a_policy_gives_and_revokes(secret: &str) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = AzureTableStore::from_connection_string(secret, None).unwrap();
+    let table = TableName::new("Employees").unwrap();
+    let now = chrono::Utc::now();
+    let policy = StoredPolicy {
+        id: "readers".to_owned(),
+        // Azurite needs a start.
+        start: Some(now - chrono::TimeDelta::minutes(5)),
+        expiry: Some(now + chrono::TimeDelta::hours(1)),
+        permissions: "r".parse().unwrap(),
+    };
+    let sign_by = |arguments: &[&str]| {
+        sign(secret, &[&["table", "azure", "Employees", "--policy", "readers"][..], arguments].concat())
+    };
+    let (by_policy, sales) = (sign_by(&[]), sign_by(&["--partition", "Sales"]));
+    assert!(by_policy.contains("si=readers") && !by_policy.contains("se="), "{by_policy}");
+    let get = |url: &str| with(url, &["get", "env:GUEST", "Employees", "Sales", "1"]);
+    get(&by_policy).code(1);
+    runtime.block_on(store.set_stored_policies(&table, &[policy])).unwrap();
+    for url in [&by_policy, &sales] {
+        get(url).success().stdout(contains("Ken"));
+    }
+    let delete = ["delete", "env:GUEST", "Employees", "--partition", "Sales", "--yes"];
+    with(&by_policy, &delete).code(3).stderr(contains("0 entities deleted"));
+    runtime.block_on(store.set_stored_policies(&table, &[])).unwrap();
+    get(&by_policy).code(1);
+}
+
+#[test]
+fn a_server_follows_stored_policies() {
+    a_policy_gives_and_revokes(&served(employees()).secret);
 }
 
 #[test]

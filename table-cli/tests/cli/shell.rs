@@ -11,6 +11,19 @@ fn the_help_names_commands_stores_and_exit_codes() {
     help.stdout(contains("query").and(contains("embedded:DIR")).and(contains("Exit codes")));
 }
 
+/// Each page has a sentence, an example, and the forms of STORE.
+#[test]
+fn every_help_page_has_an_example() {
+    let commands = [
+        "list", "get", "query", "count", "export", "import", "copy", "backup", "restore", "delete", "index",
+        "upkeep", "doctor", "plot", "rotate", "migrate", "sas", "serve",
+    ];
+    for command in commands {
+        let help = tables().args([command, "--help"]).assert().success().stderr("");
+        help.stdout(contains(format!("Examples:\n  tables {command} ")).and(contains("embedded:DIR")));
+    }
+}
+
 #[test]
 fn completions_and_manual_are_printed() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

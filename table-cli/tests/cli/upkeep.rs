@@ -1,10 +1,15 @@
 //! `upkeep`.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use object_store::local::LocalFileSystem;
 use predicates::prelude::*;
 use predicates::str::contains;
-use table_core::model::{Entity, Key, TableName};
-use table_core::store::TableStoreExt as _;
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
+use table_core::prelude::*;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, IndexedTable, Placement};
+use table_patterns::large::LargeTable;
 
 use crate::support::{
     damage, embedded, employees, fill, indexed, interrupt_write, keys, on_disk, served, tables,
@@ -62,6 +67,101 @@ fn what_an_operator_must_do_is_said() {
     let due = once(&store, &[]).assert().code(4);
     due.stdout(contains("needs an operator"))
         .stderr(contains("opaque.").and(contains("Rust code makes its keys")));
+}
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Session", rename_all = "PascalCase")]
+#[index(token, partition_key = "token_{token}", row_key = "x", unique = "table")]
+struct Session {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    id: u32,
+    token: String,
+    #[expires]
+    until: Ticks,
+}
+
+#[test]
+fn expired_entities_are_removed_with_their_entries() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", directory.path().display());
+    on_disk(directory.path(), async |store| {
+        let opened = IndexedTable::<Session>::open(store.into_shared(), "Employees", IndexOptions::local());
+        let sessions = opened.await.unwrap();
+        for (id, until) in [(1, "2020-01-01T00:00:00Z"), (2, "2999-01-01T00:00:00Z")] {
+            let (user, token, until) = ("ann".to_owned(), format!("token {id}"), until.parse().unwrap());
+            sessions.insert(&Session { user, id, token, until }).await.unwrap();
+        }
+    });
+    assert_eq!(keys(directory.path()).len(), 4);
+    let swept = once(&store, &["Employees", "--json"]).assert().success();
+    swept.stdout(
+        contains(r#""expiry_sweeps":1"#)
+            .and(contains(r#""expired":1"#))
+            .and(contains(r#""not_removed":0"#))
+            .and(contains(r#""due":0"#)),
+    );
+    assert_eq!(keys(directory.path()).len(), 2, "the valid session and its entry");
+    // The next sweep is in an hour.
+    once(&store, &[]).assert().success().stdout("Employees: round 1: healthy\n");
+}
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Photo", rename_all = "PascalCase")]
+struct Photo {
+    #[partition_key]
+    album: String,
+    #[row_key]
+    number: u32,
+    #[large(over = 10)]
+    image: Vec<u8>,
+}
+
+/// The files below a directory, made old: an upkeep removes no young blob.
+fn old_files(directory: &Path) -> usize {
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            count += old_files(&path);
+        } else {
+            let old = SystemTime::now() - Duration::from_secs(400 * 24 * 3600);
+            std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn blobs_that_no_row_needs_are_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let (data, blobs) = (place.path().join("data"), place.path().join("blobs"));
+    std::fs::create_dir(&blobs).unwrap();
+    on_disk(&data, async |store| {
+        let files = Arc::new(LocalFileSystem::new_with_prefix(&blobs).unwrap());
+        let photos = LargeTable::<Photo>::new(store.clone(), "Photos", files).unwrap();
+        photos.create_if_missing().await.unwrap();
+        for number in 1..=2 {
+            photos.insert(&Photo { album: "2013".to_owned(), number, image: vec![7; 100] }).await.unwrap();
+        }
+        // A program without the blobs deletes a row.
+        let key = Photo::key("2013", 2).unwrap();
+        let table = TableName::new("Photos").unwrap();
+        store.write(&table, Operation::Delete(key.into_key(), IfMatch::Any)).await.unwrap();
+    });
+    assert_eq!(old_files(&blobs), 2);
+    let store = format!("embedded:{}", data.display());
+    let without = once(&store, &[]).assert().code(4);
+    without.stdout(contains("Photos: round 1: needs an operator")).stderr(contains("blob"));
+    assert_eq!(old_files(&blobs), 2);
+    once(&store, &["--blobs", "absent"]).assert().code(2).stderr(contains("absent"));
+    let root = blobs.join("large");
+    let collected = once(&store, &["--blobs", root.to_str().unwrap()]).assert().success();
+    collected.stdout("Photos: round 1: healthy; since the start: 1 unused blobs removed\n");
+    let doctor = tables().args(["doctor", &store, "--blobs", root.to_str().unwrap()]).assert().success();
+    doctor.stdout(contains("nothing is wrong"));
 }
 
 #[test]

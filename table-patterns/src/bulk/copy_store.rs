@@ -342,6 +342,7 @@ impl StoreCopy {
         if self.target(table).to_lowercase() == table.to_lowercase() {
             return Ok(());
         }
+        // A new name would break what the rows say about the old one: entries and the row of their owner, and the paths of blobs.
         let depends = if entries.next().is_some() || manifest.other("owner").is_some() {
             "index entries in another table refer to the name"
         } else if has_large(manifest) {
