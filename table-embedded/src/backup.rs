@@ -93,9 +93,8 @@ impl Copy<'_> {
     /// Applies the changes since the previous step and copies the next chunk. After the last chunk it copies
     /// the rest of the file's contents.
     fn next_step(&mut self, to: &Database) -> Result<Option<Option<Contents>>, Failure> {
-        let reading = self.shared.snapshot_of(self.generation)?;
-        // The snapshot was taken before this, so no change in the snapshot is missing.
-        let changed = self.watch.take();
+        let (reading, changed) = self.watch.take(|| self.shared.snapshot_of(self.generation));
+        let reading = reading?;
         let mut contents = Contents::read(&reading.transaction)?;
         let rows = &reading.rows;
         let transaction = to.begin_write().map_err(Failure::write)?;

@@ -172,3 +172,59 @@ async fn change_together(fixture: &Fixture, round: i32) {
     }
     fixture.store.transact(&fixture.table, group).await.unwrap();
 }
+
+/// Each row changes once, so that a change that the backup misses is not made again. Rows of one group are far apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_misses_no_change_that_is_made_once() {
+    const ROWS: usize = 4000;
+    const GROUPS: usize = 80;
+    let fixture = Fixture::with_rows(ROWS).await;
+    let (done, round) = (AtomicBool::new(false), AtomicI32::new(0));
+    // Each step of the backup takes as long as five groups.
+    let slow = async {
+        while !done.load(Ordering::SeqCst) {
+            fixture.copies.set(SYNCS_WAIT);
+            let until = round.load(Ordering::SeqCst) + 5;
+            while round.load(Ordering::SeqCst) < until && !done.load(Ordering::SeqCst) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            fixture.copies.set(SOUND);
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let copying = async { fixture.store.backup(fixture.copy()).await.unwrap() };
+    let writing = async {
+        for group in 0..GROUPS {
+            change_once(&fixture, group, ROWS / GROUPS, GROUPS).await;
+            round.store(i32::try_from(group).unwrap() + 1, Ordering::SeqCst);
+        }
+        done.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(slow, copying, writing);
+    let copy = EmbeddedStore::open(fixture.copy()).await.unwrap();
+    let mut states = Vec::new();
+    for group in 0..GROUPS {
+        let mut seen = HashSet::new();
+        for n in 0..ROWS / GROUPS {
+            let key = Key::new("p", format!("{:06}", group + n * GROUPS)).unwrap();
+            let row = copy.get(&fixture.table, &key, None).await.unwrap().expect("a row");
+            seen.insert(row.get("Round").is_some());
+        }
+        assert_eq!(seen.len(), 1, "group {group} is torn: {seen:?}");
+        states.push(seen.into_iter().next().unwrap());
+    }
+    assert!(
+        states.is_sorted_by(|earlier, later| earlier >= later),
+        "a later group without an earlier one: {states:?}"
+    );
+}
+
+async fn change_once(fixture: &Fixture, group: usize, rows: usize, step: usize) {
+    let mut changes = GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
+    for n in 0..rows {
+        let row = Entity::new("p", format!("{:06}", group + n * step)).unwrap();
+        let row = row.with("Round", i32::try_from(group).unwrap()).with("Text", "y".repeat(100).as_str());
+        changes.push(Operation::InsertOrReplace(row)).unwrap();
+    }
+    fixture.store.transact(&fixture.table, changes).await.unwrap();
+}

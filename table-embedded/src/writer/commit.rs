@@ -112,7 +112,7 @@ impl Writer {
 
     fn committed(&mut self, ledger: Ledger, unflushed: Option<(usize, usize)>) {
         self.ledger = ledger;
-        self.shared.publish(&self.ledger.catalog);
+        self.changes.published(|| self.shared.publish(&self.ledger.catalog));
         self.last_commit = Instant::now();
         // `since` stays that of the oldest write: the promise of `Durability::Relaxed` counts from there.
         let before = self.unflushed.unwrap_or(Unflushed { since: self.last_commit, writes: 0, bytes: 0 });

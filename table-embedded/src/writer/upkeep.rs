@@ -68,7 +68,7 @@ impl Writer {
                 Err(failed) => return Err(failed.failure(self.lost())),
             }
             // Readers switch to this commit, so its pages are the ones they pin.
-            self.shared.publish(&self.ledger.catalog);
+            self.changes.published(|| self.shared.publish(&self.ledger.catalog));
         }
         let snapshot = match self.shared.generation().and_then(|now| self.shared.snapshot_of(now)) {
             Ok(snapshot) => Some(snapshot),
