@@ -7,10 +7,12 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
-use table_core::model::{ETag, Entity, IfMatch, PartitionKey, TableName};
+use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::query::{Filter, Query, Select};
 use table_core::queue::WorkQueue;
-use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt as _};
+use table_core::store::{
+    Error, GroupTransaction, KeyOrder, Operation, Result, TableStore, TableStoreExt as _,
+};
 
 use super::rows::{Change, ChangeKind, change_row, counter_row, cursor, cursor_key, done};
 
@@ -45,14 +47,25 @@ impl Changes {
     }
 
     /// Up to 1,000 changes of a partition after the change with this number, in order. 1 request, or more if the service
-    /// returns short pages.
+    /// returns short pages. A store that does not sort is asked for all changes after the number.
     ///
     /// # Errors
     /// A change is damaged; errors of the store.
     pub async fn after(&self, partition: &PartitionKey, number: i64) -> Result<Vec<Change>> {
-        let rows = self.rows(partition, number.saturating_add(1), i64::MAX, Some(PAGE)).await?;
+        let next = number.saturating_add(1);
+        let is_sorted = self.store.profile().order == KeyOrder::Sorted;
+        // Without an order, the first rows of an answer may be the last changes.
+        let rows = self.rows(partition, next, i64::MAX, is_sorted.then_some(PAGE)).await?;
         let mut changes = rows.iter().map(Change::read).collect::<Result<Vec<_>>>()?;
         changes.sort_by_key(|change| change.number);
+        if !is_sorted && changes.first().is_some_and(|first| first.number != next) {
+            // The next change was trimmed, or it was written when the scan had passed its place.
+            let key = Key::new(partition.as_str(), change_row(next))?;
+            if let Some(row) = self.store.get(&self.table, &key, None).await? {
+                return Ok(vec![Change::read(&row)?]);
+            }
+        }
+        changes.truncate(PAGE);
         // Changes are numbered without gaps. After a trim they start later; a gap within a page is a change that the page of
         // an unsorted store does not have yet.
         if let Some(gap) = changes.windows(2).position(|pair| pair[1].number != pair[0].number + 1) {

@@ -49,6 +49,21 @@ pub struct ChangeTable<T> {
     known: Arc<Mutex<HashMap<PartitionKey, (i64, ETag)>>>,
 }
 
+/// What the group of a write reads before it commits, for types whose stored schema must be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    /// Nothing that another writer could change: the caller gave the version, or the entity must not exist.
+    Nothing,
+    /// The stored entity, for a write that accepts any version.
+    Entity,
+}
+
+impl Reads {
+    fn before(version: &IfMatch) -> Self {
+        if *version == IfMatch::Any { Self::Entity } else { Self::Nothing }
+    }
+}
+
 impl<T: TableEntity> ChangeTable<T> {
     /// Opens a table. No request.
     ///
@@ -131,7 +146,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// The entity exists; the write conflicts with other writers of the partition after all attempts.
     pub async fn insert(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
-        self.write(&key, ChangeKind::Inserted, |group| group.insert(entity).map(drop)).await
+        self.write(&key, ChangeKind::Inserted, Reads::Nothing, |group| group.insert(entity).map(drop)).await
     }
 
     /// Inserts or replaces an entity. 1 request more for a type with a `type` or a `version`.
@@ -140,7 +155,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`Table::upsert`]; the write conflicts with other writers of the partition after all attempts.
     pub async fn upsert(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
-        self.write(&key, ChangeKind::Written, |group| group.upsert(entity).map(drop)).await
+        self.write(&key, ChangeKind::Written, Reads::Entity, |group| group.upsert(entity).map(drop)).await
     }
 
     /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value. 1
@@ -150,7 +165,8 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`Table::insert_or_merge`]; the write conflicts with other writers of the partition after all attempts.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
-        self.write(&key, ChangeKind::Written, |group| group.insert_or_merge(entity).map(drop)).await
+        self.write(&key, ChangeKind::Written, Reads::Entity, |group| group.insert_or_merge(entity).map(drop))
+            .await
     }
 
     /// Replaces the entity in the version of its `#[etag]` field.
@@ -167,8 +183,10 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (key, version) = (entity.entity_key()?.into_key(), version.into());
-        self.write(&key, ChangeKind::Updated, |group| group.replace_if(entity, version.clone()).map(drop))
-            .await
+        self.write(&key, ChangeKind::Updated, Reads::before(&version), |group| {
+            group.replace_if(entity, version.clone()).map(drop)
+        })
+        .await
     }
 
     /// Merges the fields of a patch into the entity if it has this version.
@@ -182,8 +200,10 @@ impl<T: TableEntity> ChangeTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (key, version) = (key.into_key(), version.into());
-        self.write(&key, ChangeKind::Updated, |group| group.merge(&key, patch, version.clone()).map(drop))
-            .await
+        self.write(&key, ChangeKind::Updated, Reads::before(&version), |group| {
+            group.merge(&key, patch, version.clone()).map(drop)
+        })
+        .await
     }
 
     /// Reads the entity, calls `update`, and replaces the entity in the version that was read; starts again after a conflict.
@@ -213,7 +233,12 @@ impl<T: TableEntity> ChangeTable<T> {
             }
             T::SCHEMA.keep_unknown(&old, &mut new)?;
             let replace = Operation::Replace(new.clone(), version);
-            match self.write(&key, ChangeKind::Updated, |group| group.push(replace.clone()).map(drop)).await {
+            match self
+                .write(&key, ChangeKind::Updated, Reads::Nothing, |group| {
+                    group.push(replace.clone()).map(drop)
+                })
+                .await
+            {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(written) => return written_value(new, written),
             }
@@ -227,7 +252,7 @@ impl<T: TableEntity> ChangeTable<T> {
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
         let delete = |group: &mut TableGroup<T>| group.delete(key.clone(), version.clone()).map(drop);
-        self.write(&key, ChangeKind::Deleted, delete).await.map(drop)
+        self.write(&key, ChangeKind::Deleted, Reads::Nothing, delete).await.map(drop)
     }
 
     /// Deletes the entity if it exists. Returns whether it existed.
@@ -246,9 +271,10 @@ impl<T: TableEntity> ChangeTable<T> {
         &self,
         key: &Key,
         kind: ChangeKind,
+        reads: Reads,
         add: impl Fn(&mut TableGroup<T>) -> Result<()> + Send + Sync,
     ) -> Result<Written> {
-        let written = self.write_all(&key.partition_key(), &[(kind, key)], add).await;
+        let written = self.write_all(&key.partition_key(), &[(kind, key)], reads, add).await;
         let written = written.map_err(|error| error.root().clone().with_outcome(error.outcome()))?;
         Ok(written.into_iter().next().unwrap_or_default())
     }
@@ -258,6 +284,7 @@ impl<T: TableEntity> ChangeTable<T> {
         &self,
         partition: &PartitionKey,
         changes: &[(ChangeKind, &Key)],
+        reads: Reads,
         add: impl Fn(&mut TableGroup<T>) -> Result<()> + Send + Sync,
     ) -> Result<Vec<Written>> {
         let mut conflicts = Conflicts::new(self.attempts);
@@ -300,7 +327,13 @@ impl<T: TableEntity> ChangeTable<T> {
                 if let Some(version) = version.filter(|_| error.outcome() == Outcome::NotApplied) {
                     self.remember(partition.clone(), first, version);
                 }
-                return Err(error);
+                // The group accepts any version and has read one, which another writer has changed: `add` reads again.
+                let is_outdated = reads == Reads::Entity
+                    && error.outcome() == Outcome::NotApplied
+                    && (error.is_precondition_failed() || error.is_already_exists());
+                if !is_outdated {
+                    return Err(error);
+                }
             }
             conflicts.wait(error.root().clone()).await?;
         }
@@ -366,7 +399,8 @@ impl<T: TableEntity> SetWriter for ChangeTable<T> {
             let add = |group: &mut TableGroup<T>| {
                 changes.iter().try_for_each(|change| group.push(change.operation()?).map(drop))
             };
-            let written = self.write_all(&first.old.key().partition_key(), &emitted, add).await?;
+            let written =
+                self.write_all(&first.old.key().partition_key(), &emitted, Reads::Nothing, add).await?;
             Ok((written, false))
         }
         .boxed()

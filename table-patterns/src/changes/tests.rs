@@ -1,13 +1,16 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use table_core::adapter::{Metered, RequestMeter};
+use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
-use table_core::model::{IfMatch, PartitionKey};
-use table_core::store::{Error, Result, TableStore};
+use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
+use table_core::query::{Continuation, Page, Query};
+use table_core::store::{Error, GroupTransaction, KeyOrder, Result, ServiceProfile, TableStore, Written};
 use table_core::typed::TableEntity;
 
-use super::{Change, ChangeHandler, ChangeKind, ChangeTable};
+use super::{Change, ChangeHandler, ChangeKind, ChangeTable, Changes};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Order")]
@@ -151,4 +154,97 @@ async fn set_operations_emit_a_change_for_each_entity() -> Result<()> {
 async fn types_with_indexes_are_refused() {
     let refused = ChangeTable::<Indexed>::new(MemoryStore::new(), "Orders").unwrap_err();
     assert!(refused.to_string().contains("the index 'paid'"), "{refused}");
+}
+
+/// A store that does not sort, whose scans have passed the place of the first change before it was written.
+#[derive(Debug)]
+struct Unsorted {
+    store: Arc<MemoryStore>,
+    profile: ServiceProfile,
+}
+
+#[async_trait]
+impl TableStore for Unsorted {
+    forward_to_store!(self => self.store; create_table, delete_table, list_tables, get, write, transact);
+
+    fn profile(&self) -> &ServiceProfile {
+        &self.profile
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let mut page = self.store.query(table, &Query { top: None, ..query.clone() }, from).await?;
+        page.items.retain(|row| !row.key().row().ends_with("1"));
+        page.items.reverse();
+        page.items.truncate(query.top.unwrap_or(usize::MAX));
+        Ok(page)
+    }
+}
+
+#[tokio::test]
+async fn no_change_is_skipped_where_the_store_does_not_sort() -> Result<()> {
+    let store = Arc::new(MemoryStore::new());
+    let orders = ChangeTable::new(Arc::clone(&store) as Arc<dyn TableStore>, "Orders")?;
+    orders.create_if_missing().await?;
+    let mut profile = store.profile().clone();
+    profile.order = KeyOrder::Unsorted;
+    let unsorted = Unsorted { store, profile };
+    let changes = Changes::new(Arc::new(unsorted), TableName::new("Orders")?);
+    for number in 1..=3 {
+        orders.insert(&order(number)).await?;
+    }
+    let numbers = |found: Vec<Change>| found.iter().map(|change| change.number).collect::<Vec<_>>();
+    assert_eq!(numbers(changes.after(&ann(), 0).await?), [1], "the scan has only 3 and 2");
+    assert_eq!(numbers(changes.after(&ann(), 1).await?), [2, 3]);
+    for number in 4..=1200 {
+        orders.insert(&order(number)).await?;
+    }
+    assert_eq!(numbers(changes.after(&ann(), 11).await?), (12..=20).collect::<Vec<_>>(), "not the last ones");
+    Ok(())
+}
+
+/// A store in which another writer changes the entity before the first group.
+#[derive(Debug)]
+struct Raced {
+    store: Arc<MemoryStore>,
+    races: AtomicUsize,
+}
+
+#[async_trait]
+impl TableStore for Raced {
+    forward_to_store!(self => self.store; profile, create_table, delete_table, list_tables, get, query, write);
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        if self.races.swap(0, Ordering::SeqCst) > 0 {
+            let other = ChangeTable::new(Arc::clone(&self.store) as Arc<dyn TableStore>, table.clone())?;
+            other.upsert(&Order { paid: true, ..order(1) }).await?;
+        }
+        self.store.transact(table, group).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_accepts_any_version_reads_again_after_a_race() -> Result<()> {
+    let store = Arc::new(MemoryStore::new());
+    store.create_table(&TableName::new("Orders")?).await?;
+    let raced = |races| {
+        let races = AtomicUsize::new(races);
+        let raced = Raced { store: Arc::clone(&store), races };
+        ChangeTable::<Order>::new(Arc::new(raced) as Arc<dyn TableStore>, "Orders")
+    };
+    raced(1)?.upsert(&order(1)).await?; // the other writer inserts it first
+    raced(1)?.upsert(&order(1)).await?;
+    raced(1)?.insert_or_merge(&order(1)).await?;
+    let patch = Order::patch().paid(false);
+    raced(1)?.merge(Order::key("ann", 1u32)?, &patch, IfMatch::Any).await?;
+    raced(1)?.replace_if(&order(1), IfMatch::Any).await?;
+    let orders = raced(0)?;
+    assert!(!orders.get_existing(Order::key("ann", 1u32)?).await?.paid);
+    assert_eq!(orders.changes().after(&ann(), 0).await?.len(), 10);
+    assert!(raced(1)?.insert(&order(1)).await.unwrap_err().is_already_exists(), "an insert is not repeated");
+    Ok(())
 }
