@@ -52,7 +52,7 @@ impl<T: TableEntity> Table<T> {
                 conflicts.wait(exists).await?;
                 continue;
             };
-            if !shared.expiries.is_due(&stored, self.store().now()) {
+            if !T::SCHEMA.is_due(&stored, self.store().now()) {
                 return Err(exists);
             }
             match self.write(Operation::Replace(entity.clone(), stored.version()?)).await {
@@ -78,24 +78,29 @@ impl Schema {
         expiry.is_some_and(|expiry| expiry.hides(row, now))
     }
 
-    /// Whether a stored row may be removed at this time.
+    /// Whether a stored row may be removed at this time. A row of a later schema version is not: that version may expire otherwise, or not at all.
     #[doc(hidden)]
     pub fn is_due(&self, row: &Entity, now: Ticks) -> bool {
         let expiry = self.expiry.as_ref().filter(|_| self.discriminator.admits(self.type_name, row));
         expiry.is_some_and(|expiry| expiry.is_due(row, now))
+            && self.stored_version(row).is_ok_and(|version| version <= i64::from(self.version))
     }
 
     /// Returns the stored row into which a write may merge, for a handle that leaves hidden entities out. `None` if the row is due, so that the
     /// write replaces it.
     ///
     /// # Errors
-    /// Fails if the entity is deleted and kept.
+    /// Fails if the entity is deleted and kept, or is hidden and stored in a later schema version.
     #[doc(hidden)]
     pub fn merge_base<'e>(&self, row: &'e Entity, now: Ticks) -> Result<Option<&'e Entity>> {
         if !self.hides(row, now) {
             return Ok(Some(row));
         }
-        if self.is_due(row, now) { Ok(None) } else { Err(self.kept(row.key())) }
+        if self.is_due(row, now) {
+            return Ok(None);
+        }
+        self.check_replaceable(row)?;
+        Err(self.kept(row.key()))
     }
 
     /// The error of a merge into an entity that is deleted and kept.

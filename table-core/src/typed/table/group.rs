@@ -2,12 +2,14 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::handle::Shared;
 use super::write::{
-    delete, insert_or_merge_at, insert_or_replace_at, must_read_first, replace, replace_by_merged,
+    delete, discriminating, insert_or_merge_at, insert_or_replace_at, must_read_first, replace,
+    replace_by_merged,
 };
 use super::{KeyOf, PartitionIn, Table};
 use crate::manifest::WriteTarget;
-use crate::model::{ETag, IfMatch, Key};
+use crate::model::{ETag, Entity, IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, PlainWrite, Result, Written};
 use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 
@@ -58,9 +60,22 @@ enum Now {
     Instead(Operation),
 }
 
-impl Now {
-    fn from_merge(replacement: Option<Operation>) -> Self {
-        replacement.map_or(Self::At(None), Self::Instead)
+impl Shared {
+    /// What becomes of an insert-or-merge, by the stored entity. 1 request.
+    async fn now_of_merge(&self, schema: &'static Schema, over: &Entity) -> Result<Now> {
+        let select = (!schema.has_split()).then(|| discriminating(schema));
+        let Some(stored) = self.store.get(&self.name, over.key(), select.as_ref()).await? else {
+            return Ok(Now::At(None));
+        };
+        // Nothing of an entity that is due may come back.
+        if !self.extra_rows.hidden && schema.merge_base(&stored, self.store.now())?.is_none() {
+            return Ok(Now::Instead(Operation::Replace(over.clone(), stored.version()?)));
+        }
+        if schema.has_split() {
+            return replace_by_merged(schema, &stored, over).map(Now::Instead);
+        }
+        schema.check_patchable(&stored)?;
+        stored.etag().cloned().map(|etag| Now::At(Some(etag))).ok_or_else(|| Error::without_etag(over.key()))
     }
 }
 
@@ -96,7 +111,7 @@ impl<T: FromEntity> TableGroup<T> {
         Ok(self)
     }
 
-    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type with a `type`, a `version` or a split field, `commit`
+    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type with a `type`, a `version`, a split field or an expiry, `commit`
     /// sends 1 more request.
     ///
     /// # Errors
@@ -104,7 +119,7 @@ impl<T: FromEntity> TableGroup<T> {
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
-        let must_read = schema.may_be_newer() || schema.has_split();
+        let must_read = schema.may_be_newer() || schema.has_split() || schema.expiry.is_some();
         self.checks.extend(must_read.then_some(Check { index, schema, replaces: false }));
         Ok(self)
     }
@@ -233,11 +248,7 @@ impl<T: FromEntity> TableGroup<T> {
             let operation = &operations[index];
             let key = operation.key();
             let read = match (operation, operation.if_match()) {
-                (Operation::InsertOrMerge(over), _) if schema.has_split() => {
-                    let stored = shared.store.get(&shared.name, key, None).await;
-                    let merge = |stored| replace_by_merged(schema, &stored, over);
-                    stored.and_then(|stored| stored.map(merge).transpose()).map(Now::from_merge)
-                }
+                (Operation::InsertOrMerge(over), _) => shared.now_of_merge(schema, over).await,
                 (_, Some(version)) if !replaces => {
                     shared.check_schema(schema, key, version).await.map(|etag| Now::At(Some(etag)))
                 }
@@ -245,8 +256,7 @@ impl<T: FromEntity> TableGroup<T> {
                     Ok(None) => Err(shared.not_found(key)),
                     read => read.map(Now::At),
                 },
-                (_, None) if replaces => shared.replaceable_version(schema, key).await.map(Now::At),
-                (_, None) => shared.patchable_version(schema, key).await.map(Now::At),
+                (_, None) => shared.replaceable_version(schema, key).await.map(Now::At),
             };
             read.map(|now| (check, now)).map_err(|error| Error::in_transaction(index, error))
         });

@@ -337,7 +337,7 @@ impl Shared {
     }
 }
 
-fn discriminating(schema: &Schema) -> Select {
+pub(super) fn discriminating(schema: &Schema) -> Select {
     let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
     let times = schema.expiry.iter().flat_map(|expiry| expiry.names()).map(|name| &**name);
     Select::new(schema.discriminator.property().into_iter().chain(versions).chain(times))

@@ -3,6 +3,7 @@
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key};
+use table_core::query::Filter;
 use table_core::store::{BulkSummary, Error, Result, TableStore as _, Written};
 use table_core::typed::TableEntity;
 use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
@@ -42,7 +43,15 @@ impl<T: TableEntity> LargeQuery<T> {
     /// As [`delete`](Self::delete). In the summary: an error of `change`, or a change of a key; such an entity is not written.
     pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
         let change = &change;
-        self.write_set(move |old| self.table.changed_in_set(old, change).boxed()).await
+        let filter = self.narrowed()?.clone().project::<Entity>().to_query()?.filter;
+        let is_in_set = move |row: &Entity| self.is_in_set(filter.as_ref(), row);
+        let is_in_set = &is_in_set;
+        self.write_set(move |old| self.table.changed_in_set(old, is_in_set, change).boxed()).await
+    }
+
+    /// Whether the query still finds a row.
+    fn is_in_set(&self, filter: Option<&Filter>, row: &Entity) -> bool {
+        !self.table.table.hides(row) && filter.is_none_or(|filter| filter.matches(row))
     }
 
     async fn write_set<'d>(
@@ -55,9 +64,7 @@ impl<T: TableEntity> LargeQuery<T> {
             table: self.table.name(),
             writer: self.table.writer(),
             decide,
-            is_in_set: |row: &Entity| {
-                !self.table.table.hides(row) && filter.as_ref().is_none_or(|filter| filter.matches(row))
-            },
+            is_in_set: |row: &Entity| self.is_in_set(filter.as_ref(), row),
             concurrency: options.concurrency,
             attempts: options.attempts,
         };
@@ -69,6 +76,7 @@ impl<T: TableEntity> LargeTable<T> {
     async fn changed_in_set(
         &self,
         mut row: Entity,
+        is_in_set: impl Fn(&Entity) -> bool + Send + Sync,
         change: impl Fn(&mut T) -> Result<()> + Send + Sync,
     ) -> Result<Decision> {
         let key: Key = row.key().clone();
@@ -76,8 +84,10 @@ impl<T: TableEntity> LargeTable<T> {
             if let Some(value) = self.load_if_unchanged(row.clone()).await? {
                 break value;
             }
-            // A blob is missing because the row has changed.
-            let Some(now) = self.row(&key).await? else { return Ok(Decision::Ignore) };
+            // A blob is missing because the row has changed: the query may not find it any more.
+            let Some(now) = self.row(&key).await?.filter(|now| is_in_set(now)) else {
+                return Ok(Decision::Ignore);
+            };
             row = now;
         };
         let before = value.to_entity()?;

@@ -2,9 +2,12 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::Manifest;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
-use table_core::store::{Error, Result};
-use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, PartitionIn, Schema, TableEntity};
+use table_core::store::{Error, ManifestCache, Result};
+use table_core::typed::{
+    EntityPatch as _, IndexedEntity, KeyOf, PartitionIn, Schema, TableEntity, permit_registered,
+};
 
 use super::table::IndexedTable;
 use crate::index::Stored;
@@ -45,6 +48,8 @@ pub struct IndexedGroup<'a, T> {
     table: &'a IndexedTable<T>,
     partition: PartitionKey,
     steps: Vec<Step>,
+    /// The types without declared indexes that expire.
+    expiring: Vec<&'static Schema>,
 }
 
 /// The changes of one type in a group: created by [`IndexedGroup::of`] and [`IndexedGroup::of_plain`].
@@ -72,7 +77,12 @@ enum Make {
 impl<T: IndexedEntity> IndexedTable<T> {
     /// Creates an empty group of changes in a partition. No request.
     pub fn group(&self, partition: impl PartitionIn<T>) -> IndexedGroup<'_, T> {
-        IndexedGroup { table: self, partition: partition.partition_key().clone(), steps: Vec::new() }
+        IndexedGroup {
+            table: self,
+            partition: partition.partition_key().clone(),
+            steps: Vec::new(),
+            expiring: Vec::new(),
+        }
     }
 }
 
@@ -146,6 +156,9 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
             )));
         }
         self.table.table().view::<U>()?;
+        if U::SCHEMA.expiry.is_some() && !self.expiring.iter().any(|known| std::ptr::eq(*known, U::SCHEMA)) {
+            self.expiring.push(U::SCHEMA);
+        }
         Ok(self.typed())
     }
 
@@ -247,13 +260,15 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// Writes all changes and their local entries atomically; remote entries follow as [`Committed::entries`]
     /// says. Requests: those of one write, see the [`journal`](crate::journal#cost-in-requests); before it 1
     /// for each change whose old value is unknown, with [`with_concurrency`](IndexedTable::with_concurrency)
-    /// requests in parallel.
+    /// requests in parallel. For types of [`of_plain`](Self::of_plain) that expire, 1 if the manifest was not read for 30 seconds, and 2 more for the
+    /// first write of the type to the table.
     ///
     /// # Errors
     /// Nothing is written in these cases: a precondition failed, an entity exists already, a unique value is
     /// taken, the group is empty or exceeds a limit.
     pub async fn commit(self) -> Result<Committed> {
-        let Self { table, steps, .. } = self;
+        let Self { table, steps, expiring, .. } = self;
+        table.register_expiring(&expiring).await?;
         let changes = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
             table.change_of(step).await.map_err(|error| Error::in_transaction(index, error))
         });
@@ -391,6 +406,20 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.read(&key.into_key()).await?.map(Stored::read).transpose()
     }
 
+    /// Adds types that expire to the manifest, by which a sweep finds their entities.
+    async fn register_expiring(&self, types: &[&'static Schema]) -> Result<()> {
+        let (store, table) = (self.table().store(), self.table().name());
+        for schema in types {
+            let check = |manifest: &Manifest| {
+                manifest.check_type(table, schema)?;
+                Ok(manifest.type_to_register(schema))
+            };
+            // The index set of the table holds the permit of the write: this one may end before.
+            permit_registered(store, &ManifestCache::for_store(store), table, schema, check).await?;
+        }
+        Ok(())
+    }
+
     /// The change of a step, relative to the stored entity.
     async fn change_of(&self, step: Step) -> Result<Change> {
         let (key, version, make) = match step {
@@ -407,6 +436,16 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 Ok(Change::replace(old, new))
             }
             (Some(old), Make::Merged(schema, over)) => {
+                if !self.table().shows_hidden() {
+                    let now = self.table().store().now();
+                    // A patch does not find a hidden entity, and nothing of an entity that is due may come back.
+                    if version.is_some() && schema.hides(&old, now) {
+                        return Err(self.missing(&key));
+                    }
+                    if version.is_none() && schema.merge_base(&old, now)?.is_none() {
+                        return Ok(Change::replace(old, over));
+                    }
+                }
                 let new = schema.merged(&old, &over)?;
                 Ok(Change::replace(old, new))
             }
