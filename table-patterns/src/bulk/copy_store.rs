@@ -443,13 +443,26 @@ impl PreparedCopy<'_> {
     }
 }
 
-/// The key of the first row of the data of a table; `None` if there is none, or no table. 1 request.
+/// The key of the first row of the data of a table; `None` if there is none, or no table. 1 request, or more if the service returns pages
+/// without such rows.
 async fn first_row(store: &dyn TableStore, table: &TableName) -> Result<Option<Key>> {
-    let page = match store.query(table, &Query::new().with_top(ROWS), None).await {
-        Err(error) if error.is_table_not_found() => return Ok(None),
-        page => page?,
-    };
-    Ok(page.items.iter().map(|row| row.key()).find(|key| !is_of_one_store(key)).cloned())
+    let query = Query::new().with_top(ROWS);
+    let mut from = None;
+    loop {
+        let page = match store.query(table, &query, from.as_ref()).await {
+            Err(error) if error.is_table_not_found() => return Ok(None),
+            page => page?,
+        };
+        let mut keys = page.items.iter().map(|row| row.key());
+        if let Some(key) = keys.find(|key| !is_of_one_store(key)) {
+            return Ok(Some(key.clone()));
+        }
+        // A page may be empty, or have rows of the manifest alone, although the table has other rows.
+        from = page.continuation;
+        if from.is_none() {
+            return Ok(None);
+        }
+    }
 }
 
 impl fmt::Debug for StoreCopy {

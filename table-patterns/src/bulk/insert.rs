@@ -205,13 +205,18 @@ macro_rules! one_by_one {
                 entities: BoxStream<'static, Result<T>>,
                 options: BulkOptions,
             ) -> BoxStream<'a, Result<BulkOutcome>> {
-                each(entities, options.concurrency, move |entity: T, number| {
+                // Before the first request: an entity without a place ends the input, as an error of the stream does.
+                let placed = entities.map(move |entity| {
+                    let entity: T = entity?;
+                    let ($table, $entity) = (self, &entity);
+                    let name: TableName = $name;
+                    let key = entity.entity_key()?.into_key();
+                    Ok((name, key, entity))
+                });
+                each(placed.boxed(), options.concurrency, move |(name, key, entity), number| {
                     async move {
-                        let ($table, $entity) = (self, &entity);
-                        let key = entity.entity_key()?.into_key();
-                        let name: TableName = $name;
                         let written = self.insert(&entity).await.map($version);
-                        Ok(BulkOutcome::of_request(name, key, number, written))
+                        BulkOutcome::of_request(name, key, number, written)
                     }
                     .boxed()
                 })
@@ -233,7 +238,7 @@ one_by_one!(TimeSlices, |slices, entity| slices.table_of_entity(entity)?, |writt
 fn each<'a, T: Send + 'a>(
     entities: BoxStream<'a, Result<T>>,
     concurrency: usize,
-    insert: impl Fn(T, u64) -> BoxFuture<'a, Result<BulkOutcome>> + Send + 'a,
+    insert: impl Fn(T, u64) -> BoxFuture<'a, BulkOutcome> + Send + 'a,
 ) -> BoxStream<'a, Result<BulkOutcome>> {
     // The input ends at its first error, which is kept until the entities before it are inserted.
     let failure = Arc::new(Mutex::new(None));
@@ -245,5 +250,9 @@ fn each<'a, T: Send + 'a>(
     });
     let inserts = read.enumerate().map(move |(number, entity)| insert(entity, number as u64));
     let last = stream::once(async move { failure.lock().unwrap_or_else(PoisonError::into_inner).take() });
-    inserts.buffer_unordered(concurrency.max(1)).chain(last.filter_map(|error| ready(error.map(Err)))).boxed()
+    inserts
+        .buffer_unordered(concurrency.max(1))
+        .map(Ok)
+        .chain(last.filter_map(|error| ready(error.map(Err))))
+        .boxed()
 }

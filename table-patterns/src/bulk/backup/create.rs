@@ -10,6 +10,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
+use table_core::manifest::Manifest;
 use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _};
@@ -122,7 +123,7 @@ impl BackupJob {
         self
     }
 
-    /// Writes the backup, or the rest of an interrupted one. 1 request per 1,000 tables, 1 per table for its manifest and 1 per page;
+    /// Writes the backup, or the rest of an interrupted one. 1 request per 1,000 tables, 1 per table for its manifest, 1 more for each chosen table, and 1 per page;
     /// in the object store 2 per file of rows, 2 per table and 5 in all.
     ///
     /// # Errors
@@ -179,12 +180,34 @@ impl BackupJob {
         let mut backup = Backup::new(self.source.clone(), since, self.blobs.is_some());
         backup.case_sensitive = self.from.profile().case_sensitive_tables;
         let tables = match &self.tables {
-            Some(tables) => tables.clone(),
+            Some(tables) => {
+                for table in tables {
+                    self.check_index_tables(table, tables).await?;
+                }
+                tables.clone()
+            }
             None => self.from.all_tables(None).await?.into_iter().collect(),
         };
         backup.tables.extend(tables.into_iter().map(|table| (table, super::BackupTable::default())));
         backup.begin(&self.to).await?;
         Ok(backup)
+    }
+
+    /// Refuses a choice of tables that leaves out index entries of one of them.
+    async fn check_index_tables(&self, table: &TableName, chosen: &BTreeSet<TableName>) -> Result<()> {
+        let profile = self.from.profile();
+        let is_chosen = |other: &&TableName| {
+            let identity = profile.table_identity(other);
+            chosen.iter().any(|table| profile.table_identity(table) == identity)
+        };
+        let manifest = Manifest::load(&*self.from, table).await?;
+        let others = manifest.indexes.iter().filter_map(|index| index.table.as_ref());
+        match others.into_iter().find(|other| !is_chosen(other)) {
+            None => Ok(()),
+            Some(other) => Err(Error::invalid_request(format!(
+                "the index entries of '{table}' are in the table '{other}': back up '{other}' too"
+            ))),
+        }
     }
 
     /// Backs up a table from its saved position. Each file is written while the next is read; the position is saved when the file is

@@ -203,10 +203,11 @@ impl RestoreJob {
         self.backup.tables.iter().filter(|(name, _)| self.tables.contains(name))
     }
 
-    /// Identifies the chosen tables.
+    /// Identifies the chosen tables, and whether their blobs are restored: files that an interrupted run has done are not read again.
     fn choice(&self) -> String {
-        let names: Vec<_> = self.chosen().map(|(name, _)| name.as_str()).collect();
-        sha256(names.join("\n").as_bytes())
+        let mut chosen: Vec<_> = self.chosen().map(|(name, _)| name.as_str()).collect();
+        chosen.push(if self.blobs.is_some() && !self.rows_only { "/with blobs" } else { "/rows only" });
+        sha256(chosen.join("\n").as_bytes())
     }
 
     /// Refuses choices that cannot be restored rightly.
@@ -219,7 +220,14 @@ impl RestoreJob {
             )));
         }
         for (name, table) in self.chosen() {
-            if let Some(other) = table.index_tables.iter().find(|other| !self.tables.contains(other)) {
+            // A backup that lacks the table of entries can be restored: the index is then built again.
+            let profile = self.to.profile();
+            let left_out = |other: &&TableName| {
+                let identity = profile.table_identity(other);
+                let is_other = |table: &TableName| profile.table_identity(table) == identity;
+                self.backup.tables.keys().any(is_other) && !self.tables.iter().any(is_other)
+            };
+            if let Some(other) = table.index_tables.iter().find(left_out) {
                 return Err(Error::invalid_request(format!(
                     "the index entries of '{name}' are in the table '{other}': restore '{other}' too"
                 )));
