@@ -144,12 +144,14 @@ pub(super) async fn a_store_is_copied_with_its_manifests(harness: &Harness) {
     for job in jobs() {
         from.insert(&job).await.expect("a new job");
     }
+    from.flush().await; // a copy refuses unfinished writes
     source.create_table(&other).await.expect("a new table");
     let row = Entity::new("p", "r").expect("a key");
     source.write(&other, Operation::Insert(row.clone())).await.expect("a new row");
 
     harness.store().create_table(&other).await.expect("a new table");
-    harness.store().write(&other, Operation::Insert(row.clone())).await.expect("a row of others");
+    let of_others = row.with("Owner", "another program");
+    harness.store().write(&other, Operation::Insert(of_others)).await.expect("a row of others");
     let copy = copy_store(source.clone(), harness.store().clone()).tables([table.clone(), other.clone()]);
     let refused = copy.run().await.expect_err("a target with rows");
     assert!(refused.to_string().contains("into_existing"), "{refused}");
