@@ -9,7 +9,7 @@ use table_core::store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
 use super::{ScrubMode, ScrubReport};
-use crate::entry::shared::{ListRow, Members, Merge, copies_agree, copy_owner, is_chunk, list_of};
+use crate::entry::shared::{ListRow, Members, Merge, contended, copies_agree, copy_owner, is_chunk, list_of};
 use crate::entry::{Index, Location, Shape};
 use crate::index::rows::IndexedRows;
 use crate::journal::{Lease, Timing};
@@ -28,16 +28,32 @@ pub(crate) struct SharedScrub<'a> {
 
 impl SharedScrub<'_> {
     /// Checks a row of lists, or an entity with copies, for dangling entries.
-    pub(super) async fn check_row(&self, row: Entity, report: &mut ScrubReport) -> Result<()> {
+    pub(super) async fn check_row(&self, mut row: Entity, report: &mut ScrubReport) -> Result<()> {
         if is_chunk(&row) {
             report.dangling += usize::from(self.is_dangling_chunk(&row).await?);
             return Ok(());
         }
         let at = self.rows.location(self.index, row.key());
-        let Some(members) = self.owners_in(&at, &row).await? else {
-            report.dangling += usize::from(self.remove_damaged(&at, &row).await?);
-            return Ok(());
-        };
+        let mut members = self.owners_in(&at, &row).await?;
+        // A writer replaces the row of a list, then deletes the blob or the chunks that it replaced. So a list
+        // that cannot be read may have changed since its row was read, and is checked as it is now: the writer
+        // changed its own references only. A row with the same ETag is damaged.
+        for round in 0.. {
+            if members.is_some() {
+                break;
+            }
+            let Some(now) = self.rows.store.get(&at.table, &at.key, None).await? else { return Ok(()) };
+            if now.etag() == row.etag() {
+                report.dangling += usize::from(self.remove_damaged(&at, &row).await?);
+                return Ok(());
+            }
+            if round == ROUNDS {
+                return Err(contended(&at));
+            }
+            members = self.owners_in(&at, &now).await?;
+            row = now;
+        }
+        let members = members.unwrap_or_default();
         report.entries += members.len();
         let dangling = self.owners_without_entry(&at, members).await?;
         if dangling.is_empty() {
@@ -104,15 +120,12 @@ impl SharedScrub<'_> {
             let most = Duration::from_millis(5 << round.min(4));
             sleep(most.mul_f64(fastrand::f64())).await;
         }
-        Ok(0)
+        // Not 0: a build would take the list for one without dangling references.
+        Err(contended(at))
     }
 
-    /// Removes a list that cannot be read, unless it has just changed. Its references are missing afterwards.
+    /// Removes a list that cannot be read, unless it changes. Its references are missing afterwards.
     async fn remove_damaged(&self, at: &Location, row: &Entity) -> Result<bool> {
-        let now = self.rows.store.get(&at.table, &at.key, None).await?;
-        if now.is_none_or(|now| now.etag() != row.etag()) {
-            return Ok(false);
-        }
         match self.mode {
             ScrubMode::Report => Ok(true),
             ScrubMode::Repair => self.rows.delete_unchanged(at, row).await,
