@@ -28,7 +28,14 @@ const REDUCTION_PAUSE: Duration = Duration::from_secs(1);
 /// assert_eq!(limit.current(), 500.0);
 /// ```
 #[derive(Clone, Debug)]
-pub struct RateLimit(Arc<Mutex<Rate>>);
+pub struct RateLimit(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Held by the request that is next; the others wait for it, in the order of their calls.
+    head: tokio::sync::Mutex<()>,
+    rate: Mutex<Rate>,
+}
 
 #[derive(Debug)]
 struct Rate {
@@ -47,7 +54,8 @@ impl RateLimit {
     /// Limits the requests per second; 0 counts as 1.
     pub fn per_second(requests: u32) -> Self {
         let limit = f64::from(requests.max(1));
-        Self(Arc::new(Mutex::new(Rate { limit, rate: limit, next: None, changed: None, reduced: None })))
+        let rate = Rate { limit, rate: limit, next: None, changed: None, reduced: None };
+        Self(Arc::new(Shared { head: tokio::sync::Mutex::new(()), rate: Mutex::new(rate) }))
     }
 
     /// Returns the rate now, in requests per second: the limit, or less after throttled answers.
@@ -55,10 +63,26 @@ impl RateLimit {
         self.locked().rate
     }
 
-    /// Waits until a request is due. A wait that is dropped leaves its turn unused.
+    /// Waits until a request is due.
+    ///
+    /// A turn is taken when it is due and not before. If each call reserved its turn in advance, calls that give
+    /// up waiting would leave their turns unused, and turns that were reserved at a reduced rate would stay far
+    /// apart: the store would send nothing while the service is idle.
     async fn wait(&self) {
-        let due = self.locked().take_turn(Instant::now());
-        sleep_until(due).await;
+        let _head = self.0.head.lock().await;
+        loop {
+            let due = {
+                let (mut rate, now) = (self.locked(), Instant::now());
+                match rate.next.filter(|next| *next > now) {
+                    Some(due) => due,
+                    None => {
+                        rate.take_turn(now);
+                        return;
+                    }
+                }
+            };
+            sleep_until(due).await;
+        }
     }
 
     /// Adapts to the answer of a request.
@@ -77,13 +101,13 @@ impl RateLimit {
 
     /// A panic with the lock held leaves the data consistent.
     fn locked(&self) -> MutexGuard<'_, Rate> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Rate {
-    /// Returns when the next request is due, and moves the turn after it.
-    fn take_turn(&mut self, now: Instant) -> Instant {
+    /// Takes the next turn, and moves the turn after it.
+    fn take_turn(&mut self, now: Instant) {
         // The rise is computed when the rate is used, so that no task has to run in between.
         if let Some(changed) = self.changed.filter(|_| self.rate < self.limit) {
             let rise = self.limit * RISE_PER_SECOND * now.duration_since(changed).as_secs_f64();
@@ -92,7 +116,6 @@ impl Rate {
         }
         let due = self.next.map_or(now, |next| next.max(now));
         self.next = Some(due + Duration::from_secs_f64(1.0 / self.rate));
-        due
     }
 
     fn reduce(&mut self, now: Instant) {

@@ -63,3 +63,20 @@ async fn waiting_is_no_attempt() {
     assert!(reads.iter().all(Result::is_ok));
     assert_eq!(meter.total(), 131);
 }
+
+/// 1,000 calls that give up after a second take no turns: the next call is sent after the time of one turn.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_early_takes_no_turn() {
+    let meter = RequestMeter::new();
+    let store = StoreBuilder::new(MemoryStore::new()).meter(meter.clone());
+    let store = store.rate(RateLimit::per_second(10)).build();
+    store.create_table(&table()).await.unwrap();
+    let (name, key) = (table(), key("a"));
+    let second = Duration::from_millis(1050);
+    let reads = join_all((0..1000).map(|_| tokio::time::timeout(second, store.get(&name, &key, None)))).await;
+    assert_eq!(reads.iter().filter(|read| read.is_ok()).count(), 10);
+    let start = Instant::now();
+    store.get(&name, &key, None).await.unwrap();
+    assert_eq!(start.elapsed().as_millis() / 100, 0);
+    assert_eq!(meter.total(), 12);
+}
