@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -276,5 +277,103 @@ impl IndexDefinition {
         // The order and the names of the members of the JSON are therefore a format: a program that writes other JSON
         // for the same definition would declare a second index.
         format!("{:032x}", xxh3_128(self.to_json().as_bytes()))
+    }
+}
+
+/// Whether two indexes may have entries with the same key in the same table. `false` is certain; `true` may be wrong,
+/// because only literal texts and lengths of the templates are compared.
+///
+/// ```
+/// use table_core::manifest::{IndexDefinition, Placement, can_collide};
+/// let index = |row: &str| IndexDefinition::keyed("i", Placement::SamePartition, None, row.parse().unwrap());
+/// assert!(!can_collide(&index("email_{Email}"), &index("name_{Name}_{RowKey}")));
+/// assert!(can_collide(&index("e_{Email}"), &index("e_{Name}_{RowKey}")));
+/// ```
+pub fn can_collide(a: &IndexDefinition, b: &IndexDefinition) -> bool {
+    let same_table = match (&a.placement, &b.placement) {
+        (Placement::OtherTable(a), Placement::OtherTable(b)) => a.as_str().eq_ignore_ascii_case(b.as_str()),
+        // The "other" table may be the entities' own table. A definition does not know the name of its own table.
+        (Placement::OtherTable(_), _) | (_, Placement::OtherTable(_)) => true,
+        _ => true,
+    };
+    let partitions = match (a.partition_key(), b.partition_key()) {
+        (Some(a), Some(b)) => can_equal(a, b),
+        // The PartitionKey of the entity may be any text.
+        _ => true,
+    };
+    let rows = match (a.row_key(), b.row_key()) {
+        (Some(a), Some(b)) => can_equal(a, b),
+        // A function may return any key.
+        _ => true,
+    };
+    same_table && partitions && rows
+}
+
+/// Whether two templates may give the same text. They cannot if their first or last literals or their lengths contradict
+/// each other.
+fn can_equal(a: &KeyTemplate, b: &KeyTemplate) -> bool {
+    let starts = a.prefix().starts_with(b.prefix()) || b.prefix().starts_with(a.prefix());
+    let ends = a.suffix().ends_with(b.suffix()) || b.suffix().ends_with(a.suffix());
+    let lengths = match (a.width(), b.width()) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    };
+    starts && ends && lengths
+}
+
+/// The state of an index. The states follow each other as in an online schema change: the states that two writers use at
+/// the same time differ by at most one step (Rae et al., *Online, Asynchronous Schema Change in F1*, VLDB 2013).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IndexState {
+    /// The index is not in the manifest. Writers do not maintain it.
+    Absent,
+    /// Writers remove entries, but do not add entries.
+    DeleteOnly,
+    /// Writers add and remove entries. Older entities may have no entries.
+    WriteOnly,
+    /// Like write-only, while a build adds the entries of older entities.
+    Building,
+    /// The index is complete. Lookups can use it.
+    Readable,
+}
+
+impl IndexState {
+    const ALL: [Self; 5] = [Self::Absent, Self::DeleteOnly, Self::WriteOnly, Self::Building, Self::Readable];
+
+    /// Whether writers add and replace entries.
+    pub const fn puts(self) -> bool {
+        matches!(self, Self::WriteOnly | Self::Building | Self::Readable)
+    }
+
+    /// Whether writers remove entries.
+    pub const fn removes(self) -> bool {
+        !matches!(self, Self::Absent)
+    }
+
+    /// Returns the name of the state in the manifest.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::DeleteOnly => "delete-only",
+            Self::WriteOnly => "write-only",
+            Self::Building => "building",
+            Self::Readable => "readable",
+        }
+    }
+
+    /// Returns the state with this name.
+    ///
+    /// # Errors
+    /// Fails if there is no such state.
+    pub fn parse(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|state| state.name() == name);
+        known.ok_or_else(|| Error::invalid_request(format!("'{name}' is not a state of an index")))
+    }
+}
+
+impl fmt::Display for IndexState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

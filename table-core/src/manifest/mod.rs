@@ -7,18 +7,13 @@
 //!
 //! `docs/manifest.md` describes the format: every word of a [`KeyTemplate`] and the JSON of a definition.
 
-mod collide;
 mod definition;
 mod evaluate;
 mod expiry;
 mod kinds;
 mod layout;
-mod lowercase;
-mod part;
 mod plain;
-mod state;
 mod stored;
-mod stored_type;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -27,8 +22,9 @@ mod value;
 
 use std::borrow::Cow;
 
+pub use definition::IndexState;
 #[doc(hidden)]
-pub use collide::can_collide;
+pub use definition::can_collide;
 pub use definition::{EntityType, IndexDefinition, IndexKeys};
 pub use evaluate::Evaluator;
 pub(crate) use evaluate::could_be_entity;
@@ -37,18 +33,17 @@ pub use expiry::Expiries;
 pub use expiry::Expiry;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use layout::Layout;
-pub use lowercase::LOWERCASE_UNICODE;
-#[doc(hidden)]
-pub use lowercase::lowercase;
-pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
 #[doc(hidden)]
 pub use plain::WriteTarget;
-pub use state::IndexState;
+pub use template::{PartEncoding, PartSource, TemplatePart, Transform};
+pub use text::LOWERCASE_UNICODE;
+#[doc(hidden)]
+pub use text::lowercase;
 
+pub use stored::StoredType;
 #[doc(hidden)]
 pub use stored::index_name;
 pub use stored::{Manifest, StoredIndex};
-pub use stored_type::StoredType;
 pub use template::{KeySegment, KeyTemplate};
 pub(crate) use value::first_chars;
 

@@ -1,13 +1,11 @@
 //! The stored data: the eight EDM types, keys, properties, entities and their ETags.
 
 mod chunk;
-mod chunks;
 mod entity;
 mod etag;
 mod key;
 pub mod key_order;
 mod key_part;
-mod page_entities;
 mod properties;
 pub(crate) mod property;
 mod property_dictionary;
@@ -20,8 +18,9 @@ mod tests;
 mod ticks;
 mod value;
 
+pub use chunk::PageEntities;
+pub(crate) use chunk::{Chunks, System};
 pub(crate) use chunk::{Span, Texts};
-pub(crate) use chunks::{Chunks, System};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
 pub use key::{Key, PartitionKey, RowKey};
@@ -31,7 +30,6 @@ pub use key_part::{
     Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, KeyText, KeyWriter, Reverse, ReverseKeyPart,
     TextKeyPart,
 };
-pub use page_entities::PageEntities;
 #[doc(hidden)]
 pub use properties::PackedPart;
 pub use properties::{Properties, PropertiesIter, PropertyRef};

@@ -1,7 +1,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Operation;
-use super::size::{Tally, least_payload};
+use super::check::{Tally, least_payload};
 use crate::error::{Error, Result};
 use crate::model::{Key, PartitionKey};
 use crate::profile::ServiceProfile;

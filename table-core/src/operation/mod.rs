@@ -3,13 +3,11 @@
 
 mod check;
 mod group;
-mod outcome;
-mod size;
 mod write;
 
 pub(crate) use check::check_size;
 pub use check::{check_group, check_operation, check_query};
+pub use check::{entity_size, property_size};
 pub use group::GroupTransaction;
-pub use outcome::{BulkOutcome, BulkSummary};
-pub use size::{entity_size, property_size};
+pub use write::{BulkOutcome, BulkSummary};
 pub use write::{Operation, OperationKind, Written};

@@ -1,6 +1,10 @@
 use std::fmt;
 
-use crate::model::{ETag, Entity, IfMatch, Key};
+use futures_util::future::ready;
+use futures_util::{Stream, TryStreamExt as _};
+
+use crate::error::{Error, Outcome, Result};
+use crate::model::{ETag, Entity, IfMatch, Key, TableName};
 
 /// One write to one entity.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,5 +150,118 @@ impl Written {
     /// Creates the answer to a delete.
     pub const fn deleted() -> Self {
         Self { etag: None }
+    }
+}
+
+/// The number of failures that a [`BulkSummary`] keeps.
+const KEPT_FAILURES: usize = 100;
+
+/// The outcome of one operation of bulk work: a bulk write, or a set operation of a query.
+#[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
+pub struct BulkOutcome {
+    /// The operation's table.
+    pub table: TableName,
+    /// The operation's entity.
+    pub key: Key,
+    /// The number of the request that gave the outcome, from 0; `None` if the operation was refused before a request
+    /// was sent. **Operations written by one request were written atomically; no others.**
+    pub request: Option<u64>,
+    /// The entity's new version, or the error. The error's [`outcome`](Error::outcome) says whether the operation may
+    /// have been applied nonetheless.
+    pub result: Result<Written>,
+    /// Whether a worker or a sweep will apply index entries of the entity in other partitions or tables.
+    pub pending: bool,
+}
+
+impl BulkOutcome {
+    /// Creates the outcome of an operation that a request wrote, or tried to write.
+    pub const fn of_request(table: TableName, key: Key, request: u64, result: Result<Written>) -> Self {
+        Self { table, key, request: Some(request), result, pending: false }
+    }
+
+    /// Creates the outcome of an operation that was refused before a request was sent.
+    pub const fn refused(table: TableName, key: Key, error: Error) -> Self {
+        Self { table, key, request: None, result: Err(error), pending: false }
+    }
+
+    /// Sets whether index entries of the entity are pending.
+    #[must_use]
+    pub fn with_pending(self, pending: bool) -> Self {
+        Self { pending, ..self }
+    }
+}
+
+/// The number of operations by outcome, and the first failures.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct BulkSummary {
+    /// The number of operations that were applied.
+    pub written: u64,
+    /// The number of applied operations with index entries that a worker or a sweep will apply.
+    pub pending: u64,
+    /// The number of entities that an update left as they were, and did not write.
+    pub unchanged: u64,
+    /// The number of operations that were certainly not applied.
+    pub failed: u64,
+    /// The number of operations whose answer was lost: they may have been applied.
+    pub ambiguous: u64,
+    /// The number of write requests sent, without retries. For entities with indexes or large values: the number of
+    /// groups sent.
+    pub requests: u64,
+    /// The first 100 operations that failed or are ambiguous.
+    pub failures: Vec<BulkOutcome>,
+}
+
+impl BulkSummary {
+    /// Runs bulk work to its end, and counts its outcomes.
+    ///
+    /// # Errors
+    /// Returns the error of the input. The operations that were read before it have been written or refused.
+    pub async fn of(outcomes: impl Stream<Item = Result<BulkOutcome>>) -> Result<Self> {
+        let add = |mut summary: Self, outcome| {
+            summary.add(outcome);
+            ready(Ok(summary))
+        };
+        outcomes.try_fold(Self::default(), add).await
+    }
+
+    /// Counts one outcome.
+    pub fn add(&mut self, outcome: BulkOutcome) {
+        self.requests = self.requests.max(outcome.request.map_or(0, |request| request + 1));
+        match outcome.result.as_ref().map_err(Error::outcome) {
+            Ok(_) | Err(Outcome::Applied) => self.written += 1,
+            Err(Outcome::NotApplied) => self.failed += 1,
+            Err(Outcome::Ambiguous) => self.ambiguous += 1,
+        }
+        self.pending += u64::from(outcome.pending && outcome.result.is_ok());
+        if outcome.result.is_err() && self.failures.len() < KEPT_FAILURES {
+            self.failures.push(outcome);
+        }
+    }
+
+    /// Adds the counts and failures of other work that was done in addition.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.written += other.written;
+        self.pending += other.pending;
+        self.unchanged += other.unchanged;
+        self.failed += other.failed;
+        self.ambiguous += other.ambiguous;
+        self.requests += other.requests;
+        self.failures.extend(other.failures);
+        self.failures.truncate(KEPT_FAILURES);
+        self
+    }
+
+    /// Returns the number of operations applied, if every operation was applied.
+    ///
+    /// # Errors
+    /// Returns the first failure that was reported.
+    pub fn into_result(self) -> Result<u64> {
+        match self.failures.into_iter().next().map(|failure| failure.result) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(self.written),
+        }
     }
 }

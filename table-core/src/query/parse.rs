@@ -37,13 +37,15 @@
 //! Text is limited like filters built by code: [`MAX_NESTING`] nested parentheses and `not`, and
 //! [`MAX_COMPARISONS`] comparisons, so that neither parsing nor processing the filter can exhaust the stack.
 
+use std::fmt;
 use std::str::FromStr;
 
+use uuid::Uuid;
+
 use super::filter::{MAX_COMPARISONS, MAX_NESTING};
-use super::lex::{Kind, Lexer, Problem, Token};
-use super::{Comparison, Filter, literal, names};
+use super::{Comparison, Filter};
 use crate::error::{Error, Result};
-use crate::model::EdmValue;
+use crate::model::{EdmValue, Ticks};
 
 impl FromStr for Filter {
     type Err = Error;
@@ -201,10 +203,10 @@ impl<'a> Parser<'a> {
             Kind::Word("null") => {
                 return Err(self.problem("there is no null: no comparison holds for a missing property"));
             }
-            Kind::Word(word) if !names::is_reserved(word) => Operand::Property(word),
+            Kind::Word(word) if !is_reserved(word) => Operand::Property(word),
             Kind::Quoted(text) => Operand::Literal(EdmValue::String(text.clone())),
-            Kind::Typed(prefix, text) => Operand::Literal(self.checked(literal::typed(prefix, text))?),
-            Kind::Number(text) => Operand::Literal(self.checked(literal::number(text))?),
+            Kind::Typed(prefix, text) => Operand::Literal(self.checked(typed(prefix, text))?),
+            Kind::Number(text) => Operand::Literal(self.checked(number(text))?),
             _ => return Err(self.expected(expected)),
         };
         self.advance()?;
@@ -235,4 +237,230 @@ impl<'a> Parser<'a> {
     fn problem(&self, reason: impl Into<String>) -> Problem {
         Problem { at: self.next.at, reason: reason.into() }
     }
+}
+
+/// An error and its byte position in the text.
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub(super) at: usize,
+    pub(super) reason: String,
+}
+
+/// A token and the byte where it starts.
+#[derive(Clone, Debug)]
+pub(super) struct Token<'a> {
+    pub(super) at: usize,
+    pub(super) kind: Kind<'a>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind<'a> {
+    Open,
+    Close,
+    /// A property name or a keyword.
+    Word(&'a str),
+    /// `'text'`, with doubled quotes resolved.
+    Quoted(String),
+    /// `type'text'`.
+    Typed(&'a str, String),
+    /// A token that starts like a number; not validated yet.
+    Number(&'a str),
+    End,
+}
+
+impl fmt::Display for Kind<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str("'('"),
+            Self::Close => f.write_str("')'"),
+            Self::Word(text) | Self::Number(text) => write!(f, "'{text}'"),
+            Self::Quoted(_) => f.write_str("a text"),
+            Self::Typed(prefix, _) => write!(f, "a {prefix} literal"),
+            Self::End => f.write_str("the end"),
+        }
+    }
+}
+
+/// Splits filter text into tokens.
+#[derive(Debug)]
+pub(super) struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    pub(super) const fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Token<'a>, Problem> {
+        self.take(|c| c.is_ascii_whitespace());
+        let at = self.at;
+        let Some(first) = self.rest().chars().next() else { return Ok(Token { at, kind: Kind::End }) };
+        let kind = match first {
+            '(' => self.single(Kind::Open),
+            ')' => self.single(Kind::Close),
+            '\'' => Kind::Quoted(self.quoted()?),
+            '-' | '.' | '0'..='9' => Kind::Number(self.number()),
+            c if starts_name(c) => self.word()?,
+            c => return Err(Problem { at, reason: format!("unexpected character {c:?}") }),
+        };
+        Ok(Token { at, kind })
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn take(&mut self, mut wanted: impl FnMut(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    fn single(&mut self, kind: Kind<'a>) -> Kind<'a> {
+        self.at += 1;
+        kind
+    }
+
+    fn word(&mut self) -> Result<Kind<'a>, Problem> {
+        let word = self.take(continues_name);
+        if self.rest().starts_with('\'') {
+            return Ok(Kind::Typed(word, self.quoted()?));
+        }
+        Ok(Kind::Word(word))
+    }
+
+    /// Reads digits, letters and dots, and a sign at the start or after the `e` of an exponent.
+    fn number(&mut self) -> &'a str {
+        let mut sign_allowed = true;
+        self.take(|c| {
+            let part = c == '.' || c.is_ascii_alphanumeric() || (sign_allowed && matches!(c, '-' | '+'));
+            sign_allowed = matches!(c, 'e' | 'E');
+            part
+        })
+    }
+
+    /// Reads text in quotes. A quote in the text is doubled.
+    fn quoted(&mut self) -> Result<String, Problem> {
+        let open = self.at;
+        let mut out = String::new();
+        loop {
+            self.at += 1;
+            out.push_str(self.take(|c| c != '\''));
+            if self.rest().is_empty() {
+                let reason = "the text that starts here has no closing quote".to_owned();
+                return Err(Problem { at: open, reason });
+            }
+            self.at += 1;
+            if !self.rest().starts_with('\'') {
+                return Ok(out);
+            }
+            out.push('\'');
+        }
+    }
+}
+
+/// Parses a number: `1` is an Int32, `1L` an Int64; `1.0`, `1e3` and `1d` are Doubles.
+///
+/// The service does not widen a large integer automatically: it returns 400, "Unrecognized 'Edm.Int32'
+/// literal" (<https://github.com/microsoft/AzureStorageExplorer/issues/1382>).
+pub(super) fn number(text: &str) -> Result<EdmValue, String> {
+    if text == "-INF" {
+        return Ok(EdmValue::Double(f64::NEG_INFINITY));
+    }
+    if let Some(digits) = text.strip_suffix('L') {
+        return integer(digits, "Edm.Int64").map(EdmValue::Int64);
+    }
+    let digits = text.strip_suffix(['d', 'D']).unwrap_or(text);
+    if digits.len() < text.len() || digits.contains(['.', 'e', 'E']) {
+        return double(digits).map(EdmValue::Double);
+    }
+    let value = integer(text, "Edm.Int32")?;
+    let too_long = format!("{text} does not fit an Edm.Int32; write {text}L for an Edm.Int64");
+    i32::try_from(value).map(EdmValue::Int32).map_err(|_| too_long)
+}
+
+fn integer(text: &str, edm_type: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("'{text}' is not a number; write for example 1, 1L, 1.0 or 1e3"));
+    }
+    text.parse().map_err(|_| format!("{text} does not fit an {edm_type}"))
+}
+
+fn double(text: &str) -> Result<f64, String> {
+    // Rust parses more forms than the service writes, for example `inf`.
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
+    match text.parse::<f64>() {
+        Ok(value) if plain && value.is_finite() => Ok(value),
+        Ok(_) if plain => Err(format!("{text} does not fit an Edm.Double; write INF or -INF")),
+        _ => Err(format!("'{text}' is not a number; write for example 1.5 or 1.5e-3")),
+    }
+}
+
+/// Parses a literal with a type prefix, as in `guid'…'`.
+pub(super) fn typed(prefix: &str, text: &str) -> Result<EdmValue, String> {
+    match prefix {
+        "datetime" => datetime(text).map(EdmValue::DateTime),
+        "guid" => guid(text).map(EdmValue::Guid),
+        "X" | "binary" => binary(text).map(EdmValue::Binary),
+        other => Err(format!("unknown literal type '{other}'; expected datetime, guid, X or binary")),
+    }
+}
+
+/// Parses ISO 8601 with up to 7 decimals. The default time zone is UTC.
+fn datetime(text: &str) -> Result<Ticks, String> {
+    let decimals = text.split_once('.').map_or(0, |(_, t)| t.bytes().take_while(u8::is_ascii_digit).count());
+    let zoned = match text.len() {
+        // `2013-01-01T05:15`, without seconds.
+        16 => format!("{text}:00Z"),
+        _ if text.get(10..).is_some_and(|time| time.contains(['Z', '+', '-'])) => text.to_owned(),
+        _ => format!("{text}Z"),
+    };
+    Some(zoned)
+        .filter(|zoned| decimals <= 7 && zoned.as_bytes().get(10) == Some(&b'T'))
+        .and_then(|zoned| zoned.parse().ok())
+        .ok_or_else(|| format!("'{text}' is not a DateTime; write for example 2013-01-01T05:15:00.1234567Z"))
+}
+
+fn guid(text: &str) -> Result<Uuid, String> {
+    let problem = || format!("'{text}' is not a Guid; write 32 hexadecimal digits as 8-4-4-4-12");
+    // Of the forms that the crate parses, only the hyphenated one has this length.
+    Some(text).filter(|t| t.len() == 36).and_then(|t| Uuid::try_parse(t).ok()).ok_or_else(problem)
+}
+
+fn binary(text: &str) -> Result<Vec<u8>, String> {
+    let digit = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+    bytes.ok_or_else(|| "write a Binary as pairs of hexadecimal digits".to_owned())
+}
+
+/// Words of the filter language, which cannot be property names in a filter.
+const RESERVED: [&str; 8] = ["and", "or", "not", "true", "false", "null", "NaN", "INF"];
+
+/// Returns why a property with this name cannot be in a filter.
+pub(super) fn name_problem(name: &str) -> Option<&'static str> {
+    let mut chars = name.chars();
+    if !chars.next().is_some_and(starts_name) || !chars.all(continues_name) {
+        return Some("it must be an identifier: a letter or '_', then letters, digits or '_'");
+    }
+    is_reserved(name).then_some("it is a word of the filter language")
+}
+
+fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word) || Comparison::from_keyword(word).is_some()
+}
+
+fn starts_name(c: char) -> bool {
+    c == '_' || c.is_alphabetic()
+}
+
+fn continues_name(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
 }

@@ -1,5 +1,4 @@
 mod packed;
-mod property_ref;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +9,6 @@ use crate::error::{Error, Result};
 
 pub use packed::PackedPart;
 pub(crate) use packed::{MARK, Raw, find, read, split_value, tag};
-pub use property_ref::{PropertiesIter, PropertyRef};
 
 /// The ordered properties of an entity, packed in one buffer.
 ///
@@ -281,5 +279,62 @@ impl fmt::Debug for Properties {
             }
         }
         map.finish()
+    }
+}
+
+/// A property in its [`Properties`](Properties).
+#[derive(Clone, Copy, PartialEq)]
+pub struct PropertyRef<'a> {
+    name: &'a str,
+    value: ValueRef<'a>,
+    encrypted: bool,
+}
+
+impl<'a> PropertyRef<'a> {
+    /// Returns the name.
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Returns the value.
+    pub const fn value(&self) -> ValueRef<'a> {
+        self.value
+    }
+
+    /// Whether the property must be stored encrypted.
+    pub const fn is_encrypted(&self) -> bool {
+        self.encrypted
+    }
+}
+
+impl fmt::Debug for PropertyRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("PropertyRef");
+        out.field("name", &self.name);
+        if self.encrypted {
+            out.field("value", &"<to encrypt>").finish()
+        } else {
+            out.field("value", &self.value).finish()
+        }
+    }
+}
+
+/// An iterator over properties; see [`Properties::iter`](Properties::iter).
+#[derive(Clone)]
+pub struct PropertiesIter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for PropertiesIter<'a> {
+    type Item = PropertyRef<'a>;
+
+    fn next(&mut self) -> Option<PropertyRef<'a>> {
+        Raw::split(&mut self.rest).and_then(Raw::parse)
+    }
+}
+
+impl fmt::Debug for PropertiesIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
     }
 }

@@ -1,6 +1,6 @@
 //! Every write, with and without write ids, with every fault, alone and with another writer.
 
-use super::super::job::{Job, Repeat};
+use super::super::{Job, Repeat};
 use super::rig::{Rig, entity, group, key};
 use crate::adapter::{AbsentInsert, Fault, RetryPolicy, WRITE_ID_PROPERTY};
 use crate::model::{ETag, IfMatch};

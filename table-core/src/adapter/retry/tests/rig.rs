@@ -1,6 +1,6 @@
 use std::sync::Mutex;
 
-use super::super::job::Job;
+use super::super::Job;
 use crate::adapter::around::{Around, impl_around};
 use crate::adapter::call::{Answer, Call};
 use crate::adapter::{Fault, FaultInjector, Faulty, Metered, RequestMeter, RetryPolicy, Retrying};
