@@ -16,11 +16,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::disk::Access;
+use crate::disk::guarded;
 use crate::error::Failure;
 use crate::file::Directory;
-use crate::guard::guarded;
 use crate::options::{EmbeddedBuilder, FileConfig, PROFILE, Reads};
-use crate::read_ahead::{Ahead, ReadAhead};
+use crate::read::{Ahead, ReadAhead};
 use crate::readers::{Answered, Readers};
 use crate::shared::{Shared, Snapshot};
 use crate::verify::{Verification, Walk};

@@ -10,7 +10,7 @@ use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile};
 use table_core::{Error, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::bounded::TooLong;
+use super::body::TooLong;
 use super::redact::Cause;
 use super::{Answer, Failure, Subject, text};
 use crate::endpoint::Endpoint;

@@ -2,18 +2,16 @@
 
 mod answer;
 mod body;
-mod bounded;
 mod client;
 mod error;
-mod hidden;
 mod redact;
 mod tracer;
 
 pub(crate) use answer::{Answer, no_etag, outermost, text};
-pub(crate) use bounded::bounded;
+pub(crate) use body::bounded;
 pub(crate) use client::{Call, Client, JSON};
 #[cfg(feature = "queue")]
 pub(crate) use client::{of_client, timed_out};
 pub(crate) use error::{Failure, Subject, pause};
-pub(crate) use hidden::HideKeys;
+pub(crate) use redact::HideKeys;
 pub(crate) use tracer::quiet;

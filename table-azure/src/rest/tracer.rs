@@ -11,7 +11,7 @@ use azure_core::tracing::{
 };
 use table_core::adapter::TraceKeys;
 
-use super::hidden::hidden_text;
+use super::redact::hidden_text;
 
 /// Statuses that programs expect: not found, already exists, condition not met. Spans with the error status
 /// would be noise.

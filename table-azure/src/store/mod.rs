@@ -1,33 +1,32 @@
 //! Constructors of the store, and its implementation of `TableStore` over REST.
 
-mod audience;
-mod query;
-mod sign;
-mod tables;
-mod write;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use azure_core::cloud::CloudConfiguration;
 use azure_core::credentials::TokenCredential;
 use azure_core::http::policies::Policy;
 use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
-use azure_core::http::{Pipeline, RetryOptions};
+use azure_core::http::{Method, Pipeline, RetryOptions};
+use chrono::{DateTime, Utc};
 use table_core::adapter::TraceKeys;
-use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName, key_order};
+use table_core::query::{Continuation, Filter, Page, Position, Query, Select};
 use table_core::store::{
-    ErrorKind, GroupTransaction, ManifestCache, Operation, ServiceProfile, TableStore, Written,
+    ErrorKind, GroupTransaction, ManifestCache, Operation, OperationKind, ServiceProfile, TableStore,
+    Written, check_entity, check_page, check_progress,
 };
-use table_core::{Error, Result};
+use table_core::typed::{PartitionIn, RowBounds, TableEntity};
+use table_core::{Error, Result, engine};
 use tokio::sync::Semaphore;
 
-use audience::scope;
-
 use crate::auth::{Connection, Emulator, Secret, SharedKeyPolicy};
-use crate::endpoint::{Endpoint, ReadFrom};
-use crate::rest::{Client, HideKeys, bounded, quiet};
-use crate::{AzureTableStoreOptions, SharedKey};
+use crate::batch::{GroupBody, read_answer};
+use crate::endpoint::{Endpoint, ReadFrom, entity_path};
+use crate::operation::Write;
+use crate::rest::{Answer, Call, Client, HideKeys, JSON, Subject, bounded, quiet};
+use crate::sas::{AccountSas, SasToken, TablePermissions, TableSas};
+use crate::{AzureTableStoreOptions, SharedKey, wire};
 
 /// A [`TableStore`](table_core::store::TableStore) in an Azure Storage account or in Azure Cosmos DB for
 /// Table.
@@ -243,5 +242,306 @@ impl TableStore for AzureTableStore {
 
     fn manifests(&self) -> Option<Arc<ManifestCache>> {
         Some(Arc::clone(&self.manifests))
+    }
+}
+
+/// Returns the token scope for the cloud and the service (Azure Storage or Cosmos DB).
+///
+/// A custom cloud sets its audience with `audiences.with::<AzureTableStore>(…)`. Without one, the public
+/// cloud's audience is used, which also works for the emulator.
+pub(crate) fn scope(audience: Option<&str>, cloud: Option<&CloudConfiguration>, cosmos: bool) -> String {
+    let service = if cosmos { "cosmos" } else { "storage" };
+    let audience = audience.map(str::to_owned).unwrap_or_else(|| match cloud {
+        Some(CloudConfiguration::AzureGovernment) => format!("https://{service}.azure.us"),
+        Some(CloudConfiguration::AzureChina) => format!("https://{service}.azure.cn"),
+        Some(CloudConfiguration::Custom(custom)) => match custom.audiences.get::<AzureTableStore>() {
+            Some(audience) => audience.to_owned(),
+            None => format!("https://{service}.azure.com"),
+        },
+        _ => format!("https://{service}.azure.com"),
+    });
+    format!("{}/.default", audience.trim_end_matches("/.default").trim_end_matches('/'))
+}
+
+impl Client {
+    async fn write(&self, table: &TableName, operation: &Operation) -> Result<Written> {
+        engine::check_operation(&self.profile, operation)?;
+        let write = Write::new(operation, self.endpoint.cosmos)?;
+        let url = self.endpoint.write_to(&write.path(table)).into_url();
+        let subject = Subject::Entity(table, operation.key());
+        let mut call = Call::new(operation.kind(), subject, write.method, url);
+        if let Some(verb) = write.tunnelled {
+            call = call.header("x-http-method", verb);
+        }
+        if write.prefers_no_content() {
+            call = call.header("prefer", "return-no-content");
+        }
+        if let Some(json) = write.json() {
+            call = call.body(JSON, json);
+        }
+        if let Some(if_match) = write.if_match {
+            call = call.header("if-match", if_match);
+        }
+        let answer = self.send(call).await?;
+        if write.method == Method::Delete { Ok(Written::deleted()) } else { answer.written() }
+    }
+
+    async fn transact(&self, table: &TableName, group: &GroupTransaction) -> Result<Vec<Written>> {
+        engine::check_group(&self.profile, group)?;
+        let body = GroupBody::new(&self.endpoint, table, group)?;
+        // `check_group` knows a lower bound; only now is the exact size known. The service would refuse the request
+        // after the whole upload.
+        if body.bytes.len() > self.profile.group_bytes {
+            let what = "bytes of a group transaction's request";
+            return Err(Error::limit(what, self.profile.group_bytes, body.bytes.len()));
+        }
+        let url = self.endpoint.write_to("$batch").into_url();
+        let call = Call::new(OperationKind::Transact, Subject::Table(table), Method::Post, url)
+            .body(body.content_type, body.bytes);
+        let answer = self.send(call).await?;
+        read_answer(&answer, table, group).map_err(|e| answer.explain(e))
+    }
+}
+
+/// Shared access signatures.
+impl AzureTableStore {
+    /// Returns the address of the account, without a signature. [`SasToken::url`] adds one.
+    pub fn endpoint(&self) -> &str {
+        self.client().endpoint.root().as_str()
+    }
+
+    /// Signs permissions on the entities of `T` in one partition: the token gives no access to other
+    /// partitions. Sends no request. The token is valid over https only; for other options build a
+    /// [`TableSas`] and [`sign`](Self::sign) it.
+    ///
+    /// The service limits a signature by keys only. If `T` has a `discriminator(row_prefix)`, the token
+    /// covers the entities of `T` and no others. Otherwise it covers the **whole partition**: entities of
+    /// other types, index entries, and the rows of journals, queues and retries in that partition (their
+    /// RowKeys begin with `~~`). To give permission to write or delete, use a row prefix, or store nothing
+    /// else in the partition.
+    ///
+    /// # Errors
+    /// Fails if the store has no account key or if the PartitionKey is empty, which a signature cannot
+    /// express; see also [`TableSas::within_partition`].
+    pub fn sas_for<T: TableEntity>(
+        &self,
+        table: &TableName,
+        partition: impl PartitionIn<T>,
+        permissions: TablePermissions,
+        expires: DateTime<Utc>,
+    ) -> Result<SasToken> {
+        self.sign(&TableSas::new(table, permissions, expires).within_partition::<T>(partition)?)
+    }
+
+    /// Like [`sas_for`](Self::sas_for), for the entities with these RowKeys only.
+    ///
+    /// ```
+    /// use chrono::{TimeDelta, Utc};
+    /// use table_azure::sas::TablePermissions;
+    /// use table_azure::{AzureTableStore, SharedKey};
+    /// use table_core::model::TableName;
+    /// use table_core::typed::TableEntity;
+    /// #[derive(TableEntity)]
+    /// #[entity(discriminator(row_prefix), row_key = "order_{year:04}_{number:06}")]
+    /// struct Order {
+    ///     #[partition_key]
+    ///     tenant: String,
+    ///     year: u16,
+    ///     number: u32,
+    /// }
+    /// let key = SharedKey::new("account", "a2V5")?;
+    /// let store = AzureTableStore::with_shared_key("https://account.table.core.windows.net", key, None)?;
+    /// let (table, expires) = (TableName::new("Orders")?, Utc::now() + TimeDelta::hours(1));
+    /// let (tenant, rows) = (Order::partition("contoso")?, Order::row_prefix().year(2026)..);
+    /// let token = store.sas_for_rows::<Order>(&table, tenant, rows, TablePermissions::READ, expires)?;
+    /// assert!(token.as_str().contains("spk=contoso&srk=order%5F2026%5F&epk=contoso&erk=order%5F%EF%BF%BF"));
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`TableSas::within_rows`] and [`sas_for`](Self::sas_for).
+    pub fn sas_for_rows<T: TableEntity>(
+        &self,
+        table: &TableName,
+        partition: impl PartitionIn<T>,
+        rows: impl RowBounds<T>,
+        permissions: TablePermissions,
+        expires: DateTime<Utc>,
+    ) -> Result<SasToken> {
+        self.sign(&TableSas::new(table, permissions, expires).within_rows::<T>(partition, rows)?)
+    }
+
+    /// Signs permissions on a table with the account key. Sends no request.
+    ///
+    /// # Errors
+    /// Fails if the store has no account key; see also [`TableSas::sign`].
+    pub fn sign(&self, sas: &TableSas) -> Result<SasToken> {
+        sas.sign(self.account_key()?)
+    }
+
+    /// Signs permissions on the account with its key. Sends no request.
+    ///
+    /// # Errors
+    /// Fails if the store has no account key.
+    pub fn sign_account(&self, sas: &AccountSas) -> Result<SasToken> {
+        self.account_key().map(|key| sas.sign(key))
+    }
+
+    fn account_key(&self) -> Result<&SharedKey> {
+        let missing = || {
+            Error::invalid_request(
+                "only a store with an account key can sign; this store has a token or a SAS",
+            )
+        };
+        self.key.as_ref().ok_or_else(missing)
+    }
+}
+
+impl Client {
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        let url = self.endpoint.write_to("Tables").into_url();
+        let body = format!(r#"{{"TableName":"{table}"}}"#).into_bytes();
+        let call = Call::new(OperationKind::CreateTable, Subject::NewTable(table), Method::Post, url)
+            .header("prefer", "return-no-content")
+            .body(JSON, body);
+        self.send(call).await.map(drop)
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let url = self.endpoint.write_to(&format!("Tables('{table}')")).into_url();
+        let call = Call::new(OperationKind::DeleteTable, Subject::Table(table), Method::Delete, url);
+        self.send(call).await.map(drop)
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        let position = from.map(|from| from.tables_position(prefix)).transpose()?;
+        let prefix = prefix.unwrap_or_default();
+        let filter = self.names_like(prefix).map(|filter| filter.to_string());
+        let url = self
+            .endpoint
+            .read_from("Tables")
+            .with_some("$filter", filter.as_deref())
+            .with_some("NextTableName", position.map(|position| position.first.as_str()))
+            .into_url();
+        let answer =
+            self.send(Call::new(OperationKind::ListTables, Subject::Service, Method::Get, url)).await?;
+        let mut items = wire::decode_table_names(&answer.body).map_err(|e| answer.explain(e))?;
+        items.retain(|name| self.starts_with(name, prefix));
+        let continuation = answer.continuation("x-ms-continuation-nexttablename")?.map(|first| {
+            let position = Position { first, second: None };
+            Continuation::of_tables(Some(prefix).filter(|prefix| !prefix.is_empty()), position)
+        });
+        check_progress(from, continuation.as_ref())?;
+        Ok(Page { items, continuation })
+    }
+
+    /// Returns a range that contains every name with the prefix, whether or not the service compares case.
+    /// The client drops the other names.
+    fn names_like(&self, prefix: &str) -> Option<Filter> {
+        // In ASCII, capital letters are before small ones. All spellings of the prefix are between its capital and
+        // its small form.
+        let (low, high) = match self.profile.case_sensitive_tables {
+            true => (prefix.to_owned(), prefix.to_owned()),
+            false => (prefix.to_ascii_uppercase(), prefix.to_ascii_lowercase()),
+        };
+        let end = key_order::prefix_end(&high)?;
+        Some(Filter::ge("TableName", low).and(Filter::lt("TableName", end)))
+    }
+
+    fn starts_with(&self, name: &TableName, prefix: &str) -> bool {
+        match self.profile.case_sensitive_tables {
+            true => name.as_str().starts_with(prefix),
+            false => name.to_lowercase().starts_with(&prefix.to_ascii_lowercase()),
+        }
+    }
+}
+
+impl Client {
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let select = select.map(names);
+        let address = self.endpoint.read_partition(&entity_path(table, key), Some(key.partition()));
+        let url = address.with_some("$select", select.as_deref());
+        let subject = Subject::Entity(table, key);
+        let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url());
+        match self.send(call).await {
+            Ok(answer) => {
+                let entity = wire::decode_entity(&answer.body).map_err(|e| answer.explain(e))?;
+                check_entity(table, key, &entity)?;
+                Ok(Some(entity))
+            }
+            Err(e) if e.is_entity_not_found() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        engine::check_query(&self.profile, query)?;
+        let position = from.map(|from| from.position(&self.profile, table, query)).transpose()?;
+        let filter = query.filter.as_ref().map(ToString::to_string);
+        let top = query.top.map(|top| top.min(self.profile.page_size).to_string());
+        let url = self
+            .endpoint
+            .read_partition(&format!("{table}()"), query.bounds().partition.as_single())
+            .with_some("$filter", filter.as_deref())
+            .with_some("$select", query.select.as_ref().map(names).as_deref())
+            .with_some("$top", top.as_deref())
+            .with_some("NextPartitionKey", position.map(|p| p.first.as_str()))
+            .with_some("NextRowKey", position.and_then(|p| p.second.as_deref()));
+        let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url());
+        let answer = self.send(call).await?;
+        let items = wire::decode_entities(&answer.body).map_err(|e| answer.explain(e))?;
+        check_page(&self.profile, table, query, &items)?;
+        let continued = |position| Continuation::new(&self.profile, table, query, position);
+        let continuation = next(&answer)?.map(continued);
+        // A service that returns the same token for ever would keep the program in a loop of paid requests.
+        check_progress(from, continuation.as_ref())?;
+        Ok(Page { items, continuation })
+    }
+}
+
+/// Returns the selected names, with the properties that every answer needs.
+fn names(select: &Select) -> String {
+    // `$select` leaves out the keys too, and an entity without keys cannot be read. The ETag is an annotation and is
+    // always there.
+    let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(select.names()).collect();
+    Select::new(names).names().collect::<Vec<_>>().join(",")
+}
+
+fn next(answer: &Answer) -> Result<Option<Position>> {
+    let first = answer.continuation("x-ms-continuation-nextpartitionkey")?;
+    let second = answer.continuation("x-ms-continuation-nextrowkey")?;
+    Ok(first.map(|first| Position { first, second }))
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::cloud::{Audiences, CustomConfiguration};
+
+    use super::*;
+
+    #[test]
+    fn clouds_and_services_have_their_audiences() {
+        let government = CloudConfiguration::AzureGovernment;
+        let china = CloudConfiguration::AzureChina;
+        assert_eq!(scope(None, None, false), "https://storage.azure.com/.default");
+        assert_eq!(scope(None, Some(&government), false), "https://storage.azure.us/.default");
+        assert_eq!(scope(None, Some(&china), true), "https://cosmos.azure.cn/.default");
+        assert_eq!(scope(None, Some(&government), true), "https://cosmos.azure.us/.default");
+        assert_eq!(scope(None, Some(&china), false), "https://storage.azure.cn/.default");
+        let unnamed = CustomConfiguration::default().into();
+        assert_eq!(scope(None, Some(&unnamed), true), "https://cosmos.azure.com/.default");
+        assert_eq!(scope(Some("https://my.cloud/"), Some(&china), true), "https://my.cloud/.default");
+        let mut custom = CustomConfiguration::default();
+        custom.audiences = Audiences::new().with::<AzureTableStore>("https://s.local".to_owned());
+        assert_eq!(scope(None, Some(&custom.into()), false), "https://s.local/.default");
     }
 }

@@ -12,13 +12,11 @@ mod byte_scan;
 mod decode;
 mod encode;
 mod json;
-mod page;
-mod shape;
 mod value;
 
 pub use decode::decode_entity;
+pub use decode::{decode_entities, decode_table_names};
 pub use encode::{EntityEncoder, encode_entity};
-pub use page::{decode_entities, decode_table_names};
 
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,9 @@ mod container;
 mod field;
 mod index;
 mod item;
-mod shape;
-mod variant;
 
+pub(crate) use container::VariantAttrs;
 pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE, VALUE};
 pub(crate) use field::{FieldAttrs, KeyAttr};
 pub(crate) use index::{IndexAttr, ListAttr, PayloadAttr, ScopeAttr, ShapeAttr, SummaryAttr};
 pub(crate) use item::items;
-pub(crate) use variant::VariantAttrs;

@@ -1,6 +1,7 @@
 //! Layouts of entities, and combinations that one type cannot have.
 
-use quote::ToTokens as _;
+use quote::ToTokens;
+use syn::LitStr;
 
 use super::model::Sources;
 use crate::attr::{Container, IndexAttr};
@@ -45,4 +46,53 @@ pub(super) fn check(container: &Container, sources: &Sources<'_>, indexes: &[Ind
         );
         errors.push(large.at.to_token_stream(), problem);
     }
+}
+
+// Parses how partitions are spread over buckets.
+
+/// The buckets of partitions.
+pub(crate) struct Spread {
+    pub(crate) buckets: u32,
+    /// The salt that is hashed with the RowKey to find the bucket; may be empty.
+    pub(crate) salt: String,
+}
+
+/// Parses the buckets and the salt from the struct's or the key field's attribute.
+pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Errors) -> Option<Spread> {
+    let of_field = sources.iter().find_map(|(_, _, attrs)| attrs.partition_key.as_ref());
+    for row in sources.iter().filter_map(|(_, _, attrs)| attrs.row_key.as_ref()) {
+        let both = [row.spread.to_token_stream(), row.salt.to_token_stream()];
+        for at in both.into_iter().filter(|at| !at.is_empty()) {
+            errors.push(at, "only partitions can be spread; put it on the partition key");
+        }
+    }
+    let buckets = one("spread", &container.spread, of_field.and_then(|key| key.spread.as_ref()), errors);
+    let salt = one("salt", &container.salt, of_field.and_then(|key| key.salt.as_ref()), errors);
+    if let (None, Some(salt)) = (buckets, salt) {
+        errors.push(salt, "a salt needs a number of buckets; add `spread = 16`");
+    }
+    if let Some(salt) = salt.filter(|salt| salt.value().is_empty()) {
+        errors.push(salt, "the salt is empty; remove it");
+    }
+    let literal = buckets?;
+    match literal.base10_parse() {
+        Ok(buckets @ 2..=1000) => Some(Spread { buckets, salt: salt.map(LitStr::value).unwrap_or_default() }),
+        _ => {
+            errors.push(literal, "a number of buckets from 2 to 1000, such as `spread = 16`");
+            None
+        }
+    }
+}
+
+/// Returns the setting of the struct or of the key field; both together are an error.
+fn one<'a, T: ToTokens>(
+    name: &str,
+    of_struct: &'a Option<T>,
+    of_field: Option<&'a T>,
+    errors: &Errors,
+) -> Option<&'a T> {
+    if let (Some(_), Some(literal)) = (of_struct, of_field) {
+        errors.push(literal, format!("`{name}` is already set on the struct; keep one"));
+    }
+    of_struct.as_ref().or(of_field)
 }

@@ -1,24 +1,24 @@
-mod rows;
-mod tables;
-
+use std::cell::Cell;
 use std::sync::Arc;
 
-use redb::{StorageError, Table, TableError, WriteTransaction};
-use table_core::Result;
+use redb::{ReadableTable, StorageError, Table, TableError, WriteTransaction};
 use table_core::engine::{Change, Stamp, apply_group, apply_to};
-use table_core::model::{ETag, TableName, Ticks};
-use table_core::store::{Operation, Written};
+use table_core::model::{ETag, Key, PackBuffer, PropertyDictionary, TableName, Ticks};
+use table_core::store::{ErrorKind, Operation, Written};
+use table_core::{Result, engine};
 
-use self::rows::TableRows;
-use super::packer::Packer;
+use super::commit::Packer;
+use super::commit::Versions;
 use super::queue::{Request, Work};
-use super::versions::Versions;
-use crate::catalog::Catalog;
 use crate::changes::Changes;
 use crate::disk::Access;
+use crate::error::Failure;
 use crate::file::Contents;
-use crate::format::{self, CATALOG, DROPPED, META, ROWS};
+use crate::format;
+use crate::format::Catalog;
+use crate::format::{CATALOG, DROPPED, META, ROWS};
 use crate::options::PROFILE;
+use crate::writer::reclaim;
 
 /// The metadata that the writer keeps in memory and that a transaction changes.
 #[derive(Clone, Debug)]
@@ -187,5 +187,106 @@ impl<'t> Batch<'t> {
             };
         }
         Ok(changes.iter().map(|(_, change)| change.written()).collect())
+    }
+}
+
+impl Batch<'_> {
+    fn create_table(&mut self, table: TableName) -> Result<Result<Vec<Written>>, StorageError> {
+        if self.ledger.catalog.contains(&table) {
+            return Ok(Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()));
+        }
+        let id = self.ledger.next_table;
+        self.ledger.next_table += 1;
+        self.meta.insert(format::META_NEXT_TABLE, self.ledger.next_table)?;
+        let row = format::catalog_row(id, &table);
+        self.catalog.insert(table.to_lowercase().as_str(), row.as_slice())?;
+        Arc::make_mut(&mut self.ledger.catalog).insert(id, table);
+        (self.changed, self.tables_changed) = (true, true);
+        Ok(Ok(Vec::new()))
+    }
+
+    fn delete_table(&mut self, table: &TableName) -> Result<Result<Vec<Written>>, StorageError> {
+        let id = match self.ledger.catalog.id(table) {
+            Ok(id) => id,
+            Err(missing) => return Ok(Err(missing)),
+        };
+        self.catalog.remove(table.to_lowercase().as_str())?;
+        self.dropped.insert(id, ())?;
+        Arc::make_mut(&mut self.ledger.catalog).remove(table);
+        self.ledger.dropped.push(id);
+        (self.changed, self.tables_changed) = (true, true);
+        Ok(Ok(Vec::new()))
+    }
+
+    /// Removes some rows of a dropped table. After the last row, also removes the table's id from the list of
+    /// dropped tables.
+    pub(in crate::writer) fn reclaim(&mut self, id: u64) -> Result<(), StorageError> {
+        self.changed = true;
+        if self.remove_rows(id)? {
+            self.dropped.remove(id)?;
+            self.ledger.dropped.retain(|dropped| *dropped != id);
+        }
+        Ok(())
+    }
+
+    /// Removes a limited number of rows and bytes. Returns whether all rows are removed.
+    fn remove_rows(&mut self, id: u64) -> Result<bool, StorageError> {
+        let (from, to) = (format::prefixed(id, &[]), format::prefixed(id + 1, &[]));
+        let range = from.as_slice()..to.as_slice();
+        let mut rows = self.rows.extract_from_if::<&[u8], _>(range, |_, _| true)?;
+        let mut bytes = 0;
+        for _ in 0..reclaim::ROWS {
+            let Some(row) = rows.next() else { return Ok(true) };
+            let (key, value) = row?;
+            bytes += key.value().len() + value.value().len();
+            if bytes >= reclaim::BYTES {
+                break;
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The rows of one table in a transaction, as the engine reads and writes them.
+struct TableRows<'a, 't> {
+    id: u64,
+    rows: &'a Table<'t, &'static [u8], &'static [u8]>,
+    dictionary: &'a PropertyDictionary,
+    failure: Cell<Option<StorageError>>,
+}
+
+impl<'a, 't> TableRows<'a, 't> {
+    const fn new(
+        id: u64,
+        rows: &'a Table<'t, &'static [u8], &'static [u8]>,
+        dictionary: &'a PropertyDictionary,
+    ) -> Self {
+        Self { id, rows, dictionary, failure: Cell::new(None) }
+    }
+
+    /// Returns the error of reading the file, if there was one.
+    fn into_failure(self) -> Option<StorageError> {
+        self.failure.into_inner()
+    }
+}
+
+impl engine::Rows for TableRows<'_, '_> {
+    fn key(&self, key: &Key) -> Vec<u8> {
+        format::row_key(self.id, key)
+    }
+
+    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+        match self.rows.get(key) {
+            Ok(None) => look(None),
+            Ok(Some(row)) => {
+                let mut record = PackBuffer::default();
+                format::unpack_row(self.dictionary, key, row.value(), &mut record)?;
+                look(Some(record.as_bytes()))
+            }
+            Err(failure) => {
+                self.failure.set(Some(failure));
+                Err(Failure::Lost.into())
+            }
+        }
     }
 }

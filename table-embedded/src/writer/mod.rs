@@ -4,15 +4,12 @@
 mod batch;
 mod broken;
 mod commit;
-mod failed;
-mod packer;
 mod queue;
 mod reclaim;
 mod run;
 #[cfg(test)]
 mod tests;
 mod upkeep;
-mod versions;
 
 use std::io;
 use std::sync::Arc;
@@ -22,14 +19,14 @@ use redb::Database;
 
 use self::batch::Ledger;
 use self::broken::Broken;
+use self::commit::Versions;
 use self::queue::Requests;
 use self::reclaim::Reclaiming;
-use self::versions::Versions;
 use crate::changes::Changes;
 use crate::disk::Access;
+use crate::disk::guarded;
 use crate::error::Failure;
 use crate::file::{Contents, Directory, LockMode, Opened, Session};
-use crate::guard::guarded;
 use crate::options::Config;
 use crate::shared::Shared;
 

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
+use super::broken::Failed;
 use super::commit::Work;
-use super::failed::Failed;
 use super::{RETRY, Writer};
 
 /// Maximum rows of a dropped table that one commit removes. This takes about a millisecond, which a write may

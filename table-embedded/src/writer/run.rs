@@ -1,11 +1,11 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use super::broken::{self, Failed};
 use super::commit::Work;
-use super::failed::{self, Failed};
 use super::queue::{Closing, Job, Message};
 use super::{APART, FLUSH_AFTER, IDLE, MAX_LINGER, Writer};
-use crate::guard::guarded;
+use crate::disk::guarded;
 
 impl Writer {
     /// Runs until the store is closed or all its handles are dropped.
@@ -17,7 +17,7 @@ impl Writer {
             None
         });
         let lost = self.lost();
-        let result = failed::work(|| self.shut_down()).map_err(|failed| failed.failure(lost));
+        let result = broken::work(|| self.shut_down()).map_err(|failed| failed.failure(lost));
         self.shared.close();
         if let Err(failure) = &result {
             tracing::error!(%failure, "closing the store failed");

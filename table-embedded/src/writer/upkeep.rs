@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use redb::Database;
 
-use super::failed::{self, Failed};
+use super::broken::{self, Failed};
 use super::{Unflushed, Writer};
 use crate::disk::Access;
+use crate::disk::guarded;
 use crate::disk::needed_to_compact;
 use crate::error::{Failure, Lost};
-use crate::guard::guarded;
 use crate::verify::Pinned;
 
 /// Logs a failure of work that no caller waits for.
@@ -44,9 +44,9 @@ impl Writer {
     /// reads the allocation state of this commit instead of scanning the file.
     pub(super) fn settle(&mut self) -> Result<(), Failed> {
         self.usable()?;
-        let settled = failed::work(|| {
+        let settled = broken::work(|| {
             let database = self.database()?;
-            let mut transaction = failed::before_commit(|| database.begin_write().map_err(Failed::before))?;
+            let mut transaction = broken::before_commit(|| database.begin_write().map_err(Failed::before))?;
             transaction.set_quick_repair(true);
             self.end(transaction)
         });
@@ -110,7 +110,7 @@ impl Writer {
         self.shared.pause();
         let mut database = self.take_database().ok_or(Failed::Panicked)?;
         self.session.set_strict(true);
-        let compacted = failed::work(|| {
+        let compacted = broken::work(|| {
             while database.compact().map_err(Failed::before)? {}
             Ok(())
         });

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::expiring::{ExpiringMap, FailedUnwraps, is_expired};
 use super::{CacheBounds, DataKey, DataKeyBounds, Secret, Wrapping};
+use super::{ExpiringMap, FailedUnwraps, is_expired};
 use crate::error::Unreadable;
 use crate::key::Keys;
 use crate::key::fill_random;

@@ -168,3 +168,45 @@ async fn keys_are_dropped_with_their_store() {
     tokio::task::yield_now().await;
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
+
+fn filled(max_entries: u64) -> ExpiringMap<u32, &'static str> {
+    let mut map = ExpiringMap::new(max_entries, Duration::from_secs(10));
+    [(1, "one"), (2, "two"), (3, "three")].into_iter().for_each(|(key, value)| map.insert(key, value));
+    map
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_expire_in_order() {
+    let mut map = filled(10);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    map.insert(1, "one again");
+    assert_eq!(map.remove_expired(Instant::now()), Some(Instant::now() + Duration::from_secs(5)));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(map.get(&1), Some(&"one again"));
+    assert_eq!(map.get(&2), None);
+    assert_eq!(map.len(), 3);
+    assert_eq!(map.remove_expired(Instant::now()), Some(Instant::now() + Duration::from_secs(5)));
+    assert_eq!(map.get(&1), Some(&"one again"));
+    assert_eq!(map.len(), 1);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(map.remove_expired(Instant::now()), None);
+    assert_eq!(map.len(), 0);
+    assert!(map.order.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_map_drops_the_oldest() {
+    let map = filled(2);
+    assert_eq!([1, 2, 3].map(|key| map.get(&key).is_some()), [false, true, true]);
+    let mut none = filled(0);
+    assert_eq!(none.len(), 0);
+    assert_eq!(none.remove_expired(Instant::now()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_age_beyond_the_clocks_range_never_expires() {
+    let mut map = ExpiringMap::new(1, Duration::MAX);
+    map.insert(1, ());
+    assert_eq!(map.remove_expired(Instant::now()), None);
+    assert_eq!(map.len(), 1);
+}

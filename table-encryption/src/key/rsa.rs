@@ -9,7 +9,7 @@ use aws_lc_rs::rsa::{
 use table_core::store::{Error, ErrorKind, Result};
 use zeroize::Zeroizing;
 
-use super::aes::refused;
+use super::refused;
 use super::{KeyBytes, KeyWrap};
 
 /// The hash function of OAEP, used for the label and for the mask.

@@ -1,10 +1,17 @@
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::engine;
-use table_core::model::{Entity, Key, Properties};
-use table_core::store::{Error, ErrorKind, Operation, Result, ServiceProfile, TableStore};
+use table_core::model::{Entity, IfMatch, Key, Properties, TableName};
+use table_core::query::Filter;
+use table_core::store::{
+    Conflicts, Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+};
 
+use super::decrypt::{Opener, Stored, is_system};
+use super::merge::{Prepared, reads_first};
 use super::{EncryptedStore, Shared};
 use crate::key::fill_random;
-use crate::v2::{self, HEADER, Scope};
+use crate::v2;
+use crate::v2::{HEADER, Scope};
 
 impl<S: TableStore> EncryptedStore<S> {
     /// Encrypts the marked properties of an operation, and checks the limits of the wrapped store.
@@ -106,4 +113,135 @@ fn grown(error: Error, profile: &ServiceProfile) -> Error {
         }
         other => other.into(),
     }
+}
+
+// Refuses filters that would compare ciphertext.
+
+/// The properties that a filter compares, except for keys and Timestamp.
+pub(crate) type Compared<'a> = Vec<&'a str>;
+
+/// Returns the properties that a filter compares.
+pub(super) fn compared(filter: Option<&Filter>) -> Compared<'_> {
+    let mut names = Vec::new();
+    if let Some(filter) = filter {
+        filter.for_each_property(&mut |name| names.extend(Some(name).filter(|name| !is_system(name))));
+    }
+    names
+}
+
+impl Opener<'_> {
+    /// Refuses a filter on a property that is known to be encrypted or is not listed as comparable.
+    pub(super) fn check_filter(&self) -> Result<()> {
+        if self.compared.is_empty() {
+            return Ok(());
+        }
+        let rules = &self.shared.rules;
+        let names = rules.names(&self.id);
+        let encrypted = self.compared.iter().find(|name| names.contains(name));
+        if let Some(name) = encrypted {
+            return Err(self.compares(name));
+        }
+        match self.compared.iter().find(|name| !rules.may_be_compared(&self.id, name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::invalid_request(format!(
+                "the filter compares '{name}' of the table '{}', which `filter_only_by` does not list: it may be \
+                 encrypted",
+                self.table
+            ))),
+        }
+    }
+
+    /// Refuses the result of a filter on a property that this entity has encrypted.
+    pub(super) fn check_stored(&self, stored: Option<&Stored>) -> Result<()> {
+        let Some(Stored::V2(header)) = stored else { return Ok(()) };
+        let encrypted = self.compared.iter().find(|name| header.find(name).is_some());
+        encrypted.map_or(Ok(()), |name| Err(self.compares(name)))
+    }
+
+    fn compares(&self, name: &str) -> Error {
+        Error::invalid_request(format!(
+            "the filter compares the encrypted property '{name}' of the table '{}', which the service cannot do: \
+             look it up through a blind index",
+            self.table
+        ))
+    }
+}
+
+/// Maximum number of entities that a group reads concurrently for its merges.
+const IN_PARALLEL: usize = 16;
+
+impl<S: TableStore> EncryptedStore<S> {
+    pub(super) async fn write_group(
+        &self,
+        table: &TableName,
+        group: GroupTransaction,
+    ) -> Result<Vec<Written>> {
+        if !group.operations().iter().any(reads_first) {
+            return self.inner.transact(table, self.encrypt_group(table, group).await?).await;
+        }
+        let mut conflicts = Conflicts::new(self.shared.attempts);
+        loop {
+            let (prepared, again) = self.prepare_group(table, group.clone()).await?;
+            // Only operations without an ETag of the caller are prepared again. If the caller's own condition fails, the caller must know.
+            let ours = |e: &Error| e.failed_index().is_some_and(|i| again.get(i) == Some(&true));
+            match self.inner.transact(table, prepared).await {
+                Err(error) if ours(&error) && error.is_conflict() => conflicts.wait(error).await?,
+                other => return other,
+            }
+        }
+    }
+
+    async fn encrypt_group(
+        &self,
+        table: &TableName,
+        mut group: GroupTransaction,
+    ) -> Result<GroupTransaction> {
+        let id = self.table_id(table);
+        for (index, slot) in group.operations_mut().iter_mut().enumerate() {
+            let operation = std::mem::replace(slot, Operation::Delete(slot.key().clone(), IfMatch::Any));
+            *slot =
+                self.encrypt_operation(&id, operation).await.map_err(|e| Error::in_transaction(index, e))?;
+        }
+        Ok(group)
+    }
+
+    /// Prepares the operations of a group, and returns for each whether it is prepared again after a
+    /// conflict.
+    async fn prepare_group(
+        &self,
+        table: &TableName,
+        mut group: GroupTransaction,
+    ) -> Result<(GroupTransaction, Vec<bool>)> {
+        let operations: Vec<Operation> = group.operations().to_vec();
+        let prepared: Vec<Prepared> = stream::iter(operations.into_iter().enumerate())
+            .map(|(index, operation)| async move {
+                let refusal = refusal(&operation);
+                match (self.prepare(table, operation).await, refusal) {
+                    (Err(e), Some(refusal)) if e.is_entity_not_found() || e.is_precondition_failed() => {
+                        Ok(refusal)
+                    }
+                    (prepared, _) => prepared.map_err(|e| Error::in_transaction(index, e)),
+                }
+            })
+            .buffered(IN_PARALLEL)
+            .try_collect()
+            .await?;
+        let again = prepared.iter().map(|p| p.again).collect();
+        for (slot, prepared) in group.operations_mut().iter_mut().zip(prepared) {
+            *slot = prepared.operation;
+        }
+        Ok((group, again))
+    }
+}
+
+/// An ETag of the valid form that no service assigns.
+const NEVER: &str = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\"";
+
+/// Returns an operation that the store refuses in the same way as the merge, so that the store reports which
+/// operation of the group fails first.
+fn refusal(operation: &Operation) -> Option<Prepared> {
+    let Operation::Merge(entity, version) = operation else { return None };
+    let again = *version == IfMatch::Any;
+    let version = if again { IfMatch::Exactly(NEVER.into()) } else { version.clone() };
+    Some(Prepared { operation: Operation::Merge(Entity::from(entity.key().clone()), version), again })
 }

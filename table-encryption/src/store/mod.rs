@@ -4,10 +4,7 @@ mod builder;
 mod decrypt;
 mod describe;
 mod encrypt;
-mod filter;
-mod group;
 mod merge;
-mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +13,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
+use builder::Rules;
 pub(crate) use decrypt::{Opener, Stored};
 pub use describe::{Description, encrypted_names};
 pub(crate) use encrypt::encrypt_entity;
-use rules::Rules;
 use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
@@ -222,7 +219,7 @@ impl<S: TableStore> EncryptedStore<S> {
 
     /// Returns a decrypter for the pages of a query, after checking the query.
     fn opener_of<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Opener<'a>> {
-        let compared = filter::compared(query.filter.as_ref());
+        let compared = encrypt::compared(query.filter.as_ref());
         let opener = Opener { compared, ..self.opener(table, query.select.as_ref()) };
         opener.check_filter().map(|()| opener)
     }

@@ -1,25 +1,26 @@
 //! Jobs on every entity of a table, page by page, while writers continue: rotating the key-encryption key,
 //! migrating to format v2.
 
-mod migrate;
-mod progress;
-mod rewrap;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-pub use migrate::Migration;
-pub use progress::SweepProgress;
-pub use rewrap::Rotation;
-use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Query, Select};
-use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore};
+use table_core::engine;
+use table_core::model::{Entity, INDEX_TABLE, IfMatch, Key, Properties, TableName, ValueRef};
+use table_core::query::{Continuation, Query, Select, UnreadableEntity};
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result, TableStore};
+use tokio::sync::Mutex;
 
-use crate::error::Failure;
-use crate::store::EncryptedStore;
+use crate::data_key::{Secret, Wrapping};
+use crate::error::{Failure, Unreadable};
+use crate::store::{EncryptedStore, Stored, encrypt_entity};
+use crate::v1::METADATA;
+use crate::v2::{HEADER, Header, Scope, WriteKeys};
 
 /// The result of a sweep for one entity.
 #[derive(Debug, Default)]
@@ -215,5 +216,236 @@ impl<S, J> fmt::Debug for Sweep<'_, S, J> {
             .field("table", &self.table)
             .field("progress", &self.progress)
             .finish_non_exhaustive()
+    }
+}
+
+/// Maximum number of skipped entities that are listed.
+const LISTED: usize = 100;
+
+/// The counts of a sweep.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct SweepProgress {
+    /// Number of entities read.
+    pub read: u64,
+    /// Number of entities written.
+    pub changed: u64,
+    /// Number of encrypted entities by the id of their current key-encryption key. Only rotations count them,
+    /// and only verified entities: a key is still needed if it has a count here or if entities were skipped.
+    pub keys: BTreeMap<String, u64>,
+    /// Number of entities that could not be processed and are unchanged.
+    pub skipped: u64,
+    /// The first 100 skipped entities, with the reasons.
+    pub unreadable: Vec<UnreadableEntity>,
+    /// Other tables that hold index entries of this table, according to its manifest. Entries hold properties
+    /// of the entities, so **these tables need the same sweep**.
+    pub index_tables: BTreeSet<TableName>,
+}
+
+impl SweepProgress {
+    fn add(&mut self, found: Result<SweptEntity, (Key, Error)>) {
+        match found {
+            Ok(SweptEntity { changed, key_id }) => {
+                self.changed += u64::from(changed);
+                if let Some(id) = key_id {
+                    *self.keys.entry(id).or_default() += 1;
+                }
+            }
+            Err((key, error)) => {
+                self.skipped += 1;
+                if self.unreadable.len() < LISTED {
+                    self.unreadable.push(UnreadableEntity { key, error });
+                }
+            }
+        }
+    }
+}
+
+/// Encrypts plaintext and legacy entities.
+#[derive(Debug)]
+pub struct Migration<'a, S> {
+    store: &'a EncryptedStore<S>,
+    again: bool,
+}
+
+impl<S: TableStore> EncryptedStore<S> {
+    /// Migrates a table to format v2. It converts properties in plaintext that the store's rules name,
+    /// entities without the header that `require_encryption` demands, and legacy entities if the store reads
+    /// them in this table.
+    ///
+    /// During the migration, readers need `accept_plaintext` or the legacy format. Remove these options
+    /// afterwards, if nothing was [skipped](crate::SweepProgress::skipped). Former plaintext may remain in
+    /// backups and on disks that the service has not overwritten yet.
+    ///
+    /// It migrates this table only. Index entries hold copies of properties: entries in other tables
+    /// ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) need rules and their own
+    /// migration, or a repairing scrub of each index, which rewrites the entries. Keys of entries and sums
+    /// that contain the value, and copies under other names, are not found by the property's name: drop such
+    /// an index, or scrub the copies.
+    pub fn migration<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Migration<'a, S>> {
+        Sweep::new(self, Migration { store: self, again: false }, table)
+    }
+}
+
+impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
+    /// Also encrypts v2 entities again, with new data keys. Use this after an old key-encryption key has
+    /// leaked. It does not cover the blobs of large fields; `LargeTable::rewrite` of `table-patterns` does.
+    #[must_use]
+    pub fn with_reencryption(mut self) -> Self {
+        self.job_mut().again = true;
+        self
+    }
+}
+
+impl<S: TableStore> Migration<'_, S> {
+    /// Returns the decrypted entity if it still needs to be migrated.
+    async fn unfinished(&self, table: &TableName, entity: Entity) -> Result<Option<Entity>, Failure> {
+        let id = self.store.table_id(table);
+        let mut opener = self.store.opener(table, None);
+        opener.accepts_plaintext = true;
+        let stored = opener.stored(&entity).map_err(Failure::OfEntity)?;
+        let (is_v2, is_legacy) = (matches!(stored, Stored::V2(_)), matches!(stored, Stored::V1(_)));
+        let rules = &self.store.shared.rules;
+        let found_plaintext = rules.finds_plaintext(&id, &entity, |name| match &stored {
+            Stored::V2(header) => header.find(name).is_some(),
+            // A legacy entity lists its encrypted names only in ciphertext; it is migrated in any case.
+            _ => is_legacy,
+        });
+        let lacks_header = !is_v2 && rules.requires(&id);
+        if !(found_plaintext || lacks_header || is_legacy || is_v2 && self.again) {
+            return Ok(None);
+        }
+        opener.decrypt_as(entity, stored).await.map(Some)
+    }
+}
+
+#[async_trait]
+impl<S: TableStore> Job for Migration<'_, S> {
+    fn select(&self) -> Option<Select> {
+        None
+    }
+
+    async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
+        let Some(etag) = entity.etag().cloned() else {
+            let text = format!("the store returned {} without an ETag", entity.key());
+            return Err(Failure::OfEntity(ErrorKind::Service(text).into()));
+        };
+        let Some(mut entity) = self.unfinished(table, entity).await? else {
+            return Ok(SweptEntity::default());
+        };
+        let id = self.store.table_id(table);
+        if !encrypt_entity(&self.store.shared, &id, &mut entity).await.map_err(classify_write_error)? {
+            return Ok(SweptEntity::default());
+        }
+        // The whole entity under the ETag that was read: a merge would leave the metadata of the legacy format in the row.
+        let operation = Operation::Replace(entity, IfMatch::Exactly(etag));
+        engine::check_operation(self.store.inner().profile(), &operation).map_err(classify_write_error)?;
+        let written = self.store.inner().write(table, operation).await;
+        written.map(|_| SweptEntity { changed: true, key_id: None }).map_err(classify_write_error)
+    }
+}
+
+/// Maximum number of remembered wrappings (old to new), about a kilobyte each with RSA.
+const REMEMBERED: usize = 4096;
+
+/// Wraps data keys again with the active key-encryption key.
+#[derive(Debug)]
+pub struct Rotation<'a, S> {
+    store: &'a EncryptedStore<S>,
+    counts: bool,
+    rewrapped: Mutex<HashMap<Wrapping, Arc<Wrapping>>>,
+}
+
+impl<S: TableStore> EncryptedStore<S> {
+    /// Rotates the key-encryption key of a table. Every data key that another key wraps is wrapped again with
+    /// the active key. Entities are not encrypted again; only headers are read and merged.
+    ///
+    /// Every header is verified, also those under the active key. An entity whose header only *claims* a key
+    /// (it is damaged, or another key of the same id wrapped it) is skipped and listed
+    /// ([`SweepProgress::unreadable`](crate::SweepProgress::unreadable)).
+    /// [`SweepProgress::keys`](crate::SweepProgress::keys) counts the others by key;
+    /// [`counting`](Sweep::counting) only counts.
+    ///
+    /// The key service is called once per data key, and once more per rotated data key, not per entity.
+    /// Afterwards, the *rows* that were not skipped no longer need the former key. Rotate tables of index
+    /// entries ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) separately. Blobs and
+    /// legacy entities are not rotated: `LargeTable::rewrite` of `table-patterns` moves the blobs of large
+    /// fields to the active key and counts them by key. **Drop the former key only after that.**
+    pub fn rotation<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Rotation<'a, S>> {
+        Sweep::new(self, Rotation { store: self, counts: false, rewrapped: Mutex::default() }, table)
+    }
+}
+
+impl<'a, S: TableStore> Sweep<'a, S, Rotation<'a, S>> {
+    /// Only verifies and counts the entities per key, and legacy entities by the key that they claim. 1
+    /// request per page.
+    #[must_use]
+    pub fn counting(mut self) -> Self {
+        self.job_mut().counts = true;
+        self
+    }
+}
+
+impl<S: TableStore> Rotation<'_, S> {
+    /// Returns the data key wrapped by the active key. It is wrapped once for all entities that share it.
+    async fn wrapping(&self, old: &Wrapping, secret: &Secret) -> Result<Arc<Wrapping>> {
+        // Held while the key service answers, so that entities that share a data key cause one call.
+        let mut rewrapped = self.rewrapped.lock().await;
+        if let Some(new) = rewrapped.get(old) {
+            return Ok(Arc::clone(new));
+        }
+        let new = Arc::new(self.store.shared.keys.wrap(secret).await?);
+        // Forgetting costs a second wrapping of a data key, never correctness.
+        if rewrapped.len() == REMEMBERED {
+            rewrapped.clear();
+        }
+        rewrapped.insert(old.clone(), Arc::clone(&new));
+        Ok(new)
+    }
+
+    fn is_current(&self, wrapping: &Wrapping) -> bool {
+        let active = self.store.shared.keys.keys().active();
+        *wrapping.key_id == *active.key_id() && *wrapping.algorithm == *active.algorithm()
+    }
+
+    /// Returns the keys of the write that created a header, after verifying the header with them.
+    async fn verified(&self, header: &Header, scope: Scope) -> Result<(Arc<Secret>, WriteKeys), Unreadable> {
+        let secret = self.store.shared.keys.open(&header.wrapping).await?;
+        let keys = WriteKeys::derive(&secret, &header.salt, scope);
+        if header.is_signed_by(&keys) { Ok((secret, keys)) } else { Err(Unreadable::Refused) }
+    }
+}
+
+#[async_trait]
+impl<S: TableStore> Job for Rotation<'_, S> {
+    fn select(&self) -> Option<Select> {
+        Some(Select::new(std::iter::once(HEADER).chain(METADATA).chain([INDEX_TABLE])))
+    }
+
+    async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
+        let opener = self.store.opener(table, None);
+        let header = match opener.stored(&entity).map_err(Failure::OfEntity)? {
+            Stored::Plain => return Ok(SweptEntity::default()),
+            Stored::V1(metadata) => return Ok(SweptEntity { changed: false, key_id: Some(metadata.key_id) }),
+            Stored::V2(header) => *header,
+        };
+        let scope = Scope::of_entity(&self.store.table_id(table), entity.key());
+        // Also under the active key: the id is a claim of the row's writer, and the count of keys decides whether a key is dropped.
+        let (secret, keys) =
+            self.verified(&header, scope).await.map_err(|e| e.failure(table, entity.key()))?;
+        if self.counts || self.is_current(&header.wrapping) {
+            return Ok(SweptEntity { changed: false, key_id: Some(header.wrapping.key_id.into()) });
+        }
+        let wrapping = self.wrapping(&header.wrapping, &secret).await.map_err(Failure::OfService)?;
+        let key_id = Some(wrapping.key_id.to_string());
+        let header = header.rewrapped(Wrapping::clone(&wrapping), &keys);
+        let mut properties = Properties::new();
+        properties.put(HEADER, ValueRef::Binary(&header.to_bytes()), false);
+        // Under the ETag: a header of an earlier write in a row of a later write would make the row unreadable. Each row is changed by one
+        // request, so a stop at any point leaves every row under the old or under the new key, and readers have both.
+        let etag = entity.etag().ok_or_else(|| Failure::OfService(Error::without_etag(entity.key())))?;
+        let patch = Entity::from_parts(entity.key().clone(), properties);
+        let written = self.store.inner().write(table, Operation::Merge(patch, IfMatch::from(etag))).await;
+        written.map(|_| SweptEntity { changed: true, key_id }).map_err(classify_write_error)
     }
 }

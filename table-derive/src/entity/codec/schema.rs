@@ -6,8 +6,8 @@ use syn::Path;
 use syn::spanned::Spanned;
 
 use super::{Discriminator, names};
+use crate::entity::layout::Spread;
 use crate::entity::model::Entity;
-use crate::entity::spread::Spread;
 use crate::fields::{Field, Role, at, codec_for};
 use crate::template::Segment;
 
