@@ -14,8 +14,7 @@ mod encode;
 mod json;
 mod value;
 
-pub use decode::decode_entity;
-pub use decode::{decode_entities, decode_table_names};
+pub use decode::{decode_entities, decode_entity, decode_table_names};
 pub use encode::{EntityEncoder, encode_entity};
 
 #[cfg(test)]

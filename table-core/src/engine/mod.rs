@@ -2,7 +2,7 @@
 //! functions: no clock, no I/O.
 
 mod apply;
-mod page_rows;
+mod rows;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,5 @@ mod tests;
 pub use crate::operation::property_size;
 pub use crate::operation::{check_group, check_operation, check_query, entity_size};
 pub use apply::{Change, apply, apply_group, apply_to};
-pub use page_rows::Rows;
-pub use page_rows::list_page;
-pub use page_rows::{Record, RecordRef, Stamp};
+pub use rows::{Record, RecordRef, Rows, Stamp, list_page};
 pub use scan::{Scan, ScanStep, SortableRange, read_entity};

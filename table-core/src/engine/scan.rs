@@ -1,7 +1,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::page_rows::{PageRows, PendingKey};
+use super::rows::{PageRows, PendingKey};
 use super::{RecordRef, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;

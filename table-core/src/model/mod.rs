@@ -19,8 +19,7 @@ mod ticks;
 mod value;
 
 pub use chunk::PageEntities;
-pub(crate) use chunk::{Chunks, System};
-pub(crate) use chunk::{Span, Texts};
+pub(crate) use chunk::{Chunks, Span, System, Texts};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
 pub use key::{Key, PartitionKey, RowKey};

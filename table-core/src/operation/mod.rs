@@ -6,8 +6,6 @@ mod group;
 mod write;
 
 pub(crate) use check::check_size;
-pub use check::{check_group, check_operation, check_query};
-pub use check::{entity_size, property_size};
+pub use check::{check_group, check_operation, check_query, entity_size, property_size};
 pub use group::GroupTransaction;
-pub use write::{BulkOutcome, BulkSummary};
-pub use write::{Operation, OperationKind, Written};
+pub use write::{BulkOutcome, BulkSummary, Operation, OperationKind, Written};

@@ -15,8 +15,7 @@ pub(crate) use filter::RowRef;
 pub use filter::{Comparison, Filter, FilterNode};
 pub use page::{Continuation, Page, Position, ReadablePage, UnreadableEntity};
 pub use plan::Plan;
-pub use range::KeyBounds;
-pub use range::Range;
+pub use range::{KeyBounds, Range};
 pub use select::{Query, Select};
 
 #[cfg(test)]

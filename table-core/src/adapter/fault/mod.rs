@@ -55,7 +55,7 @@ pub enum Fault {
     ///
     /// A rule that always returns empty pages never ends a query: limit it.
     ShortPage(usize),
-    /// The process crashes at this request: see [`FaultInjector::crash_at`](FaultInjector::crash_at).
+    /// The process crashes at this request: see [`FaultInjector::crash_at`].
     Crash(CrashPoint),
 }
 
@@ -230,7 +230,7 @@ impl ActiveRule {
     }
 }
 
-/// Decides which requests of a [`Faulty`](Faulty) store fail, and how.
+/// Decides which requests of a [`Faulty`] store fail, and how.
 ///
 /// Cloning is cheap; clones share the plan. The same seed, plan and order of requests give the same faults.
 /// For each request, a crash takes precedence, then the script, then the first matching rule.

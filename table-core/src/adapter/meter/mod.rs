@@ -55,7 +55,7 @@ impl Count {
     }
 }
 
-/// The counts of a [`RequestMeter`](RequestMeter) at one time, or between two times.
+/// The counts of a [`RequestMeter`] at one time, or between two times.
 ///
 /// Prints as a table. Subtract an earlier snapshot to get the cost of a block of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -177,7 +177,7 @@ impl<Q: WorkQueue> WorkQueue for MeteredQueue<Q> {
 ///
 /// # Cost
 /// Without failures, the cost of the wrapped queue. Every attempt is a call of the wrapped queue, and a
-/// [`MeteredQueue`](MeteredQueue) below counts it. Needs a Tokio runtime with a time driver. For a
+/// [`MeteredQueue`] below counts it. Needs a Tokio runtime with a time driver. For a
 /// queue in a table, use a [`Retrying`](crate::adapter::Retrying) store instead.
 ///
 /// ```no_run

@@ -34,7 +34,7 @@ pub use policy::{AbsentInsert, RetryPolicy};
 /// |---|---|---|
 /// | with an ETag: replace, merge, delete, and a group with one of these | yes | ETags are never reused: at most one attempt takes effect, early or late |
 /// | upsert; replace, merge, delete of any version; groups of these | yes | the last writer wins, as requested: the second attempt overwrites a write of another writer between two attempts, and a delayed attempt overwrites one after them |
-/// | insert, and groups with an insert but no ETag | only with write ids | it would take effect twice if its entity was deleted in between; see [`AbsentInsert`](AbsentInsert) |
+/// | insert, and groups with an insert but no ETag | only with write ids | it would take effect twice if its entity was deleted in between; see [`AbsentInsert`] |
 /// | create or delete a table | yes | like an upsert; a table that another client created in between is deleted too |
 ///
 /// The error of a repetition says nothing certain about the caller's write: a conflict may be the effect of
@@ -49,7 +49,7 @@ pub use policy::{AbsentInsert, RetryPolicy};
 /// |---|---|
 /// | our id, on any entity of a group | applied, because a group is atomic; the result has the ETags found, and none for an entity that another writer has written since |
 /// | the ETag of the condition | not applied, but perhaps still on its way: at most one of the repetition and the delayed attempt takes effect |
-/// | no entity, for an insert | not applied, or deleted since: [`AbsentInsert`](AbsentInsert) decides; a repetition that finds an entity reads it again |
+/// | no entity, for an insert | not applied, or deleted since: [`AbsentInsert`] decides; a repetition that finds an entity reads it again |
 /// | another id and ETag, or no entity where one existed | ambiguous: our write may have been overwritten |
 /// | for an upsert or a write to any version, another id | repeated |
 ///

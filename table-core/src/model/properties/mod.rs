@@ -282,7 +282,7 @@ impl fmt::Debug for Properties {
     }
 }
 
-/// A property in its [`Properties`](Properties).
+/// A property in its [`Properties`].
 #[derive(Clone, Copy, PartialEq)]
 pub struct PropertyRef<'a> {
     name: &'a str,
@@ -319,7 +319,7 @@ impl fmt::Debug for PropertyRef<'_> {
     }
 }
 
-/// An iterator over properties; see [`Properties::iter`](Properties::iter).
+/// An iterator over properties; see [`Properties::iter`].
 #[derive(Clone)]
 pub struct PropertiesIter<'a> {
     rest: &'a [u8],
