@@ -52,11 +52,13 @@
 //! [redb](https://docs.rs/redb); [`table_core::engine`] defines the semantics.
 
 mod backup;
+mod catalog;
 mod changes;
 mod disk;
 mod error;
 mod file;
 mod format;
+mod guard;
 mod options;
 mod read;
 mod readers;

@@ -4,10 +4,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
 use tokio::sync::Notify;
 
-use crate::disk::guarded;
+use crate::catalog::Catalog;
 use crate::error::Failure;
-use crate::format::Catalog;
 use crate::format::ROWS;
+use crate::guard::guarded;
 
 /// The state that the writer publishes to readers.
 #[derive(Debug)]

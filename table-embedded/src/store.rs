@@ -16,9 +16,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::disk::Access;
-use crate::disk::guarded;
 use crate::error::Failure;
 use crate::file::Directory;
+use crate::guard::guarded;
 use crate::options::{EmbeddedBuilder, FileConfig, PROFILE, Reads};
 use crate::read::{Ahead, ReadAhead};
 use crate::readers::{Answered, Readers};

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use redb::TableHandle as _;
 use table_core::Result;
 
-use crate::disk::guarded;
 use crate::error::Failure;
 use crate::file::{Contents, Header, PAGE, PageRef, Session, page};
 use crate::format::{self, ROWS};
+use crate::guard::guarded;
 use crate::shared::Snapshot;
 
 /// Maximum number of damages that a report lists.

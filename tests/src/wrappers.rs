@@ -143,13 +143,15 @@ macro_rules! impl_table_store {
 
 pub(crate) use impl_table_store;
 
-/// Runs a hook to its end before one of the requests.
+/// Runs a hook to its end before or after one of the requests.
 pub(crate) struct HookedStore {
     store: Arc<dyn TableStore>,
     /// The requests counted so far.
     requests: AtomicU64,
-    /// The request before which the hook runs; the first request is 1.
+    /// The request at which the hook runs; the first request is 1.
     hooked: AtomicU64,
+    /// Whether the hook runs after the request.
+    after: bool,
     /// Whether only group transactions are counted.
     groups_only: bool,
     hook: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -163,7 +165,7 @@ impl HookedStore {
         hook: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (requests, hook) = (AtomicU64::new(0), Mutex::new(Some(hook.boxed())));
-        Self { store, requests, hooked: AtomicU64::new(request), groups_only: false, hook }
+        Self { store, requests, hooked: AtomicU64::new(request), after: false, groups_only: false, hook }
     }
 
     /// Runs the hook before the first group transaction.
@@ -182,7 +184,15 @@ impl HookedStore {
         Self::before_request(u64::MAX, store, hook)
     }
 
-    /// Runs the hook before this request; the next request is 1.
+    /// Runs the hook after a request that [`arm`](Self::arm) sets later, before its answer is seen.
+    pub(crate) fn unarmed_after(
+        store: Arc<dyn TableStore>,
+        hook: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self { after: true, ..Self::unarmed(store, hook) }
+    }
+
+    /// Runs the hook at this request; the next request is 1.
     pub(crate) fn arm(&self, request: u64) {
         self.requests.store(0, Ordering::SeqCst);
         self.hooked.store(request, Ordering::SeqCst);
@@ -216,13 +226,20 @@ impl StoreWrapper for HookedStore {
     }
 
     async fn around<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
-        if !self.groups_only {
+        if !self.groups_only && !self.after {
             self.count().await;
         }
-        request.await
+        let answer = request.await;
+        if self.after {
+            self.count().await;
+        }
+        answer
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        if self.after {
+            return self.around(self.store.transact(table, group)).await;
+        }
         self.count().await;
         self.store.transact(table, group).await
     }

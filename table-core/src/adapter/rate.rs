@@ -71,16 +71,8 @@ impl RateLimit {
     async fn wait(&self) {
         let _head = self.0.head.lock().await;
         loop {
-            let due = {
-                let (mut rate, now) = (self.locked(), Instant::now());
-                match rate.next.filter(|next| *next > now) {
-                    Some(due) => due,
-                    None => {
-                        rate.take_turn(now);
-                        return;
-                    }
-                }
-            };
+            let due = self.locked().take_due_turn(Instant::now());
+            let Err(due) = due else { return };
             sleep_until(due).await;
         }
     }
@@ -106,6 +98,18 @@ impl RateLimit {
 }
 
 impl Rate {
+    /// Takes the next turn if it is due.
+    ///
+    /// # Errors
+    /// Returns when it will be due.
+    fn take_due_turn(&mut self, now: Instant) -> std::result::Result<(), Instant> {
+        if let Some(due) = self.next.filter(|next| *next > now) {
+            return Err(due);
+        }
+        self.take_turn(now);
+        Ok(())
+    }
+
     /// Takes the next turn, and moves the turn after it.
     fn take_turn(&mut self, now: Instant) {
         // The rise is computed when the rate is used, so that no task has to run in between.

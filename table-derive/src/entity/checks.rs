@@ -7,9 +7,9 @@ use syn::Type;
 use syn::spanned::Spanned;
 
 use super::codec::{aliases, group};
+use super::generics::mentions;
 use super::keys::written_type;
 use super::model::Entity;
-use super::prefix::mentions;
 use super::templates::stop;
 use crate::fields::{Field, Role, codec_for};
 use crate::template::{Part, Segment, Template, plain};

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, Fields};
 
-use super::prefix::generics;
+use super::generics::generics;
 use crate::attr::{Container, ENTITY};
 use crate::errors::Errors;
 

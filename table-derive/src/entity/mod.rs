@@ -5,6 +5,7 @@ mod codec;
 mod constants;
 mod discriminator;
 pub(crate) mod fallback;
+mod generics;
 mod in_order;
 mod index;
 mod keys;
@@ -25,12 +26,12 @@ pub(crate) use checks::template as check_template;
 pub(crate) use codec::{decode_fields, encode_fields, properties, read_names};
 pub(crate) use constants::constants;
 pub(crate) use discriminator::Discriminator;
+pub(crate) use generics::mentions;
 pub(crate) use keys::{
     arguments, format as part_format, key_part, operand, transformed, writer as key_writer,
 };
 use model::Input;
 pub(crate) use model::{Entity, SYSTEM, Sources, sources};
-pub(crate) use prefix::mentions;
 pub(crate) use templates::parsed;
 
 /// Expands the derive: the implementations, or all errors and code that prevents follow-up errors.

@@ -2,10 +2,10 @@ use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, Generics, Ident, LitStr, Path, Type};
 
 use super::discriminator::{Discriminator, discriminator, min_reader, version};
+use super::generics::{check_key_generics, check_lifetimes, generics};
 use super::index::{self, Index};
 use super::layout;
 use super::layout::{Spread, spread};
-use super::prefix::{check_key_generics, check_lifetimes, generics};
 use super::templates::{key_fields, template};
 use crate::attr::{Container, ENTITY, FieldAttrs, IndexAttr};
 use crate::errors::Errors;

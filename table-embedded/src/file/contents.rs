@@ -4,8 +4,8 @@ use std::sync::Arc;
 use redb::{Database, ReadTransaction, ReadableTable, TableError};
 use table_core::model::PropertyDictionary;
 
+use crate::catalog::Catalog;
 use crate::error::Failure;
-use crate::format::Catalog;
 use crate::format::{self, CATALOG, DICTIONARY, DROPPED, FORMAT, META, ROWS};
 
 /// The metadata of a file: everything but its rows.

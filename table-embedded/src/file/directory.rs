@@ -13,9 +13,9 @@ use super::contents::check_format;
 use super::page::{Header, PAGE};
 use super::session::{LockMode, Session};
 use super::unsynced::Unsynced;
-use crate::disk::guarded;
 use crate::disk::{Access, private};
 use crate::error::{Failure, Lost};
+use crate::guard::guarded;
 use crate::options::FileConfig;
 
 const FILE: &str = "tables.redb";

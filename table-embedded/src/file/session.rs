@@ -11,7 +11,7 @@ use super::overlay::Overlay;
 use super::page::{self, Header, PAGE, PageRef};
 use super::sums::{Expected, Sums};
 use super::unsynced::Unsynced;
-use crate::disk::Unreadable;
+use crate::guard::Unreadable;
 
 /// The file as the engine has it open.
 ///

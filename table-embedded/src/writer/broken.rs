@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 use table_core::store::Error;
 
 use super::Writer;
-use crate::disk::{Unwound, caught, guarded};
 use crate::error::{Failure, Lost};
 use crate::file::{LockMode, Opened, WriteFailure};
+use crate::guard::{Unwound, caught, guarded};
 
 /// Pause between a failure and the second attempt to reopen the file. It doubles with each attempt …
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

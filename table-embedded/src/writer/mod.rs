@@ -24,9 +24,9 @@ use self::queue::Requests;
 use self::reclaim::Reclaiming;
 use crate::changes::Changes;
 use crate::disk::Access;
-use crate::disk::guarded;
 use crate::error::Failure;
 use crate::file::{Contents, Directory, LockMode, Opened, Session};
+use crate::guard::guarded;
 use crate::options::Config;
 use crate::shared::Shared;
 

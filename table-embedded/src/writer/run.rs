@@ -5,7 +5,7 @@ use super::broken::{self, Failed};
 use super::commit::Work;
 use super::queue::{Closing, Job, Message};
 use super::{APART, FLUSH_AFTER, IDLE, MAX_LINGER, Writer};
-use crate::disk::guarded;
+use crate::guard::guarded;
 
 impl Writer {
     /// Runs until the store is closed or all its handles are dropped.

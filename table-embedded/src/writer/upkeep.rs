@@ -8,9 +8,9 @@ use redb::Database;
 use super::broken::{self, Failed};
 use super::{Unflushed, Writer};
 use crate::disk::Access;
-use crate::disk::guarded;
 use crate::disk::needed_to_compact;
 use crate::error::{Failure, Lost};
+use crate::guard::guarded;
 use crate::verify::Pinned;
 
 /// Logs a failure of work that no caller waits for.

@@ -14,6 +14,7 @@ use table_patterns::index::{Index, IndexOptions, IndexedEntities, Overflow, Plac
 use table_patterns::journal::{Change, Clearing, Timing};
 
 use crate::Harness;
+use crate::wrappers::HookedStore;
 
 const CITIES: [&str; 3] = ["bergen", "oslo", "rome"];
 
@@ -232,4 +233,39 @@ pub(crate) async fn a_scrub_repairs_lists(harness: &Harness) {
         let city = people.get_existing(&key(0)).await.expect("an entity");
         assert_eq!(city.get("City"), Some(ValueRef::String("rome")));
     }
+}
+
+/// A writer changes a list after each of the first requests of a scrub, also between the row of the list and its
+/// blob or chunks. The scrub repairs the list all the same.
+pub(crate) async fn a_scrub_repairs_a_list_that_changes(harness: &Harness) {
+    for request in 1..=6 {
+        let shapes = [small(Overflow::Entities), small(Overflow::Blob), Shape::Blob];
+        let lists = placements(harness).await.into_iter().zip(shapes);
+        join_all(lists.map(|list| is_repaired_while_it_changes(harness, list, request))).await;
+    }
+}
+
+async fn is_repaired_while_it_changes(harness: &Harness, list: (Placement, Shape), request: u64) {
+    let (placement, shape) = list;
+    let world = People::new(harness).await;
+    let people = Arc::new(world.open(vec![by_city(&placement, shape.clone())]).await);
+    let group: Vec<_> = (0..60).map(|id| Change::insert(person(id, "oslo"))).collect();
+    people.write(&group).await.expect("a group");
+    world.store.write(&world.table, Operation::Delete(key(1), IfMatch::Any)).await.expect("a delete");
+    let writer = people.clone();
+    let change = async move {
+        writer.modify(&key(2), |_| Ok(Some(person(2, "rome")))).await.expect("a write");
+    };
+    let hooked = Arc::new(HookedStore::unarmed_after(world.store.clone(), change));
+    let scrubbed = People { store: hooked.clone(), ..world };
+    let scrubber = scrubbed.open(vec![by_city(&placement, shape.clone())]).await;
+    hooked.arm(request);
+    let scrub = scrubber.scrub("city", ScrubMode::Repair).await.expect("a scrub");
+    assert!(hooked.has_run(), "{shape:?} {placement:?} {request}");
+    // The reference that the writer removes counts too if the scrub read it before.
+    assert!((1..=2).contains(&scrub.dangling), "{shape:?} {placement:?} {request}: {}", scrub.dangling);
+    let scrub = people.scrub("city", ScrubMode::Report).await.expect("a scrub");
+    assert_eq!(scrub.dangling, 0, "{shape:?} {placement:?} {request}");
+    assert_eq!(scrub.missing, 0, "{shape:?} {placement:?} {request}");
+    assert_eq!(scrub.entries, 59, "{shape:?} {placement:?} {request}");
 }

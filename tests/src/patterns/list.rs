@@ -223,6 +223,7 @@ macro_rules! pattern_behaviours {
                 a_group_changes_each_list_once
                 lists_are_built_while_writers_continue
                 a_scrub_repairs_lists
+                a_scrub_repairs_a_list_that_changes
             }
             index_crashes {
                 writes_are_finished_by_workers (virtual_time)

@@ -14,7 +14,7 @@ use crate::entry::{Index, Location, Shape};
 use crate::index::rows::IndexedRows;
 use crate::journal::{Lease, Timing};
 
-/// Attempts to write a row that writers change.
+/// Attempts to read or write a row that writers change.
 const ROUNDS: u32 = 30;
 
 /// Compares lists, and entities with copies, with the entities whose entries they hold.
@@ -26,34 +26,31 @@ pub(crate) struct SharedScrub<'a> {
     pub(super) mode: ScrubMode,
 }
 
+/// The entities that a row of lists, or an entity with copies, refers to.
+enum Owners {
+    Of(Vec<Key>),
+    /// The row has been deleted.
+    NoRow,
+    /// It cannot be read.
+    Damaged(Entity),
+}
+
 impl SharedScrub<'_> {
     /// Checks a row of lists, or an entity with copies, for dangling entries.
-    pub(super) async fn check_row(&self, mut row: Entity, report: &mut ScrubReport) -> Result<()> {
+    pub(super) async fn check_row(&self, row: Entity, report: &mut ScrubReport) -> Result<()> {
         if is_chunk(&row) {
             report.dangling += usize::from(self.is_dangling_chunk(&row).await?);
             return Ok(());
         }
         let at = self.rows.location(self.index, row.key());
-        let mut members = self.owners_in(&at, &row).await?;
-        // A writer replaces the row of a list, then deletes the blob or the chunks that it replaced. So a list
-        // that cannot be read may have changed since its row was read, and is checked as it is now: the writer
-        // changed its own references only. A row with the same ETag is damaged.
-        for round in 0.. {
-            if members.is_some() {
-                break;
-            }
-            let Some(now) = self.rows.store.get(&at.table, &at.key, None).await? else { return Ok(()) };
-            if now.etag() == row.etag() {
+        let members = match self.current_owners(&at, row).await? {
+            Owners::Of(members) => members,
+            Owners::NoRow => return Ok(()),
+            Owners::Damaged(row) => {
                 report.dangling += usize::from(self.remove_damaged(&at, &row).await?);
                 return Ok(());
             }
-            if round == ROUNDS {
-                return Err(contended(&at));
-            }
-            members = self.owners_in(&at, &now).await?;
-            row = now;
-        }
-        let members = members.unwrap_or_default();
+        };
         report.entries += members.len();
         let dangling = self.owners_without_entry(&at, members).await?;
         if dangling.is_empty() {
@@ -68,6 +65,25 @@ impl SharedScrub<'_> {
             }
         };
         Ok(())
+    }
+
+    /// The entities that a row refers to. A writer replaces the row of a list, then deletes the blob or the chunks
+    /// that it replaced. So a list that cannot be read may have changed since its row was read, and is read again:
+    /// the writer changed its own references only. A row that still has the same ETag is damaged.
+    async fn current_owners(&self, at: &Location, mut row: Entity) -> Result<Owners> {
+        for _ in 0..ROUNDS {
+            if let Some(owners) = self.owners_in(at, &row).await? {
+                return Ok(Owners::Of(owners));
+            }
+            let Some(now) = self.rows.store.get(&at.table, &at.key, None).await? else {
+                return Ok(Owners::NoRow);
+            };
+            if now.etag() == row.etag() {
+                return Ok(Owners::Damaged(row));
+            }
+            row = now;
+        }
+        Err(contended(at))
     }
 
     /// The entities that a row refers to; `None` if the row cannot be read.
