@@ -1,5 +1,7 @@
 //! Values outside the table, encrypted as streams: see "Blob" in `docs/encryption-format.md`.
 
+#[cfg(feature = "patterns")]
+mod codec;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +15,6 @@ use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, Result};
-use table_patterns::large::{BlobCodec, BlobContext, BlobKey, ByteStream};
 use zeroize::Zeroizing;
 
 use crate::Keys;
@@ -219,41 +220,6 @@ impl ChunkCipher {
             self.next.checked_add(1).ok_or_else(|| Error::limit("chunks of a blob", chunks, chunks + 1))?;
         Ok(nonce)
     }
-}
-
-/// Encrypts large fields of entities in their blobs. Each blob is bound to its entity, its property and the
-/// write that created it.
-impl BlobCodec for BlobCipher {
-    fn name(&self) -> &'static str {
-        "tenc2"
-    }
-
-    fn encrypts(&self) -> bool {
-        true
-    }
-
-    fn encode(&self, context: &BlobContext, content: ByteStream) -> ByteStream {
-        Box::pin(self.seal_stream(place(context), content))
-    }
-
-    fn decode(&self, context: &BlobContext, stored: ByteStream) -> ByteStream {
-        Box::pin(self.open_stream(&place(context), stored))
-    }
-
-    fn active_key(&self) -> Option<String> {
-        Some(self.keys.keys().active().key_id().to_owned())
-    }
-
-    fn key_of(&self, start: &[u8]) -> Option<BlobKey> {
-        let (wrapping, active) = (Preamble::parse(start)?.0.wrapping, self.keys.keys().active());
-        let is_active = *wrapping.key_id == *active.key_id() && *wrapping.algorithm == *active.algorithm();
-        Some(BlobKey { id: wrapping.key_id.into(), active: is_active })
-    }
-}
-
-fn place(context: &BlobContext) -> BlobPlace {
-    let name = format!("{}/{}", context.property, context.id.simple());
-    BlobPlace { table: context.table.clone(), key: context.key.clone(), name }
 }
 
 /// Encrypts one blob piece by piece.
