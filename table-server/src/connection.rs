@@ -1,7 +1,7 @@
 //! Serves the requests of one connection, with a timeout for each step at which a client can be slow.
 
 use std::convert::Infallible;
-use std::future::Future as _;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -41,7 +41,10 @@ pub(crate) async fn serve<S>(
 {
     let unsent = Arc::new(Unsent::default());
     let stream = Timed::new(stream, limits.write_time, Arc::clone(&unsent));
+    let has_requests = Arc::new(AtomicBool::new(false));
+    let requested = Arc::clone(&has_requests);
     let respond = service_fn(move |request| {
+        requested.store(true, Ordering::Release);
         let (service, unsent) = (Arc::clone(&service), Arc::clone(&unsent));
         async move {
             // So that a client that sends requests and reads no answers does not fill the memory with answers.
@@ -70,12 +73,24 @@ pub(crate) async fn serve<S>(
                 }
                 return;
             }
-            changed = phase.changed() => match (changed, *phase.borrow()) {
-                (Ok(()), Phase::Serve) => {}
-                (Ok(()), Phase::Finish) => connection.as_mut().graceful_shutdown(),
+            changed = phase.changed() => {
                 // The error means that the server was dropped.
-                (Ok(()), Phase::Abort) | (Err(_), _) => return,
-            },
+                let now = changed.map_or(Phase::Abort, |()| *phase.borrow());
+                match now {
+                    Phase::Serve => {}
+                    Phase::Finish => {
+                        connection.as_mut().graceful_shutdown();
+                        // hyper closes a connection between two requests, also in the middle of a head. Before the first request it closes
+                        // only if no byte has arrived: it would wait for the rest of a head, which may never come. A head that is complete
+                        // by now starts its request in this poll.
+                        let polled = poll_fn(|context| Poll::Ready(connection.as_mut().poll(context))).await;
+                        if polled.is_ready() || !has_requests.load(Ordering::Acquire) {
+                            return;
+                        }
+                    }
+                    Phase::Abort => return,
+                }
+            }
         }
     }
 }
@@ -192,7 +207,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::task::JoinHandle;
     use tokio::time::timeout;
 
     use super::*;
@@ -226,5 +242,79 @@ mod tests {
         let mut text = String::new();
         answers.read_to_string(&mut text).await.unwrap();
         assert_eq!(text.matches("HTTP/1.1 200").count(), REQUESTS + 1);
+    }
+
+    /// A connection of the test, over a pipe that is shorter than the heads that the tests send: a write that has ended shows that the
+    /// server has read most of it.
+    struct Peered {
+        client: DuplexStream,
+        phase: watch::Sender<Phase>,
+        serves: JoinHandle<()>,
+    }
+
+    impl Peered {
+        fn new() -> Self {
+            let limits = Limits::default();
+            let service = Arc::new(Service::new(Tenants::default(), &limits, Pages::default()));
+            let (client, server) = duplex(16);
+            let (phase, phases) = watch::channel(Phase::Serve);
+            let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };
+            let serves = tokio::spawn(serve(server, peer, service, limits, phases));
+            Self { client, phase, serves }
+        }
+
+        async fn send(&mut self, text: &str) {
+            self.client.write_all(text.as_bytes()).await.unwrap();
+        }
+
+        /// Reads an answer until its empty line; these answers have no body.
+        async fn answer(&mut self) -> String {
+            let mut answer = String::new();
+            while !answer.ends_with("\r\n\r\n") {
+                answer.push(char::from(self.client.read_u8().await.unwrap()));
+            }
+            answer
+        }
+
+        /// Stops, and checks that the connection ends without a wait: the time of the test stands still while the server can do something.
+        async fn ends(self) -> String {
+            self.phase.send_replace(Phase::Finish);
+            let Self { mut client, phase: _phase, serves } = self;
+            let mut rest = String::new();
+            let ended = async {
+                client.read_to_string(&mut rest).await.unwrap();
+                serves.await.unwrap();
+            };
+            timeout(Duration::from_millis(1), ended).await.expect("the connection ends");
+            rest
+        }
+    }
+
+    const HALF: &str = "GET /_health HTTP/1.1\r\nHost: a.host.with.a.long.name\r\nAccept: te";
+    const EMPTY: &str = "HEAD /_health HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_closes_a_connection_in_its_first_head() {
+        let mut peered = Peered::new();
+        peered.send(HALF).await;
+        assert_eq!(peered.ends().await, "");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_closes_a_connection_in_a_later_head() {
+        let mut peered = Peered::new();
+        peered.send(EMPTY).await;
+        assert!(peered.answer().await.starts_with("HTTP/1.1 200"));
+        peered.send(HALF).await;
+        assert_eq!(peered.ends().await, "");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_answers_a_request_whose_head_has_arrived() {
+        let mut peered = Peered::new();
+        // Its last bytes are in the pipe, where the server may not have seen them.
+        peered.send(EMPTY).await;
+        let answer = peered.ends().await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n"), "{answer}");
     }
 }

@@ -1,13 +1,14 @@
 //! Starting and stopping.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use table_core::adapter::{Fault, FaultInjector, StoreBuilder};
 use table_core::memory::MemoryStore;
 use table_server::{Account, EMULATOR_KEY, Limits, Server, StartError, TestServer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::client::{Ask, read, signed};
 
@@ -75,38 +76,73 @@ async fn a_stop_answers_pending_requests_and_closes_other_connections() {
     let headers: String = create.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = create.body.len();
     let head = format!(
-        "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n"
+        "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\
+         Expect: 100-continue\r\n\r\n"
     );
     let mut busy = TcpStream::connect(&address).await.unwrap();
-    // Half of the request has arrived when the server stops; the rest arrives later.
+    // The head of the request has arrived when the server stops; the body arrives later.
     busy.write_all(head.as_bytes()).await.unwrap();
+    let mut asked = [0; 25];
+    busy.read_exact(&mut asked).await.unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
     let mut idle = TcpStream::connect(&address).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
     let stopping = tokio::spawn(server.stop());
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(idle.read(&mut [0; 16]).await.unwrap_or_default(), 0);
     busy.write_all(create.body.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     busy.read_to_end(&mut answer).await.unwrap();
     assert_eq!(read(&answer).unwrap().status, 201, "{}", String::from_utf8_lossy(&answer));
-    assert_eq!(idle.read(&mut [0; 16]).await.unwrap_or_default(), 0);
     assert!(stopping.await.unwrap());
     assert!(TcpStream::connect(&address).await.is_err());
     assert_eq!(store.list_tables(None, None).await.unwrap().items.len(), 1);
+}
+
+/// Guards against a test that does not end; no test expects an end within it.
+const HANGS: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_heads_that_have_not_arrived() {
+    let mut limits = Limits::default();
+    // Longer than the guard.
+    (limits.stop_time, limits.header_time) = (HANGS * 2, HANGS * 2);
+    let builder =
+        Server::builder().account(Account::emulator(), MemoryStore::new()).listen(free()).limits(limits);
+    let server = builder.start().await.unwrap();
+    let mut first = TcpStream::connect(server.address()).await.unwrap();
+    first.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    let mut later = TcpStream::connect(server.address()).await.unwrap();
+    later.write_all(b"HEAD /_health HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost:").await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(later.read_u8().await.unwrap());
+    }
+    assert_eq!(read(&answer).unwrap().status, 200);
+    let stopped = timeout(HANGS, server.stop()).await.expect("a stop that waits for no client");
+    assert!(stopped, "no request was pending");
+    for mut stream in [first, later] {
+        assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or_default(), 0);
+    }
 }
 
 #[tokio::test]
 async fn a_stop_does_not_wait_forever() {
     let mut limits = Limits::default();
     limits.stop_time = Duration::from_millis(100);
+    // Longer than the guard: only the time of the stop ends the request.
+    limits.body_time = HANGS * 2;
     let builder =
         Server::builder().account(Account::emulator(), MemoryStore::new()).listen(free()).limits(limits);
     let server = builder.start().await.unwrap();
     let mut slow = TcpStream::connect(server.address()).await.unwrap();
-    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let started = Instant::now();
-    server.stop().await;
-    assert!(started.elapsed() < Duration::from_secs(10));
+    let create = signed("devstoreaccount1", Ask::new("POST", "Tables").json("{\"TableName\":\"abc\"}"));
+    let headers: String = create.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = format!(
+        "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: h\r\n{headers}Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    slow.read_exact(&mut [0; 25]).await.unwrap();
+    let stopped = timeout(HANGS, server.stop()).await.expect("a stop that ends after its time");
+    assert!(!stopped, "a request was pending");
     assert_eq!(slow.read(&mut [0; 16]).await.unwrap_or_default(), 0);
 }
 
