@@ -8,7 +8,10 @@ use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{ServiceProfile, TableStore, TableStoreExt as _};
-use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Trust};
+use table_encryption::{AesKeyWrap, EncryptedStore, Keys};
+use table_patterns::index::{
+    Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Placement, ScrubMode, Trust,
+};
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_server::TestServer;
@@ -281,6 +284,38 @@ async fn spread_and_large_entities_are_not_damaged() {
     photos.create_if_missing().await.unwrap();
     photos.insert(&Photo { album: "a".to_owned(), number: 1, image: vec![7; 100] }).await.unwrap();
     refuses_every_write_of(&store, Photo::key("a", 1u32).unwrap().key(), "Photo", "Photo is stored as").await;
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Member")]
+#[index(name, row_key = "name_{name}_{number}")]
+struct Member {
+    #[partition_key]
+    club: String,
+    #[row_key]
+    number: u32,
+    name: String,
+    #[encrypt]
+    iban: String,
+}
+
+/// Another client has no key: it would write the property in plaintext, or keep it beside properties for which it was not encrypted.
+#[tokio::test]
+async fn entities_with_encrypted_properties_are_not_damaged() {
+    let store = MemoryStore::with_profile(ServiceProfile::SERVED);
+    let keys = Keys::new(Arc::new(AesKeyWrap::new("kek", &vec![7; 32].into()).unwrap()));
+    let encrypted = Arc::new(EncryptedStore::new(store.clone(), keys).unwrap());
+    encrypted.create_table(&table()).await.unwrap();
+    let members = IndexedTable::<Member>::open(encrypted, table(), IndexOptions::local()).await.unwrap();
+    let ken = Member { club: "a".to_owned(), number: 1, name: "Ken".to_owned(), iban: "DE02".to_owned() };
+    members.insert(&ken).await.unwrap();
+    let key = Member::key("a", 1u32).unwrap();
+    refuses_every_write_of(&store, key.key(), "Member", "Member has encrypted properties").await;
+    assert_eq!(members.get(&key).await.unwrap().unwrap().into_inner(), ken);
+    // Entities of other types are written.
+    let client = serve(store).await;
+    let other = client.owner(Ask::new("POST", "Staff").json(person("9", 1, "e"))).await;
+    assert_eq!(other.status, 201, "{other:?}");
 }
 
 #[tokio::test]

@@ -12,3 +12,5 @@ mod policies;
 mod protocol;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(not(feature = "indexes"))]
+mod unmaintained;
