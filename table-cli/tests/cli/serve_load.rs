@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use table_azure::sas::{SasProtocol, TablePermissions, TableSas};
 use table_core::model::Entity;
 use table_core::query::Query;
@@ -29,10 +30,25 @@ fn peak(serving: &Serving) -> u64 {
     proc_number(&serving.process.id().to_string(), "status", "VmHWM:")
 }
 
-/// How many connections this test opens: 10,000, or as many as the limit of this process allows.
-fn connections() -> usize {
-    let files = proc_number("self", "limits", "Max open files");
-    usize::try_from(files).expect("a number of files").saturating_sub(200).min(10_000)
+/// How many idle connections the server must keep.
+const IDLE: usize = 10_000;
+
+/// Raises the limit of open files of this process, which the server inherits, to what the idle connections and the other tests need.
+fn raise_open_files() {
+    let needed = IDLE as u64 + 1000;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // `None` is no limit.
+    if current.is_none_or(|current| current >= needed) {
+        return;
+    }
+    assert!(
+        maximum.is_none_or(|maximum| maximum >= needed),
+        "this test opens {IDLE} connections and needs {needed} open files, and the hard limit of this process is {}: raise it by \
+         `ulimit -Hn {needed}` as root, or by `--ulimit nofile={needed}` of a container",
+        maximum.unwrap_or_default()
+    );
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
+        .expect("a limit below the hard limit");
 }
 
 async fn writes_and_reads(serving: &Serving, rows: std::ops::Range<usize>) {
@@ -48,16 +64,15 @@ async fn writes_and_reads(serving: &Serving, rows: std::ops::Range<usize>) {
 #[test]
 #[expect(clippy::print_stdout, reason = "nightly runs show the figure")]
 fn idle_connections_cost_little_and_other_clients_are_answered() {
+    raise_open_files();
     let serving = Serving::start(&["memory", "--connections", "10100"], &[], 1);
     run(async {
         serving.client().create_table(&table()).await.unwrap();
         writes_and_reads(&serving, 0..10).await;
     });
     let before = peak(&serving);
-    let count = connections();
-    assert!(count >= 500, "the limit of open files (`ulimit -n`) is too low for this test");
-    let mut idle = Vec::with_capacity(count);
-    for n in 0..count {
+    let mut idle = Vec::with_capacity(IDLE);
+    for n in 0..IDLE {
         let mut stream = TcpStream::connect(serving.address()).unwrap();
         // Every other client has begun a request that it never ends.
         if n % 2 == 0 {
@@ -66,8 +81,8 @@ fn idle_connections_cost_little_and_other_clients_are_answered() {
         idle.push(stream);
     }
     run(writes_and_reads(&serving, 10..60));
-    let each = (peak(&serving) - before) * 1024 / count as u64;
-    println!("{count} idle connections: {each} bytes each");
+    let each = (peak(&serving) - before) * 1024 / IDLE as u64;
+    println!("{IDLE} idle connections: {each} bytes each");
     assert!(each < 40 * 1024, "{each} bytes for each connection");
     // Those that are still open are served.
     for stream in idle.iter_mut().skip(1).step_by(2).take(100) {
