@@ -20,7 +20,39 @@ const KNOWN = [
   /^(insert|create table|delete table): type: {2}, Azurite application\/json $/,
   /^delete table: code: TableNotFound TableNotFound, Azurite ResourceNotFound ResourceNotFound$/,
   /^insert: applied: undefined , Azurite return-content $/,
-  /^query .*: next: continuation , Azurite no continuation $/,
+  /^query .*: pages: one more, which is empty$/,
+  // Codes of refusals.
+  /^both refuse: JSON, Azurite XML$/,
+  /^both refuse (SharedKey|SharedKeyLite|(\w+ by )?(table|account) signature with) .*: 403 AuthenticationFailed, Azurite 403 AuthorizationFailure$/,
+  /^both refuse (\w+ by )?table signature with a policy\b.*: 403 AuthenticationFailed, Azurite 403 AuthorizationPermissionMismatch$/,
+  /^both refuse no credential: 401 NoAuthenticationInformation, Azurite 403 AuthorizationFailure$/,
+  /^both refuse (unknown scheme|malformed credential): 400 InvalidAuthenticationInfo, Azurite 403 AuthorizationFailure$/,
+  /^both refuse policies by account signature.*: 403 AuthorizationFailure, Azurite 403 Authorization(ResourceType|Permission)Mismatch$/,
+  // What Azurite does not check.
+  /^Azurite takes .* by SharedKey that is 20 minutes old: AuthenticationFailed$/,
+  /^Azurite takes .* signature with another address: AuthorizationSourceIPMismatch$/,
+  /^both refuse .*signature with another address: 403 AuthorizationSourceIPMismatch, Azurite 403 Authorization(Failure|ResourceTypeMismatch|PermissionMismatch)$/,
+  /^Azurite takes .* by table signature with a range: AuthorizationFailure$/,
+  /^(get|query \w+|delete|replace|merge|group) by table signature with a range: /,
+  /^Azurite takes upsert (replace|merge) by .*signature.*: AuthorizationPermissionMismatch$/,
+  /^Azurite takes delete table by table signature.*: AuthorizationPermissionMismatch$/,
+  /^Azurite takes .* by table signature with a policy\b.*: AuthenticationFailed$/,
+  /^both refuse (\w+ by )?table signature with https: 403 AuthorizationProtocolMismatch, Azurite 403 AuthorizationFailure$/,
+  // The resource type of a query of entities.
+  /^Azurite (takes|refuses) query by account signature.*: AuthorizationResourceTypeMismatch$/,
+  /^both refuse query by account signature.*: 403 Authorization(ResourceType|Permission)Mismatch, Azurite 403 Authorization(ResourceType|Permission)Mismatch$/,
+  // Groups by signatures.
+  /^Azurite refuses group by table signature.*: AuthorizationFailure$/,
+  /^both refuse group by table signature.*: 403 Authorization\w+, Azurite 403 AuthorizationFailure$/,
+  /^Azurite takes group by account signature.*: Authorization(ResourceType|Permission)Mismatch$/,
+  // Policies and properties of the service.
+  /^set policies: status: (204|404 TableNotFound) , Azurite 400 $/,
+  /^set policies: status: 404 TableNotFound, Azurite 400 $/,
+  /^set (policies|properties): code: InvalidXml(NodeValue|Document) InvalidXml(NodeValue|Document), Azurite undefined $/,
+  /^set policies: code: InvalidXmlNodeValue InvalidXmlNodeValue, Azurite InvalidXmlDocument InvalidXmlDocument$/,
+  /^set policies: status: 400 InvalidXmlNodeValue, Azurite (204|404 TableNotFound) ?$/,
+  /^set properties: status: 400 InvalidXml(NodeValue|Document), Azurite 202 $/,
+  /^set properties: status: 202 , Azurite 500 $/,
 ];
 
 // Azurite reads no other names of boundaries than the clients'.
@@ -41,15 +73,42 @@ const chance = (p) => random() < p;
 
 const agent = new Agent({ keepAlive: true });
 
-function send(server, { method, path, query = "", headers = {}, body }) {
-  const date = new Date().toUTCString();
+const sign = (text, key = KEY) => createHmac("sha256", key).update(text).digest("base64");
+const STRANGER = Buffer.from("a key of nobody");
+
+// The URL of a request and its headers, with its credential.
+function signed({ method, path, query = "", headers = {}, credential, account = ACCOUNT }, date) {
   const type = headers["Content-Type"] ?? "";
-  const text = `${method}\n\n${type}\n${date}\n/${ACCOUNT}/${ACCOUNT}/${path}`;
-  const signature = createHmac("sha256", KEY).update(text).digest("base64");
-  const all = { "x-ms-date": date, "x-ms-version": "2019-02-02", Authorization: `SharedKey ${ACCOUNT}:${signature}`, ...headers };
-  if (body !== undefined) all["Content-Length"] = Buffer.byteLength(body);
+  const comp = /[?&](comp=[a-z]+)/.exec(query)?.[1];
+  const resource = `/${ACCOUNT}/${account}/${path}${comp ? `?${comp}` : ""}`;
+  const url = `/${account}/${path}${query}`;
+  const dated = { "x-ms-date": date, "x-ms-version": "2019-02-02", ...headers };
+  const full = (key, at = date, of = resource) => sign(`${method}\n\n${type}\n${at}\n${of}`, key);
+  const as = (scheme, signature, name = ACCOUNT) => ({ url, headers: { ...dated, Authorization: `${scheme} ${name}:${signature}` } });
+  const old = new Date(Date.parse(date) - 20 * 60_000).toUTCString();
+  switch (credential.name) {
+    case "SharedKey": return as("SharedKey", full(KEY));
+    case "SharedKeyLite": return as("SharedKeyLite", sign(`${date}\n${resource}`));
+    case "SharedKey of another key": return as("SharedKey", full(STRANGER));
+    case "SharedKeyLite of another key": return as("SharedKeyLite", sign(`${date}\n${resource}`, STRANGER));
+    case "SharedKey of another request": return as("SharedKey", full(KEY, date, `${resource}x`));
+    case "SharedKey of another account": return as("SharedKey", full(KEY), "stranger");
+    case "SharedKey under the other scheme": return as("SharedKeyLite", full(KEY));
+    case "SharedKey that is 20 minutes old": return { url, headers: { ...as("SharedKey", full(KEY, old)).headers, "x-ms-date": old } };
+    case "unknown scheme": return as("SharedSecret", full(KEY));
+    case "malformed credential": return { url, headers: { ...dated, Authorization: "SharedKey" } };
+    case "no credential": return { url, headers: dated };
+    // The query of a signature.
+    default: return { url: `${url}${query ? "&" : "?"}${credential.token}`, headers: { ...dated } };
+  }
+}
+
+function send(server, asked, date = new Date().toUTCString()) {
+  const { method, body } = asked;
+  const { url, headers } = signed({ credential: OWNER, ...asked }, date);
+  if (body !== undefined) headers["Content-Length"] = Buffer.byteLength(body);
   return new Promise((resolve, reject) => {
-    const options = { host: "127.0.0.1", port: PORTS[server], method, path: `/${ACCOUNT}/${path}${query}`, headers: all, agent };
+    const options = { host: "127.0.0.1", port: PORTS[server], method, path: url, headers, agent };
     const sent = request(options, (answer) => {
       const chunks = [];
       answer.on("data", (chunk) => chunks.push(chunk));
@@ -60,6 +119,78 @@ function send(server, { method, path, query = "", headers = {}, body }) {
   });
 }
 
+const OWNER = { name: "SharedKey" };
+const WRONG = [
+  "SharedKey of another key", "SharedKeyLite of another key", "SharedKey of another request", "SharedKey of another account",
+  "SharedKey under the other scheme", "SharedKey that is 20 minutes old", "unknown scheme", "malformed credential", "no credential",
+];
+
+const subset = (text) => [...text].filter(() => chance(0.6)).join("");
+const time = (minutes) => new Date(Date.now() + minutes * 60_000).toISOString().replace(/\.\d+/, "");
+
+// A signature for a table: valid, or with one thing that the service must refuse.
+function tableSignature(table) {
+  const twist = one(["", "", "", "another key", "changed", "expired", "not valid yet", "another table", "a policy", "a policy", "a policy and permissions", "a range", "another address", "https", "no expiry"]);
+  const fields = { sv: one(["2018-03-28", "2019-02-02", "2020-12-06"]), tn: table, sp: subset("raud") || "r", se: time(60) };
+  if (chance(0.3)) fields.st = time(-60);
+  if (chance(0.2)) fields.spr = "https,http";
+  if (chance(0.2)) fields.sip = "127.0.0.1";
+  if (twist === "expired") fields.se = time(-1);
+  if (twist === "not valid yet") fields.st = time(30);
+  if (twist === "another table") fields.tn = one(TABLES.filter((name) => name !== table));
+  if (twist === "another address") fields.sip = "10.0.0.1-10.0.0.9";
+  if (twist === "https") fields.spr = "https";
+  if (twist === "no expiry") delete fields.se;
+  if (twist.startsWith("a policy")) {
+    fields.si = one(POLICIES);
+    if (twist === "a policy") delete fields.sp;
+    if (chance(0.8)) delete fields.se;
+    delete fields.st;
+  }
+  if (twist === "a range") {
+    // Azurite decodes the fields twice, so no percent signs.
+    const [from, to] = [one(["a", "it's", "p"]), one(["p", "~", "ü €"])];
+    Object.assign(fields, { spk: from, epk: to }, chance(0.3) ? { srk: one(["1", "2"]), erk: one(["2", "3"]) } : {});
+  }
+  const { sv, tn, sp = "", se = "", st = "", si = "", sip = "", spr = "", spk = "", srk = "", epk = "", erk = "" } = fields;
+  const text = [sp, st, se, `/table/${ACCOUNT}/${tn.toLowerCase()}`, si, sip, spr, sv, spk, srk, epk, erk].join("\n");
+  return token("table signature", twist, fields, text);
+}
+
+// A signature for the account.
+function accountSignature() {
+  const twist = one(["", "", "", "another key", "changed", "expired", "not valid yet", "another service", "another address", "https"]);
+  const fields = { sv: one(["2018-03-28", "2019-02-02", "2020-12-06"]), ss: "t", srt: subset("sco") || "o", sp: subset("rwdlacu") || "r", se: time(60) };
+  if (chance(0.3)) fields.st = time(-60);
+  if (chance(0.2)) fields.spr = "https,http";
+  if (twist === "expired") fields.se = time(-1);
+  if (twist === "not valid yet") fields.st = time(30);
+  if (twist === "another service") fields.ss = "bq";
+  if (twist === "another address") fields.sip = "10.0.0.1-10.0.0.9";
+  if (twist === "https") fields.spr = "https";
+  const { sv, ss, srt, sp, se, st = "", sip = "", spr = "" } = fields;
+  const text = [ACCOUNT, sp, ss, srt, st, se, sip, spr, sv, ...(sv >= "2020-12-06" ? [""] : []), ""].join("\n");
+  return token("account signature", twist, fields, text);
+}
+
+function token(name, twist, fields, text) {
+  const sig = sign(text, twist === "another key" ? STRANGER : KEY);
+  // More rights than were signed.
+  if (twist === "changed") fields.sp = name.startsWith("table") ? `${fields.sp}raud` : `${fields.sp}rwdlacu`;
+  const query = Object.entries({ ...fields, sig }).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
+  return { name: twist ? `${name} with ${twist}` : name, token: query };
+}
+
+// The owner mostly, so that there is data for the others.
+function credential(table) {
+  const kind = below(100);
+  if (kind < 65) return OWNER;
+  if (kind < 72) return { name: "SharedKeyLite" };
+  if (kind < 80) return { name: one(WRONG) };
+  return kind < 91 ? tableSignature(table) : accountSignature();
+}
+
+const POLICIES = ["p1", "p2", "ü & <p>"];
 const TABLES = ["Alpha", "Beta", "Gamma"];
 const PARTITIONS = ["", "p", "it's", "ü €", "a b+c%", "~"];
 const ROWS = ["", "1", "2", "3", "o''r", "😀", "x&y=z"];
@@ -114,6 +245,7 @@ function filter(depth = 0) {
 // The last ETag of each entity, for each server.
 const etags = new Map();
 const accept = () => `application/json;odata=${one(["nometadata", "minimalmetadata", "fullmetadata"])}`;
+const XML_TYPE = { "Content-Type": "application/xml", Accept: "application/xml" };
 const JSON_TYPE = { "Content-Type": "application/json", Accept: "application/json;odata=nometadata" };
 
 function write(table, partition, row) {
@@ -133,22 +265,74 @@ function write(table, partition, row) {
   }
 }
 
+const escape = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+// A policy with every field: Azurite takes no others.
+function complete(id, permissions) {
+  return `<SignedIdentifier><Id>${escape(id)}</Id><AccessPolicy><Start>2020-01-01T00:00:00Z</Start><Expiry>2099-01-01T00:00:00Z</Expiry><Permission>${permissions}</Permission></AccessPolicy></SignedIdentifier>`;
+}
+
+// The XML of a table's policies, sometimes of a form that the service refuses.
+function policies() {
+  const ids = POLICIES.filter(() => chance(0.7));
+  const odd = below(20);
+  if (odd === 0) return "<SignedIdentifiers><SignedIdentifier>";
+  if (odd === 1) ids.push("p1", "p1");
+  if (odd === 2) ids.push("q1", "q2", "q3", "q4", "q5", "q6");
+  const permissions = odd === 3 ? "rx" : subset("raud") || "r";
+  const isComplete = odd > 4 && chance(0.6);
+  const policy = (id) => {
+    if (isComplete) return complete(id, permissions);
+    const start = chance(0.4) ? `<Start>${one(["2020-01-01", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00.0000000Z"])}</Start>` : "";
+    const expiry = odd === 4 ? "<Expiry>soon</Expiry>" : chance(0.7) ? `<Expiry>${one(["2099-01-01", "2099-01-01T00:00:00.0000000Z", "2020-06-01T00:00:00Z"])}</Expiry>` : "";
+    const permission = chance(0.8) ? `<Permission>${permissions}</Permission>` : "";
+    return `<SignedIdentifier><Id>${escape(id)}</Id><AccessPolicy>${start}${expiry}${permission}</AccessPolicy></SignedIdentifier>`;
+  };
+  return `<?xml version="1.0" encoding="utf-8"?><SignedIdentifiers>${ids.map(policy).join("")}</SignedIdentifiers>`;
+}
+
+// The XML of the properties of the service.
+function serviceProperties() {
+  const odd = below(20);
+  const retention = () => (chance(0.5) ? "<RetentionPolicy><Enabled>false</Enabled></RetentionPolicy>" : `<RetentionPolicy><Enabled>true</Enabled><Days>${odd === 0 ? 400 : 7}</Days></RetentionPolicy>`);
+  const flag = () => String(chance(0.5));
+  const version = odd === 1 ? "9.0" : "1.0";
+  const metrics = (name) => `<${name}><Version>${version}</Version>${chance(0.5) ? `<Enabled>true</Enabled><IncludeAPIs>${flag()}</IncludeAPIs>` : "<Enabled>false</Enabled>"}${retention()}</${name}>`;
+  const rule = () => `<CorsRule><AllowedOrigins>${one(["*", "http://a.example,http://b.example"])}</AllowedOrigins><AllowedMethods>${odd === 2 ? "STEAL" : one(["GET", "GET,PUT,MERGE"])}</AllowedMethods><AllowedHeaders>${one(["*", "x-ms-meta-*,accept"])}</AllowedHeaders><ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>${below(500)}</MaxAgeInSeconds></CorsRule>`;
+  const parts = [
+    chance(0.4) && `<Logging><Version>${version}</Version><Delete>${flag()}</Delete><Read>${flag()}</Read><Write>${flag()}</Write>${retention()}</Logging>`,
+    chance(0.4) && metrics("HourMetrics"),
+    chance(0.4) && metrics("MinuteMetrics"),
+    chance(0.4) && `<Cors>${Array.from({ length: odd === 3 ? 6 : below(3) }, rule).join("")}</Cors>`,
+  ];
+  return odd === 4 ? "<StorageServiceProperties><Cors>" : `<?xml version="1.0" encoding="utf-8"?><StorageServiceProperties>${parts.filter(Boolean).join("")}</StorageServiceProperties>`;
+}
+
 function operation() {
   const table = one(TABLES);
+  return { credential: credential(table), table, ...ofTable(table) };
+}
+
+function ofTable(table) {
   const [partition, row] = [one(PARTITIONS), one(ROWS)];
-  const kind = below(100);
+  const kind = below(110);
   if (kind < 3) return { kind: "create table", method: "POST", path: "Tables", headers: { ...JSON_TYPE, Accept: accept(), Prefer: "return-no-content" }, body: JSON.stringify({ TableName: table }) };
   if (kind < 4) return { kind: "delete table", method: "DELETE", path: `Tables('${table}')`, headers: { Accept: "application/json;odata=nometadata" } };
-  if (kind < 8) return { kind: "query tables", method: "GET", path: "Tables", headers: { Accept: accept() } };
+  if (kind < 8) return { kind: "query tables", method: "GET", path: "Tables", query: chance(0.5) ? `?$top=${1 + below(2)}` : "", headers: { Accept: accept() }, follow: true };
   if (kind < 25) return { kind: "get", method: "GET", path: entityPath(table, partition, row), headers: { Accept: accept() } };
   if (kind < 50) {
     const options = [];
     if (chance(0.7)) options.push(`$filter=${encodeURIComponent(filter())}`);
     if (chance(0.3)) options.push(`$select=${["PartitionKey", "RowKey", ...NAMES].filter(() => chance(0.4)).join(",") || "Age"}`);
-    if (chance(0.3)) options.push(`$top=${1 + below(5)}`);
-    return { kind: "query", method: "GET", path: `${table}()`, query: options.length ? `?${options.join("&")}` : "", headers: { Accept: accept() } };
+    if (chance(0.4)) options.push(`$top=${1 + below(5)}`);
+    return { kind: "query", method: "GET", path: `${table}()`, query: options.length ? `?${options.join("&")}` : "", headers: { Accept: accept() }, follow: true };
   }
-  if (kind < 92) return write(table, partition, row);
+  if (kind < 92) return { ...write(table, partition, row), keys: [[partition, row]] };
+  if (kind < 95) return { kind: "set policies", method: "PUT", path: table, query: "?comp=acl", headers: XML_TYPE, body: policies() };
+  if (kind < 98) return { kind: "get policies", method: "GET", path: table, query: "?comp=acl", headers: { Accept: "application/xml" } };
+  if (kind < 100) return { kind: "set properties", method: "PUT", path: "", query: "?restype=service&comp=properties", headers: XML_TYPE, body: serviceProperties() };
+  if (kind < 102) return { kind: "get properties", method: "GET", path: "", query: "?restype=service&comp=properties", headers: { Accept: "application/xml" } };
+  if (kind < 103) return { kind: "statistics", method: "GET", account: chance(0.8) ? `${ACCOUNT}-secondary` : ACCOUNT, path: "", query: "?restype=service&comp=stats", headers: { Accept: "application/xml" } };
   // A group of one partition. Its members get no condition on ETags, which differ.
   const rows = ROWS.filter(() => chance(0.5));
   const members = rows.map((member) => write(table, partition, member)).map((member) => {
@@ -156,12 +340,12 @@ function operation() {
     if (headers["If-Match"] instanceof Object) headers["If-Match"] = "*";
     return { ...member, headers };
   });
-  if (members.length === 0) return operation();
+  if (members.length === 0) return ofTable(table);
   const part = ({ method, path, headers = {}, body = "" }) =>
     [`--${CHANGES}`, "Content-Type: application/http", "Content-Transfer-Encoding: binary", "", `${method} http://127.0.0.1:PORT/${ACCOUNT}/${path} HTTP/1.1`,
       ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), `Content-Length: ${Buffer.byteLength(body)}`, "", body].join("\r\n");
   const body = `--${BATCH}\r\nContent-Type: multipart/mixed; boundary=${CHANGES}\r\n\r\n${members.map(part).join("\r\n")}\r\n--${CHANGES}--\r\n--${BATCH}--\r\n`;
-  return { kind: "group", method: "POST", path: "$batch", headers: { "Content-Type": `multipart/mixed; boundary=${BATCH}` }, body };
+  return { kind: "group", method: "POST", path: "$batch", headers: { "Content-Type": `multipart/mixed; boundary=${BATCH}` }, body, keys: rows.map((of) => [partition, of]) };
 }
 
 // What must be equal: without times, ETags, ids and ports.
@@ -190,11 +374,17 @@ function without(body, drops) {
   return body && JSON.stringify(clean(JSON.parse(body)));
 }
 
+// XML without its declaration, the space between elements, the two forms of an empty element, and the order within rules.
+function xml(text) {
+  const rule = (_, inner) => `<CorsRule>${inner.split(/(?<=<\/\w+>)(?=<)/).sort().join("")}</CorsRule>`;
+  return text.replace(/^<\?xml.*?\?>/, "").replaceAll(/>\s+</g, "><").replaceAll(/<(\w+)\s*\/>/g, "<$1></$1>").replaceAll(/<CorsRule>(.*?)<\/CorsRule>/g, rule).replace(/(<LastSyncTime>)[^<]*/, "$1T").trim();
+}
+
 function summary(kind, answer) {
   const type = (answer.headers["content-type"] ?? "").split(";")[0];
   if (kind === "group") {
     const statuses = [...answer.body.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map((found) => found[1]).join(" ");
-    const code = /"code":"([^"]*)"/.exec(answer.body)?.[1];
+    const code = (/"code":"([^"]*)"/.exec(answer.body) ?? /<Code>([^<]*)/.exec(answer.body))?.[1];
     const index = /"value":"(\d+):/.exec(answer.body)?.[1];
     return { status: `${answer.status} (${statuses})`, code: code && `${code}${index === undefined ? "" : ` of operation ${index}`}`, body: "" };
   }
@@ -206,7 +396,7 @@ function summary(kind, answer) {
     body = code ? "" : JSON.stringify(sorted(value));
   } catch {
     code = /<Code>([^<]*)/.exec(body)?.[1];
-    if (code) body = "";
+    body = code ? "" : xml(body);
   }
   return {
     status: String(answer.status),
@@ -214,16 +404,32 @@ function summary(kind, answer) {
     type,
     applied: answer.headers["preference-applied"],
     etag: answer.headers.etag === undefined ? "no ETag" : "ETag",
-    next: answer.headers["x-ms-continuation-nextpartitionkey"] === undefined ? "no continuation" : "continuation",
+    pages: answer.pages,
     body,
   };
 }
 
+// The codes of refusals for a credential.
+const NO_RIGHT = /^(Auth|NoAuth|InvalidAuth)/;
+
+// A difference of rights: the credential and who refuses it. A request that neither refuses for its credential has none.
+function rights(asked, ours, theirs) {
+  const [refuses, refused] = [ours, theirs].map(({ code }) => NO_RIGHT.test(code ?? ""));
+  // The status of the operation of a group, or of the request.
+  const coded = ({ status, code }) => `${/\((\d+)\)/.exec(status)?.[1] ?? status.slice(0, 3)} ${code.replace(/ of operation \d+/, "")}`;
+  const operation = { group: "group by ", query: "query by ", "set policies": "policies by ", "get policies": "policies by " }[asked.kind] ?? "";
+  const named = `${asked.credential.token ? operation : ""}${asked.credential.name}`;
+  if (refuses && refused) return coded(ours) === coded(theirs) ? "both refuse: JSON, Azurite XML" : `both refuse ${named}: ${coded(ours)}, Azurite ${coded(theirs)}`;
+  if (refuses) return `Azurite takes ${asked.kind} by ${asked.credential.name}: ${ours.code.replace(/ of operation \d+/, "")}`;
+  return refused ? `Azurite refuses ${asked.kind} by ${asked.credential.name}: ${theirs.code.replace(/ of operation \d+/, "")}` : undefined;
+}
+
 function difference(kind, ours, theirs) {
-  for (const field of ["status", "code", "applied", "etag", "next", "type"]) {
+  for (const field of ["status", "code", "applied", "etag", "type"]) {
     if (ours[field] !== theirs[field]) return `${field}: ${ours[field]} ${ours.code ?? ""}, Azurite ${theirs[field]} ${theirs.code ?? ""}`;
   }
   if (ours.body === theirs.body) return undefined;
+  if (ours.body.startsWith("<") || theirs.body.startsWith("<")) return "body";
   const names = ["odata.metadata", "odata.id", "odata.editLink", "odata.type"];
   const kinds = [
     ["body: null for a selected property that an entity has not", (key, value) => value === null],
@@ -235,52 +441,102 @@ function difference(kind, ours, theirs) {
   return "body";
 }
 
+const isRefused = (answer) => answer.status >= 300 || /^HTTP\/1\.1 [45]/m.test(answer.body);
+
+// Sends a request to a server. A query is followed to its last page: the answer has the items of all pages.
+async function ask(server, asked, date) {
+  const headers = { ...asked.headers };
+  if (headers["If-Match"]?.of) headers["If-Match"] = etags.get(`${server}/${headers["If-Match"].of}`) ?? 'W/"none"';
+  const body = asked.kind === "group" ? asked.body.replaceAll(":PORT/", `:${PORTS[server]}/`) : asked.body;
+  const answer = await send(server, { ...asked, headers, body }, date);
+  if (asked.name && answer.headers.etag) etags.set(`${server}/${asked.name}`, answer.headers.etag);
+  if (!asked.follow || answer.status !== 200) return answer;
+  const value = JSON.parse(answer.body);
+  let [page, pages] = [answer, 1];
+  for (;;) {
+    const next = Object.entries(page.headers).filter(([name]) => name.startsWith("x-ms-continuation-next"));
+    if (next.length === 0) break;
+    const parameters = next.map(([name, text]) => `${NEXT[name.slice("x-ms-continuation-".length)]}=${encodeURIComponent(text)}`).join("&");
+    page = await send(server, { ...asked, query: `${asked.query}${asked.query ? "&" : "?"}${parameters}`, headers }, date);
+    pages += 1;
+    if (page.status !== 200 || pages > 100) return { ...page, pages };
+    value.value.push(...JSON.parse(page.body).value);
+  }
+  return { ...answer, body: JSON.stringify(value), pages, isLastEmpty: JSON.parse(page.body).value.length === 0 };
+}
+
+const NEXT = { nextpartitionkey: "NextPartitionKey", nextrowkey: "NextRowKey", nexttablename: "NextTableName" };
+
+// Brings the servers to the same state after only one of them has executed a write.
+async function repair({ kind, table, keys }) {
+  const json = { ...JSON_TYPE, "If-Match": "*" };
+  const steps = (keys ?? []).map(([partition, row]) => ({ method: "DELETE", path: entityPath(table, partition, row), headers: json }));
+  if (kind.endsWith(" table")) steps.push({ method: "DELETE", path: `Tables('${table}')`, headers: json }, { method: "POST", path: "Tables", headers: JSON_TYPE, body: JSON.stringify({ TableName: table }) });
+  if (kind === "set policies") steps.push({ method: "PUT", path: table, query: "?comp=acl", headers: XML_TYPE, body: `<SignedIdentifiers>${POLICIES.map((id, n) => complete(id, ["r", "raud", "au"][n])).join("")}</SignedIdentifiers>` });
+  if (kind === "set properties") steps.push({ method: "PUT", path: "", query: "?restype=service&comp=properties", headers: XML_TYPE, body: DEFAULTS });
+  for (const step of steps) for (const server of Object.keys(PORTS)) await send(server, step);
+}
+
+const OFF = "<Version>1.0</Version><Enabled>false</Enabled><RetentionPolicy><Enabled>false</Enabled></RetentionPolicy>";
+const DEFAULTS = `<StorageServiceProperties><Logging><Version>1.0</Version><Delete>false</Delete><Read>false</Read><Write>false</Write><RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></Logging><HourMetrics>${OFF}</HourMetrics><MinuteMetrics>${OFF}</MinuteMetrics><Cors></Cors></StorageServiceProperties>`;
+
+const listens = (port) => new Promise((resolve) => {
+  const socket = connect(port, "127.0.0.1", () => { socket.end(); resolve(true); });
+  socket.on("error", () => resolve(false));
+});
+for (const port of Object.values(PORTS)) if (await listens(port)) throw new Error(`another program listens on port ${port}, maybe a server of an earlier run`);
+
 const processes = [
   spawn(tables, ["serve", "memory", "--listen", `127.0.0.1:${PORTS.ours}`, "--until-eof"], { stdio: ["pipe", "ignore", "inherit"] }),
   spawn("node", [azurite, "--tablePort", String(PORTS.azurite), "--silent", "--disableTelemetry", "--inMemoryPersistence", "--skipApiVersionCheck"], { stdio: "ignore" }),
 ];
 const found = new Map();
+// How many requests of each operation and credential both servers have taken, of how many.
+const taken = new Map();
 try {
   for (const port of Object.values(PORTS)) {
-    const listens = () => new Promise((resolve) => {
-      const socket = connect(port, "127.0.0.1", () => { socket.end(); resolve(true); });
-      socket.on("error", () => resolve(false));
-    });
-    while (!(await listens())) await new Promise((resolve) => setTimeout(resolve, 100));
+    while (!(await listens(port))) await new Promise((resolve) => setTimeout(resolve, 100));
   }
+  // Azurite's logs are on in a new account.
+  await repair({ kind: "set properties" });
   for (const table of TABLES) {
     for (const server of Object.keys(PORTS)) await send(server, { method: "POST", path: "Tables", headers: { ...JSON_TYPE, Accept: "application/json;odata=nometadata" }, body: JSON.stringify({ TableName: table }) });
   }
   for (let n = 0; n < Number(count); n += 1) {
     const asked = operation();
-    const answers = await Promise.all(Object.keys(PORTS).map(async (server) => {
-      const headers = { ...asked.headers };
-      if (headers["If-Match"]?.of) headers["If-Match"] = etags.get(`${server}/${headers["If-Match"].of}`) ?? 'W/"none"';
-      const body = asked.kind === "group" ? asked.body.replaceAll(":PORT/", `:${PORTS[server]}/`) : asked.body;
-      const answer = await send(server, { ...asked, headers, body });
-      if (asked.name && answer.headers.etag) etags.set(`${server}/${asked.name}`, answer.headers.etag);
-      return answer;
-    }));
+    const date = new Date().toUTCString();
+    const answers = await Promise.all(Object.keys(PORTS).map((server) => ask(server, asked, date)));
     const [ours, theirs] = answers.map((answer) => summary(asked.kind, answer));
+    for (const name of [asked.kind, asked.credential.name]) {
+      const [both, all] = taken.get(name) ?? [0, 0];
+      taken.set(name, [both + Number(!answers.some(isRefused)), all + 1]);
+    }
+    const note = (reason) => {
+      const accepts = asked.kind === "query" ? ` ${asked.headers.Accept.split("=")[1]}` : "";
+      const within = asked.credential.name.endsWith("a range") && !/^(applied|type)/.test(reason) ? ` by ${asked.credential.name}` : "";
+      const kind = rights(asked, ours, theirs) ?? `${asked.kind}${accepts}${within}: ${reason}`;
+      const entry = found.get(kind) ?? { count: 0, asked, answers };
+      entry.count += 1;
+      found.set(kind, entry);
+    };
     const reason = difference(asked.kind, ours, theirs);
-    if (reason === undefined) continue;
-    const accepts = asked.kind === "query" ? ` ${asked.headers.Accept.split("=")[1]}` : "";
-    const kind = `${asked.kind}${accepts}: ${reason}`;
-    const entry = found.get(kind) ?? { count: 0, asked, answers };
-    entry.count += 1;
-    found.set(kind, entry);
+    if (reason !== undefined) note(reason);
+    if (ours.pages !== theirs.pages && ours.status === theirs.status) note(`${answers[0].isLastEmpty && ours.pages === theirs.pages + 1 ? "pages: one more, which is empty" : `pages: ${ours.pages}, Azurite ${theirs.pages}`}`);
+    // One of them has changed its data: both forget it, so that each difference is found once.
+    if (asked.method !== "GET" && isRefused(answers[0]) !== isRefused(answers[1])) await repair(asked);
   }
 } finally {
   processes.forEach((server) => server.kill());
   agent.destroy();
 }
+for (const [name, [both, all]] of taken) console.log(`${name}: both took ${both} of ${all}`);
 let unknown = 0;
 for (const [kind, { count: times, asked, answers }] of [...found].sort((a, b) => b[1].count - a[1].count)) {
   const isKnown = KNOWN.some((known) => known.test(kind));
   if (!isKnown) unknown += 1;
   console.log(`${isKnown ? "known" : "UNKNOWN"}: ${times} times: ${kind}`);
   if (!isKnown) {
-    console.log(`  ${asked.method} ${decodeURIComponent(asked.path)}${decodeURIComponent(asked.query ?? "")} ${JSON.stringify(asked.headers)} ${asked.body ?? ""}`);
+    console.log(`  ${asked.method} ${decodeURIComponent(asked.path)}${decodeURIComponent(asked.query ?? "")} ${JSON.stringify(asked.headers)} ${JSON.stringify(asked.credential)} ${asked.body ?? ""}`);
     answers.forEach((answer, n) => console.log(`  ${n ? "Azurite" : "ours"}: ${answer.status} ${answer.body.slice(0, 1500)}`));
   }
 }
