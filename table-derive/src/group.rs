@@ -15,8 +15,14 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let krate = container.krate();
     let fields = sources(input, "PropertyGroup", &errors).map(|sources| {
         let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
-        let rules =
-            FieldRules { krate: &krate, rename_all, keys: &[], reserved: &SYSTEM, owner: Owner::Group };
+        let rules = FieldRules {
+            krate: &krate,
+            rename_all,
+            keys: &[],
+            reserved: &SYSTEM,
+            unnamed: 0,
+            owner: Owner::Group,
+        };
         fields::build(&sources, &rules, &errors)
     });
     match (errors.check(), fields) {

@@ -214,7 +214,7 @@ fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
     send(group.commit());
 }
 
-fn lookups(lookup: &Lookup<'_, Row>, one: &Lookup<'_, Row, Row, OneEntry>, stored: &StoredQuery<Row>) {
+fn lookups(lookup: &Lookup<Row>, one: &Lookup<Row, Row, OneEntry>, stored: &StoredQuery<Row>) {
     send(lookup.page(any()));
     send(lookup.all());
     send(lookup.first());
@@ -229,11 +229,7 @@ fn lookups(lookup: &Lookup<'_, Row>, one: &Lookup<'_, Row, Row, OneEntry>, store
     send(stored.count());
 }
 
-fn large_lookups(
-    table: &LargeTable<Row>,
-    lookup: &LargeLookup<'_, Row>,
-    one: &LargeLookup<'_, Row, OneEntry>,
-) {
+fn large_lookups(table: &LargeTable<Row>, lookup: &LargeLookup<Row>, one: &LargeLookup<Row, OneEntry>) {
     let (store, name) = (any::<MemoryStore>, any::<TableName>);
     send(LargeTable::<Row>::open(store(), name(), any(), any(), any()));
     send(LargeTable::<Row>::open_to_read(store(), name(), any(), any(), any()));
@@ -243,6 +239,7 @@ fn large_lookups(
     send(lookup.all());
     send(lookup.first());
     send(lookup.count());
+    send(lookup.readable_page(any()));
     send(one.get());
 }
 

@@ -30,6 +30,7 @@
 
 #![deny(dead_code)]
 
+mod clock;
 pub mod conformance;
 pub mod encryption;
 pub mod eventual;
@@ -46,4 +47,6 @@ mod wrappers;
 pub use async_trait::async_trait;
 pub use azurite;
 
+pub use crate::clock::Clock;
 pub use crate::conformance::{Backend, DIFFICULT_KEYS, Deviation, Harness, Scale, TestTable};
+pub use crate::wrappers::SmallPageStore;

@@ -344,13 +344,14 @@ impl_table_store!(UnsortedStore);
 
 /// Answers at most a fixed number of rows per page, as every service may.
 #[derive(Debug)]
-pub(crate) struct SmallPageStore {
+pub struct SmallPageStore {
     store: Arc<dyn TableStore>,
     rows: usize,
 }
 
 impl SmallPageStore {
-    pub(crate) fn new(rows: usize, store: Arc<dyn TableStore>) -> Self {
+    /// The store answers at most `rows` rows per page.
+    pub fn new(rows: usize, store: Arc<dyn TableStore>) -> Self {
         Self { store, rows }
     }
 }

@@ -45,8 +45,8 @@ pub struct ReadablePage<T = Entity> {
     pub unreadable: Vec<UnreadableEntity>,
 }
 
-impl From<Page<Entity>> for ReadablePage {
-    fn from(page: Page<Entity>) -> Self {
+impl<T> From<Page<T>> for ReadablePage<T> {
+    fn from(page: Page<T>) -> Self {
         Self { page, unreadable: Vec::new() }
     }
 }

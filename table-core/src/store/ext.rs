@@ -89,6 +89,20 @@ pub trait TableStoreExt: TableStore {
         )))
     }
 
+    /// Checks that no rule of the store encrypts one of these times of expiry or deletion, in whatever rows: the service compares
+    /// the times, and a sweep without keys reads them. Sends no request. Every handle that opens a table for a type calls it.
+    ///
+    /// # Errors
+    /// Fails if a rule encrypts one of the times in any row.
+    fn check_times(&self, table: &TableName, names: &[&str]) -> Result<()> {
+        let encrypted = self.encrypted_names(table);
+        let Some(name) = names.iter().find(|name| encrypted.has_rule(name)) else { return Ok(()) };
+        Err(Error::invalid_request(format!(
+            "a rule of the store encrypts the property '{name}' in '{table}', but it has the time of `#[expires]` or `#[deleted_at]`, which the \
+             service compares and sweeps read: leave it out of the rule"
+        )))
+    }
+
     /// Returns all entities that match, in memory. 1 request per page.
     async fn query_all(&self, table: &TableName, query: &Query) -> Result<Vec<Entity>> {
         self.query_stream(table.clone(), query.clone()).try_collect().await

@@ -8,6 +8,7 @@ mod ext;
 mod forward;
 mod local;
 mod manifests;
+mod moved_copy;
 mod pages;
 
 pub(crate) use answer::CycleDetector;
@@ -22,6 +23,8 @@ pub use local::{LocalPermit, LocalWriters};
 #[doc(hidden)]
 pub use manifests::PlainWrite;
 pub use manifests::{ManifestCache, ManifestChange, NewTable};
+#[doc(hidden)]
+pub use moved_copy::MovedCopy;
 pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, RowFilter, StoreHandle};
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};

@@ -63,6 +63,12 @@ impl Requirements {
         Expiries::new(self.schemas.iter().filter_map(expiry))
     }
 
+    /// Returns the properties with the times of expiry and deletion.
+    pub fn times(&self) -> Vec<&str> {
+        let expiries = self.schemas.iter().filter_map(|schema| schema.expiry.as_ref());
+        expiries.flat_map(|expiry| expiry.names().map(|name| &**name)).collect()
+    }
+
     fn with_properties(self, properties: &[PropertySchema]) -> Self {
         let names = |encrypted| properties.iter().filter(move |p| p.encrypted == encrypted).map(|p| p.name);
         Self { encrypted: names(true).collect(), unencrypted: names(false).collect(), ..self }

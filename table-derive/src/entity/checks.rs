@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use super::codec::{aliases, group};
 use super::generics::mentions;
 use super::keys::written_type;
-use super::model::Entity;
+use super::model::{ENTRIES, Entity, SYSTEM};
 use super::templates::stop;
 use crate::fields::{Field, Role, codec_for};
 use crate::template::{Part, Segment, Template, plain};
@@ -184,10 +184,18 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     let unread = unwritten + aliases(&entity.fields).len();
     let pieces = entity.fields.iter().filter_map(|field| group(krate, field));
     let most = if entity.wide { usize::MAX } else { 252 };
+    // The names of type and version are in `__NAMES`. The macro sees other reserved names in fields, and not in groups.
+    let entries = ENTRIES.iter().filter(|_| !entity.indexes.is_empty());
+    let reserved = SYSTEM.iter().chain(entries).map(|(name, _)| *name);
+    let taken = format!(
+        "{name}: a flattened field is stored under a reserved name (the key, the timestamp, or a property of index entries); rename it, \
+         or change the prefix"
+    );
     Some(quote_spanned! {first.span()=>
         const _: () = {
             const __GROUPS: &[&[#krate::typed::PropertySchema]] =
                 &[#(#pieces),*];
+            ::core::assert!(#krate::__private::avoids(&[#(#reserved),*], __GROUPS), "{}", #taken);
             ::core::assert!(#krate::__private::distinct(__NAMES, __GROUPS), "{}", #twice);
             ::core::assert!(__NAMES.len() - #unread #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* <= #most, "{}", #many);
         };

@@ -130,7 +130,11 @@ fn entity<'a>(
     }
     let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
     let owner = if container.wide.is_some() { Owner::Wide } else { Owner::Entity };
-    let rules = FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, owner };
+    // The first schema version is not stored, nor an earliest reader that is the version itself.
+    let written =
+        [matches!(discriminator, Some(Discriminator::Property(_))), version > 1, min_reader != version];
+    let unnamed = written.into_iter().filter(|written| *written).count();
+    let rules = FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, unnamed, owner };
     let fields = fields::build(sources, &rules, errors);
     check_key_generics(input, &fields, errors);
     let known = index::Context {
@@ -199,8 +203,14 @@ fn projection<'a>(
         .map(|(_, ident, _)| (*ident).clone())
         .collect();
     let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
-    let rules =
-        FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &SYSTEM, owner: Owner::Projection };
+    let rules = FieldRules {
+        krate: &krate,
+        rename_all,
+        keys: &keys,
+        reserved: &SYSTEM,
+        unnamed: 0,
+        owner: Owner::Projection,
+    };
     let fields = fields::build(sources, &rules, errors);
     Projection { input, krate, generics: generics(input), of: of.clone(), fields }
 }

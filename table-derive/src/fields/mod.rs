@@ -81,6 +81,8 @@ pub(crate) struct FieldRules<'a> {
     pub(crate) keys: &'a [Ident],
     /// Reserved property names, and the reasons.
     pub(crate) reserved: &'a [(&'a str, &'a str)],
+    /// The number of properties that rows have besides the fields: of the type and of its schema version.
+    pub(crate) unnamed: usize,
     /// The kind of struct. It is used in messages and determines the possible roles.
     pub(crate) owner: Owner,
 }
@@ -317,7 +319,7 @@ pub(crate) fn is_text(ty: &Type) -> bool {
 
 /// Whether a type is written as a type with fixed-width keys, which have no text prefix.
 pub(crate) fn is_fixed(ty: &Type) -> bool {
-    const FIXED: [&str; 14] = [
+    const FIXED: [&str; 16] = [
         "u8",
         "u16",
         "u32",
@@ -326,12 +328,14 @@ pub(crate) fn is_fixed(ty: &Type) -> bool {
         "i16",
         "i32",
         "i64",
+        "f64",
         "bool",
         "Uuid",
         "DateTime",
         "NaiveDateTime",
         "NaiveDate",
         "Ticks",
+        "Hour",
     ];
     last_segment(ty).is_some_and(|s| FIXED.contains(&s.as_str()) || s == "Reverse")
 }

@@ -245,7 +245,7 @@ fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
         return;
     }
     let properties: Vec<_> = built.iter().filter(|f| f.property().is_some()).collect();
-    let own = rules.reserved.iter().filter(|(_, by)| *by == super::DISCRIMINATOR).count();
+    let own = rules.unnamed;
     // The first field that does not fit is where the error is shown.
     if let Some(first) = properties.get(MAX_PROPERTIES - own) {
         let count = properties.len() + own;

@@ -16,7 +16,7 @@ use super::windows::is_of_one_store;
 const LISTED: usize = 100;
 
 /// The result of comparing two tables.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Comparison {
     /// The number of rows of the first table.
@@ -34,7 +34,8 @@ pub struct Comparison {
 }
 
 /// A row that differs between two tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Difference {
     /// Only the first table has the row.
     OnlyInFirst(Key),

@@ -104,7 +104,7 @@ pub struct StoreCopy {
 }
 
 /// The result of the copy of a store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct StoreCopyReport {
     /// The tables, in the order in which they were named or listed.
@@ -116,7 +116,7 @@ pub struct StoreCopyReport {
 }
 
 /// A table of a copied store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct CopiedTable {
     /// The table in the source.
@@ -149,7 +149,7 @@ struct PreparedTable {
 }
 
 /// A table of a copied store that differs from its source.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct StoreDifference {
     /// The table.

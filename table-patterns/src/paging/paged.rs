@@ -64,7 +64,7 @@ paged!(SpreadQuery, T);
 paged!(WideQuery, Wide<T>);
 paged!(SliceQuery, T);
 
-impl<T: IndexedEntity, R: Found, K: Send + Sync> Paged for Lookup<'_, T, R, K> {
+impl<T: IndexedEntity, R: Found, K: Send + Sync> Paged for Lookup<T, R, K> {
     type Item = R;
 
     fn identity(&self) -> Result<String> {
@@ -77,7 +77,7 @@ impl<T: IndexedEntity, R: Found, K: Send + Sync> Paged for Lookup<'_, T, R, K> {
 }
 
 #[cfg(feature = "blobs")]
-impl<T: IndexedEntity, K: Send + Sync> Paged for LargeLookup<'_, T, K> {
+impl<T: IndexedEntity, K: Send + Sync> Paged for LargeLookup<T, K> {
     type Item = T;
 
     fn identity(&self) -> Result<String> {

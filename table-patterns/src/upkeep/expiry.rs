@@ -1,7 +1,7 @@
 //! The removal of entities that are due: expired, or deleted and kept long enough.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{BoxFuture, ready};
 use futures_util::stream::BoxStream;
@@ -10,8 +10,10 @@ use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use table_core::manifest::{Expiry, Layout, StoredIndex, StoredType, WriteTarget};
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
-use table_core::query::Filter;
-use table_core::store::{BulkSummary, Error, GroupTransaction, ManifestCache, Result, TableStore, Written};
+use table_core::query::{Continuation, Filter, ReadablePage, UnreadableEntity};
+use table_core::store::{
+    BulkOutcome, BulkSummary, Error, GroupTransaction, ManifestCache, Result, TableStore, Written,
+};
 use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
 use table_core::typed::{Schema, Table};
 use tokio::time::sleep;
@@ -82,11 +84,12 @@ impl Sweep<'_> {
         let index = self
             .entities
             .and_then(|entities| ExpiryIndex::find(entities, self.indexes, self.stored, self.expiry));
+        let unreadable = Mutex::new(Vec::new());
         let found = match &index {
             Some(index) => {
                 index.rows(now, self.of.options.concurrency.max(1), |row| self.is_due(row, now))?
             }
-            None => self.scan(now)?,
+            None => self.scan(now, &unreadable)?,
         };
         let found = found.take_while(|_| ready(!is_stopped()));
         let remover = Remover {
@@ -104,12 +107,21 @@ impl Sweep<'_> {
             concurrency: self.of.options.concurrency.max(1),
             attempts: ATTEMPTS,
         };
-        let summary = write.run(found).await?;
+        let mut summary = write.run(found).await?;
+        // One row that cannot be read keeps no other.
+        for UnreadableEntity { key, error } in unreadable.into_inner().unwrap_or_else(PoisonError::into_inner)
+        {
+            summary.add(BulkOutcome::refused(self.table.clone(), key, error));
+        }
         Ok(self.swept(summary, !is_stopped()))
     }
 
-    /// The rows that a filter selects, so that the service sends due rows only.
-    fn scan(&self, now: Ticks) -> Result<BoxStream<'static, Result<Entity>>> {
+    /// The rows that a filter selects, so that the service sends due rows only. `unreadable` gets those that cannot be read.
+    fn scan<'s>(
+        &self,
+        now: Ticks,
+        unreadable: &'s Mutex<Vec<UnreadableEntity>>,
+    ) -> Result<BoxStream<'s, Result<Entity>>> {
         let rows = Table::<Entity>::new(Arc::clone(&self.of.store), self.table.clone())?;
         let of_type = self.stored.entity.as_ref();
         let of_type = of_type.and_then(|entity| entity.discriminator.filter(&entity.name));
@@ -120,25 +132,43 @@ impl Sweep<'_> {
             None => rows.query().in_any_order(),
         };
         let pause = self.of.pause;
-        let pages = query.pages().enumerate().then(move |(n, page)| async move {
-            if n > 0 && !pause.is_zero() {
-                sleep(pause).await;
+        let pages = stream::try_unfold(Some(None), move |from: Option<Option<Continuation>>| {
+            let query = query.clone();
+            async move {
+                let Some(from) = from else { return Ok::<_, Error>(None) };
+                if from.is_some() && !pause.is_zero() {
+                    sleep(pause).await;
+                }
+                let ReadablePage { page, unreadable: found } = query.readable_page(from.as_ref()).await?;
+                unreadable.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+                if page.continuation.is_some() && page.continuation == from {
+                    return Err(Error::corrupt("the store repeats a continuation token"));
+                }
+                let rows = stream::iter(page.items.into_iter().map(Ok::<_, Error>));
+                Ok(Some((rows, page.continuation.map(Some))))
             }
-            page
         });
-        let rows = pages.map_ok(|page| stream::iter(page.into_iter().map(Ok::<_, Error>)));
-        Ok(rows.try_flatten().boxed())
+        Ok(pages.try_flatten().boxed())
     }
 
     fn decide(&self, row: Entity, now: Ticks) -> Decision {
         if !self.is_due(&row, now) {
             return Decision::Ignore;
         }
-        // The row names its blobs: without their store it stays, so that a later sweep removes both.
-        if self.of.has_no_blobs() && in_a_blob(&row).is_some() {
+        // The row names its blobs: without their store, or without the keys to read the names, it stays, so that a later sweep
+        // removes both.
+        let has_blobs = self.of.has_no_blobs() && in_a_blob(&row).is_some();
+        if has_blobs || self.hides_blobs(&row) {
             return Decision::Keep;
         }
         Decision::delete(row)
+    }
+
+    /// Whether a row may name a blob that this process cannot read, because the store has no keys.
+    fn hides_blobs(&self, row: &Entity) -> bool {
+        let Layout::Large { properties } = &self.stored.layout else { return false };
+        let is_hidden = |name: &str| self.stored.encrypted.contains(name) && row.get(name).is_some();
+        row.is_ciphertext() && properties.iter().any(|name| is_hidden(name))
     }
 
     /// Whether a stored entity is of the type and due. A row of a schema version that the manifest does not know stays, and so does a row that moves to
@@ -162,7 +192,8 @@ impl Sweep<'_> {
         let due = match (failed, summary.unchanged) {
             (Some(error), _) => Some(Due::Failed(error.clone())),
             (None, 0) => None,
-            (None, _) => Some(Due::NoLargeBlobs),
+            (None, _) if self.of.has_no_blobs() => Some(Due::NoLargeBlobs),
+            (None, _) => Some(Due::NoKeys),
         };
         Swept { summary, ended, due }
     }

@@ -160,6 +160,8 @@ pub enum Due {
     NoBlobs,
     /// Large values are in blobs, and this process does not have their blob store.
     NoLargeBlobs,
+    /// Large values are encrypted, and the store of this process has no keys: a row may name a blob that this process cannot read.
+    NoKeys,
     /// Another process builds the index, or did so less than a lease ago.
     BuiltElsewhere,
     /// Entities have the same value of the unique index. The index becomes readable after they are changed.
@@ -189,6 +191,7 @@ impl fmt::Display for Due {
             ),
             Self::NoBlobs => f.write_str("its lists are in blobs: give `IndexOptions::blobs` their store (feature `blobs` of table-patterns)"),
             Self::NoLargeBlobs => f.write_str("large values are in blobs: give `Upkeep::blobs` their store (feature `blobs` of table-patterns)"),
+            Self::NoKeys => f.write_str("large values are encrypted, and their blobs cannot be found without keys: run upkeep with the store that encrypts them"),
             Self::BuiltElsewhere => f.write_str("another process builds the index: wait for it"),
             Self::Duplicates(duplicates) => write!(
                 f,

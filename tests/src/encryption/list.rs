@@ -118,6 +118,13 @@ macro_rules! encryption_behaviours {
                 rules_by_row_get_the_key_of_the_entity
                 types_of_families_and_wide_structs_need_the_mark
             }
+            expiry {
+                times_that_a_rule_encrypts_are_refused
+                encrypted_entities_expire
+                a_sweep_without_keys_leaves_what_it_cannot_read
+                a_sweep_needs_its_filters
+                a_row_that_cannot_be_decrypted_keeps_no_other
+            }
             moves {
                 plaintext_is_migrated_while_writers_continue
                 keys_are_rotated_while_writers_continue

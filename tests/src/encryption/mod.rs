@@ -10,6 +10,7 @@ use table_core::store::{Operation, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 
 mod concurrency;
+mod expiry;
 mod filters;
 mod garbage;
 mod hostile;

@@ -51,6 +51,13 @@ pub(crate) async fn lookups_return_pages(h: &Harness) {
     assert!(pages.iter().all(|page| page.len() <= 2));
     let streamed: Vec<Employee> = kwoks.stream().try_collect().await.expect("all of them");
     assert_eq!(streamed.len(), 5);
+    // A stream owns what it needs: it outlives the lookup and the handle of the table.
+    let owned = {
+        let employees = company.employees.clone();
+        employees.by(Employee::by_surname("Kwok")).stream()
+    };
+    let collected = tokio::spawn(owned.try_collect::<Vec<Employee>>()).await.expect("no panic");
+    assert_eq!(collected.expect("all of them"), streamed);
     let three = company.employees.by(Employee::by_surname("Kwok")).limit(3);
     let page = three.page(None).await.expect("a page");
     let rest = three.page(page.continuation.as_ref()).await.expect("the rest");

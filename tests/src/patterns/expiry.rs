@@ -1,13 +1,13 @@
 //! Expiry and soft deletion: reads, claims of values, sweeps, restores, on every layout and by a clock of the test.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::{TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
-use table_core::adapter::{Faulty, Metered, RequestMeter, WithClock};
+use table_core::adapter::{Faulty, Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::store::Result;
 use table_patterns::bulk::BulkTable as _;
@@ -20,41 +20,12 @@ use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::upkeep::{Due, ExpiryUpkeep, Part, Upkeep};
 use table_patterns::wide::WideTable;
 
-use crate::Harness;
 use crate::fault_runs::run_with_faults;
 use crate::wrappers::HookedStore;
+use crate::{Clock, Harness};
 
-const SECOND: i64 = 10_000_000;
-const DAY: i64 = 24 * 60 * 60 * SECOND;
-
-/// A clock that the test sets. All its clones show one time.
-#[derive(Clone)]
-struct Clock(Arc<AtomicI64>);
-
-impl Clock {
-    /// 2013-01-01.
-    fn start() -> Self {
-        Self(Arc::new(AtomicI64::new(634_925_952_000_000_000)))
-    }
-
-    fn now(&self) -> Ticks {
-        Ticks::new(self.0.load(Ordering::Relaxed)).expect("a time")
-    }
-
-    fn after(&self, ticks: i64) -> Ticks {
-        Ticks::new(self.now().get() + ticks).expect("a time")
-    }
-
-    fn advance(&self, ticks: i64) {
-        self.0.fetch_add(ticks, Ordering::Relaxed);
-    }
-
-    /// The store by this clock.
-    fn over(&self, store: &Arc<dyn TableStore>) -> Arc<dyn TableStore> {
-        let clock = self.clone();
-        Arc::new(WithClock::new(Arc::clone(store), move || clock.now()))
-    }
-}
+const SECOND: i64 = Clock::SECOND;
+const DAY: i64 = Clock::DAY;
 
 macro_rules! session {
     ($name:ident, [$($attr:meta),*], $key:meta, [$($large:meta),*]) => {

@@ -73,6 +73,11 @@ macro_rules! pattern_behaviours {
             pages {
                 every_query_has_pages_both_ways
             }
+            readable {
+                pages_list_what_cannot_be_read
+                missing_blobs_are_listed
+                damaged_wide_entities_are_listed
+            }
             sets {
                 sets_write_every_entity_of_a_query
                 sets_lose_no_change_of_another_writer
@@ -324,6 +329,7 @@ macro_rules! pattern_behaviours {
                 delete_needs_a_version_or_any
                 get_returns_none_and_get_existing_an_error
                 move_to_moves_the_whole_entity
+                a_move_of_a_deleted_entity_leaves_no_copy
                 limits_end_queries_and_bound_pages
             }
             wide {

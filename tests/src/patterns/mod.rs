@@ -37,6 +37,7 @@ mod models_by_key;
 mod models_in_time;
 mod pages;
 mod queue_crashes;
+mod readable;
 mod relationship;
 mod series;
 mod sets;

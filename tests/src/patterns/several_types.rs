@@ -229,7 +229,7 @@ pub(crate) async fn programs_of_three_types_share_a_table(h: &Harness) {
     let (from, to) =
         (by_key(Ticket::key("no", 1).map(Into::into)), by_key(Ticket::key("se", 1).map(Into::into)));
     let moved = customers.entities().move_to(&from, customers.entities(), &to).await;
-    assert!(moved.expect("a ticket"));
+    moved.expect("a ticket");
     let old = customers.entities().get_existing(&by_key(Order::key("no", 1).map(Into::into))).await;
     customers.entities().delete(&old.expect("an order")).await.expect("no other writer");
     let tickets = open::<Ticket>(h, &table).await;

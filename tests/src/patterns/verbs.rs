@@ -457,6 +457,43 @@ pub(crate) async fn move_to_moves_the_whole_entity(harness: &Harness) {
     every_handle!(harness, moves_of);
 }
 
+async fn deleted_sources_of<H: Verbs>(harness: &Harness) {
+    if !is_supported(H::CELLS.move_to) {
+        return;
+    }
+    for is_elsewhere in [false, true] {
+        for request in 1.. {
+            let world = World::new(harness).await;
+            let other = H::open(&world).await;
+            other.insert(&H::Of::new(1, "old", Some("text"))).await.expect("a new note");
+            let remove = async move { other.remove(1).await };
+            let hooked = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), remove));
+            let store = || Arc::clone(&hooked) as Arc<dyn TableStore>;
+            let here = H::open(&world.through(store())).await;
+            let target = if is_elsewhere { World::new(harness).await } else { world };
+            let there = H::open(&target.through(store())).await;
+            hooked.arm(request);
+            let moved = here.move_to(1, &there, 12).await;
+            let what = format!("{}: deleted before request {request}, elsewhere: {is_elsewhere}", H::NAME);
+            if !hooked.has_run() {
+                hooked.arm(u64::MAX);
+                moved.unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert!(there.get(12).await.expect("an answer").is_some(), "{what}");
+                break;
+            }
+            let error = moved.expect_err(&what);
+            assert!(error.is_entity_not_found(), "{what}: {error}");
+            assert_eq!(there.get(12).await.expect("an answer"), None, "{what}: a copy");
+            assert_eq!(here.get(1).await.expect("an answer"), None, "{what}");
+        }
+    }
+}
+
+/// If another writer deletes the source before any request of a move, the move fails with *entity not found*, and nothing is at the target.
+pub(crate) async fn a_move_of_a_deleted_entity_leaves_no_copy(harness: &Harness) {
+    every_handle!(harness, deleted_sources_of);
+}
+
 async fn queries_of<H: Verbs>(harness: &Harness) {
     let Cell::Requests(requests) = H::CELLS.query else { return };
     let fixture = Fixture::<H>::new(harness).await;

@@ -446,8 +446,25 @@ async fn sets<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let deleted = async { own.delete_set().await.and_then(BulkSummary::into_result) };
     let is_deleted = expect(&world, &format!("{layout}: query().delete"), row.move_within, deleted).await;
     let left = own.read(&H::Of::key_of("p", 1)).await.unwrap();
-    assert_eq!(left, (!is_deleted).then_some(one), "{layout}: query().delete");
-    assert_eq!(own.read(&H::Of::key_of("q", 2)).await.unwrap(), Some(other), "{layout}: query().delete");
+    assert_eq!(left, (!is_deleted).then(|| one.clone()), "{layout}: query().delete");
+    assert_eq!(
+        own.read(&H::Of::key_of("q", 2)).await.unwrap().as_ref(),
+        Some(&other),
+        "{layout}: query().delete"
+    );
+
+    let world = World::new(backends, sealed).await;
+    let own = H::open(&world).await;
+    own.put(&one).await.unwrap();
+    own.put(&other).await.unwrap();
+    let updated = async { own.update_set().await.and_then(BulkSummary::into_result) };
+    let mut expected = one;
+    if expect(&world, &format!("{layout}: query().update"), row.move_within, updated).await {
+        expected.rename();
+    }
+    let updated = own.read(&H::Of::key_of("p", 1)).await.unwrap();
+    assert_eq!(updated, Some(expected), "{layout}: query().update");
+    assert_eq!(own.read(&H::Of::key_of("q", 2)).await.unwrap(), Some(other), "{layout}: query().update");
 }
 
 /// Typed moves: within the partition, to another partition, and to another table.

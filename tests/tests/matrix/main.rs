@@ -6,9 +6,14 @@
 mod backends;
 mod declared;
 mod deploys;
+mod expiry;
 mod layouts;
+mod migrations;
 mod pairs;
+mod programs;
 mod readers;
+mod revisions;
+mod sets;
 mod types;
 mod upgrades;
 mod versions;

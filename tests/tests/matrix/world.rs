@@ -32,6 +32,8 @@ pub(crate) const SECRET: &str = "SECRET";
 pub(crate) trait Thing: TableEntity + Clone + Debug + PartialEq {
     fn new(p: &str, r: u32) -> Self;
     fn key_of(p: &str, r: u32) -> Key;
+    /// Gives the entity another name.
+    fn rename(&mut self);
 }
 
 macro_rules! thing {
@@ -58,6 +60,10 @@ macro_rules! thing {
 
             fn key_of(p: &str, r: u32) -> Key {
                 Self::key(p, r).unwrap().into_key()
+            }
+
+            fn rename(&mut self) {
+                self.name.push('2');
             }
         }
     };
@@ -119,6 +125,10 @@ impl Thing for SealedBlobs {
     fn key_of(p: &str, r: u32) -> Key {
         Self::key(p, r).unwrap().into_key()
     }
+
+    fn rename(&mut self) {
+        self.name.push('2');
+    }
 }
 
 /// The same type from before encryption.
@@ -143,6 +153,10 @@ impl Thing for OpenBlobs {
 
     fn key_of(p: &str, r: u32) -> Key {
         Self::key(p, r).unwrap().into_key()
+    }
+
+    fn rename(&mut self) {
+        self.name.push('2');
     }
 }
 
@@ -201,6 +215,11 @@ impl World {
         Self { store: encrypted.clone(), encrypted: Some(encrypted), ..self.clone() }
     }
 
+    /// Returns the same tables through a store around the store.
+    pub(crate) fn through(&self, store: Arc<dyn TableStore>) -> Self {
+        Self { store, ..self.clone() }
+    }
+
     /// Returns the same tables without decryption.
     pub(crate) fn raw(&self) -> Self {
         Self { store: self.raw.clone(), encrypted: None, ..self.clone() }
@@ -229,7 +248,7 @@ impl World {
         (rows, self.stored_blobs().await)
     }
 
-    async fn stored_blobs(&self) -> Vec<Vec<u8>> {
+    pub(crate) async fn stored_blobs(&self) -> Vec<Vec<u8>> {
         let names: Vec<_> = self.blobs.list(None).try_collect().await.unwrap();
         let mut blobs = Vec::new();
         for name in names {
@@ -261,7 +280,7 @@ impl World {
         }
     }
 
-    fn large(&self) -> LargeOptions {
+    pub(crate) fn large(&self) -> LargeOptions {
         let options = LargeOptions::default();
         match &self.encrypted {
             Some(store) => {
@@ -283,6 +302,8 @@ pub(crate) trait Handle: Moves + Upkeep + Clone {
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Self::Of>>>;
     /// Deletes the entities of the partition `p` by a query.
     fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>>;
+    /// Renames the entities of the partition `p` by a query.
+    fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>>;
 
     fn open(world: &World) -> BoxFuture<'_, Self> {
         Box::pin(async { Self::open_in(world, TABLE).await.unwrap() })
@@ -415,6 +436,10 @@ where
     fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
         self.own.delete_set()
     }
+
+    fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
+        self.own.update_set()
+    }
 }
 
 /// The program of an older version comes to indexes that a later one has declared.
@@ -447,6 +472,10 @@ where
     fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
         self.own.delete_set()
     }
+
+    fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
+        self.own.update_set()
+    }
 }
 
 macro_rules! handle {
@@ -472,6 +501,14 @@ macro_rules! handle {
 
             fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
                 Box::pin(async move { self.query().partition(PartitionKey::new("p")?).delete().await })
+            }
+
+            fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
+                let rename = |thing: &mut $of| {
+                    thing.rename();
+                    Ok(())
+                };
+                Box::pin(async move { self.query().partition(PartitionKey::new("p")?).update(rename).await })
             }
         }
     )*};

@@ -106,6 +106,18 @@ pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
     !has_aliases || are_aliases_distinct(groups)
 }
 
+/// Whether no property of the groups has one of these names, or had it.
+pub const fn avoids(reserved: &[&str], groups: &[&[PropertySchema]]) -> bool {
+    let mut i = 0;
+    while i < reserved.len() {
+        if occurrences(&[], groups, reserved[i]) > 0 || former(groups, ["", reserved[i]]) > 0 {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
 const fn has_aliases(groups: &[&[PropertySchema]]) -> bool {
     let mut group = 0;
     while group < groups.len() {

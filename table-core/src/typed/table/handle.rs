@@ -146,6 +146,7 @@ impl<T: FromEntity> Table<T> {
     fn open(shared: Shared) -> Result<Self> {
         let required = T::requirements();
         shared.store.check_encrypts(&shared.name, &required.encrypted)?;
+        shared.store.check_times(&shared.name, &required.times())?;
         shared.store.check_unencrypted(&shared.name, &required.unencrypted)?;
         if let Some(property) = required.large.first() {
             let name = &shared.name;

@@ -7,7 +7,9 @@ use serde::de::DeserializeOwned;
 use super::{KeyOf, Table, TableQuery};
 use crate::manifest::WriteTarget;
 use crate::model::{Entity, IfMatch, Key, TableName};
-use crate::store::{Conflicts, Error, Operation, Outcome, PlainWrite, Result, TableStore, Written};
+use crate::store::{
+    Conflicts, Error, MovedCopy, Operation, Outcome, PlainWrite, Result, TableStore, Written,
+};
 use crate::typed::Serde;
 use crate::typed::serde_form::{Encoded, decode, encode};
 
@@ -312,7 +314,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
 
     /// Moves an entity to a key of this or another table, with the properties that `T` does not have. An entity at the target is replaced.
     /// 3 requests, and 3 more per conflict with another writer. If the process ends in between,
-    /// both entities exist: run the move again.
+    /// both entities exist: run the move again. A move that fails after it has written the target removes its copy: see
+    /// [`Table::move_to`].
     ///
     /// # Errors
     /// Fails if the entity does not exist, if source and target are the same, if the target computes another key from the value
@@ -332,31 +335,43 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         }
         self.permit(WriteTarget::Key(&key), "a move").await?;
         let mut conflicts = Conflicts::new(self.table.shared().attempts);
-        let mut outcome = Outcome::NotApplied;
+        let mut copy = None;
         loop {
-            let Some(row) = self.store().get(self.name(), &key, None).await? else {
-                return Err(Error::entity_not_found(self.name(), &key).with_outcome(outcome));
+            let error = match self.try_move(&key, target, &to, &mut copy).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
             };
-            let version = row.version()?;
-            let moved = row.with_system(None, None).with_key(to.clone());
-            let computed = target.key_of(&decode(&moved)?)?;
-            if computed != to {
-                return Err(Error::invalid_request(format!(
-                    "the key of the value that is moved to {to} is {computed}: change the value, insert it, and delete {key}"
-                )));
-            }
-            let moved = match target.write(Operation::InsertOrReplace(moved)).await {
-                Ok(_) => {
-                    outcome = Outcome::Applied;
-                    self.write(Operation::Delete(key.clone(), version)).await
-                }
-                Err(error) => Err(error),
-            };
-            match moved {
-                Err(error) => conflicts.wait(error).await?,
-                Ok(_) => return Ok(()),
+            let is_over = error.is_entity_not_found();
+            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+                return Err(target.without_copy(&to, copy, error).await);
             }
         }
+    }
+
+    async fn try_move(&self, key: &Key, target: &Self, to: &Key, copy: &mut Option<MovedCopy>) -> Result<()> {
+        let row = self.store().get(self.name(), key, None).await?;
+        let row = row.ok_or_else(|| Error::entity_not_found(self.name(), key))?;
+        let version = row.version()?;
+        let moved = row.with_system(None, None).with_key(to.clone());
+        let computed = target.key_of(&decode(&moved)?)?;
+        if computed != *to {
+            return Err(Error::invalid_request(format!(
+                "the key of the value that is moved to {to} is {computed}: change the value, insert it, and delete {key}"
+            )));
+        }
+        let written = target.write(Operation::InsertOrReplace(moved)).await?;
+        *copy = Some(MovedCopy::over_anything(written.etag));
+        self.write(Operation::Delete(key.clone(), version)).await.map(drop)
+    }
+
+    /// Removes the copy of a move that has failed. Returns the error of the move.
+    async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
+        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
+        let removal = match copy.version() {
+            Some(version) => Some(self.write(Operation::Delete(to.clone(), version.into())).await),
+            None => None,
+        };
+        copy.removed(removal, error)
     }
 
     async fn write(&self, operation: Operation) -> Result<Written> {

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::write::insert_or_replace_at;
 use super::{KeyOf, Table};
-use crate::model::{Entity, IfMatch};
-use crate::store::{Conflicts, Error, Operation, Outcome, Result};
+use crate::model::{Entity, IfMatch, Key};
+use crate::store::{Conflicts, Error, MovedCopy, Operation, Outcome, Result};
 use crate::typed::TableEntity;
 
 /// Read-modify-write.
@@ -81,8 +81,12 @@ impl<T: TableEntity> Table<T> {
     ///
     /// # Errors
     /// Fails if the entity does not exist, if source and target are the same, if the entity at the target is stored in a
-    /// later schema version, or if the last attempt conflicts with another writer. Returns the errors of the stores. If
-    /// another writer deletes the entity during the move, the error has the outcome *applied*: the target has a copy.
+    /// later schema version, or if the last attempt conflicts with another writer. Returns the errors of the stores.
+    ///
+    /// A move that fails after it has written the target removes its copy, in the version that it has written: 1 request
+    /// more. For example, another writer deletes the source during the move, and the move fails with *entity not found*. The
+    /// outcome is *applied* if the copy has replaced an entity, which is gone then, or may have replaced one, or if the copy
+    /// cannot be removed.
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
@@ -94,31 +98,48 @@ impl<T: TableEntity> Table<T> {
         self.to_write(&key, "a move").await?;
         target.to_write(&to, "a move").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
-        let mut outcome = Outcome::NotApplied;
+        let mut copy = None;
         loop {
-            let Some(row) = self.store().get(self.name(), &key, None).await? else {
-                return Err(self.shared().not_found(&key).with_outcome(outcome));
+            let error = match self.try_move(&key, target, &to, &mut copy).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
             };
-            let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);
-            let moved = row.with_system(None, None).with_key(to.clone());
-            let put = if T::SCHEMA.may_be_newer() {
-                insert_or_replace_at(moved, target.shared().replaceable_version(T::SCHEMA, &to).await?)
-            } else {
-                Operation::InsertOrReplace(moved)
-            };
-            // The target first: a crash between the two requests leaves two entities. In the other order it would
-            // leave none.
-            let moved = match target.write(put).await {
-                Ok(_) => {
-                    outcome = Outcome::Applied;
-                    self.write(Operation::Delete(key.clone(), version)).await
-                }
-                Err(error) => Err(error),
-            };
-            match moved {
-                Err(error) => conflicts.wait(error).await?,
-                Ok(_) => return Ok(()),
+            // The source is missing: another attempt has nothing to move.
+            let is_over = error.is_entity_not_found();
+            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+                return Err(target.without_copy(&to, copy, error).await);
             }
         }
+    }
+
+    async fn try_move(&self, key: &Key, target: &Self, to: &Key, copy: &mut Option<MovedCopy>) -> Result<()> {
+        let row = self.store().get(self.name(), key, None).await?;
+        let row = row.ok_or_else(|| self.shared().not_found(key))?;
+        let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);
+        let moved = row.with_system(None, None).with_key(to.clone());
+        // The target first: a crash between the two requests leaves two entities. In the other order it would leave none.
+        if T::SCHEMA.may_be_newer() {
+            let there = target.shared().replaceable_version(T::SCHEMA, to).await?;
+            let written = match target.write(insert_or_replace_at(moved, there.clone())).await {
+                // Not the error of a missing source.
+                Err(error) if error.is_conflict() => return Err(target.shared().changed(to)),
+                written => written?,
+            };
+            *copy = Some(MovedCopy::over(there.as_ref(), written.etag, copy.as_ref()));
+        } else {
+            let written = target.write(Operation::InsertOrReplace(moved)).await?;
+            *copy = Some(MovedCopy::over_anything(written.etag));
+        }
+        self.write(Operation::Delete(key.clone(), version)).await.map(drop)
+    }
+
+    /// Removes the copy of a move that has failed. Returns the error of the move.
+    async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
+        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
+        let removal = match copy.version() {
+            Some(version) => Some(self.write(Operation::Delete(to.clone(), version.into())).await),
+            None => None,
+        };
+        copy.removed(removal, error)
     }
 }

@@ -57,7 +57,7 @@ pub struct BackupJob {
 }
 
 /// The result of a backup.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct BackupReport {
     /// The backup, with its tables and files.

@@ -37,7 +37,7 @@ pub struct RestoreJob {
 }
 
 /// The result of a restore.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct RestoreReport {
     /// The number of tables.

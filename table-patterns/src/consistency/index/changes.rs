@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join;
 use table_core::model::{Entity, Key};
-use table_core::store::{Conflicts, Error, Result};
+use table_core::store::{Conflicts, Error, MovedCopy, Result};
 
 use super::rows::IndexedRows;
 use super::states::set::IndexSet;
@@ -123,7 +123,7 @@ impl EntityChanges<'_> {
         target: &EntityChanges<'_>,
         to: &Key,
         check: impl Fn(&Entity) -> Result<()> + Send + Sync,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let is_same = Arc::ptr_eq(self.rows.store, target.rows.store) && self.rows.table == target.rows.table;
         if is_same && key == to {
             return Err(Error::invalid_request(format!(
@@ -131,44 +131,107 @@ impl EntityChanges<'_> {
             )));
         }
         let is_within = is_same && key.partition() == to.partition();
-        let mut conflicts = Conflicts::new(self.attempts);
+        let is_journaled = is_same && !is_within && self.has_remote_entries();
+        let (mut conflicts, mut copy) = (Conflicts::new(self.attempts), None);
         loop {
-            if is_same && !is_within && self.has_remote_entries() {
-                match self.journal.mover().move_entity(key, to, &check).await? {
-                    Moved::Done(_) => return Ok(true),
-                    Moved::Nothing => return Ok(false),
-                    Moved::NotJournaled => {}
+            if is_journaled {
+                let error = match self.journal.mover().move_entity(key, to, &check).await {
+                    Ok(Moved::Done(_)) => return Ok(()),
+                    Ok(Moved::Nothing) => Some(self.missing(key)),
+                    Ok(Moved::NotJournaled) => None,
+                    Err(error) => Some(error),
+                };
+                if let Some(error) = error {
+                    return Err(target.without_copy(to, copy, error).await);
                 }
             }
-            let (old, there) = match is_within {
-                true => try_join(self.rows.entity(key), self.rows.entity(to)).await?,
-                false => (self.rows.entity(key).await?, None),
-            };
-            let Some(old) = old else { return Ok(false) };
-            check_no_blob(&old)?;
-            let new = old.clone().with_system(None, None).with_key(to.clone());
-            let moved = if is_within {
-                there.as_ref().map_or(Ok(()), &check)?;
-                let write = match there {
-                    None => Change::insert(new),
-                    Some(there) => Change::replace(there, new),
-                };
-                self.write(&[Change::delete(old), write]).await
+            let tried = if is_within {
+                self.try_move_within(key, to, &check).await
             } else {
-                let put = |there: Option<&Entity>| {
-                    there.map_or(Ok(()), &check)?;
-                    Ok(Some(new.clone()))
-                };
-                // The target first: a crash between the two writes leaves the entity twice, in the other order it would be lost.
-                target.modify(to, put).await?;
-                // In the version that was read: a change of another writer since then starts the move again, and replaces the target.
-                self.write(&[Change::delete(old)]).await
+                self.try_move_away(key, target, to, &check, &mut copy).await
             };
-            match moved {
-                Err(error) if error.is_conflict() => conflicts.wait(error).await?,
-                moved => return moved.map(|_| true),
+            let Err(error) = tried else { return Ok(()) };
+            // The source is missing: another attempt has nothing to move.
+            let is_over = error.is_entity_not_found();
+            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+                return Err(target.without_copy(to, copy, error).await);
             }
         }
+    }
+
+    /// Moves an entity within its partition, in one group.
+    async fn try_move_within(
+        &self,
+        key: &Key,
+        to: &Key,
+        check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+    ) -> Result<()> {
+        let (old, there) = try_join(self.rows.entity(key), self.rows.entity(to)).await?;
+        let old = old.ok_or_else(|| self.missing(key))?;
+        check_no_blob(&old)?;
+        there.as_ref().map_or(Ok(()), check)?;
+        let new = old.clone().with_system(None, None).with_key(to.clone());
+        let write = match there {
+            None => Change::insert(new),
+            Some(there) => Change::replace(there, new),
+        };
+        match self.write(&[Change::delete(old), write]).await {
+            // The entity of the group that is missing may be the one at the target.
+            Err(error) if error.is_conflict() => Err(Error::precondition_failed(self.rows.table, key)),
+            moved => moved.map(drop),
+        }
+    }
+
+    /// Moves an entity to another partition or table by two writes.
+    async fn try_move_away(
+        &self,
+        key: &Key,
+        target: &EntityChanges<'_>,
+        to: &Key,
+        check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+        copy: &mut Option<MovedCopy>,
+    ) -> Result<()> {
+        let old = self.rows.entity(key).await?.ok_or_else(|| self.missing(key))?;
+        check_no_blob(&old)?;
+        let new = old.clone().with_system(None, None).with_key(to.clone());
+        let mut replaced = None;
+        let put = |there: Option<&Entity>| {
+            there.map_or(Ok(()), check)?;
+            replaced = there.and_then(|there| there.etag().cloned());
+            Ok(Some(new.clone()))
+        };
+        // The target first: a crash between the two writes leaves the entity twice, in the other order it would be lost.
+        let written = match target.modify(to, put).await {
+            // Not the error of a missing source.
+            Err(error) if error.is_conflict() => {
+                return Err(Error::precondition_failed(target.rows.table, to));
+            }
+            written => written?,
+        };
+        *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag().cloned(), copy.as_ref()));
+        // In the version that was read: a change of another writer since then starts the move again, and replaces the target.
+        self.write(&[Change::delete(old)]).await.map(drop)
+    }
+
+    /// Removes the copy of a move that has failed, with its entries. Returns the error of the move.
+    async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
+        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
+        let removal = match copy.version() {
+            None => None,
+            Some(version) => {
+                let remove = |there: Option<&Entity>| match there {
+                    None => Err(self.missing(to)),
+                    Some(there) if there.etag() == Some(version) => Ok(None),
+                    Some(_) => Err(Error::precondition_failed(self.rows.table, to)),
+                };
+                Some(self.modify(to, remove).await)
+            }
+        };
+        copy.removed(removal, error)
+    }
+
+    fn missing(&self, key: &Key) -> Error {
+        Error::entity_not_found(self.rows.table, key)
     }
 }
 

@@ -427,7 +427,7 @@ impl IndexedEntities {
     }
 
     /// Moves an entity with its entries to a key of this or another table, and replaces an entity at that key.
-    /// Returns whether the entity existed. The move includes changes that another writer makes during the move.
+    /// The move includes changes that another writer makes during the move.
     ///
     /// | from, to | atomic part | requests without contention |
     /// |---|---|---|
@@ -442,14 +442,16 @@ impl IndexedEntities {
     /// [`journal`](crate::journal#moves).
     ///
     /// A move of two writes first writes the target, then deletes the source. If the process dies in between,
-    /// both exist; run the move again. Another table has its own indexes, in which values are unique
-    /// separately.
+    /// both exist; run the move again. If the move fails after the first write, for example because another
+    /// writer deletes the source, it removes what it has written: see
+    /// [`Table::move_to`](table_core::typed::Table::move_to). Another table has its own indexes, in which
+    /// values are unique separately.
     ///
     /// # Errors
-    /// A unique value is taken at the target; the move conflicts after all attempts; both keys are equal; the
+    /// Entity not found; a unique value is taken at the target; the move conflicts after all attempts; both keys are equal; the
     /// entity has a value in a blob; with remote entries, the entity has more properties than fit with the two
     /// properties of the mark.
-    pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
+    pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<()> {
         self.changes().move_to(key, &target.changes(), to, |_| Ok(())).await
     }
 

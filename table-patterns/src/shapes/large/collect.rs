@@ -251,7 +251,7 @@ fn uses(row: &Entity, context: &BlobContext) -> bool {
 }
 
 /// The result of a scrub.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct LargeScrub {
     /// The number of rows read.
@@ -263,7 +263,7 @@ pub struct LargeScrub {
 }
 
 /// A value whose blob is missing or has another size.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MissingBlob {
     /// The entity.
     pub key: Key,

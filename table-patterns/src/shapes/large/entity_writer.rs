@@ -112,39 +112,7 @@ impl EntityWriter {
     /// Writes a change whose new state is a logical entity. The old state is the row that was read. A due entity that has the key or a unique value of
     /// the new state is removed first, with its blobs.
     pub(crate) async fn write(&self, change: Change) -> Result<Written> {
-        if self.values.schema.expiry.is_none() || change.new.is_none() {
-            return self.write_once(change).await;
-        }
-        let mut left = CLAIMS;
-        loop {
-            // The blobs of a refused write are removed: another attempt stores them again.
-            let error = match self.write_once(change.clone()).await {
-                Err(error) if left > 0 => error,
-                done => return done,
-            };
-            let changes = std::slice::from_ref(&change);
-            let due = due_row(&*self.store, &self.table, self.values.schema, &error, changes).await?;
-            let Some(due) = due else { return Err(error) };
-            left -= 1;
-            match self.write_once(Change::delete(due)).await {
-                // The owner was renewed or removed: the write shows it.
-                Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
-                _ => {}
-            }
-        }
-    }
-
-    async fn write_once(&self, mut change: Change) -> Result<Written> {
-        let mut new = NewBlobs::none();
-        // Before the first blob is stored: a refused write stores nothing.
-        let _permitted = self.permit(change.key()?).await?;
-        if let Some(entity) = &mut change.new
-            && let Err(error) = self.values.move_out(entity, &mut new).await
-        {
-            self.values.withdraw(&new).await;
-            return Err(error);
-        }
-        Box::pin(self.commit(&new, &[change])).await
+        self.write_group(vec![change]).await.map(last)
     }
 
     /// Writes changes of rows of one partition atomically. The new blobs are stored.
@@ -169,9 +137,33 @@ impl EntityWriter {
         Ok(written)
     }
 
-    /// Writes changes of one partition, all or none, with their blobs and entries.
-    pub(super) async fn write_group(&self, mut changes: Vec<Change>) -> Result<Committed> {
+    /// Writes changes of one partition, all or none, with their blobs and entries. Removes due entities that are in the way, as
+    /// [`write`](Self::write) does.
+    pub(super) async fn write_group(&self, changes: Vec<Change>) -> Result<Committed> {
+        if self.values.schema.expiry.is_none() || changes.iter().all(|change| change.new.is_none()) {
+            return self.write_once(changes).await;
+        }
+        let mut left = CLAIMS;
+        loop {
+            // The blobs of a refused write are removed: another attempt stores them again.
+            let error = match self.write_once(changes.clone()).await {
+                Err(error) if left > 0 => error,
+                done => return done,
+            };
+            let due = due_row(&*self.store, &self.table, self.values.schema, &error, &changes).await?;
+            let Some(due) = due else { return Err(error) };
+            left -= 1;
+            match self.write_once(vec![Change::delete(due)]).await {
+                // The owner was renewed or removed: the write shows it.
+                Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
+                _ => {}
+            }
+        }
+    }
+
+    async fn write_once(&self, mut changes: Vec<Change>) -> Result<Committed> {
         let mut new = NewBlobs::none();
+        // Before the first blob is stored: a refused write stores nothing.
         let mut permitted = Vec::new();
         for change in &changes {
             permitted.push(self.permit(change.key()?).await?);

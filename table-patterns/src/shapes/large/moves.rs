@@ -1,7 +1,7 @@
 //! Moves of entities with their blobs to another key or table.
 
 use table_core::model::{EdmType, Entity, Key, ValueRef};
-use table_core::store::{Conflicts, Error, Result};
+use table_core::store::{Conflicts, Error, MovedCopy, Result};
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::LargeTable;
@@ -10,8 +10,8 @@ use crate::blobs::references;
 use crate::journal::{Change, Moved};
 
 impl<T: TableEntity> LargeTable<T> {
-    /// Moves an entity with its large values to a key of this or another table, and replaces an entity with that key. Returns
-    /// whether the entity existed. A concurrent change of another writer is moved too.
+    /// Moves an entity with its large values to a key of this or another table, and replaces an entity with that key. A
+    /// concurrent change of another writer is moved too.
     ///
     /// The move copies the values into blobs of the target, writes the target row, deletes the source row, and removes the
     /// source blobs, in this order. Within a partition of one table, one group transaction writes both rows.
@@ -19,8 +19,9 @@ impl<T: TableEntity> LargeTable<T> {
     /// An entity with index entries in other partitions moves to another partition by one write of the
     /// [`journal`](crate::journal#moves). It keeps its unique values during the whole move. If the process dies, workers,
     /// sweeps or other writers of the entity finish the move or give it up; a [collection](Self::collect) removes remaining
-    /// blobs. After any other move that dies, both entities exist: repeat the move. Another table has its own indexes with
-    /// their own unique values. Requests: see the [module](super).
+    /// blobs. After any other move that dies, both entities exist: repeat the move. A move that fails after it has written the
+    /// target removes its copy, with the copy's blobs: see [`Table::move_to`](table_core::typed::Table::move_to). Another table
+    /// has its own indexes with their own unique values. Requests: see the [module](super).
     ///
     /// # Errors
     /// Entity not found; a unique value is taken at the target; errors of the stores; a missing or damaged blob; a conflict after the last
@@ -32,20 +33,39 @@ impl<T: TableEntity> LargeTable<T> {
                 "{key} cannot be moved to its own key: give another key or table"
             )));
         }
-        let mut conflicts = Conflicts::new(self.options().attempts);
+        let (mut conflicts, mut copy) = (Conflicts::new(self.options().attempts), None);
         loop {
-            match self.try_move(&key, target, &to).await {
+            let waited = match self.try_move(&key, target, &to, &mut copy).await {
                 Ok(Attempt::Moved) => return Ok(()),
-                Ok(Attempt::Nothing) => return Err(Error::entity_not_found(self.name(), &key)),
+                Ok(Attempt::Nothing) => Err(Error::entity_not_found(self.name(), &key)),
                 // A blob is missing because the row has changed: read the row again.
-                Ok(Attempt::Changed) => {}
-                Ok(Attempt::GivenUp(error)) => conflicts.wait_if(true, error).await?,
-                Err(error) => conflicts.wait(error).await?,
+                Ok(Attempt::Changed) => Ok(()),
+                Ok(Attempt::GivenUp(error)) => conflicts.wait_if(true, error).await,
+                Err(error) => conflicts.wait(error).await,
+            };
+            if let Err(error) = waited {
+                return Err(target.without_copy(&to, copy, error).await);
             }
         }
     }
 
-    async fn try_move(&self, key: &Key, target: &Self, to: &Key) -> Result<Attempt> {
+    /// Removes the copy of a move that has failed, with its blobs and entries. Returns the error of the move.
+    async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
+        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
+        let removal = match copy.version() {
+            Some(version) => Some(self.delete(to, version).await),
+            None => None,
+        };
+        copy.removed(removal, error)
+    }
+
+    async fn try_move(
+        &self,
+        key: &Key,
+        target: &Self,
+        to: &Key,
+        copy: &mut Option<MovedCopy>,
+    ) -> Result<Attempt> {
         let is_within = self.is_same(target) && key.partition() == to.partition();
         // Entries in other partitions need a journaled write. A move within the partition is one group
         // transaction, and a move to another table is two writes.
@@ -84,6 +104,7 @@ impl<T: TableEntity> LargeTable<T> {
                 Err(error) => return Ok(Attempt::GivenUp(error)),
             }
         }
+        let replaced = there.as_ref().and_then(|there| there.etag().cloned());
         let put = match there {
             None => Change::insert(entity),
             Some(there) => Change::replace(there, entity),
@@ -91,7 +112,14 @@ impl<T: TableEntity> LargeTable<T> {
         if is_within {
             target.writer().commit(&new, &[Change::delete(row), put]).await?;
         } else {
-            target.writer().commit(&new, &[put]).await?;
+            let written = match target.writer().commit(&new, &[put]).await {
+                // Not the error of a missing source.
+                Err(error) if error.is_conflict() => {
+                    return Err(Error::precondition_failed(target.name(), to));
+                }
+                written => written?,
+            };
+            *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag, copy.as_ref()));
             self.delete_read(&row).await?;
         }
         Ok(Attempt::Moved)

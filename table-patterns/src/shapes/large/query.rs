@@ -5,7 +5,7 @@ use std::future::ready;
 use std::ops::RangeBounds;
 
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::Entity;
+use table_core::model::{Entity, Key};
 use table_core::query::{AccessPath, Continuation, Explanation, Filter, Page, Range, ReadablePage};
 use table_core::store::{Error, Result};
 use table_core::typed::{
@@ -268,11 +268,7 @@ impl<T: TableEntity> LargeQuery<T> {
         let ReadablePage { page, unreadable } = rows.readable_page(from).await?;
         let loads = stream::iter(page.items).map(|row| async {
             let key = row.entity.key().clone();
-            match self.table.load_matching(row, filter.as_ref()).await {
-                // An error of the moment says nothing about the entity, and must not list it as unreadable.
-                Err(error) if error.is_transient() => Err(error),
-                done => Ok(done.transpose().map(|done| (key, done))),
-            }
+            one_of_a_page(key, self.table.load_matching(row, filter.as_ref()).await)
         });
         let loaded: Vec<_> =
             loads.buffered(self.concurrency()).try_filter_map(|found| ready(Ok(found))).try_collect().await?;
@@ -317,6 +313,14 @@ impl<T: TableEntity> LargeTable<T> {
     }
 }
 
+/// An entity of a page that lists what cannot be read. An error that concerns more than the entity is an error of the page.
+fn one_of_a_page<T>(key: Key, loaded: Result<Option<T>>) -> Result<Option<(Key, Result<T>)>> {
+    match loaded {
+        Err(error) if error.is_transient() => Err(error),
+        done => Ok(done.transpose().map(|done| (key, done))),
+    }
+}
+
 /// Row keys of `T`, for a query of its rows.
 struct Rows(Result<Range>);
 
@@ -350,14 +354,14 @@ impl<T> fmt::Debug for LargeQuery<T> {
 /// Index entries have no large values, so every entity is read, and is returned only if it still has its index entry: no
 /// result is stale. An entity that is replaced before its values are read is read again.
 #[must_use = "a lookup does nothing until it is run"]
-pub struct LargeLookup<'a, T, K = ManyEntries> {
-    table: &'a LargeTable<T>,
-    rows: Lookup<'a, T, LargeRow<T>, K>,
+pub struct LargeLookup<T, K = ManyEntries> {
+    table: LargeTable<T>,
+    rows: Lookup<T, LargeRow<T>, K>,
     limit: Option<usize>,
 }
 
-impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
-    pub(super) const fn new(table: &'a LargeTable<T>, rows: Lookup<'a, T, LargeRow<T>, K>) -> Self {
+impl<T: IndexedEntity, K> LargeLookup<T, K> {
+    pub(super) const fn new(table: LargeTable<T>, rows: Lookup<T, LargeRow<T>, K>) -> Self {
         Self { table, rows, limit: None }
     }
 
@@ -383,13 +387,13 @@ impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
     }
 
     /// A lookup of the rows without the values in blobs; [`LargeTable::load`] reads the values.
-    pub fn rows(self) -> Lookup<'a, T, LargeRow<T>, K> {
+    pub fn rows(self) -> Lookup<T, LargeRow<T>, K> {
         self.rows
     }
 
     /// Returns entities of another type: a projection of `T` without large fields. If the entries contain all its properties,
     /// no entity is read.
-    pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
+    pub fn project<P: FromEntity>(self) -> Lookup<T, P, K> {
         self.rows.project()
     }
 
@@ -402,16 +406,20 @@ impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
     }
 
     /// The results as a stream. The values of several entities are read at once
-    /// ([`LargeOptions::concurrency`](super::LargeOptions)).
+    /// ([`LargeOptions::concurrency`](super::LargeOptions)). The stream owns what it needs: it borrows neither the lookup nor
+    /// the table.
     ///
     /// # Errors
     /// As for [`all`](Self::all), as an item.
-    pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + use<'_, 'a, T, K> {
+    pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + use<T, K> {
         let concurrency =
             self.table.options().concurrency.max(1).min(self.limit.unwrap_or(usize::MAX).max(1));
-        let loaded =
-            self.rows.stream().map(move |row| async move { self.load(row?).await }).buffered(concurrency);
-        loaded.try_filter_map(|found| ready(Ok(found)))
+        let lookup = self.clone();
+        let loads = self.rows.stream().map(move |row| {
+            let lookup = lookup.clone();
+            async move { lookup.load(row?).await }
+        });
+        loads.buffered(concurrency).try_filter_map(|found| ready(Ok(found)))
     }
 
     /// Reads one page, from the start or from a continuation token: see [`Lookup::page`].
@@ -424,6 +432,24 @@ impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
         let loaded = loads.buffered(self.table.options().concurrency.max(1));
         let items = loaded.try_filter_map(|found| ready(Ok(found))).try_collect().await?;
         Ok(Page { items, continuation: page.continuation })
+    }
+
+    /// Reads one page like [`page`](Self::page), and lists the entities of it that cannot be read, with keys and errors: a row
+    /// that is not a `T`, or a missing or damaged blob.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page), without the errors of single entities.
+    pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
+        let ReadablePage { page, unreadable } = self.rows.readable_page(from).await?;
+        let loads = stream::iter(page.items).map(|row| async {
+            let key = row.entity.key().clone();
+            one_of_a_page(key, self.load(row).await)
+        });
+        let loaded = loads.buffered(self.table.options().concurrency.max(1));
+        let loaded: Vec<_> = loaded.try_filter_map(|found| ready(Ok(found))).try_collect().await?;
+        let mut found = readable(loaded, page.continuation);
+        found.unreadable.extend(unreadable);
+        Ok(found)
     }
 
     /// Reads the first result in the order of the entries; `None` if there is no result.
@@ -457,7 +483,7 @@ impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
             if let Some(found) = self.table.load_if_unchanged(now).await? {
                 return Ok(Some(found));
             }
-            let Some(changed) = self.table.row(&key).await? else { return Ok(None) };
+            let Some(changed) = self.table.seen(&key).await? else { return Ok(None) };
             if !self.is_among(&entries, &changed)? {
                 return Ok(None);
             }
@@ -471,7 +497,7 @@ impl<'a, T: IndexedEntity, K> LargeLookup<'a, T, K> {
     }
 }
 
-impl<T: IndexedEntity> LargeLookup<'_, T, OneEntry> {
+impl<T: IndexedEntity> LargeLookup<T, OneEntry> {
     /// Reads the entity; `None` if no entity has the entry. 2 requests, and 1 per large value.
     ///
     /// # Errors
@@ -482,7 +508,13 @@ impl<T: IndexedEntity> LargeLookup<'_, T, OneEntry> {
     }
 }
 
-impl<T, K> fmt::Debug for LargeLookup<'_, T, K> {
+impl<T, K> Clone for LargeLookup<T, K> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), rows: self.rows.clone(), limit: self.limit }
+    }
+}
+
+impl<T, K> fmt::Debug for LargeLookup<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LargeLookup").field("rows", &self.rows).finish_non_exhaustive()
     }

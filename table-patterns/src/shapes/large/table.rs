@@ -492,13 +492,13 @@ impl<T: IndexedEntity> LargeTable<T> {
     }
 
     /// A lookup of whole entities by an index. `T::by_…(…)` selects the entries by a prefix of their key parts. No request.
-    pub fn by<E: EntriesOf<T>>(&self, entries: E) -> LargeLookup<'_, T, E::Kind> {
+    pub fn by<E: EntriesOf<T>>(&self, entries: E) -> LargeLookup<T, E::Kind> {
         let without = || {
             Error::invalid_request("the table was opened without indexes: open it with `LargeTable::open`")
         };
-        let entities = self.entities().ok_or_else(without);
+        let entities = self.entities().cloned().ok_or_else(without);
         let lookup = Lookup::new(entities, entries.into_entries());
-        LargeLookup::new(self, lookup.showing_hidden(self.table.shows_hidden()))
+        LargeLookup::new(self.clone(), lookup.showing_hidden(self.table.shows_hidden()))
     }
 }
 

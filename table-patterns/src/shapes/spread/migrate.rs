@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::query::{Filter, KeyBounds, Query, Range, Select, UnreadableEntity};
-use table_core::store::{Conflicts, Error, Operation, Outcome, Result, TableStore};
+use table_core::store::{Conflicts, Error, MovedCopy, Operation, Result, TableStore};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{FromEntity as _, KeyOf, TableEntity, Upgrade};
 
@@ -17,7 +17,7 @@ use super::{SpreadRow, SpreadTable};
 use crate::rows::upgrade::{upgrade_one, upgraded};
 
 /// The result of a migration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Migrated {
     /// The number of rows read.
@@ -107,7 +107,8 @@ const MAX_PAGES: usize = 3;
 impl<T: TableEntity> SpreadTable<T> {
     /// Moves an entity to a key of this or another table, and replaces an entity with that key. A
     /// concurrent change of another writer is moved too. A process that dies during the move leaves both
-    /// entities: repeat the move. Requests: see the [module](super).
+    /// entities: repeat the move. A move that fails after it has written the target removes its copy: see
+    /// [`Table::move_to`](table_core::typed::Table::move_to). Requests: see the [module](super).
     ///
     /// # Errors
     /// Entity not found; errors of the store; precondition failed, after the last attempt; the entity at the target has a
@@ -120,29 +121,46 @@ impl<T: TableEntity> SpreadTable<T> {
             )));
         }
         let mut conflicts = Conflicts::new(self.attempts);
-        let mut outcome = Outcome::NotApplied;
+        let mut copy = None;
         loop {
-            let Some(row) = self.locate(&key).await? else {
-                return Err(Error::entity_not_found(self.name(), &key).with_outcome(outcome));
+            let error = match self.try_move(&key, target, &to, &mut copy).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
             };
-            if row.is_moving() {
-                conflicts.wait(self.moving(&key)).await?;
-                continue;
-            }
-            let version = exact(&row)?;
-            let mut moved = row.entity.with_system(None, None).with_key(to.clone());
-            moved.properties_mut().remove(MOVING);
-            target.put_logical(moved).await?;
-            // From here on the target has the entity: if the source is gone at the next attempt, another
-            // process has deleted it.
-            outcome = Outcome::Applied;
-            let delete =
-                self.write_at_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)));
-            match delete.await {
-                Err(error) => conflicts.wait(error).await?,
-                Ok(_) => return Ok(()),
+            // The source is missing: another attempt has nothing to move.
+            let is_over = error.is_entity_not_found();
+            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+                return Err(target.without_copy(&to, copy, error).await);
             }
         }
+    }
+
+    async fn try_move(&self, key: &Key, target: &Self, to: &Key, copy: &mut Option<MovedCopy>) -> Result<()> {
+        let row = self.existing(key).await?;
+        if row.is_moving() {
+            return Err(self.moving(key));
+        }
+        let version = exact(&row)?;
+        let mut moved = row.entity.with_system(None, None).with_key(to.clone());
+        moved.properties_mut().remove(MOVING);
+        let written = match target.put_logical(moved).await {
+            // Not the error of a missing source.
+            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(target.name(), to)),
+            written => written?,
+        };
+        *copy = Some(MovedCopy::over_anything(written.etag));
+        let delete = |_: &SpreadRow<T>, key: Key, version: IfMatch| Ok(Operation::Delete(key, version));
+        self.write_at_place(key, &version, delete).await.map(drop)
+    }
+
+    /// Removes the copy of a move that has failed. Returns the error of the move.
+    async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
+        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
+        let removal = match copy.version() {
+            Some(version) => Some(self.delete(to, version).await),
+            None => None,
+        };
+        copy.removed(removal, error)
     }
 }
 
@@ -228,6 +246,7 @@ impl<T: TableEntity> UpgradeRows<T> for SpreadTable<T> {
             let new = upgraded(&old, &row.decode()?)?;
             self.write(Operation::Replace(new.with_key(place), version)).await
         };
-        upgrade_one(first, self.update(key, |_| Ok(()))).await
+        let all = self.clone().with_hidden();
+        upgrade_one(first, all.update(key, |_| Ok(()))).await
     }
 }

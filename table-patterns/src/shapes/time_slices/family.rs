@@ -121,7 +121,9 @@ impl<T: FromEntity> TimeSlices<T> {
         Table::<T>::new(Arc::clone(&store), slice)?;
         // The family's tables have longer names, so a rule for the family's name does not reach them. It is meant for them.
         if let Ok(all) = TableName::new(family) {
-            store.check_unencrypted(&all, &T::requirements().unencrypted)?;
+            let required = T::requirements();
+            store.check_times(&all, &required.times())?;
+            store.check_unencrypted(&all, &required.unencrypted)?;
         }
         if let Some(index) = T::requirements().indexes.first() {
             return Err(Error::invalid_request(format!(

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
-use table_core::store::{Conflicts, Error, Operation, Outcome, Result, TableStore as _, Written};
+use table_core::model::{ETag, Entity, IfMatch, Key, TableName, Ticks};
+use table_core::store::{Conflicts, Error, MovedCopy, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
 
 use super::family::is_gone;
@@ -181,7 +181,8 @@ impl<T: TableEntity> TimeSlices<T> {
     /// under its new key. A concurrent change of another writer is moved too.
     ///
     /// The entity is written to the target and then deleted here, in the version that was copied. A process that dies
-    /// between the two leaves both entities: repeat the move. 4 requests, more as for [`get`](Self::get) and
+    /// between the two leaves both entities: repeat the move. A move that fails after it has written the target removes its
+    /// copy: see [`Table::move_to`](table_core::typed::Table::move_to). 4 requests, more as for [`get`](Self::get) and
     /// [`insert`](Self::insert), and again after a conflict.
     ///
     /// # Errors
@@ -196,41 +197,77 @@ impl<T: TableEntity> TimeSlices<T> {
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         let mut conflicts = Conflicts::new(self.shared.attempts);
-        let mut outcome = Outcome::NotApplied;
+        let mut copy = None;
         loop {
-            let Some((table, row)) = self.locate(at, &key).await? else {
-                return Err(self.missing(at, &key)?.with_outcome(outcome));
+            let error = match self.try_move(at, &key, target, &to, &mut copy).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
             };
-            let version = row.version()?;
-            let moved = row.with_system(None, None).with_key(to.clone());
-            let then = target.time()(&T::from_entity(moved.clone())?);
-            let there = target.existing_table(&target.shared.slicing.name(then)).await?;
-            if Arc::ptr_eq(self.store(), target.store()) && table == there.table && key == to {
-                return Err(Error::invalid_request(format!(
-                    "{key} cannot be moved to its own key: give another key or table"
-                )));
-            }
-            let _leaves = permit(&**self.store(), &table, T::SCHEMA, &key).await?;
-            let _arrives = permit(&**target.store(), &there.table, T::SCHEMA, &to).await?;
-            // The target first: a crash between the two requests leaves the entity in both places, and never
-            // in none.
-            let moved = match target.put(&there.table, moved).await {
-                Ok(_) => {
-                    outcome = Outcome::Applied;
-                    self.store().write(&table, Operation::Delete(key.clone(), version)).await
-                }
-                Err(error) if is_gone(&error) => {
-                    // The table was dropped after this handle saw it. The next call creates it again.
-                    target.forget(&there.name);
-                    Err(target.missing(then, &to)?.with_source(error))
-                }
-                Err(error) => Err(error),
-            };
-            match moved {
-                Err(error) if error.is_conflict() => conflicts.wait(error).await?,
-                moved => return moved.map(drop),
+            // The source is missing: another attempt has nothing to move.
+            let is_over = error.is_entity_not_found();
+            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+                return Err(target.without_copy(&to, copy, error).await);
             }
         }
+    }
+
+    async fn try_move(
+        &self,
+        at: Ticks,
+        key: &Key,
+        target: &Self,
+        to: &Key,
+        copy: &mut Option<(MovedCopy, TableName)>,
+    ) -> Result<()> {
+        let Some((table, row)) = self.locate(at, key).await? else { return Err(self.missing(at, key)?) };
+        let version = row.version()?;
+        let moved = row.with_system(None, None).with_key(to.clone());
+        let then = target.time()(&T::from_entity(moved.clone())?);
+        let there = target.existing_table(&target.shared.slicing.name(then)).await?;
+        if Arc::ptr_eq(self.store(), target.store()) && table == there.table && key == to {
+            return Err(Error::invalid_request(format!(
+                "{key} cannot be moved to its own key: give another key or table"
+            )));
+        }
+        let _leaves = permit(&**self.store(), &table, T::SCHEMA, key).await?;
+        let _arrives = permit(&**target.store(), &there.table, T::SCHEMA, to).await?;
+        // Another writer has given the entity a time of another slice: the copy of the last attempt is in the wrong one.
+        if let Some(earlier) = copy.take_if(|(_, table)| *table != there.table) {
+            let changed = Error::precondition_failed(&table, key);
+            let removed = target.without_copy(to, Some(earlier), changed).await;
+            if removed.outcome() != Outcome::NotApplied {
+                return Err(removed);
+            }
+        }
+        let (before, written) = match target.put(&there.table, moved).await {
+            // Not the error of a missing source.
+            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(&there.table, to)),
+            // The slice was dropped: the next attempt creates it.
+            Err(error) if is_gone(&error) => {
+                target.forget(&there.name);
+                return Err(Error::precondition_failed(&there.table, to).with_source(error));
+            }
+            done => done?,
+        };
+        let earlier = copy.as_ref().map(|(copy, _)| copy);
+        let made = MovedCopy::over(before.as_ref(), written.etag, earlier);
+        *copy = Some((made, there.table.clone()));
+        match self.store().write(&table, Operation::Delete(key.clone(), version)).await {
+            Err(error) if is_gone(&error) => Err(self.missing(at, key)?.with_source(error)),
+            deleted => deleted.map(drop),
+        }
+    }
+
+    /// Removes the copy of a move that has failed. Returns the error of the move.
+    async fn without_copy(&self, to: &Key, copy: Option<(MovedCopy, TableName)>, error: Error) -> Error {
+        let Some((copy, table)) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
+        let removal = match copy.version() {
+            Some(version) => {
+                Some(self.store().write(&table, Operation::Delete(to.clone(), version.into())).await)
+            }
+            None => None,
+        };
+        copy.removed(removal, error)
     }
 
     /// Finds the row of an entity and its table.
@@ -247,18 +284,20 @@ impl<T: TableEntity> TimeSlices<T> {
         Ok(None)
     }
 
-    /// Inserts or replaces a row, unless the stored row has a later schema version.
-    async fn put(&self, table: &TableName, row: Entity) -> Result<Written> {
+    /// Inserts or replaces a row, unless the stored row has a later schema version. Returns the version of the replaced
+    /// row.
+    async fn put(&self, table: &TableName, row: Entity) -> Result<(Option<ETag>, Written)> {
         // Read, and written in that version: an upsert could replace an entity of a later schema version.
         let there = self.store().get(table, row.key(), None).await?;
-        let put = match there {
+        let put = match &there {
             Some(there) => {
-                T::SCHEMA.check_replaceable(&there)?;
+                T::SCHEMA.check_replaceable(there)?;
                 Operation::Replace(row, there.version()?)
             }
             None => Operation::Insert(row),
         };
-        self.store().write(table, put).await
+        let written = self.store().write(table, put).await?;
+        Ok((there.and_then(|there| there.etag().cloned()), written))
     }
 
     /// Refuses an entity whose time is in another slice.

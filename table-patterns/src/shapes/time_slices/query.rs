@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
-use table_core::query::{Continuation, Page, Position, Query, Select};
+use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select};
 use table_core::store::{Error, Result, TableStore as _};
 use table_core::typed::{FromEntity, TableQuery};
 
@@ -147,6 +147,18 @@ impl<T: FromEntity> SliceQuery<T> {
     /// As [`all`](Self::all); a continuation token of another query; a query that is
     /// [sorted by time](Self::sorted_by_time).
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
+        Ok(self.one_page(from, false).await?.page)
+    }
+
+    /// Reads one page like [`page`](Self::page), and lists the rows of it that cannot be read, with keys and errors.
+    ///
+    /// # Errors
+    /// As [`page`](Self::page), without the errors of rows.
+    pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
+        self.one_page(from, true).await
+    }
+
+    async fn one_page(&self, from: Option<&Continuation>, is_readable: bool) -> Result<ReadablePage<T>> {
         if self.by_time {
             return Err(Error::invalid_request(
                 "a query that is sorted by time comes in one piece and has no pages: use `stream`",
@@ -166,9 +178,15 @@ impl<T: FromEntity> SliceQuery<T> {
         }
         let wanted = self.in_period(Arc::clone(self.slices.time()));
         while let Some(slice) = slices.next() {
-            let page = match self.page_of(&slice)?.page(inner.take().as_ref()).await {
-                Err(error) if is_gone(&error) => Page { items: Vec::new(), continuation: None },
-                page => page?,
+            let (rows, begun) = (self.page_of(&slice)?, inner.take());
+            let read = if is_readable {
+                rows.readable_page(begun.as_ref()).await
+            } else {
+                rows.page(begun.as_ref()).await.map(ReadablePage::from)
+            };
+            let ReadablePage { page, unreadable } = match read {
+                Err(error) if is_gone(&error) => no_rows(),
+                read => read?,
             };
             let items: Vec<T> = page.items.into_iter().filter(|entity| wanted(entity)).collect();
             // The token names the slice and the place in it, or the next slice from its start.
@@ -178,17 +196,17 @@ impl<T: FromEntity> SliceQuery<T> {
             };
             match &next {
                 // A slice that ends without a result: the next one is read, in place of an empty page.
-                Some((_, None)) if items.is_empty() => {}
+                Some((_, None)) if items.is_empty() && unreadable.is_empty() => {}
                 _ => {
                     let continuation = next.map(|(table, inner)| {
                         let (first, second) = (table.to_string(), inner.map(|inner| inner.to_string()));
                         Continuation::new(profile, &family, &query, Position { first, second })
                     });
-                    return Ok(Page { items, continuation });
+                    return Ok(ReadablePage { page: Page { items, continuation }, unreadable });
                 }
             }
         }
-        Ok(Page { items: Vec::new(), continuation: None })
+        Ok(no_rows())
     }
 
     /// The table and query that identify the query in a continuation token.
@@ -302,6 +320,10 @@ impl<T: FromEntity> SliceQuery<T> {
             _ => query,
         })
     }
+}
+
+const fn no_rows<T>() -> ReadablePage<T> {
+    ReadablePage { page: Page { items: Vec::new(), continuation: None }, unreadable: Vec::new() }
 }
 
 /// Counts the entities of a slice: all of them, or those in the period.

@@ -65,7 +65,7 @@ impl Slicing for Every {
 }
 
 /// A table of the family.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Slice {
     /// The table.
     pub table: TableName,

@@ -1,15 +1,15 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::Stream;
 use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName, Ticks};
 use table_core::store::{
-    Conflicts, Error, ErrorKind, GroupTransaction, KeyOrder, Operation, Outcome, Result, ServiceProfile,
+    Conflicts, Error, ErrorKind, GroupTransaction, KeyOrder, MovedCopy, Operation, Result, ServiceProfile,
     TableStore, TableStoreExt, Written,
 };
 use table_core::typed::Schema;
 
-use super::read::{Reader, WideQuery};
+use super::read::{Reader, Scanned, WideQuery};
 use super::rows::{CHUNK_BYTES, Chunk, HEAD, Stored, distribute, new_write, prefix, row_key};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::errors::with_entity_key;
@@ -164,17 +164,12 @@ impl WideEntities {
     pub(super) fn scan_all(
         &self,
         after: Option<(&str, &str)>,
-    ) -> Result<impl Stream<Item = Result<Stored>> + Send + use<>> {
+    ) -> Result<impl Stream<Item = Result<Scanned>> + Send + use<>> {
         if self.profile().order == KeyOrder::Unsorted {
             let what = "a scan of wide entities, whose rows come together only in order";
             return Err(Error::unsupported(self.profile().name, what));
         }
         Ok(self.reader.scan_table(after))
-    }
-
-    /// The prefix of the rows of an entity.
-    pub(super) fn prefix_of(&self, stored: &Stored) -> String {
-        prefix(&stored.key, self.profile())
     }
 
     /// Inserts an entity that must not exist. 1 request.
@@ -416,7 +411,8 @@ impl WideEntities {
 
     /// Moves an entity to a key of this or another table, and replaces an entity with that key. A
     /// concurrent change of another writer is moved too. A process that dies during the move leaves both
-    /// entities: repeat the move. 4 requests, and again after a conflict.
+    /// entities: repeat the move. A move that fails after it has written the target removes its copy: see
+    /// [`Table::move_to`](table_core::typed::Table::move_to). 4 requests, and again after a conflict.
     ///
     /// # Errors
     /// Entity not found; as [`upsert`](Self::upsert) and [`delete_stored`](Self::delete_stored); source and target are the same.
@@ -430,7 +426,7 @@ impl WideEntities {
         key: &Key,
         target: &Self,
         to: &Key,
-        check: impl Fn(&Stored) -> Result<()>,
+        check: impl Fn(&Stored) -> Result<()> + Send + Sync,
     ) -> Result<()> {
         let (here, there) = (&self.reader, &target.reader);
         if Arc::ptr_eq(&here.store, &there.store) && here.table == there.table && key == to {
@@ -439,21 +435,58 @@ impl WideEntities {
             )));
         }
         let mut conflicts = Conflicts::new(self.reader.attempts);
-        let mut outcome = Outcome::NotApplied;
+        let mut copy = None;
         loop {
-            let Some(read) = self.get(key).await? else {
-                return Err(self.missing(key).with_outcome(outcome));
+            let read = match self.get_existing(key).await {
+                Ok(read) => read,
+                Err(error) => return Err(target.without_copy(copy, error).await),
             };
-            let moved = read.value.clone().with_system(None, None).with_key(to.clone());
-            target.upsert_if(&moved, &check).await?;
-            // From here on the target has the entity: if the source is gone at the next attempt, another
-            // process has deleted it.
-            outcome = Outcome::Applied;
-            match self.delete_stored(&read).await {
-                Err(error) => conflicts.wait(error).await?,
+            let error = match self.try_move(&read, target, to, &check, &mut copy).await {
                 Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            // The source is missing: another attempt has nothing to move.
+            let is_over = error.is_entity_not_found();
+            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+                return Err(target.without_copy(copy, error).await);
             }
         }
+    }
+
+    async fn try_move(
+        &self,
+        read: &Wide<Entity>,
+        target: &Self,
+        to: &Key,
+        check: &(impl Fn(&Stored) -> Result<()> + Send + Sync),
+        copy: &mut Option<(MovedCopy, Wide<Entity>)>,
+    ) -> Result<()> {
+        let moved = read.value.clone().with_system(None, None).with_key(to.clone());
+        let there = Mutex::new(None);
+        let written = target.upsert_if(&moved, |old| {
+            *there.lock().unwrap_or_else(PoisonError::into_inner) = old.etag.clone();
+            check(old)
+        });
+        let written = match written.await {
+            // Not the error of a missing source.
+            Err(error) if error.is_conflict() => return Err(target.changed(to)),
+            written => written?,
+        };
+        let there = there.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let earlier = copy.as_ref().map(|(copy, _)| copy);
+        let made = MovedCopy::over(there.as_ref(), written.etag().cloned(), earlier);
+        *copy = Some((made, written));
+        self.delete_stored(read).await
+    }
+
+    /// Removes the copy of a move that has failed. Returns the error of the move.
+    async fn without_copy(&self, copy: Option<(MovedCopy, Wide<Entity>)>, error: Error) -> Error {
+        let Some((copy, written)) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
+        let removal = match copy.version() {
+            Some(_) => Some(self.delete_stored(&written).await),
+            None => None,
+        };
+        copy.removed(removal, error)
     }
 
     /// The store.
@@ -467,6 +500,10 @@ impl WideEntities {
 
     pub(super) fn missing(&self, key: &Key) -> Error {
         Error::entity_not_found(&self.reader.table, key)
+    }
+
+    fn changed(&self, key: &Key) -> Error {
+        Error::precondition_failed(&self.reader.table, key)
     }
 }
 

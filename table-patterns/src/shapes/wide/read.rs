@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, Key, PartitionKey, TableName};
-use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select};
+use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{Conflicts, Error, ErrorKind, KeyOrder, Result, TableStore, TableStoreExt};
 use table_core::typed::{FromEntity, PartitionIn};
 
@@ -64,7 +64,7 @@ impl Reader {
         &self,
         partition: Option<&str>,
         after: Option<&str>,
-    ) -> impl Stream<Item = Result<Stored>> + Send + use<> {
+    ) -> impl Stream<Item = Result<Scanned>> + Send + use<> {
         self.scan_query(query_all(partition, after))
     }
 
@@ -72,37 +72,38 @@ impl Reader {
     pub(super) fn scan_table(
         &self,
         after: Option<(&str, &str)>,
-    ) -> impl Stream<Item = Result<Stored>> + Send + use<> {
+    ) -> impl Stream<Item = Result<Scanned>> + Send + use<> {
         self.scan_query(query_table(after))
     }
 
-    fn scan_query(&self, query: Query) -> impl Stream<Item = Result<Stored>> + Send + use<> {
+    fn scan_query(&self, query: Query) -> impl Stream<Item = Result<Scanned>> + Send + use<> {
         let pages = self.pages(query);
         let reader = self.clone();
         // A last, empty page closes the group of the last entity: only the row of another entity ends a
         // group.
-        let groups = pages.chain(stream::iter([Ok(Page { items: Vec::new(), continuation: None })])).scan(
-            Vec::new(),
+        let end = Page { items: Vec::new(), continuation: None };
+        let groups = pages.chain(stream::iter([Ok(ReadablePage::from(end))])).scan(
+            OpenGroup::default(),
             |open, page| {
-                let page = page.map(|page| group_by_entity(open, page));
+                let page = page.map(|page| open.groups(page));
                 ready(Some(page))
             },
         );
         let entities = groups.map_ok(|groups| stream::iter(groups.into_iter().map(Ok))).try_flatten();
         entities
-            .and_then(move |rows| assemble_or_reread(reader.clone(), rows))
+            .and_then(move |group| read_group(reader.clone(), group))
             .try_filter_map(|found| ready(Ok(found)))
     }
 
     /// The pages of rows; the stream owns the store.
-    fn pages(&self, query: Query) -> impl Stream<Item = Result<Page<Entity>>> + Send + use<> {
+    fn pages(&self, query: Query) -> impl Stream<Item = Result<ReadablePage>> + Send + use<> {
         let (store, table) = (Arc::clone(&self.store), self.table.clone());
         stream::try_unfold(Some(None), move |from: Option<Option<_>>| {
             let (store, table, query) = (Arc::clone(&store), table.clone(), query.clone());
             async move {
                 let Some(from) = from else { return Ok(None) };
-                let page = store.query(&table, &query, from.as_ref()).await?;
-                let next = page.continuation.clone().map(Some);
+                let page = store.query_readable(&table, &query, from.as_ref()).await?;
+                let next = page.page.continuation.clone().map(Some);
                 Ok(Some((page, next)))
             }
         })
@@ -122,13 +123,69 @@ impl Reader {
     }
 }
 
+/// An entity that a scan has found.
+pub(super) struct Scanned {
+    pub(super) partition: String,
+    /// The prefix of the keys of its rows.
+    pub(super) prefix: String,
+    /// The entity, or why it cannot be read.
+    pub(super) read: std::result::Result<Stored, UnreadableEntity>,
+}
+
+impl Scanned {
+    pub(super) fn into_stored(self) -> Result<Stored> {
+        self.read.map_err(|unreadable| unreadable.error)
+    }
+}
+
+/// The rows of an entity, and the error of one of them.
+struct EntityRows {
+    rows: Vec<Entity>,
+    error: Option<Error>,
+}
+
+/// The rows of the last entity of a page, which the next page may continue.
+#[derive(Default)]
+struct OpenGroup {
+    rows: Vec<Entity>,
+    /// The rows of unfinished groups that cannot be read.
+    unreadable: Vec<UnreadableEntity>,
+}
+
+impl OpenGroup {
+    /// The groups that are complete after a page.
+    fn groups(&mut self, page: ReadablePage) -> Vec<EntityRows> {
+        let ReadablePage { mut page, unreadable } = page;
+        if !unreadable.is_empty() {
+            // A row without properties takes the place of one that cannot be read, so that its entity has a group.
+            page.items.extend(unreadable.iter().map(|row| Entity::from(row.key.clone())));
+            page.items.sort_by(|a, b| a.key().cmp(b.key()));
+            self.unreadable.extend(unreadable);
+        }
+        let groups = group_by_entity(&mut self.rows, page);
+        groups.into_iter().map(|rows| self.with_error(rows)).collect()
+    }
+
+    fn with_error(&mut self, rows: Vec<Entity>) -> EntityRows {
+        let (of, mut error) = (rows.first().map(|row| entity_of(row.key())), None);
+        self.unreadable.retain(|row| {
+            let is_of_group = Some(entity_of(&row.key)) == of;
+            if is_of_group {
+                error.get_or_insert_with(|| row.error.clone());
+            }
+            !is_of_group
+        });
+        EntityRows { rows, error }
+    }
+}
+
 /// The complete groups of rows, one per entity. The last group stays in `open`, because the next page may continue it; an
 /// empty page without a continuation token marks the end.
 fn group_by_entity(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity>> {
     let is_end = page.items.is_empty() && page.continuation.is_none();
     let mut groups = Vec::new();
     for row in page.items {
-        let is_other_entity = open.last().is_some_and(|last| entity_of(last) != entity_of(&row));
+        let is_other_entity = open.last().is_some_and(|last| entity_of(last.key()) != entity_of(row.key()));
         if is_other_entity {
             groups.push(std::mem::take(open));
         }
@@ -141,31 +198,55 @@ fn group_by_entity(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity
 }
 
 /// The partition and prefix, which all rows of an entity share.
-fn entity_of(row: &Entity) -> (&str, &str) {
-    (row.key().partition(), prefix_of(row))
+fn entity_of(key: &Key) -> (&str, &str) {
+    (key.partition(), split(key.row()).map_or_else(|| key.row(), |(prefix, _)| prefix))
 }
 
-fn prefix_of(row: &Entity) -> &str {
-    split(row.key().row()).map_or_else(|| row.key().row(), |(prefix, _)| prefix)
+/// Reads the entity of rows that a scan has found. `None` if the entity was deleted meanwhile.
+async fn read_group(reader: Reader, group: EntityRows) -> Result<Option<Scanned>> {
+    let EntityRows { rows, error } = group;
+    let Some(first) = rows.first().map(|row| row.key().clone()) else { return Ok(None) };
+    let (partition, prefix) = entity_of(&first);
+    let (partition, prefix) = (partition.to_owned(), prefix.to_owned());
+    let key = rows.iter().find_map(logical);
+    let named = key.clone().unwrap_or(first);
+    let unreadable = |error| Err(UnreadableEntity { key: named, error });
+    let read = match error {
+        Some(error) => unreadable(error),
+        None => match assemble_or_reread(&reader, rows, &partition, &prefix).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(stored)) => Ok(stored),
+            Err(error) => {
+                let error = match &key {
+                    Some(key) => with_entity_key(key, error),
+                    None => error,
+                };
+                if !is_of_one(&error) {
+                    return Err(error);
+                }
+                unreadable(error)
+            }
+        },
+    };
+    Ok(Some(Scanned { partition, prefix, read }))
 }
 
 /// Assembles the entity of rows that a scan has read; reads the entity again if the rows are of different writes.
-async fn assemble_or_reread(reader: Reader, rows: Vec<Entity>) -> Result<Option<Stored>> {
-    let Some(first) = rows.first().map(|row| (row.key().partition().to_owned(), prefix_of(row).to_owned()))
-    else {
-        return Ok(None);
-    };
-    let key = rows.iter().find_map(logical);
+async fn assemble_or_reread(
+    reader: &Reader,
+    rows: Vec<Entity>,
+    partition: &str,
+    prefix: &str,
+) -> Result<Option<Stored>> {
     match assemble(rows)? {
         ReadRows::Whole(stored) => Ok(Some(stored)),
-        ReadRows::Nothing | ReadRows::Torn(_) => {
-            let found = reader.whole(&first.0, &first.1).await;
-            found.map_err(|error| match key {
-                Some(key) => with_entity_key(&key, error),
-                None => error,
-            })
-        }
+        ReadRows::Nothing | ReadRows::Torn(_) => reader.whole(partition, prefix).await,
     }
+}
+
+/// Whether an error is of the rows of one entity: they are damaged, or the store cannot decrypt them.
+fn is_of_one(error: &Error) -> bool {
+    matches!(error.root().kind(), ErrorKind::Decode(_) | ErrorKind::Storage(_) | ErrorKind::Encryption(_))
 }
 
 /// The number of entities in a page without a limit.
@@ -207,10 +288,13 @@ impl<T: FromEntity> WideQuery<T> {
         &self,
         of: &PartitionKey,
         after: Option<&str>,
-    ) -> impl Stream<Item = Result<Stored>> + Send + use<T> {
+    ) -> impl Stream<Item = Result<Scanned>> + Send + use<T> {
         let hides = self.hidden();
         let found = self.entities.reader.scan(Some(of.as_str()), after);
-        found.try_filter(move |stored| ready(hides.as_ref().is_none_or(|hides| !hides(stored))))
+        found.try_filter(move |scanned| {
+            let is_hidden = |stored: &Stored| hides.as_ref().is_some_and(|hides| hides(stored));
+            ready(!scanned.read.as_ref().is_ok_and(is_hidden))
+        })
     }
 
     /// Whether the query leaves an entity out; `None` if it leaves none out.
@@ -242,7 +326,7 @@ impl<T: FromEntity> WideQuery<T> {
             Ok(of) => self.found(of, None).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
-        found.map(|stored| decode(stored?)).take(self.limit.unwrap_or(usize::MAX))
+        found.map(|scanned| decode(scanned?.into_stored()?)).take(self.limit.unwrap_or(usize::MAX))
     }
 
     /// Reads all results into memory.
@@ -276,22 +360,28 @@ impl<T: FromEntity> WideQuery<T> {
     /// As [`stream`](Self::stream); a continuation token of another query.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<Wide<T>>> {
         let (found, continuation) = self.page_of_entities(from).await?;
-        Ok(Page { items: found.into_iter().map(decode).collect::<Result<_>>()?, continuation })
+        let items = found.into_iter().map(|scanned| decode(scanned.into_stored()?)).collect::<Result<_>>()?;
+        Ok(Page { items, continuation })
     }
 
-    /// Reads one page like [`page`](Self::page), and lists the entities of it that are not a `T`, with keys and errors.
+    /// Reads one page like [`page`](Self::page), and lists the entities of it that cannot be read, with keys and errors: those that
+    /// are not a `T`, whose rows are damaged, or that the store cannot decrypt.
     ///
     /// # Errors
-    /// As [`page`](Self::page), without the errors of entities that are not a `T`.
+    /// As [`page`](Self::page), without the errors of single entities.
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<Wide<T>>> {
         let (found, continuation) = self.page_of_entities(from).await?;
-        Ok(readable(found.into_iter().map(|stored| (stored.key.clone(), decode(stored))), continuation))
+        let read = found.into_iter().map(|scanned| match scanned.read {
+            Ok(stored) => (stored.key.clone(), decode(stored)),
+            Err(UnreadableEntity { key, error }) => (key, Err(error)),
+        });
+        Ok(readable(read, continuation))
     }
 
     async fn page_of_entities(
         &self,
         from: Option<&Continuation>,
-    ) -> Result<(Vec<Stored>, Option<Continuation>)> {
+    ) -> Result<(Vec<Scanned>, Option<Continuation>)> {
         let of = self.checked()?;
         let Reader { store, table, .. } = &self.entities.reader;
         let query: Query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
@@ -299,12 +389,12 @@ impl<T: FromEntity> WideQuery<T> {
         let limit = self.limit.unwrap_or(PAGE);
         let found = self.found(of, after.map(|after| &*after.first));
         // One entity more than the limit shows whether there are more.
-        let mut found: Vec<Stored> = found.take(limit.saturating_add(1)).try_collect().await?;
+        let mut found: Vec<Scanned> = found.take(limit.saturating_add(1)).try_collect().await?;
         let more = found.len() > limit;
         found.truncate(limit);
         let continuation = found.last().filter(|_| more).map(|last| {
-            let first = prefix(&last.key, store.profile());
-            Continuation::new(store.profile(), table, &query, Position { first, second: None })
+            let position = Position { first: last.prefix.clone(), second: None };
+            Continuation::new(store.profile(), table, &query, position)
         });
         Ok((found, continuation))
     }

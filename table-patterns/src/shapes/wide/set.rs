@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::ready;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use table_core::model::{Entity, Key, Properties};
+use table_core::query::UnreadableEntity;
 use table_core::store::{BulkOutcome, BulkSummary, Conflicts, Error, Outcome, Result, Written};
 use table_core::typed::TableEntity;
 use table_core::typed::set::changed;
@@ -65,6 +66,7 @@ impl<T: TableEntity> WideQuery<T> {
         let of = self.checked()?;
         let entities = WideEntities { schema: Some(T::SCHEMA), ..self.entities.clone() };
         let found = self.found(of, None).take(self.limit.unwrap_or(usize::MAX));
+        let found = found.and_then(|scanned| ready(scanned.into_stored().map(Ok)));
         run(found, Write { entities, decide }).await
     }
 }
@@ -79,17 +81,29 @@ impl WideEntities {
     ) -> Result<BulkSummary> {
         let decide = |old: &Stored| Ok(if is_in_set(&old.to_entity()) { Step::Delete } else { Step::Ignore });
         let found = self.scan_all(None)?.take_while(|_| ready(!is_stopped()));
+        // One entity that cannot be read keeps no other.
+        let found = found.map_ok(|scanned| scanned.read);
         run(found, Write { entities: self.clone(), decide }).await
     }
 }
 
 /// Writes the entities that are found, several at once.
 async fn run<D: Fn(&Stored) -> Result<Step> + Send + Sync>(
-    found: impl Stream<Item = Result<Stored>> + Send,
+    found: impl Stream<Item = Result<std::result::Result<Stored, UnreadableEntity>>> + Send,
     write: Write<D>,
 ) -> Result<BulkSummary> {
     let requests = AtomicU64::new(0);
-    let mut done = found.map_ok(|old| write.one(old, &requests)).try_buffer_unordered(CONCURRENCY).boxed();
+    let (write, requests) = (&write, &requests);
+    let steps = found.map_ok(|old| async move {
+        match old {
+            Ok(old) => write.one(old, requests).await,
+            Err(UnreadableEntity { key, error }) => {
+                let table = write.entities.reader.table.clone();
+                Ok(Some(Some(BulkOutcome::refused(table, key, error))))
+            }
+        }
+    });
+    let mut done = steps.try_buffer_unordered(CONCURRENCY).boxed();
     let mut summary = BulkSummary::default();
     while let Some(result) = done.try_next().await? {
         match result {
@@ -99,7 +113,7 @@ async fn run<D: Fn(&Stored) -> Result<Step> + Send + Sync>(
         }
     }
     drop(done);
-    summary.requests = requests.into_inner();
+    summary.requests = requests.load(Ordering::Relaxed);
     Ok(summary)
 }
 

@@ -9,6 +9,7 @@ use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Requirements, TableEntity, Upgrade};
 
+use super::read::Scanned;
 use super::rows::Stored;
 use super::{Wide, WideEntities, WideQuery};
 use crate::rows::upgrade::{upgrade_one, upgraded};
@@ -79,6 +80,7 @@ impl<T: FromEntity> WideTable<T> {
         check_type(&required)?;
         let table = table.try_into().map_err(Into::into)?;
         store.check_encrypts(&table, &required.encrypted)?;
+        store.check_times(&table, &required.times())?;
         store.check_unencrypted(&table, &required.unencrypted)?;
         let schema = match required.schemas[..] {
             // Only a type that is declared as wide is entered into the manifest. Writes of others are checked
@@ -343,14 +345,20 @@ impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
         };
         let (mut page, mut bytes, mut read) = (UpgradePage::default(), 0, 0);
         let mut found = pin!(self.entities.scan_all(after)?);
-        while let Some(stored) = found.try_next().await? {
-            let entity = stored.to_entity();
-            (bytes, read) = (bytes + entity.properties().as_packed().len(), read + 1);
-            let place = format!("{}{SEPARATOR}{}", stored.key.partition(), self.entities.prefix_of(&stored));
-            if T::type_filter().is_none_or(|filter| filter.matches(&entity)) {
-                page.rows.push(UpgradeRow { entity, state: Some(Arc::new(stored)) });
+        while let Some(Scanned { partition, prefix, read: scanned }) = found.try_next().await? {
+            read += 1;
+            match scanned {
+                Ok(stored) => {
+                    let entity = stored.to_entity();
+                    bytes += entity.properties().as_packed().len();
+                    if T::type_filter().is_none_or(|filter| filter.matches(&entity)) {
+                        page.rows.push(UpgradeRow { entity, state: Some(Arc::new(stored)) });
+                    }
+                }
+                Err(unreadable) => page.unreadable.push(unreadable),
             }
             // Entities of other types count too: a page has to end also where the type is rare.
+            let place = format!("{partition}{SEPARATOR}{prefix}");
             if read == UPGRADE_PAGE || bytes >= UPGRADE_BYTES {
                 page.next = Some(place);
                 break;

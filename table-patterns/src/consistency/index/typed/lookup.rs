@@ -25,9 +25,9 @@ use crate::rows::readable::readable;
 /// lookup that reads the entity omits an entity that no longer has the entry. A lookup that reads only entries
 /// returns them unverified, unless it is [`verified`](Self::verified).
 #[must_use = "a lookup does nothing until it is run"]
-pub struct Lookup<'a, T, R = T, K = ManyEntries> {
+pub struct Lookup<T, R = T, K = ManyEntries> {
     /// The handle with indexes; an error if the table was opened without indexes.
-    entities: Result<&'a IndexedEntities>,
+    entities: Result<IndexedEntities>,
     entries: Result<IndexEntries<T>>,
     trust: Trust,
     limit: Option<usize>,
@@ -38,7 +38,7 @@ pub struct Lookup<'a, T, R = T, K = ManyEntries> {
     of: PhantomData<fn() -> (R, K)>,
 }
 
-impl<T, R, K> Clone for Lookup<'_, T, R, K> {
+impl<T, R, K> Clone for Lookup<T, R, K> {
     fn clone(&self) -> Self {
         Self { entities: self.entities.clone(), entries: self.entries.clone(), ..*self }
     }
@@ -69,13 +69,14 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<'_, T, T, E::Kind> {
-        Lookup::new(Ok(&self.entities), entries.into_entries()).showing_hidden(self.table().shows_hidden())
+    pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<T, T, E::Kind> {
+        Lookup::new(Ok(self.entities.clone()), entries.into_entries())
+            .showing_hidden(self.table().shows_hidden())
     }
 }
 
-impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
-    pub(crate) const fn new(entities: Result<&'a IndexedEntities>, entries: Result<IndexEntries<T>>) -> Self {
+impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
+    pub(crate) const fn new(entities: Result<IndexedEntities>, entries: Result<IndexEntries<T>>) -> Self {
         let (trust, limit, page_size, sorts) = (Trust::Entry, None, None, false);
         Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden: false, of: PhantomData }
     }
@@ -115,8 +116,8 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         }
     }
 
-    pub(crate) fn entities(&self) -> Result<&'a IndexedEntities> {
-        self.entities.clone()
+    pub(crate) fn entities(&self) -> Result<&IndexedEntities> {
+        self.entities.as_ref().map_err(Clone::clone)
     }
 
     /// The entries to look up.
@@ -125,7 +126,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     }
 }
 
-impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
+impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// Reads every entity, which must still have the entry: 1 request more for each, never stale.
     pub fn verified(mut self) -> Self {
         self.trust = Trust::Entity;
@@ -134,14 +135,14 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
 
     /// Returns another type: a projection of `T`. No entity is read if the entries hold every property of the
     /// projection, or the projection has only parts of the key.
-    pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
+    pub fn project<P: FromEntity>(self) -> Lookup<T, P, K> {
         let Self { entities, entries, trust, limit, page_size, sorts, shows_hidden, .. } = self;
         Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden, of: PhantomData }
     }
 
     /// Returns [`Stored`] entities, to replace or remove them. Each entity is read and must still have the
     /// entry: 1 request more for each, and no more if the entries are references.
-    pub fn stored(self) -> Lookup<'a, T, Stored<T>, K> {
+    pub fn stored(self) -> Lookup<T, Stored<T>, K> {
         let Self { entities, entries, limit, page_size, sorts, shows_hidden, .. } = self;
         let trust = Trust::Entity;
         Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden, of: PhantomData }
@@ -212,11 +213,11 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         self.stream().try_collect().await
     }
 
-    /// All entities, one page at a time. The stream does not borrow the lookup.
+    /// All entities, one page at a time. The stream owns what it needs: it borrows neither the lookup nor the table.
     ///
     /// # Errors
     /// As for [`page`](Self::page), as an item.
-    pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<'a, T, R, K> {
+    pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<T, R, K> {
         let start = Some((None, self.limit)).filter(|_| self.limit != Some(0));
         let pages = stream::try_unfold((self.clone(), start), move |(lookup, at)| async move {
             let Some((from, left)) = at else { return Ok::<_, Error>(None) };
@@ -321,7 +322,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     }
 }
 
-impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
+impl<T: IndexedEntity, R: Found> Lookup<T, R, OneEntry> {
     /// The entity, or `None`. 1 request if the entry holds the properties of `R`, otherwise 2.
     ///
     /// # Errors
@@ -342,7 +343,7 @@ impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
     }
 }
 
-impl<T, R, K> fmt::Debug for Lookup<'_, T, R, K> {
+impl<T, R, K> fmt::Debug for Lookup<T, R, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookup")
             .field("entries", &self.entries)

@@ -83,7 +83,7 @@ impl<T> fmt::Debug for SummaryOf<T> {
 }
 
 /// Lookups in an index with `shape = summary(…)`.
-impl<T: IndexedEntity, K> Lookup<'_, T, T, K> {
+impl<T: IndexedEntity, K> Lookup<T, T, K> {
     /// The numbers of all entities that the lookup names, together. 1 request for a whole key, otherwise 1 for each 1,000 keys. A minimum
     /// whose entities were deleted can cost more: see [`IndexedEntities::summary`](crate::index::IndexedEntities::summary).
     ///

@@ -360,13 +360,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// See [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to).
     ///
     /// # Errors
-    /// Entity not found. As for [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to); the entity at the target has a later
+    /// As for [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to); the entity at the target has a later
     /// version of the schema.
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &Entity| T::SCHEMA.check_replaceable(old);
-        let moved = self.entities.changes().move_to(&key, &target.entities.changes(), &to, check).await?;
-        if moved { Ok(()) } else { Err(self.missing(&key)) }
+        self.entities.changes().move_to(&key, &target.entities.changes(), &to, check).await
     }
 
     /// Inserts entities of one partition, in one group transaction with their local entries. Nothing is written
