@@ -10,14 +10,15 @@ use conformance::Clock;
 use table_core::model::Entity;
 use table_core::prelude::*;
 use table_core::store::{BulkSummary, Result};
-use table_patterns::index::{IndexedTable, Stored};
+use table_patterns::index::{IndexedTable, ScrubMode, Stored};
+use table_patterns::journal::Timing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::upkeep::{Due, ExpiryUpkeep, Upkeep as Sweeper};
 use table_patterns::wide::WideTable;
 
 use crate::backends::{Embedded, Emulated, Memory, Served};
-use crate::programs::{Program, Subject, options, programs};
+use crate::programs::{Program, Subject, programs};
 use crate::world::{Backends, SECRET, TABLE, Upkeep as _, World};
 
 /// An entity that expires, in any layout.
@@ -225,7 +226,7 @@ fn lasting(clock: &Clock) -> Option<Ticks> {
 /// Sweeps once, by a process that knows only the manifest.
 async fn sweep(world: &World, clock: &Clock) -> ExpiryUpkeep {
     let (store, table) = (clock.over(&world.store), world.table(TABLE));
-    let sweeper = Sweeper::new(store).tables([table.clone()]).with_options(options());
+    let sweeper = Sweeper::new(store).tables([table.clone()]).with_options(world.options.clone());
     let sweeper = sweeper.expire_every(Duration::ZERO).scrub_every(None).collect_every(None);
     let report = sweeper.blobs(world.blobs.clone(), LargeOptions::default()).run_once().await.unwrap();
     assert_eq!(report.errors().count(), 0, "{report:?}");
@@ -425,7 +426,11 @@ where
     LargeTable<D>: Program<Of = D>,
 {
     let what = std::any::type_name::<D>();
-    let (world, clock) = world(backends, sealed).await;
+    let (mut world, clock) = world(backends, sealed).await;
+    // The sweeper takes over the build that has failed, when the build has been silent for a lease.
+    world.options.timing =
+        Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO).unwrap();
+    world.options.cache = Duration::from_secs(1);
     let own = P::open(&world).await.unwrap();
     let (past, soon) = (Some(clock.now()), Some(clock.after(Clock::SECOND)));
     for (r, name, until) in [(1, "a", past), (2, "a", None), (3, "b", soon)] {
@@ -506,7 +511,7 @@ mod versioned {
 async fn versions(backends: Backends) {
     use versioned::{V1, V2, V3, first, second};
     let (world, clock) = world(backends, false).await;
-    let open = || (world.store.clone(), world.table(TABLE), options());
+    let open = || (world.store.clone(), world.table(TABLE), world.options.clone());
     let (store, table, with) = open();
     let older = IndexedTable::<V1>::open(store, table, with).await.unwrap();
     older.insert(&first(1, "one")).await.unwrap();
@@ -557,7 +562,8 @@ async fn versions(backends: Backends) {
     let (store, table, with) = open();
     let latest = IndexedTable::<V3>::open(store, table.clone(), with).await.unwrap();
     assert_eq!(latest.query().count().await.unwrap(), 2);
-    let sweeper = Sweeper::new(world.store.clone()).tables([table.clone()]).with_options(options());
+    let sweeper =
+        Sweeper::new(world.store.clone()).tables([table.clone()]).with_options(world.options.clone());
     let report = sweeper.expire_every(Duration::ZERO).scrub_every(None).run_once().await.unwrap();
     assert!(report.tables[&table].expiry.is_none(), "{report:?}");
     assert_eq!(left(&newer).await, [1, 5]);
@@ -582,7 +588,9 @@ async fn types(backends: Backends) {
     let (world, clock) = world(backends, false).await;
     let past = Some(clock.now());
     let sessions = <IndexedTable<Indexed> as Program>::open(&world).await.unwrap();
-    let rooms = IndexedTable::<Room>::open(world.store.clone(), world.table(TABLE), options()).await.unwrap();
+    let rooms = IndexedTable::<Room>::open(world.store.clone(), world.table(TABLE), world.options.clone())
+        .await
+        .unwrap();
     let room = |r: u32| Room { p: "p".into(), r, name: format!("name{r}"), until: past };
     let key = |r: u32| Room::key("p", r).unwrap();
     sessions.put(&Indexed::new(1, "name1", past)).await.unwrap();
@@ -599,5 +607,8 @@ async fn types(backends: Backends) {
     assert_eq!(rooms.query().count().await.unwrap(), 1);
     rooms.insert(&room(1)).await.unwrap();
     rooms.check().await;
-    sessions.check().await;
+    for index in Indexed::SCHEMA.indexes {
+        let found = sessions.entities().scrub(&index.name, ScrubMode::Report).await.unwrap();
+        assert_eq!((found.entries, found.missing), (0, 0), "{}", index.name);
+    }
 }

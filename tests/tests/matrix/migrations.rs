@@ -14,7 +14,7 @@ use table_encryption::Keys;
 use table_patterns::index::{Index, IndexedEntities, IndexedTable, Placement, ScrubMode};
 
 use crate::backends::{Embedded, Memory};
-use crate::programs::{Program, Subject as _, options};
+use crate::programs::{Program, Subject as _};
 use crate::revisions::{Revision, on_every_layout};
 use crate::world::{Backends, SECRET, TABLE, World, kek};
 
@@ -140,7 +140,8 @@ async fn declared(backends: Backends) {
     }
     let name = Index::keyed("name", Placement::SamePartition, "", "name_{name}_{RowKey}").unwrap();
     let name = name.with_discriminator("EntityType", "Thing");
-    let auditor = IndexedEntities::open(store(), table.clone(), vec![name], options()).await.unwrap();
+    let auditor =
+        IndexedEntities::open(store(), table.clone(), vec![name], world.options.clone()).await.unwrap();
     auditor.build("name").unwrap().run().await.unwrap();
     assert_eq!(auditor.scrub("name", ScrubMode::Report).await.unwrap().entries, 4);
 
@@ -152,7 +153,7 @@ async fn declared(backends: Backends) {
     assert!(refused.contains("has the index 'name."), "{refused}");
     assert_eq!(world.rows().await, before, "a refused upgrade wrote something");
 
-    let newest = IndexedTable::<indexed::V3>::open(store(), table, options()).await.unwrap();
+    let newest = IndexedTable::<indexed::V3>::open(store(), table, world.options.clone()).await.unwrap();
     for index in ["tag", "full", "sole", "copy"] {
         newest.entities().build(index).unwrap().run().await.unwrap();
     }

@@ -5,8 +5,6 @@ use std::fmt::Debug;
 use table_core::prelude::*;
 use table_core::store::{BulkSummary, Result};
 use table_core::typed::Upgrade;
-use table_patterns::index::IndexOptions;
-use table_patterns::journal::Clearing;
 
 use crate::world::{Upkeep, World};
 
@@ -34,10 +32,6 @@ pub(crate) trait Program: Upkeep + Clone {
     fn upgrade(&self) -> Upgrade<Self::Of>;
     /// The same program, which sees what has expired.
     fn seeing_all(&self) -> Self;
-}
-
-pub(crate) fn options() -> IndexOptions {
-    IndexOptions::default().with_clearing(Clearing::BeforeAnswer)
 }
 
 /// Implements [`Program`] for a handle of each type. `$open` opens it in the world, `$value` is the entity of a read.
@@ -119,7 +113,7 @@ macro_rules! programs {
         $crate::programs::program!(
             LargeTable [$($of),*],
             |w| {
-                let (store, blobs, options) = (w.store.clone(), w.blobs.clone(), $crate::programs::options());
+                let (store, blobs, options) = (w.store.clone(), w.blobs.clone(), w.options.clone());
                 LargeTable::open(store, w.table(TABLE), blobs, w.large(), options).await
             },
             |got| got
@@ -128,7 +122,7 @@ macro_rules! programs {
     (Indexed [$($of:ty),*]) => {
         $crate::programs::program!(
             IndexedTable [$($of),*],
-            |w| IndexedTable::open(w.store.clone(), w.table(TABLE), $crate::programs::options()).await,
+            |w| IndexedTable::open(w.store.clone(), w.table(TABLE), w.options.clone()).await,
             |got| got.into_inner()
         );
     };

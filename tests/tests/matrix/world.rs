@@ -179,6 +179,8 @@ pub(crate) struct World {
     pub(crate) encrypted: Option<Arc<Encrypted>>,
     /// Whether plaintext blobs are accepted.
     pub(crate) migrating: bool,
+    /// The options of handles with indexes.
+    pub(crate) options: IndexOptions,
     raw: Arc<dyn TableStore>,
     tag: String,
     _backend: Arc<dyn Backend>,
@@ -194,6 +196,7 @@ impl World {
             blobs,
             encrypted: None,
             migrating: false,
+            options: IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
             raw,
             tag,
             _backend: backend,

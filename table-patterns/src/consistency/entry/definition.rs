@@ -390,6 +390,16 @@ impl Index {
         stored == derived
     }
 
+    /// The entries that the definition alone derives from the stored properties, without the Rust code. None where a
+    /// property is missing that the keys need: no program has written such an entry.
+    pub(crate) fn stored_entries(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
+        let is_summary = matches!(self.shape(), Shape::Summary { .. });
+        if is_summary || self.evaluator()?.entry_keys(entity).is_err() {
+            return Ok(Vec::new());
+        }
+        Self { function: None, ..self.clone() }.entries(table, entity)
+    }
+
     /// Whether an entity of `table` has an entry at a location.
     pub(crate) fn has_entry_at(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
         Ok(self.entries(table, entity)?.iter().any(|entry| entry.location == *at))

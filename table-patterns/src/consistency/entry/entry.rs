@@ -47,6 +47,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether the entry takes the place of another: its row, or its part of a shared row.
+    pub(crate) fn replaces(&self, other: &Self) -> bool {
+        slot(self) == slot(other)
+    }
+
     /// The property with the index's id; it distinguishes entries from entities.
     pub const INDEX: &'static str = INDEX_NAME;
     /// The property with the owner's PartitionKey.
@@ -143,6 +148,16 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// As for [`entries`](Self::entries).
     fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
         self.entries(entity)
+    }
+
+    /// The entries that a stored entity may have besides those that it [loses](Self::removable): an entity of an earlier
+    /// schema version has those of its stored properties, if a program has written it that knows only the definitions of
+    /// the indexes.
+    ///
+    /// # Errors
+    /// As for [`entries`](Self::entries).
+    fn stored_otherwise(&self, _entity: &Entity) -> Result<Vec<Entry>> {
+        Ok(Vec::new())
     }
 
     /// Refuses to store an entity that contradicts the table's manifest.

@@ -46,6 +46,11 @@ impl EntityTable {
         self.maintainer.removable(&marked(&*self.store, &self.name, &without_mark(entity)))
     }
 
+    /// See [`Maintainer::stored_otherwise`].
+    pub(super) fn stored_otherwise(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.maintainer.stored_otherwise(&marked(&*self.store, &self.name, &without_mark(entity)))
+    }
+
     /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.
     /// The results are in the order of the work.
     pub(super) async fn all_of<T>(&self, work: Vec<BoxFuture<'_, T>>) -> Vec<T> {

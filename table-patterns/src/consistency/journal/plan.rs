@@ -84,7 +84,8 @@ impl Planner<'_> {
         let partition = first.key().partition_key();
         let owners = operations.iter().map(|o| o.key().clone()).collect();
         changes.iter().try_for_each(|change| self.check_ready(change))?;
-        let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
+        let new = self.new_entries(changes)?;
+        let diff = EntryDiff::new(self.old_entries(changes, &new)?, new);
         let (mut local, mut remote) = diff.split(&self.entities.name, partition.as_str());
         let mut shared = Merge::all_of(local.take_shared());
         // The copies that the stored entity has come first, then the copies of this group replace them.
@@ -93,7 +94,7 @@ impl Planner<'_> {
         let remote_shared = Merge::all_of(remote.take_shared());
         self.check_remote(&remote, id)?;
         let (local, local_operations) = local_operations(local);
-        let unknown_owner = self.unknown_owner(&local, &local_operations, operations.len());
+        let unknown_owner = self.unknown_owner(changes, &local, &local_operations, operations.len());
         operations.extend(local_operations);
         let mut affected = affected(&remote);
         affected.extend(remote_shared.iter().flat_map(Merge::each).map(AffectedKey::shared));
@@ -173,13 +174,24 @@ impl Planner<'_> {
         gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, &self.entities.name)))
     }
 
-    /// The positions of operations that would overwrite or delete a row of any owner, for indexes that are not
-    /// complete. An insert needs no check: it fails if the row exists. `offset` is the number of operations before
-    /// the entries'.
-    fn unknown_owner(&self, local: &[Entry], operations: &[Operation], offset: usize) -> Vec<usize> {
+    /// The positions of operations that would overwrite or delete a row of any owner, or one that is not there: for
+    /// indexes that are not complete, and for entities whose stored entries are not known. An insert needs no check: it
+    /// fails if the row exists. `offset` is the number of operations before the entries'.
+    fn unknown_owner(
+        &self,
+        changes: &[Change],
+        local: &[Entry],
+        operations: &[Operation],
+        offset: usize,
+    ) -> Vec<usize> {
         let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
+        let of_all_entries = |entry: &Entry| {
+            let old = |change: &&Change| change.old.as_ref().is_some_and(|old| *old.key() == entry.owner);
+            changes.iter().find(old).is_some_and(|change| change.all_entries)
+        };
         // `LookBeside`: the build may not have found the second entity with a value yet.
-        let unknown_owner = |entry: &Entry| !self.entities.maintainer.is_complete(&entry.index);
+        let unknown_owner =
+            |entry: &Entry| !self.entities.maintainer.is_complete(&entry.index) || of_all_entries(entry);
         let all = local.iter().zip(operations).zip(offset..);
         all.filter(|((entry, operation), _)| blind(operation) && unknown_owner(entry))
             .map(|(_, n)| n)
@@ -201,13 +213,22 @@ impl Planner<'_> {
         }
     }
 
-    fn old_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
+    /// The entries of the old states, as far as the diff needs them. `new` are those of the new states.
+    fn old_entries(&self, changes: &[Change], new: &[Entry]) -> Result<Vec<Entry>> {
         let mut all = Vec::new();
         for change in changes {
             let Some(old) = &change.old else { continue };
-            let entries = self.entities.removable(old)?.into_iter();
-            // A rewrite must not add the entity's numbers to a summary again.
-            all.extend(entries.filter(|e| !change.all_entries || matches!(e.shape, Shape::Summary { .. })));
+            let mut entries = self.entities.removable(old)?;
+            if change.all_entries {
+                if change.new.as_ref() != Some(old) {
+                    entries.extend(self.entities.stored_otherwise(old)?);
+                }
+                // All new entries are written, as if there were no old ones. What only the old state has is removed. And a
+                // summary must not get the entity's numbers again.
+                let is_written = |entry: &Entry| new.iter().any(|new| new.replaces(entry));
+                entries.retain(|e| matches!(e.shape, Shape::Summary { .. }) || !is_written(e));
+            }
+            all.extend(entries);
         }
         Ok(all)
     }

@@ -562,6 +562,14 @@ impl Maintainer for IndexSet {
         self.derive(entity, |index, state| state.removes() && (state.puts() || !sums(index)))
     }
 
+    fn stored_otherwise(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        let known = self.known();
+        let differs =
+            known.indexes.iter().filter(|one| one.state.removes() && !one.index.is_as_stored(entity));
+        let entries = differs.map(|one| one.index.stored_entries(&self.table, entity));
+        Ok(entries.collect::<Result<Vec<_>>>()?.concat())
+    }
+
     /// Refuses an entity with a plaintext property that the manifest declares as encrypted. The check is for
     /// programs that write entities of any type; the handle of a type was checked when it was opened.
     fn check(&self, entity: &Entity) -> Result<()> {
