@@ -194,12 +194,13 @@ impl Error {
         self.outcome() == Outcome::Ambiguous
     }
 
-    /// Whether the error concerns one entity alone, and nothing was written: its stored values do not fit the type, or the converted entity cannot be
-    /// stored. Work on other entities can go on.
+    /// Whether the error concerns one entity alone, and nothing was written: its stored values do not fit the type or cannot be decrypted, or the
+    /// converted entity cannot be stored. Work on other entities can go on.
     pub fn is_of_one_entity(&self) -> bool {
         let of_entity = matches!(
             self.root().kind(),
             ErrorKind::Decode(_)
+                | ErrorKind::Encryption(_)
                 | ErrorKind::InvalidValue { .. }
                 | ErrorKind::InvalidKey { .. }
                 | ErrorKind::LimitExceeded { .. }

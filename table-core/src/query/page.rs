@@ -45,6 +45,19 @@ pub struct ReadablePage<T = Entity> {
     pub unreadable: Vec<UnreadableEntity>,
 }
 
+impl<T> ReadablePage<T> {
+    /// The page, if every entity of it can be read.
+    ///
+    /// # Errors
+    /// Returns the error of the first unreadable entity.
+    pub fn into_page(self) -> Result<Page<T>> {
+        match self.unreadable.into_iter().next() {
+            Some(first) => Err(first.error),
+            None => Ok(self.page),
+        }
+    }
+}
+
 impl<T> From<Page<T>> for ReadablePage<T> {
     fn from(page: Page<T>) -> Self {
         Self { page, unreadable: Vec::new() }

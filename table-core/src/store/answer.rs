@@ -41,7 +41,7 @@ pub fn check_progress(requested: Option<&Continuation>, found: Option<&Continuat
 ///
 /// Only a 64-bit hash of the continuation is remembered. The probability of a false error is 2^-64 per page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CycleDetector {
+pub struct CycleDetector {
     remembered: u64,
     pages: u32,
     /// How often the remembered continuation was returned again without a row in between.
@@ -58,7 +58,7 @@ impl CycleDetector {
     ///
     /// # Errors
     /// Fails if the continuations form a cycle ([`ErrorKind::Service`]).
-    pub(crate) fn add(&mut self, next: &Continuation, rows: usize) -> Result<()> {
+    pub fn add(&mut self, next: &Continuation, rows: usize) -> Result<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(next);
         self.has_rows |= rows > 0;
         if self.pages > 0 && self.remembered == hash {

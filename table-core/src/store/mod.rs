@@ -11,7 +11,8 @@ mod manifests;
 mod moved_copy;
 mod pages;
 
-pub(crate) use answer::CycleDetector;
+#[doc(hidden)]
+pub use answer::CycleDetector;
 pub use answer::{check_entity, check_page, check_progress};
 pub use conflicts::Conflicts;
 pub use contract::TableStore;

@@ -106,7 +106,9 @@ async fn sweep(store: Arc<dyn TableStore>, table: &TableName, blobs: &Arc<InMemo
 /// The number of stored rows of the type.
 async fn rows(table: &TableViews) -> usize {
     let rows = table.raw.all(&Query::new()).await;
-    rows.iter().filter(|row| row.get("EntityType").is_some() && !row.is_index_entry()).count()
+    rows.iter()
+        .filter(|row| row.get("EntityType").is_some() && !row.is_index_entry() && !row.key().is_system())
+        .count()
 }
 
 /// Every handle of such a type is refused when it is opened, whether the rule is for every row or for some; the error names the time.

@@ -125,6 +125,9 @@ macro_rules! encryption_behaviours {
                 a_sweep_needs_its_filters
                 a_row_that_cannot_be_decrypted_keeps_no_other
             }
+            readable {
+                pages_list_what_cannot_be_decrypted
+            }
             moves {
                 plaintext_is_migrated_while_writers_continue
                 keys_are_rotated_while_writers_continue

@@ -22,6 +22,7 @@ mod marks;
 mod moves;
 mod operations;
 mod patterns;
+mod readable;
 mod reads;
 mod rules;
 mod tamper;

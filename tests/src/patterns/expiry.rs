@@ -626,6 +626,8 @@ pub(super) async fn a_sweep_can_fail_at_any_request(harness: &Harness) {
         for r in [1, 2] {
             table.insert(&Indexed::new(r, Some(world.clock.now()))).await.expect("a new entity");
         }
+        // The rest of the inserts must not share the requests of the sweep.
+        table.flush().await;
         let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(&world.store), run.faults.clone()));
         let upkeep = Upkeep::new(faulty).tables([world.table.clone()]).with_options(options());
         let upkeep = upkeep.expire_every(Duration::ZERO).scrub_every(None);

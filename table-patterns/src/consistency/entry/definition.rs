@@ -400,6 +400,19 @@ impl Index {
         Self { function: None, ..self.clone() }.entries(table, entity)
     }
 
+    /// Whether an entity of `table` has an entry at a location, as far as a lookup needs to know. The properties decide for an entity that the
+    /// Rust type cannot read: the lookup returns the error of that entity, or a projection that does not need what is wrong with it.
+    pub(crate) fn leads_to(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
+        let found = self.has_entry_at(table, entity, at);
+        match &found {
+            Err(error) if error.is_of_one_entity() => {
+                let stored = self.stored_entries(table, entity).unwrap_or_default();
+                if stored.iter().any(|entry| entry.location == *at) { Ok(true) } else { found }
+            }
+            _ => found,
+        }
+    }
+
     /// Whether an entity of `table` has an entry at a location.
     pub(crate) fn has_entry_at(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
         Ok(self.entries(table, entity)?.iter().any(|entry| entry.location == *at))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, IfMatch, Key, TableName};
-use table_core::query::{Continuation, Filter, Page, Query};
+use table_core::query::{Continuation, Filter, Page, Query, ReadablePage};
 use table_core::store::{KeyOrder, Operation, Result, TableStore};
 
 use crate::entry::shared::SharedRows;
@@ -40,12 +40,22 @@ impl IndexedRows<'_> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let mut page = self.store.query(self.table_of(index), query, from).await?;
+        self.readable_page(index, query, from).await?.into_page()
+    }
+
+    /// A page of the rows of an index, with a list of the rows that the store cannot decrypt. 1 request.
+    pub(super) async fn readable_page(
+        &self,
+        index: &Index,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        let mut found = self.store.query_readable(self.table_of(index), query, from).await?;
         // The index id of a copy is not in the entity that has the copies.
         if !matches!(index.shape(), Shape::Copy { .. }) {
-            page.items.retain(|row| Entry::index_of(row) == Some(index.id()));
+            found.page.items.retain(|row| Entry::index_of(row) == Some(index.id()));
         }
-        Ok(page)
+        Ok(found)
     }
 
     /// The place of a key of an index.

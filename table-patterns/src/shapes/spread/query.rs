@@ -9,15 +9,19 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{PartitionKey, key_order};
-use table_core::query::{Continuation, Filter, Page, Position, Query, ReadablePage, Select};
-use table_core::store::{Error, Result, TableStore as _};
+use table_core::query::{
+    Continuation, Filter, Page, Position, Query, ReadablePage, Select, UnreadableEntity,
+};
+use table_core::store::{CycleDetector, Error, Result, TableStore as _};
 use table_core::typed::{PartitionIn, Spread, TableEntity, TableQuery};
 
-use super::place::{bucket, partition};
+use super::place::{bucket, logical, partition};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::readable::readable;
 
-type Rows<T> = Pin<Box<dyn Stream<Item = Result<SpreadRow<T>>> + Send>>;
+/// A row, or why it cannot be read.
+type Read<T> = std::result::Result<SpreadRow<T>, UnreadableEntity>;
+type Rows<I> = Pin<Box<dyn Stream<Item = Result<I>> + Send>>;
 pub(super) type Narrow<T> = Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
 
 /// The number of entities in a page without a limit.
@@ -56,9 +60,39 @@ impl<T: TableEntity> SpreadTable<T> {
         of: &PartitionKey,
         narrow: &Narrow<T>,
     ) -> impl Stream<Item = Result<SpreadRow<T>>> + Send + use<T> {
+        let rows = |key: PartitionKey| {
+            let rows = narrow(self.table.query().require_order().prefetch()).partition(key).stream();
+            rows.map_ok(Ok).boxed()
+        };
+        self.of_buckets(of, &rows).map(|row| row?.map_err(|unreadable| unreadable.error))
+    }
+
+    /// The rows of a logical partition in the order of their RowKeys, with those that cannot be read. Reads at most `limit` of each bucket, as far
+    /// as they are needed.
+    fn merged_readable(
+        &self,
+        of: &PartitionKey,
+        narrow: &Narrow<T>,
+        limit: usize,
+    ) -> impl Stream<Item = Result<Read<T>>> + Send + use<T> {
+        self.of_buckets(of, &|key| {
+            readable_rows(narrow(self.table.query().require_order()).partition(key).limit_to(limit), limit)
+        })
+    }
+
+    /// The rows of all buckets in the order of their RowKeys.
+    fn of_buckets(
+        &self,
+        of: &PartitionKey,
+        rows: &dyn Fn(PartitionKey) -> Rows<Read<T>>,
+    ) -> impl Stream<Item = Result<Read<T>>> + Send + use<T> {
         // The buckets of before, too: until a migration has ended, they still have rows.
         let last = self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets);
-        let buckets: Vec<Rows<T>> = (0..last).map(|bucket| self.bucket(of, bucket, narrow)).collect();
+        let bucket = |bucket| match PartitionKey::new(partition(of.as_str(), bucket)) {
+            Ok(key) => rows(key),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        };
+        let buckets: Vec<_> = (0..last).map(bucket).collect();
         stream::once(Merge::start(buckets, self.spread, self.concurrency)).flat_map(|merge| {
             stream::unfold(merge, |mut merge| async {
                 let row = merge.next().await?;
@@ -66,12 +100,37 @@ impl<T: TableEntity> SpreadTable<T> {
             })
         })
     }
+}
 
-    fn bucket(&self, of: &PartitionKey, bucket: u32, narrow: &Narrow<T>) -> Rows<T> {
-        match PartitionKey::new(partition(of.as_str(), bucket)) {
-            Ok(key) => narrow(self.table.query().require_order().prefetch()).partition(key).stream().boxed(),
-            Err(error) => stream::iter([Err(error)]).boxed(),
-        }
+/// At most `limit` rows of a bucket in the order of their RowKeys, with those that cannot be read.
+fn readable_rows<T: TableEntity>(query: TableQuery<SpreadRow<T>>, limit: usize) -> Rows<Read<T>> {
+    let state = Some((query, None, limit, CycleDetector::default()));
+    let pages = stream::try_unfold(state, |state| async move {
+        let Some((query, from, left, mut cycles)) = state else { return Ok::<_, Error>(None) };
+        let ReadablePage { page, unreadable } = query.readable_page(from.as_ref()).await?;
+        let unreadable = unreadable.into_iter().map(|row| {
+            // As the readable rows: with the logical key.
+            Err(UnreadableEntity { key: logical(&row.key).unwrap_or(row.key), ..row })
+        });
+        let mut rows: Vec<Read<T>> = page.items.into_iter().map(Ok).chain(unreadable).collect();
+        rows.sort_by(|a, b| key_order::compare(row_key(a), row_key(b)));
+        let left = left.saturating_sub(rows.len());
+        let next = match page.continuation.filter(|_| left > 0) {
+            Some(from) => {
+                cycles.add(&from, rows.len())?;
+                Some((query, Some(from), left, cycles))
+            }
+            None => None,
+        };
+        Ok(Some((stream::iter(rows.into_iter().map(Ok)), next)))
+    });
+    pages.try_flatten().boxed()
+}
+
+fn row_key<T>(row: &Read<T>) -> &str {
+    match row {
+        Ok(row) => row.entity.key().row(),
+        Err(row) => row.key.row(),
     }
 }
 
@@ -111,7 +170,7 @@ impl<T: TableEntity> SpreadQuery<T> {
             Some(of) => self.table.merged(of, &self.bounded(self.limit)).boxed(),
             None => stream::iter([Err(without_partition())]).boxed(),
         };
-        let rows: Rows<T> = rows;
+        let rows: Rows<SpreadRow<T>> = rows;
         Box::pin(rows.map(|row| row.and_then(SpreadRow::decode)).take(self.limit.unwrap_or(usize::MAX)))
     }
 
@@ -146,17 +205,27 @@ impl<T: TableEntity> SpreadQuery<T> {
     /// # Errors
     /// As [`stream`](Self::stream); a continuation token of another query.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
-        let (rows, continuation) = self.page_of_rows(from).await?;
-        Ok(Page { items: rows.into_iter().map(SpreadRow::decode).collect::<Result<_>>()?, continuation })
+        let merged =
+            |of: &PartitionKey, narrow: &Narrow<T>, _| self.table.merged(of, narrow).map_ok(Ok).boxed();
+        let (rows, continuation) = self.page_of_rows(from, merged).await?;
+        let decode = |row: Read<T>| row.map_err(|unreadable| unreadable.error)?.decode();
+        Ok(Page { items: rows.into_iter().map(decode).collect::<Result<_>>()?, continuation })
     }
 
-    /// Reads one page like [`page`](Self::page), and lists the rows of it that are not a `T`, with keys and errors.
+    /// Reads one page like [`page`](Self::page), and lists the rows of it that cannot be read, with keys and errors: rows that are not a `T`, and
+    /// rows that the store cannot decrypt.
     ///
     /// # Errors
-    /// As [`page`](Self::page), without the errors of rows.
+    /// As [`page`](Self::page), without the errors of rows; the query is sorted on the client (see [`narrow`](Self::narrow)).
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
-        let (rows, continuation) = self.page_of_rows(from).await?;
-        let read = rows.into_iter().map(|row| (row.entity.key().clone(), row.decode()));
+        let merged = |of: &PartitionKey, narrow: &Narrow<T>, limit| {
+            self.table.merged_readable(of, narrow, limit).boxed()
+        };
+        let (rows, continuation) = self.page_of_rows(from, merged).await?;
+        let read = rows.into_iter().map(|row| match row {
+            Ok(row) => (row.entity.key().clone(), row.decode()),
+            Err(UnreadableEntity { key, error }) => (key, Err(error)),
+        });
         Ok(readable(read, continuation))
     }
 
@@ -164,7 +233,8 @@ impl<T: TableEntity> SpreadQuery<T> {
     async fn page_of_rows(
         &self,
         from: Option<&Continuation>,
-    ) -> Result<(Vec<SpreadRow<T>>, Option<Continuation>)> {
+        merged: impl FnOnce(&PartitionKey, &Narrow<T>, usize) -> Rows<Read<T>>,
+    ) -> Result<(Vec<Read<T>>, Option<Continuation>)> {
         let of = self.of.as_ref().ok_or_else(without_partition)?;
         let (store, name, query) = (self.table.store(), self.table.name(), self.fingerprinted(of)?);
         let after = match from {
@@ -172,19 +242,19 @@ impl<T: TableEntity> SpreadQuery<T> {
             None => None,
         };
         let limit = self.limit.unwrap_or(PAGE);
-        let bounded = self.bounded(Some(limit.saturating_add(1)));
+        // One row more than the limit shows whether there are more.
+        let with_next = limit.saturating_add(1);
+        let bounded = self.bounded(Some(with_next));
         let narrow: Narrow<T> = match after {
             None => bounded,
             Some(after) => {
                 Arc::new(move |rows| bounded(rows).raw_filter(Filter::gt(Filter::ROW_KEY, &*after)))
             }
         };
-        // One row more than the limit shows whether there are more.
-        let rows = self.table.merged(of, &narrow).take(limit.saturating_add(1));
-        let mut rows: Vec<SpreadRow<T>> = rows.try_collect().await?;
+        let mut rows: Vec<Read<T>> = merged(of, &narrow, with_next).take(with_next).try_collect().await?;
         let more = rows.len() > limit;
         rows.truncate(limit);
-        let last = rows.last().filter(|_| more).map(|row| row.entity.key().row().to_owned());
+        let last = rows.last().filter(|_| more).map(|row| row_key(row).to_owned());
         let continuation = last
             .map(|first| Continuation::new(store.profile(), name, &query, Position { first, second: None }));
         Ok((rows, continuation))
@@ -237,9 +307,9 @@ impl<T> fmt::Debug for SpreadQuery<T> {
 }
 
 /// The rows of a bucket, and its first row.
-type Opened<T> = (Rows<T>, Option<Result<SpreadRow<T>>>);
+type Opened<T> = (Rows<Read<T>>, Option<Result<Read<T>>>);
 
-fn open<T: TableEntity>(mut bucket: Rows<T>) -> BoxFuture<'static, Opened<T>> {
+fn open<T: TableEntity>(mut bucket: Rows<Read<T>>) -> BoxFuture<'static, Opened<T>> {
     async move {
         let first = bucket.next().await;
         (bucket, first)
@@ -249,7 +319,7 @@ fn open<T: TableEntity>(mut bucket: Rows<T>) -> BoxFuture<'static, Opened<T>> {
 
 /// Merges the buckets: a heap holds the next row of each bucket.
 struct Merge<T> {
-    buckets: Vec<Rows<T>>,
+    buckets: Vec<Rows<Read<T>>>,
     next_rows: BinaryHeap<Reverse<NextRow<T>>>,
     failure: Option<Error>,
     /// The RowKey that was returned last. An entity that is being moved is in two buckets, and is returned once.
@@ -258,14 +328,14 @@ struct Merge<T> {
 }
 
 struct NextRow<T> {
-    row: SpreadRow<T>,
+    row: Read<T>,
     bucket: usize,
     /// Whether the row is in its previous bucket. The row in the new bucket comes first.
     is_old: bool,
 }
 
 impl<T: TableEntity> Merge<T> {
-    async fn start(buckets: Vec<Rows<T>>, now: Spread, concurrency: usize) -> Self {
+    async fn start(buckets: Vec<Rows<Read<T>>>, now: Spread, concurrency: usize) -> Self {
         let opened: Vec<BoxFuture<'static, Opened<T>>> = buckets.into_iter().map(open).collect();
         let opened: Vec<Opened<T>> = stream::iter(opened).buffered(concurrency).collect().await;
         let (buckets, first): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
@@ -274,10 +344,10 @@ impl<T: TableEntity> Merge<T> {
         this
     }
 
-    fn push(&mut self, place: usize, row: Option<Result<SpreadRow<T>>>) {
+    fn push(&mut self, place: usize, row: Option<Result<Read<T>>>) {
         match row {
             Some(Ok(row)) => {
-                let is_old = bucket(row.entity.key().row(), self.now) as usize != place;
+                let is_old = bucket(row_key(&row), self.now) as usize != place;
                 self.next_rows.push(Reverse(NextRow { row, bucket: place, is_old }));
             }
             Some(Err(error)) => self.failure = Some(error),
@@ -285,7 +355,7 @@ impl<T: TableEntity> Merge<T> {
         }
     }
 
-    async fn next(&mut self) -> Option<Result<SpreadRow<T>>> {
+    async fn next(&mut self) -> Option<Result<Read<T>>> {
         loop {
             // A bucket that failed may have the next row. The rows of the others must not come before it is
             // known.
@@ -297,7 +367,7 @@ impl<T: TableEntity> Merge<T> {
             // Filled up before the row is returned: the least row is known only with a row of every bucket.
             let next = self.buckets[bucket].next().await;
             self.push(bucket, next);
-            let key = row.entity.key().row();
+            let key = row_key(&row);
             if self.last.as_deref() != Some(key) {
                 self.last = Some(key.to_owned());
                 return Some(Ok(row));
@@ -308,7 +378,7 @@ impl<T: TableEntity> Merge<T> {
 
 impl<T> Ord for NextRow<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        let rows = key_order::compare(self.row.entity.key().row(), other.row.entity.key().row());
+        let rows = key_order::compare(row_key(&self.row), row_key(&other.row));
         rows.then(self.is_old.cmp(&other.is_old)).then(self.bucket.cmp(&other.bucket))
     }
 }

@@ -5,13 +5,14 @@ use std::ops::Bound;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
-use table_core::query::{Continuation, Filter, Page, Position, Query, Range, Select};
+use table_core::query::{Continuation, Filter, Position, Query, Range, ReadablePage, Select};
 use table_core::store::{Error, Result, TableStoreExt as _};
 
-use super::{IndexQuery, Lookups, Readable};
+use super::{IndexQuery, Lookups, Readable, Resolved, of_one_entity, with_unreadable};
 use crate::entry::shared::Summary;
 use crate::entry::{Entry, Index, Location, Shape};
 use crate::index::scrub::count;
+use crate::rows::readable::readable;
 
 /// Looks entities up by the rows of indexes that hold the entries of several entities.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,8 @@ impl Lists<'_> {
         let index = self.list_index(index).await?;
         let at = self.lookups.rows.location(&index, key);
         let keys = self.keys_in(&index, &at).await?;
-        Ok(self.follow(&index, &at, keys, usize::MAX).await?.0)
+        let found = self.follow(&index, &at, keys, usize::MAX).await?.0;
+        found.into_iter().map(|(_, entity)| entity).collect()
     }
 
     /// See [`IndexedEntities::list_by_range`](crate::index::IndexedEntities::list_by_range).
@@ -50,7 +52,7 @@ impl Lists<'_> {
         let mut entities = Vec::with_capacity(keys.len());
         // The range also has entities between the first and the last that are not in the list.
         for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
-            if index.has_entry_at(rows.table, &entity, &at)? {
+            if index.leads_to(rows.table, &entity, &at)? {
                 entities.push(entity);
             }
         }
@@ -91,15 +93,15 @@ impl Lists<'_> {
     }
 
     /// Reads entities of a list until `limit` of them are found. Each round reads only as many as are still
-    /// needed, so more are read only in place of entities that have left the list. Also returns the last
-    /// reference that was followed, if the list has more.
+    /// needed, so more are read only in place of entities that have left the list. An entity that cannot be read is found.
+    /// Also returns the last reference that was followed, if the list has more.
     async fn follow(
         &self,
         index: &Index,
         at: &Location,
         keys: Vec<Key>,
         limit: usize,
-    ) -> Result<(Vec<Entity>, Option<Key>)> {
+    ) -> Result<(Vec<Resolved>, Option<Key>)> {
         let (mut found, mut last, mut keys) = (Vec::new(), None, keys.into_iter());
         while found.len() < limit {
             let next: Vec<_> = keys.by_ref().take(limit - found.len()).collect();
@@ -113,8 +115,8 @@ impl Lists<'_> {
     }
 
     /// Reads entities of a list, and keeps those that still belong to it.
-    async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
-        let reads = stream::iter(keys).map(|key| async move { self.follow_one(index, at, &key).await });
+    async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Resolved>> {
+        let reads = stream::iter(keys).map(|key| async move { self.follow_one(index, at, key).await });
         reads
             .buffered(self.lookups.rows.at_once)
             .try_filter_map(|found| async move { Ok(found) })
@@ -123,10 +125,15 @@ impl Lists<'_> {
     }
 
     /// Reads an entity of a list, if it still belongs to it.
-    async fn follow_one(&self, index: &Index, at: &Location, key: &Key) -> Result<Option<Entity>> {
+    async fn follow_one(&self, index: &Index, at: &Location, key: Key) -> Result<Option<Resolved>> {
+        let found = self.member(index, at, &key).await;
+        of_one_entity(key, found)
+    }
+
+    async fn member(&self, index: &Index, at: &Location, key: &Key) -> Result<Option<Entity>> {
         let rows = self.lookups.rows;
         let Some(entity) = rows.entity(key).await? else { return Ok(None) };
-        Ok(index.has_entry_at(rows.table, &entity, at)?.then_some(entity))
+        Ok(index.leads_to(rows.table, &entity, at)?.then_some(entity))
     }
 
     /// The references of a list.
@@ -222,7 +229,7 @@ impl Place {
 
 /// Pages.
 impl Lists<'_> {
-    /// A page of at most `limit` entities of one list.
+    /// A page of at most `limit` entities of one list, with a list of those that cannot be read.
     pub(crate) async fn page_of_list(
         &self,
         index: &str,
@@ -230,13 +237,13 @@ impl Lists<'_> {
         query: &IndexQuery,
         from: Option<&Continuation>,
         limit: usize,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let index = self.list_index(index).await?;
         let after = match from {
             None => None,
             // No page follows the whole list, or an invalid place.
             Some(from) => match Place::of_position(self.within(&index, query, from)?).and_then(|p| p.after) {
-                None => return Ok(Page { items: Vec::new(), continuation: None }),
+                None => return Ok(readable([], None)),
                 after => after,
             },
         };
@@ -245,25 +252,32 @@ impl Lists<'_> {
         let (items, last) = self.follow(&index, &at, keys, limit).await?;
         let place = last.map(|key| Place { list: list.row().to_owned(), after: Some(key) });
         let continuation = place.map(|place| self.continuation(&index, query, &place));
-        Ok(Page { items, continuation })
+        Ok(readable(items, continuation))
     }
 
-    /// A page of at most `limit` entities of several lists.
+    /// A page of at most `limit` entities of several lists, with a list of those that cannot be read.
     pub(crate) async fn page_of_lists(
         &self,
         index: &Index,
         query: &IndexQuery,
         from: Option<&Continuation>,
         limit: usize,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let place = from.and_then(|from| Place::of_position(self.within(index, query, from).ok()?));
-        let page = match &place {
+        let ReadablePage { page, unreadable } = match &place {
             None => self.lookups.read_rows(index, query, from).await?,
             Some(place) => self.rows_from(index, query, place).await?,
         };
         let on = |place: Place| Some(self.continuation(index, query, &place));
-        // Also if it is the row of a chunk: the next page begins behind it.
-        let last = page.items.last().map(|row| Place { list: row.key().row().to_owned(), after: None });
+        // Also if it is the row of a chunk, or cannot be read: the next page begins behind it.
+        let last = page
+            .items
+            .last()
+            .map(|row| row.key())
+            .into_iter()
+            .chain(unreadable.iter().map(|row| &row.key))
+            .max();
+        let last = last.map(|key| Place { list: key.row().to_owned(), after: None });
         // Chunks have the index's id, too. They are read through the list that names them.
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
         let (mut items, mut done, mut rows) = (Vec::new(), None::<String>, rows.collect::<Vec<_>>());
@@ -273,14 +287,15 @@ impl Lists<'_> {
         // With a limit one list after the other: nothing is read behind the limit.
         for row in rows {
             if let Some(list) = done.filter(|_| items.len() >= limit) {
-                return Ok(Page { items, continuation: on(Place { list, after: None }) });
+                return Ok(with_unreadable(readable(items, on(Place { list, after: None })), unreadable));
             }
             let (at, list) = (self.lookups.rows.location(index, row.key()), row.key().row().to_owned());
             let keys = self.keys_from(index, &at, &row, place.as_ref()).await?;
             let (found, last) = self.follow(index, &at, keys, limit - items.len()).await?;
             items.extend(found);
             if let Some(key) = last {
-                return Ok(Page { items, continuation: on(Place { list, after: Some(key) }) });
+                let place = Place { list, after: Some(key) };
+                return Ok(with_unreadable(readable(items, on(place)), unreadable));
             }
             done = Some(list);
         }
@@ -290,7 +305,7 @@ impl Lists<'_> {
             (Some(_), None) => None,
             (Some(_), Some(_)) => last.and_then(on),
         };
-        Ok(Page { items, continuation })
+        Ok(with_unreadable(readable(items, continuation), unreadable))
     }
 
     /// The entities of several lists, in the order of the lists. The references of all lists are followed together.
@@ -299,7 +314,7 @@ impl Lists<'_> {
         index: &Index,
         lists: Vec<Entity>,
         place: Option<&Place>,
-    ) -> Result<Vec<Entity>> {
+    ) -> Result<Vec<Resolved>> {
         let references = stream::iter(lists).map(|row| async move {
             let at = self.lookups.rows.location(index, row.key());
             let keys = self.keys_from(index, &at, &row, place).await?;
@@ -307,7 +322,7 @@ impl Lists<'_> {
         });
         let references = references.buffered(self.lookups.rows.at_once).try_concat().await?;
         let reads = stream::iter(references)
-            .map(|(at, key)| async move { self.follow_one(index, &at, &key).await })
+            .map(|(at, key)| async move { self.follow_one(index, &at, key).await })
             .buffered(self.lookups.rows.at_once);
         reads.try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
@@ -328,13 +343,14 @@ impl Lists<'_> {
     }
 
     /// The first page of the remaining lists that is not empty, or the last page.
-    async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &Place) -> Result<Page<Entity>> {
+    async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &Place) -> Result<ReadablePage> {
         let query = query.clone().rows(&place.rows());
-        let mut page = self.lookups.read_rows(index, &query, None).await?;
-        while let Some(from) = page.continuation.take_if(|_| page.items.is_empty()) {
-            page = self.lookups.read_rows(index, &query, Some(&from)).await?;
+        let mut found = self.lookups.read_rows(index, &query, None).await?;
+        while found.page.items.is_empty() && found.unreadable.is_empty() {
+            let Some(from) = found.page.continuation.take() else { break };
+            found = self.lookups.read_rows(index, &query, Some(&from)).await?;
         }
-        Ok(page)
+        Ok(found)
     }
 
     fn continuation(&self, index: &Index, query: &IndexQuery, place: &Place) -> Continuation {

@@ -73,7 +73,7 @@ impl<'a> MergedLookup<'a> {
         let Self { lookups, trust, .. } = self;
         let page = {
             let _permit = permits.acquire().await.ok();
-            lookups.read_rows(index, &part.query, part.from.as_ref()).await?
+            lookups.read_rows(index, &part.query, part.from.as_ref()).await?.into_page()?
         };
         let resolved = stream::iter(page.items).map(|entry| async move {
             let row = entry.key().row_key();

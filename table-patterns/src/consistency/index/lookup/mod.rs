@@ -16,7 +16,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::IndexState;
 use table_core::model::{Entity, Key, Properties};
-use table_core::query::{Continuation, Page, Query, Range};
+use table_core::query::{Continuation, Page, Query, Range, ReadablePage, UnreadableEntity};
 use table_core::store::{Error, Result};
 
 pub(super) use self::lists::Lists;
@@ -26,6 +26,7 @@ use super::rows::IndexedRows;
 use super::states::set::IndexSet;
 use crate::entry::{Entry, Index, Payload, Permission, Shape, is_entry_property};
 use crate::journal::{holders, is_pending};
+use crate::rows::readable::readable;
 
 /// Whether a lookup returns the content of an entry, or verifies it with the entity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,12 +84,24 @@ impl<'a> Lookups<'a> {
         trust: Trust,
         limit: usize,
     ) -> Result<Page<Entity>> {
+        self.readable_page(index, query, from, trust, limit).await?.into_page()
+    }
+
+    /// As [`page`](Self::page), with a list of the entities and entries that cannot be read.
+    pub(super) async fn readable_page(
+        &self,
+        index: &str,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+        trust: Trust,
+        limit: usize,
+    ) -> Result<ReadablePage> {
         let index = self.readable(index).await?;
         check_leads_to_entities(&index)?;
         if index.shape().is_list() {
             return Lists { lookups: *self }.page_of_lists(&index, query, from, limit).await;
         }
-        let page = self.read_rows(&index, query, from).await?;
+        let ReadablePage { page, unreadable } = self.read_rows(&index, query, from).await?;
         let (mut items, mut rows) = (Vec::new(), page.items.into_iter());
         while items.len() < limit {
             let next: Vec<_> = rows.by_ref().take(limit - items.len()).collect();
@@ -97,7 +110,7 @@ impl<'a> Lookups<'a> {
             }
             items.extend(self.resolve_all(&index, next, trust).await?);
         }
-        Ok(Page { items, continuation: page.continuation })
+        Ok(with_unreadable(readable(items, page.continuation), unreadable))
     }
 
     /// See [`IndexedEntities::stream`](super::IndexedEntities::stream).
@@ -117,18 +130,22 @@ impl<'a> Lookups<'a> {
         pages.try_flatten()
     }
 
-    /// A page of payloads. 1 request, and 1 for each reservation in the page.
+    /// A page of payloads, with a list of those that cannot be read. 1 request, and 1 for each reservation in the page.
     pub(super) async fn page_of_payloads(
         &self,
         index: &str,
         query: &IndexQuery,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let index = self.readable(index).await?;
-        let page = self.read_rows(&index, query, from).await?;
-        let held = stream::iter(page.items).map(|entry| self.held(&index, entry)).buffered(self.rows.at_once);
-        let items = held.try_filter_map(|held| async move { Ok(held) }).try_collect().await?;
-        Ok(Page { items, continuation: page.continuation })
+        let ReadablePage { page, unreadable } = self.read_rows(&index, query, from).await?;
+        let held = stream::iter(page.items).map(|entry| async {
+            let key = owner_or_key(&entry);
+            of_one_entity(key, self.held(&index, entry).await)
+        });
+        let held = held.buffered(self.rows.at_once).try_filter_map(|held| async move { Ok(held) });
+        let items: Vec<_> = held.try_collect().await?;
+        Ok(with_unreadable(readable(items, page.continuation), unreadable))
     }
 
     /// The payload of the entry with this key. 1 request.
@@ -166,7 +183,7 @@ impl<'a> Lookups<'a> {
         // During a move, the entry of a unique value names both the source and the moved entity (docs/protocol.md, *Moves*).
         for holder in holders(&entry)? {
             if let Some(entity) = self.rows.entity(&holder).await?
-                && index.has_entry_at(self.rows.table, &entity, &at)?
+                && index.leads_to(self.rows.table, &entity, &at)?
             {
                 return Ok(Some(entity));
             }
@@ -174,13 +191,12 @@ impl<'a> Lookups<'a> {
         Ok(None)
     }
 
-    pub(super) async fn resolve_all(
-        &self,
-        index: &Index,
-        rows: Vec<Entity>,
-        trust: Trust,
-    ) -> Result<Vec<Entity>> {
-        let resolved = stream::iter(rows).map(|entry| self.resolve(index, entry, trust));
+    /// The entities of entries, with their keys; an entity that cannot be read as its error.
+    async fn resolve_all(&self, index: &Index, rows: Vec<Entity>, trust: Trust) -> Result<Vec<Resolved>> {
+        let resolved = stream::iter(rows).map(|entry| async {
+            let key = owner_or_key(&entry);
+            of_one_entity(key, self.resolve(index, entry, trust).await)
+        });
         let resolved = resolved.buffered(self.rows.at_once);
         resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
@@ -193,27 +209,28 @@ impl<'a> Lookups<'a> {
         payload(index, entry).map(Some)
     }
 
-    /// A page of entries; all of them for a query that sorts on the client, in a store that does not sort.
+    /// A page of entries, with a list of those that cannot be read; all of them for a query that sorts on the client, in a store that does not sort.
     pub(super) async fn read_rows(
         &self,
         index: &Index,
         query: &IndexQuery,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let sorts = query.sorts() && !self.rows.is_sorted();
         let rows = query.to_query(index);
         // Sorting needs every row, so the page size does not apply, and the answer is one page.
         let rows = if sorts { Query { top: None, ..rows } } else { rows };
-        let mut page = self.rows.page(index, &rows, from).await?;
-        while let Some(next) = page.continuation.take_if(|_| sorts) {
-            let more = self.rows.page(index, &rows, Some(&next)).await?;
-            page.items.extend(more.items);
-            page.continuation = more.continuation;
+        let mut found = self.rows.readable_page(index, &rows, from).await?;
+        while let Some(next) = found.page.continuation.take_if(|_| sorts) {
+            let more = self.rows.readable_page(index, &rows, Some(&next)).await?;
+            found.page.items.extend(more.page.items);
+            found.unreadable.extend(more.unreadable);
+            found.page.continuation = more.page.continuation;
         }
         if sorts {
-            page.items.sort_by(|a, b| a.key().cmp(b.key()));
+            found.page.items.sort_by(|a, b| a.key().cmp(b.key()));
         }
-        Ok(page)
+        Ok(found)
     }
 
     /// Refuses a query whose result depends on the order of entries, in a store that does not sort.
@@ -237,6 +254,28 @@ impl<'a> Lookups<'a> {
         let mut keys = entries.iter().map(|entry| &entry.location.key);
         Ok(keys.any(|key| key.partition() == partition && rows.contains(key.row())))
     }
+}
+
+/// An entity, or why it cannot be read.
+type Resolved = (Key, Result<Entity>);
+
+/// An error of one entity belongs to the entity, every other error to the page.
+fn of_one_entity(key: Key, resolved: Result<Option<Entity>>) -> Result<Option<Resolved>> {
+    match resolved {
+        Err(error) if !error.is_of_one_entity() => Err(error),
+        done => Ok(done.transpose().map(|done| (key, done))),
+    }
+}
+
+/// The key of the entity that an entry leads to; the key of the entry if the entry does not name the entity.
+fn owner_or_key(entry: &Entity) -> Key {
+    Entry::owner_of(entry).unwrap_or_else(|_| entry.key().clone())
+}
+
+/// Adds entries that cannot be read.
+fn with_unreadable(mut found: ReadablePage, entries: Vec<UnreadableEntity>) -> ReadablePage {
+    found.unreadable.extend(entries);
+    found
 }
 
 /// The entity as its entry shows it, without an ETag: the entry is a copy.

@@ -194,15 +194,18 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         Ok(())
     }
 
-    /// One page like [`page`](Self::page), with a list of the entities of it that cannot be read, with keys and errors.
+    /// One page like [`page`](Self::page), with a list of the entities of it that cannot be read, with keys and errors: an entity that is not an
+    /// `R`, an entity or entry that the store cannot decrypt. An entry that cannot be read is listed with its own key.
     ///
     /// # Errors
-    /// As for [`page`](Self::page), without the errors of entities that are not an `R`.
+    /// As for [`page`](Self::page), without the errors of single entities.
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<R>> {
         self.check_has_pages()?;
-        let page = self.entities_of_page(from, self.limit).await?;
+        let ReadablePage { page, unreadable } = self.entities_of_page(from, self.limit).await?;
         let read = |entity: Entity| (entity.key().clone(), R::decode(Followed(entity)));
-        Ok(readable(page.items.into_iter().map(read), page.continuation))
+        let mut found = readable(page.items.into_iter().map(read), page.continuation);
+        found.unreadable.extend(unreadable);
+        Ok(found)
     }
 
     /// All entities, collected.
@@ -263,7 +266,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         let reading = self.with_times(entries.index(), counting::<T>(entries.index(), self.trust));
         loop {
             let (query, left) = (self.query(&entries, None), self.limit.map_or(usize::MAX, |l| l - count));
-            let page = read(entities, &entries, reading, &query, from.as_ref(), left).await?;
+            let page = read(entities, &entries, reading, &query, from.as_ref(), left).await?.into_page()?;
             count += self.without_hidden(page.items)?.len();
             from = page.continuation;
             if from.is_none() || self.limit.is_some_and(|limit| count >= limit) {
@@ -273,7 +276,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     }
 
     async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
-        let page = self.entities_of_page(from, left).await?;
+        let page = self.entities_of_page(from, left).await?.into_page()?;
         page.try_map(|entity| R::decode(Followed(entity)))
     }
 
@@ -281,7 +284,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         &self,
         from: Option<&Continuation>,
         left: Option<usize>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let (entities, entries) = (self.entities()?, self.entries()?);
         // A list is sorted by its references, in every store.
         if left.is_some() && list_of(&entries)?.is_none() {
@@ -290,16 +293,16 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         let reading = self.with_times(entries.index(), reading::<T, R>(entries.index(), self.trust));
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
         if limit == 0 {
-            return Ok(Page { items: Vec::new(), continuation: None });
+            return Ok(readable([], None));
         }
         // A result that is sorted on the client is one page: hidden entities must not use up its limit.
         let wanted =
             if self.sorts && self.hides() && !entities.rows().is_sorted() { usize::MAX } else { limit };
-        let mut page = read(entities, &entries, reading, &query, from, wanted).await?;
-        page.items = self.without_hidden(page.items)?;
+        let mut found = read(entities, &entries, reading, &query, from, wanted).await?;
+        found.page.items = self.without_hidden(found.page.items)?;
         // Only a result that is sorted on the client, which is one page, can exceed the limit.
-        page.items.truncate(limit);
-        Ok(page)
+        found.page.items.truncate(limit);
+        Ok(found)
     }
 
     /// The text that distinguishes the lookup from lookups with other cursors.
@@ -421,9 +424,9 @@ pub(crate) async fn read<T: IndexedEntity>(
     query: &IndexQuery,
     from: Option<&Continuation>,
     limit: usize,
-) -> Result<Page<Entity>> {
+) -> Result<ReadablePage> {
     if entries.rows().is_empty() {
-        return Ok(Page { items: Vec::new(), continuation: None });
+        return Ok(readable([], None));
     }
     let (index, lookups) = (entries.index(), entities.lookups());
     if let Some(list) = list_of(entries)? {
@@ -431,8 +434,8 @@ pub(crate) async fn read<T: IndexedEntity>(
     }
     match reading {
         Reading::EntryOnly => lookups.page_of_payloads(index, query, from).await,
-        Reading::Entry => lookups.page(index, query, from, Trust::Entry, limit).await,
-        Reading::Entity => lookups.page(index, query, from, Trust::Entity, limit).await,
+        Reading::Entry => lookups.readable_page(index, query, from, Trust::Entry, limit).await,
+        Reading::Entity => lookups.readable_page(index, query, from, Trust::Entity, limit).await,
     }
 }
 
