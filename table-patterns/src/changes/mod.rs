@@ -1,4 +1,4 @@
-//! A change feed: every write of a table adds a row that says what it has changed, in the same transaction.
+//! A change feed: every write of a table adds a row with the change, in the same transaction.
 //!
 //! # Problem
 //! Other programs are to react to changes of entities: send a mail, update a search engine, fill a cache. A program that

@@ -401,7 +401,7 @@ impl Index {
     }
 
     /// Whether an entity of `table` has an entry at a location, as far as a lookup needs to know. The properties decide for an entity that the
-    /// Rust type cannot read: the lookup returns the error of that entity, or a projection that does not need what is wrong with it.
+    /// Rust type cannot read: the lookup returns the error of that entity, or a projection without the wrong property.
     pub(crate) fn leads_to(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
         let found = self.has_entry_at(table, entity, at);
         match &found {

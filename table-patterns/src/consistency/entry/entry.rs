@@ -150,7 +150,7 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         self.entries(entity)
     }
 
-    /// The entries that a stored entity may have besides those that it [loses](Self::removable): an entity of an earlier
+    /// The entries that a stored entity may have besides the ones that it [loses](Self::removable): an entity of an earlier
     /// schema version has those of its stored properties, if a program has written it that knows only the definitions of
     /// the indexes.
     ///

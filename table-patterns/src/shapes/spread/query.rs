@@ -67,7 +67,7 @@ impl<T: TableEntity> SpreadTable<T> {
         self.of_buckets(of, &rows).map(|row| row?.map_err(|unreadable| unreadable.error))
     }
 
-    /// The rows of a logical partition in the order of their RowKeys, with those that cannot be read. Reads at most `limit` of each bucket, as far
+    /// The rows of a logical partition in the order of their RowKeys, with the unreadable ones. Reads at most `limit` of each bucket, as far
     /// as they are needed.
     fn merged_readable(
         &self,
@@ -102,7 +102,7 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 }
 
-/// At most `limit` rows of a bucket in the order of their RowKeys, with those that cannot be read.
+/// At most `limit` rows of a bucket in the order of their RowKeys, with the unreadable ones.
 fn readable_rows<T: TableEntity>(query: TableQuery<SpreadRow<T>>, limit: usize) -> Rows<Read<T>> {
     let state = Some((query, None, limit, CycleDetector::default()));
     let pages = stream::try_unfold(state, |state| async move {

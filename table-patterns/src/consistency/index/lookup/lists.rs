@@ -114,7 +114,7 @@ impl Lists<'_> {
         Ok((found, last.filter(|_| keys.len() > 0)))
     }
 
-    /// Reads entities of a list, and keeps those that still belong to it.
+    /// Reads entities of a list, and keeps the ones that still belong to it.
     async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Resolved>> {
         let reads = stream::iter(keys).map(|key| async move { self.follow_one(index, at, key).await });
         reads
@@ -229,7 +229,7 @@ impl Place {
 
 /// Pages.
 impl Lists<'_> {
-    /// A page of at most `limit` entities of one list, with a list of those that cannot be read.
+    /// A page of at most `limit` entities of one list, with a list of the unreadable ones.
     pub(crate) async fn page_of_list(
         &self,
         index: &str,
@@ -255,7 +255,7 @@ impl Lists<'_> {
         Ok(readable(items, continuation))
     }
 
-    /// A page of at most `limit` entities of several lists, with a list of those that cannot be read.
+    /// A page of at most `limit` entities of several lists, with a list of the unreadable ones.
     pub(crate) async fn page_of_lists(
         &self,
         index: &Index,

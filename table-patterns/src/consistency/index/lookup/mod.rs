@@ -130,7 +130,7 @@ impl<'a> Lookups<'a> {
         pages.try_flatten()
     }
 
-    /// A page of payloads, with a list of those that cannot be read. 1 request, and 1 for each reservation in the page.
+    /// A page of payloads, with a list of the unreadable ones. 1 request, and 1 for each reservation in the page.
     pub(super) async fn page_of_payloads(
         &self,
         index: &str,
@@ -209,7 +209,7 @@ impl<'a> Lookups<'a> {
         payload(index, entry).map(Some)
     }
 
-    /// A page of entries, with a list of those that cannot be read; all of them for a query that sorts on the client, in a store that does not sort.
+    /// A page of entries, with a list of the unreadable ones; all of them for a query that sorts on the client, in a store that does not sort.
     pub(super) async fn read_rows(
         &self,
         index: &Index,

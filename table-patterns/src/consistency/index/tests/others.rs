@@ -1,4 +1,4 @@
-//! Indexes beside other indexes, tables, processes and versions of the program.
+//! Indexes together with other indexes, tables, processes and versions of the program.
 
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{ErrorKind, Operation, Result, TableStore, TableStoreExt};

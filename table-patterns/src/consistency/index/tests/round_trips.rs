@@ -1,4 +1,4 @@
-//! What lookups and bulk inserts wait for, beside their requests.
+//! What lookups and bulk inserts wait for, apart from their requests.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -100,7 +100,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         Ok(found)
     }
 
-    /// What to read, with the times that decide what is hidden.
+    /// What to read, with the times that hide entities.
     fn with_times(&self, index: &str, reading: Reading) -> Reading {
         if !self.hides() || reading == Reading::Entity {
             return reading;
