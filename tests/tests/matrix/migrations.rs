@@ -47,8 +47,7 @@ async fn interrupted<T: TableEntity>(upgrade: Upgrade<T>, faults: &FaultInjector
     let keep = move |report: &UpgradeReport| seen.lock().unwrap().clone_from(&report.cursor);
     faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Query).nth(3).times(1));
     upgrade.on_progress(keep).run().await.expect_err("the third query fails");
-    let cursor = last.lock().unwrap().clone();
-    cursor
+    last.lock().unwrap().clone()
 }
 
 async fn upgraded<A, B, C>(backends: Backends, sealed: bool)
