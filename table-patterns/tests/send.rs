@@ -394,6 +394,7 @@ fn slices(slices: &TimeSlices<Plain>, query: &SliceQuery<Plain>) {
     send(query.delete());
     send(query.update(|_: &mut Plain| Ok(())));
     send(query.page(any()));
+    send(query.readable_page(any()));
     send(query.first());
     send(query.count());
     send(query.all());
