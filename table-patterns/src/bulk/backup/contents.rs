@@ -34,6 +34,8 @@ pub struct Backup {
     /// Whether the store distinguishes the case of table names, which decides the name that ciphertext is bound to.
     #[serde(default)]
     pub case_sensitive: bool,
+    /// Whether the tables were chosen; otherwise they are all tables of the store.
+    pub is_choice: bool,
     /// The tables.
     pub tables: BTreeMap<TableName, BackupTable>,
 }
@@ -88,8 +90,8 @@ impl Backup {
     pub(super) fn new(source: String, since: Option<String>, has_blobs: bool) -> Self {
         let started = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         let tables = BTreeMap::new();
-        let (id, case_sensitive) = (uuid::Uuid::new_v4(), false);
-        Self { format: FORMAT, id, source, started, since, has_blobs, case_sensitive, tables }
+        let (id, case_sensitive, is_choice) = (uuid::Uuid::new_v4(), false, false);
+        Self { format: FORMAT, id, source, started, since, has_blobs, case_sensitive, is_choice, tables }
     }
 
     /// Reads what the backup in a directory contains. 1 request.

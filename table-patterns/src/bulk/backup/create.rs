@@ -164,11 +164,14 @@ impl BackupJob {
     async fn begin(&self) -> Result<Backup> {
         let since = self.since.map(|time| time.to_string());
         if let Some(unfinished) = Backup::unfinished(&self.to).await? {
-            let chosen = |all: &BTreeSet<TableName>| all.iter().eq(unfinished.tables.keys());
+            let is_same_choice = match &self.tables {
+                Some(chosen) => unfinished.is_choice && chosen.iter().eq(unfinished.tables.keys()),
+                None => !unfinished.is_choice,
+            };
             let is_same = unfinished.source == self.source
                 && unfinished.since == since
-                && unfinished.has_blobs == self.blobs.is_some()
-                && self.tables.as_ref().is_none_or(chosen);
+                && unfinished.has_blobs == self.blobs().is_some()
+                && is_same_choice;
             return match is_same {
                 true => Ok(unfinished),
                 false => Err(Error::invalid_request(format!(
@@ -177,7 +180,8 @@ impl BackupJob {
                 ))),
             };
         }
-        let mut backup = Backup::new(self.source.clone(), since, self.blobs.is_some());
+        let mut backup = Backup::new(self.source.clone(), since, self.blobs().is_some());
+        backup.is_choice = self.tables.is_some();
         backup.case_sensitive = self.from.profile().case_sensitive_tables;
         let tables = match &self.tables {
             Some(tables) => {
@@ -276,7 +280,7 @@ impl BackupJob {
             return Ok(());
         }
         self.check_blobs(table, has_large, &rows)?;
-        if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
+        if let Some(blobs) = self.blobs() {
             blobs.copy_all(table, &rows).await?;
         }
         saved.unfinished += rows.iter().filter(|row| is_unfinished(row)).count() as u64;
@@ -292,6 +296,11 @@ impl BackupJob {
         self.to.write(&chunk.file, content).await?;
         saved.chunks.push(chunk);
         Ok(())
+    }
+
+    /// The stores of the blobs that are backed up.
+    fn blobs(&self) -> Option<&BlobStores> {
+        self.blobs.as_ref().filter(|_| !self.rows_only)
     }
 
     /// Refuses rows whose blobs would be missing, and rows in ciphertext that may refer to blobs.

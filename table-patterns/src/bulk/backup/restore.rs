@@ -313,7 +313,7 @@ impl fmt::Debug for RestoreJob {
 const TABLE: &str = "Table";
 /// The number of files of that table that are written.
 const FILES: &str = "Files";
-/// The hash of the names of the chosen tables.
+/// The hash of the names of the chosen tables, and of the choice of blobs.
 const CHOICE: &str = "Choice";
 
 /// The table and the file with which an interrupted restore continues, as its checkpoint row has them.
@@ -324,13 +324,13 @@ struct RestorePosition {
 }
 
 impl RestorePosition {
-    /// Reads the position of a restore of the tables with this hash.
+    /// Reads the position of a restore with this choice.
     fn read(row: &Entity, choice: &str) -> Result<Self> {
         // The number of a table counts the chosen ones: among others, it is of another table, and files would be left out. Rows of
         // earlier versions have no hash.
         if row.get(CHOICE).is_some_and(|of| of != ValueRef::String(choice)) {
             return Err(Error::invalid_request(
-                "an interrupted restore of this backup has other tables: choose the same tables again, or delete the tables that it has written",
+                "an interrupted restore of this backup has other tables, or another choice of blobs: choose the same again, or delete the tables that it has written",
             ));
         }
         let number = |name| match row.get(name) {

@@ -11,11 +11,15 @@ use table_core::memory::MemoryStore;
 use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, Properties, TableName, Ticks};
 use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _};
+use table_core::typed::TableEntity;
 
 use super::{BackupDirectory, BackupJob, RestoreJob, RowFormat};
 use crate::bulk::tests::Rig;
 use crate::bulk::{BulkOptions, BulkWriter, compare_tables};
 use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
+use crate::journal::Clearing;
+use crate::large::{LargeOptions, LargeTable};
+use crate::upkeep::Upkeep;
 
 /// Keys and packed properties as lines of hexadecimal digits.
 struct Lines;
@@ -145,6 +149,127 @@ async fn an_unfinished_backup_of_another_source_is_not_continued() -> Result<()>
     let fewer =
         BackupJob::new(from.store.clone(), "one", directory(&files)).tables([TableName::new("Small")?]);
     assert!(fewer.run().await.is_err());
+    Ok(())
+}
+
+/// It would be complete without the other tables.
+#[tokio::test]
+async fn an_unfinished_backup_of_chosen_tables_is_not_continued_as_one_of_all() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    let all = || BackupJob::new(from.store.clone(), "one", directory(&files));
+    let chosen = || all().tables(["Readings", "Small"].map(|name| TableName::new(name).unwrap()));
+    from.faults.crash_at(9, CrashPoint::Before);
+    chosen().run().await.unwrap_err();
+    from.faults.heal();
+    let error = all().run().await.unwrap_err().to_string();
+    assert!(error.contains("with other tables or options"), "{error}");
+    let report = chosen().run().await?;
+    assert_eq!(report.backup.tables.keys().map(TableName::as_str).collect::<Vec<_>>(), ["Readings", "Small"]);
+    assert!(report.backup.is_choice);
+
+    // The other way round: all tables of the store, continued with a choice of all.
+    let files = Arc::new(InMemory::new());
+    let all = || BackupJob::new(from.store.clone(), "one", directory(&files));
+    from.faults.crash_at(9, CrashPoint::Before);
+    all().run().await.unwrap_err();
+    from.faults.heal();
+    let names = from.store.all_tables(None).await?;
+    assert!(all().tables(names).run().await.is_err());
+    assert!(!all().run().await?.backup.is_choice);
+    Ok(())
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Session", rename_all = "PascalCase")]
+#[index(name, partition_key = "name_{name}", row_key = "x", unique = "table")]
+struct Session {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    number: u32,
+    name: String,
+    #[large(over = 4)]
+    text: String,
+    #[expires]
+    until: Option<Ticks>,
+    #[deleted_at(keep_days = 30)]
+    deleted: Option<Ticks>,
+}
+
+/// Hidden entities, their entries and their blobs are part of a backup: they can be restored from it, and be swept.
+#[tokio::test]
+async fn hidden_entities_are_backed_up() -> Result<()> {
+    let (from, name) = (Arc::new(MemoryStore::new()), TableName::new("Sessions")?);
+    let (blobs, files) = (Arc::new(InMemory::new()), Arc::new(InMemory::new()));
+    let open = async |store: &Arc<MemoryStore>, blobs: &Arc<InMemory>| {
+        let options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
+        let (blobs, large) = (Arc::clone(blobs) as Arc<dyn ObjectStore>, LargeOptions::default());
+        LargeTable::<Session>::open(Arc::clone(store), name.clone(), blobs, large, options).await
+    };
+    let table = open(&from, &blobs).await?;
+    let session = |number: u32, until| {
+        let (name, text) = (format!("n{number}"), format!("a long text, {number}"));
+        Session { user: "ann".into(), number, name, text, until, deleted: None }
+    };
+    let past = "2020-01-01T00:00:00Z".parse::<Ticks>().unwrap();
+    for (number, until) in [(1, None), (2, Some(past)), (3, None)] {
+        table.insert(&session(number, until)).await?;
+    }
+    table.soft_delete(Session::key("ann", 3)?).await?;
+    let root = LargeOptions::default().root;
+    let job = BackupJob::new(from.clone(), "s", directory(&files)).with_blobs(blobs.clone(), root.clone());
+    let report = job.run().await?;
+    assert!(report.backup.has_blobs);
+    assert_eq!(report.backup.tables[&name].with_blobs, 3);
+
+    let (to, restored_blobs) = (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
+    let job = RestoreJob::open(directory(&files), to.clone()).await?;
+    job.with_blobs(restored_blobs.clone(), root.clone()).run().await?;
+    let restored = open(&to, &restored_blobs).await?;
+    assert_eq!(restored.query().all().await?, [session(1, None)]);
+    restored.insert(&session(3, None)).await.expect_err("the deleted entity keeps its key");
+    assert_eq!(restored.restore(Session::key("ann", 3)?).await?, session(3, None));
+    let upkeep =
+        Upkeep::new(to.clone()).tables([name.clone()]).blobs(restored_blobs.clone(), LargeOptions::default());
+    let swept = upkeep.expire_every(Duration::ZERO).run_once().await?;
+    assert_eq!(swept.tables[&name].expiry.as_ref().map(|expiry| expiry.removed), Some(1));
+    let left = restored.with_hidden().query().all().await?;
+    assert_eq!(left.iter().map(|session| session.number).collect::<Vec<_>>(), [1, 3]);
+    Ok(())
+}
+
+/// The rows of files that an interrupted restore has written would stay without their blobs.
+#[tokio::test]
+async fn a_restore_does_not_change_its_choice_of_blobs() -> Result<()> {
+    let (from, name) = (Arc::new(MemoryStore::new()), TableName::new("Sessions")?);
+    let (blobs, files) = (Arc::new(InMemory::new()), Arc::new(InMemory::new()));
+    let root = LargeOptions::default().root;
+    let large = LargeOptions::default();
+    let options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
+    let table =
+        LargeTable::<Session>::open(from.clone(), name.clone(), blobs.clone(), large, options).await?;
+    let (user, text) = ("ann".to_owned(), "a long text".to_owned());
+    table.insert(&Session { user, number: 1, name: "n".into(), text, until: None, deleted: None }).await?;
+    let with_blobs = |files: &Arc<InMemory>| {
+        BackupJob::new(from.clone(), "s", directory(files)).with_blobs(blobs.clone(), root.clone())
+    };
+    assert!(with_blobs(&files).run().await?.backup.has_blobs);
+
+    let to = Rig::bare();
+    let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once()).rows_only();
+    to.faults.crash_at(4, CrashPoint::After);
+    job.run().await.unwrap_err();
+    to.faults.heal();
+    let target = Arc::new(InMemory::new());
+    let other = RestoreJob::open(directory(&files), to.store.clone()).await?;
+    let error = other.with_blobs(target.clone(), root.clone()).run().await.unwrap_err().to_string();
+    assert!(error.contains("another choice of blobs"), "{error}");
+    assert_eq!(target.list(None).count().await, 0);
+    job.run().await?;
+
+    // A backup of rows alone does not claim to have the blobs.
+    let files = Arc::new(InMemory::new());
+    assert!(!with_blobs(&files).rows_only().run().await?.backup.has_blobs);
     Ok(())
 }
 
@@ -279,6 +404,9 @@ async fn indexes_are_restored_with_their_tables() -> Result<()> {
     };
     open(Arc::clone(&from)).await?.insert(Entity::new("Sales", "1")?.with("Age", 41)).await?;
     let files = Arc::new(InMemory::new());
+    let alone = BackupJob::new(from.clone(), "s", directory(&files)).tables([people.clone()]);
+    assert!(alone.run().await.unwrap_err().to_string().contains("back up 'Ages' too"));
+    assert_eq!(files.list(None).count().await, 0, "nothing was written");
     let report = BackupJob::new(from.clone(), "s", directory(&files)).run().await?;
     assert_eq!(report.backup.tables[&people].index_tables, BTreeSet::from([TableName::new("Ages")?]));
     let to = Arc::new(MemoryStore::new());
