@@ -10,11 +10,13 @@ use object_store::memory::InMemory;
 use table_core::adapter::{Faulty, Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::store::Result;
+use table_core::typed::Schema;
 use table_patterns::bulk::BulkTable as _;
 use table_patterns::changes::ChangeTable;
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
 use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::paging::{CursorKey, Pager, WebPage};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::upkeep::{Due, ExpiryUpkeep, Part, Upkeep};
@@ -69,6 +71,8 @@ session!(
     partition_key,
     []
 );
+// An index over few properties: a patch has the others.
+session!(Named, [index(name, row_key = "named_{name}", unique = "partition")], partition_key, []);
 session!(Large, [], partition_key, [large(over = 16)]);
 session!(
     LargeIndexed,
@@ -163,6 +167,10 @@ macro_rules! open {
     ($world:expr, Indexed) => {
         $world.indexed(&$world.store).await.expect("a table")
     };
+    ($world:expr, Named) => {{
+        let opened = IndexedTable::<Named>::open($world.store.clone(), $world.table.clone(), options());
+        opened.await.expect("a table")
+    }};
     ($world:expr, LargeIndexed) => {
         $world.large_indexed(&$world.store).await.expect("a table")
     };
@@ -847,4 +855,146 @@ pub(super) async fn programs_agree_about_expiry(harness: &Harness) {
 
     let feed = ChangeTable::<Plain>::new(world.store.clone(), world.table.clone()).expect_err("refused");
     assert!(feed.to_string().contains("without a change"), "{feed}");
+}
+
+macro_rules! later_versions_of {
+    ($harness:expr, $of:ident) => {{
+        let world = World::new($harness).await;
+        let table = open!(world, $of);
+        let of = stringify!($of);
+        table.insert(&$of::new(1, Some(world.clock.now()))).await.expect("a new entity");
+        // As a program of the next version stores the entity.
+        let stored = world.raw.query_all(&world.table, &Query::new()).await.expect("rows");
+        let row = stored.iter().find(|row| row.get("Until").is_some() && !row.is_index_entry());
+        let row = row.expect("the row of the entity").key().clone();
+        let later = Entity::from(row.clone()).with(Schema::VERSION_PROPERTY, 2);
+        world.raw.write(&world.table, Operation::Merge(later, IfMatch::Any)).await.expect("a merge");
+        let stored = async || world.raw.get(&world.table, &row, None).await.expect("a read");
+        let before = stored().await.expect("the row");
+
+        let new = $of { name: None, ..$of::new(1, None) };
+        let error = table.insert(&new).await.err().expect("the key is taken");
+        assert!(error.is_already_exists(), "{of}: {error}");
+        for error in [table.insert_or_merge(&new).await.err(), table.upsert(&new).await.err()] {
+            let error = error.expect("a later version").to_string();
+            assert!(error.contains("version 2"), "{of}: {error}");
+        }
+        assert_eq!(stored().await, Some(before), "{of}");
+    }};
+}
+
+/// A program of an earlier version claims neither the key nor a value of an entity of a later one: that version may expire otherwise.
+pub(super) async fn entities_of_later_versions_are_not_claimed(harness: &Harness) {
+    later_versions_of!(harness, Plain);
+    later_versions_of!(harness, Indexed);
+    later_versions_of!(harness, Spread);
+    later_versions_of!(harness, Wider);
+
+    let world = World::new(harness).await;
+    let table = open!(world, Indexed);
+    table.insert(&Indexed::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    let key = Indexed::key("p", 1).expect("a key").into_key();
+    let later = Entity::from(key.clone()).with(Schema::VERSION_PROPERTY, 2);
+    world.raw.write(&world.table, Operation::Merge(later, IfMatch::Any)).await.expect("a merge");
+    for p in ["p", "q"] {
+        let claimant = Indexed { p: p.into(), name: Some("name1".into()), ..Indexed::new(2, None) };
+        // Whether the owner still has the value, only its own version can derive.
+        let error = table.insert(&claimant).await.expect_err("the value is taken").to_string();
+        assert!(error.contains("'EntityVersion'") && error.contains("found 2"), "{p}: {error}");
+    }
+    assert!(world.raw.get(&world.table, &key, None).await.expect("a read").is_some());
+}
+
+/// Groups keep nothing of an entity that has expired, and leave a deleted one to a restore.
+pub(super) async fn groups_treat_hidden_entities_as_single_writes_do(harness: &Harness) {
+    macro_rules! check {
+        ($of:ident) => {{
+            let world = World::new(harness).await;
+            let table = open!(world, $of);
+            let (of, key) = (stringify!($of), |r: u32| $of::key("p", r).expect("a key"));
+            let partition = || $of::partition("p").expect("a key");
+            table.insert(&$of::new(1, Some(world.clock.now()))).await.expect("a new entity");
+            table.insert(&$of::new(2, None)).await.expect("a new entity");
+            table.soft_delete(key(2)).await.expect("a deletion");
+
+            let patch = $of::patch().text("patched".to_owned());
+            let mut merge = table.group(partition());
+            merge.merge(key(1), &patch, IfMatch::Any).expect("a change");
+            let error = merge.commit().await.err().expect("missing");
+            assert!(error.is_entity_not_found(), "{of}: {error}");
+
+            let mut into_deleted = table.group(partition());
+            into_deleted.insert_or_merge(&$of::new(2, None)).expect("a change");
+            let error = into_deleted.commit().await.err().expect("kept").to_string();
+            assert!(error.contains("restore it first"), "{of}: {error}");
+
+            let mut into_expired = table.group(partition());
+            let new = $of { name: None, state: None, ..$of::new(1, None) };
+            into_expired.insert_or_merge(&new).expect("a change");
+            into_expired.commit().await.expect("the expired entity is replaced");
+            let now = table.get_existing(key(1)).await.expect("a read");
+            assert_eq!((&now.name, now.state, now.until), (&None, None, None), "{of}: nothing is kept");
+
+            let everything = table.clone().with_hidden();
+            let mut merge = everything.group(partition());
+            merge.merge(key(2), &patch, IfMatch::Any).expect("a change");
+            merge.commit().await.expect("a handle that sees the entity");
+            let merged = everything.get_existing(key(2)).await.expect("a read");
+            assert!(merged.text == "patched" && merged.deleted.is_some(), "{of}: {merged:?}");
+        }};
+    }
+    check!(Plain);
+    check!(Named);
+}
+
+/// A group of an indexed type adds types without indexes to the manifest, by which a sweep finds their entities.
+pub(super) async fn groups_register_types_without_indexes(harness: &Harness) {
+    #[derive(Debug, TableEntity)]
+    #[entity(type = "Hint", rename_all = "PascalCase")]
+    struct Hint {
+        #[partition_key]
+        p: String,
+        #[row_key(format = "hint_{}")]
+        name: String,
+        #[expires]
+        until: Ticks,
+    }
+    let world = World::new(harness).await;
+    let table = open!(world, Indexed);
+    let mut group = table.group(Indexed::partition("p").expect("a key"));
+    group.insert(&Indexed::new(1, None)).expect("a change");
+    let hint = Hint { p: "p".into(), name: "a".into(), until: world.clock.now() };
+    group.of_plain::<Hint>().expect("a type").insert(&hint).expect("a change");
+    group.commit().await.expect("a group");
+    let swept = world.sweep().await;
+    assert_eq!((swept.removed, swept.failed), (1, 0), "{swept:?}");
+    assert!(swept.types.contains("Hint"), "{swept:?}");
+    assert!(table.get(Indexed::key("p", 1).expect("a key")).await.expect("a read").is_some());
+}
+
+/// Pages of both directions leave hidden entities out, and reach every other one.
+pub(super) async fn pages_both_ways_leave_out_what_has_expired(harness: &Harness) {
+    let world = World::new(harness).await;
+    let table = open!(world, Plain);
+    for r in 0..10 {
+        let until = (r % 3 != 0).then(|| world.clock.now());
+        table.insert(&Plain::new(r, until)).await.expect("a new entity");
+    }
+    let query = table.query().partition(Plain::partition("p").expect("a key")).limit(3);
+    let pager = Pager::new(CursorKey::new([7; 32]));
+    let numbers = |page: &WebPage<Plain>| page.items.iter().map(|item| item.r).collect::<Vec<_>>();
+    let mut page = pager.page(&query, "ann", None).await.expect("a page");
+    let mut pages = vec![numbers(&page)];
+    while let Some(next) = page.next {
+        page = pager.page(&query, "ann", Some(&next)).await.expect("a page");
+        pages.push(numbers(&page));
+    }
+    assert_eq!(pages.concat(), [0, 3, 6, 9], "{pages:?}");
+    assert!(page.is_last, "{pages:?}");
+    for expected in pages[..pages.len() - 1].iter().rev() {
+        let previous = page.previous.expect("a page before");
+        page = pager.page(&query, "ann", Some(&previous)).await.expect("a page");
+        assert_eq!(&numbers(&page), expected, "{pages:?}: back");
+    }
+    assert!(page.is_first && page.previous.is_none(), "{pages:?}");
 }

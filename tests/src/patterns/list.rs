@@ -65,6 +65,10 @@ macro_rules! pattern_behaviours {
                 expired_slices_are_dropped
                 sets_and_pages_leave_out_what_has_expired
                 programs_agree_about_expiry
+                entities_of_later_versions_are_not_claimed
+                groups_treat_hidden_entities_as_single_writes_do
+                groups_register_types_without_indexes
+                pages_both_ways_leave_out_what_has_expired
             }
             feed {
                 concurrent_writers_are_numbered_without_gaps
@@ -83,6 +87,7 @@ macro_rules! pattern_behaviours {
                 sets_lose_no_change_of_another_writer
                 bulk_inserts_use_the_write_path_of_the_handle
                 a_store_is_copied_with_its_manifests
+                a_store_is_copied_with_its_blobs
                 entries_and_unique_values_follow
                 crashed_sets_can_be_repeated (virtual_time)
             }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use object_store::memory::InMemory;
 use table_core::adapter::{Faulty, Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::store::{Error, ErrorKind, Result};
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
-use table_patterns::large::LargeTable;
+use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
@@ -129,11 +130,58 @@ async fn inserts_of<H: Verbs + BulkTable<Of = <H as Verbs>::Of>>(harness: &Harne
     assert!(error.to_string().contains("a broken input"), "{}: {error}", H::NAME);
     let numbers: Vec<u32> = handle.all(None).await.expect("notes").iter().map(Note::number).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5], "{}", H::NAME);
+
+    // So does an entity whose key cannot be stored: the RowKey has 6 digits.
+    let input = stream::iter([note(7), note(1_000_000), note(8)]);
+    let options = BulkOptions::default().with_retry(None);
+    let error = handle.bulk().with_options(options).insert_all(input).await;
+    let error = error.expect_err("a key that cannot be stored").to_string();
+    assert!(error.contains("6 digits"), "{}: {error}", H::NAME);
+    let numbers: Vec<u32> = handle.all(None).await.expect("notes").iter().map(Note::number).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 7], "{}", H::NAME);
 }
 
 /// `bulk().insert_all` takes entities and results of entities, on every handle.
 pub(super) async fn bulk_inserts_use_the_write_path_of_the_handle(harness: &Harness) {
     every_handle!(harness, inserts_of);
+}
+
+/// A copied store has the values of large entities, and their blobs in the other blob store.
+pub(super) async fn a_store_is_copied_with_its_blobs(harness: &Harness) {
+    let (table, blobs) = (harness.unused_name(), harness.blobs().await);
+    let (source, from_blobs) = (MemoryStore::new(), Arc::new(InMemory::new()));
+    let from = LargeTable::<Report>::new(source.clone(), table.clone(), from_blobs.clone()).expect("a table");
+    from.create_if_missing().await.expect("a new table");
+    for number in 0..5 {
+        from.insert(&Report::new(number)).await.expect("a new report");
+    }
+    let copy = || copy_store(Arc::new(source.clone()), harness.store().clone()).tables([table.clone()]);
+    let refused = copy().run().await.expect_err("values in blobs").to_string();
+    assert!(refused.contains("with_blobs"), "{refused}");
+    let with_blobs =
+        copy().into_existing().with_blobs(from_blobs, blobs.clone(), LargeOptions::default().root);
+    let report = with_blobs.run().await.expect("a copy");
+    assert_eq!(report.tables.len(), 1, "{report:?}");
+    let to = LargeTable::<Report>::new(harness.store().clone(), table, blobs).expect("the copy");
+    let read = to.query().all().await.expect("the reports");
+    assert_eq!(read, (0..5).map(Report::new).collect::<Vec<_>>());
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Report", rename_all = "PascalCase")]
+struct Report {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "{:06}")]
+    number: u32,
+    #[large(over = 16)]
+    text: String,
+}
+
+impl Report {
+    fn new(number: u32) -> Self {
+        Self { department: "Sales".into(), number, text: format!("report {number}").repeat(10) }
+    }
 }
 
 /// A copied store has its manifests, entries and unique values, and is refused over rows of others.

@@ -73,7 +73,7 @@ impl<T: TableEntity> LargeQuery<T> {
 }
 
 impl<T: TableEntity> LargeTable<T> {
-    async fn changed_in_set(
+    pub(super) async fn changed_in_set(
         &self,
         mut row: Entity,
         is_in_set: impl Fn(&Entity) -> bool + Send + Sync,

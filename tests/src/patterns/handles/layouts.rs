@@ -145,7 +145,7 @@ impl Verbs for SpreadTable<Spread> {
 
 /// Ten notes per day.
 fn day(number: u32) -> Ticks {
-    let day = 1 + number / 10;
+    let day = 1 + number / 10 % 28;
     format!("2013-01-{day:02}T00:00:00Z").parse().expect("a time")
 }
 

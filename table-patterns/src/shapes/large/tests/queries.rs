@@ -5,6 +5,7 @@ use table_core::model::{Entity, IfMatch, ValueRef};
 use table_core::query::Filter;
 use table_core::store::{ErrorKind, Operation, Result, TableStore as _};
 use table_core::typed::TableEntity;
+use table_core::typed::set::Decision;
 
 use super::{LONG, PICTURE, Report, Rig, report};
 use crate::large::LargeTable;
@@ -121,6 +122,34 @@ async fn an_entity_that_is_replaced_before_its_blobs_are_read_must_still_match()
     let row = rig.reports.rows().first().await?.expect("a row");
     rig.reports.delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any).await?;
     assert_eq!(rig.reports.load_matching(row, None).await?, None);
+    Ok(())
+}
+
+/// A set operation reads such an entity again, and leaves it alone if it has left the set.
+#[tokio::test]
+async fn a_set_operation_leaves_what_no_longer_matches() -> Result<()> {
+    let filter = Filter::eq("Title", "odd");
+    for (title, matches) in [("odd", true), ("even", false)] {
+        let rig = five().await?;
+        let mut rows: Vec<_> = rig.reports.rows().raw_filter(filter.clone()).limit(1).all().await?;
+        let row = rows.pop().expect("a row").entity;
+        let now = Report { text: "another text, long enough".to_owned(), ..numbered(1, title) };
+        rig.reports.upsert(&now).await?;
+        let rename = |report: &mut Report| {
+            report.text.push_str(", changed");
+            Ok(())
+        };
+        let decision = rig.reports.changed_in_set(row, |row| filter.matches(row), rename).await?;
+        match decision {
+            Decision::Ignore => assert!(!matches, "{title}"),
+            Decision::Write(write) => {
+                assert!(matches, "{title}");
+                let text = write.new.as_ref().and_then(|new| new.get("Text"));
+                assert_eq!(text, Some(ValueRef::String("another text, long enough, changed")));
+            }
+            Decision::Keep => panic!("{title}: the text has changed"),
+        }
+    }
     Ok(())
 }
 
