@@ -62,7 +62,9 @@ impl<'a> Write<'a> {
 fn if_match(condition: &IfMatch) -> Result<String> {
     let IfMatch::Exactly(etag) = condition else { return Ok("*".to_owned()) };
     let text = etag.to_string();
-    let sendable = !text.is_empty() && text != "*" && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+    // HTTP drops blanks around a value: the service would read " *" as "any version".
+    let has_content = text.trim() == text && !text.is_empty() && !text.starts_with('*');
+    let sendable = has_content && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
     if sendable {
         return Ok(text);
     }
@@ -84,7 +86,7 @@ mod tests {
             Write::new(&Operation::Delete(Key::new("p", "r").unwrap(), condition), false).map(|w| w.if_match)
         };
         assert_eq!(delete("W/\"x\"").unwrap().as_deref(), Some("W/\"x\""));
-        for text in ["", "*", "W/\"x\"\r\nX-Evil: 1", "W/\"é\""] {
+        for text in ["", "*", " *", "* ", " ", " W/\"x\"", "*, W/\"x\"", "W/\"x\"\r\nX-Evil: 1", "W/\"é\""] {
             assert!(delete(text).is_err(), "{text:?}");
         }
     }

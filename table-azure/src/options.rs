@@ -34,7 +34,7 @@ pub struct AzureTableStoreOptions {
     /// two, limit operations above the retry with
     /// [`StoreBuilder::limit`](table_core::adapter::StoreBuilder::limit).
     pub max_in_flight: usize,
-    /// Maximum time that a request waits to be sent; default 20 seconds. After that it fails as *not applied*
+    /// Maximum time that a request waits for a token and to be sent; default 20 seconds. After that it fails as *not applied*
     /// and is safe to retry. Keep this below the attempt timeout of a retrying adapter: a write that the
     /// adapter cuts off while it waits is reported as ambiguous although it was never sent.
     pub permit_timeout: Duration,

@@ -6,7 +6,10 @@
 //! (docs/performance.md, *Connections*). The client that `azure_core` would make logs the URL of every request, which contains keys.
 
 use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,8 +27,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use tower_service::Service;
 
-/// Maximum time to connect to a server, including TLS.
+/// Maximum time to connect to a server: the host name's address, TCP and TLS together.
 const CONNECT: Duration = Duration::from_secs(20);
 /// Interval of the operating system's keep-alive probes on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -40,30 +44,69 @@ const KEPT_LOCALLY: Duration = Duration::from_secs(2);
 pub(crate) fn to(endpoint: &Url) -> Option<Transport> {
     let kept = if crate::endpoint::is_loopback(endpoint) { KEPT_LOCALLY } else { KEPT };
     let client: Arc<dyn HttpClient> = match Matcher::from_system().intercept(&uri(endpoint).ok()?) {
-        Some(_) => Arc::new(Proxied::new(kept)?),
-        None => Arc::new(Pooled::new(kept)?),
+        Some(_) => Arc::new(Proxied::new(kept, CONNECT)?),
+        None => Arc::new(Pooled::new(kept, CONNECT)?),
     };
     Some(Transport::new(client))
 }
 
 /// Sends requests on connections to the server itself.
 #[derive(Debug)]
-struct Pooled(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+struct Pooled(Client<Timed<HttpsConnector<HttpConnector>>, Full<Bytes>>);
 
 impl Pooled {
-    fn new(kept: Duration) -> Option<Self> {
+    fn new(kept: Duration, limit: Duration) -> Option<Self> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEP_ALIVE));
-        tcp.set_connect_timeout(Some(CONNECT));
+        // Of TCP alone: the time is divided among the addresses of the host.
+        tcp.set_connect_timeout(Some(limit));
         // The program may have installed its own provider.
         let provider = CryptoProvider::get_default().cloned();
         let provider = provider.unwrap_or_else(|| aws_lc_rs::default_provider().into());
         let tls = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider).ok()?;
         let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
+        let connector = Timed { connector, limit };
         let mut builder = Client::builder(TokioExecutor::new());
         Some(Self(builder.pool_timer(TokioTimer::new()).pool_idle_timeout(kept).build(connector)))
+    }
+}
+
+/// Limits the time of the whole connect.
+///
+/// Without it, a name server or a TLS handshake that does not answer would use up the time of the request. The request would then be
+/// reported as perhaps applied, although it was never sent.
+#[derive(Clone, Debug)]
+struct Timed<C> {
+    connector: C,
+    limit: Duration,
+}
+
+/// A connect of this type's service in progress.
+type Connecting<T> = Pin<Box<dyn Future<Output = std::result::Result<T, BoxError>> + Send>>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl<C> Service<Uri> for Timed<C>
+where
+    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static>,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    type Future = Connecting<C::Response>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<(), BoxError>> {
+        self.connector.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let (connect, limit) = (self.connector.call(to), self.limit);
+        Box::pin(async move {
+            match tokio::time::timeout(limit, connect).await {
+                Ok(connected) => connected.map_err(Into::into),
+                Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            }
+        })
     }
 }
 
@@ -92,10 +135,10 @@ impl HttpClient for Pooled {
 struct Proxied(reqwest::Client);
 
 impl Proxied {
-    fn new(kept: Duration) -> Option<Self> {
+    fn new(kept: Duration, limit: Duration) -> Option<Self> {
         let builder = reqwest::ClientBuilder::new()
             .http1_only()
-            .connect_timeout(CONNECT)
+            .connect_timeout(limit)
             .tcp_keepalive(KEEP_ALIVE)
             .pool_idle_timeout(kept)
             // A redirect could send the signature of the request to another server.
@@ -241,9 +284,13 @@ mod tests {
         String::from_utf8(asked).unwrap()
     }
 
+    fn clients_within(limit: Duration) -> [Box<dyn HttpClient>; 2] {
+        [Box::new(Pooled::new(KEPT, limit).unwrap()), Box::new(Proxied::new(KEPT, limit).unwrap())]
+    }
+
     /// The client for direct connections and the one for proxies; without a proxy, both connect to the server.
     fn clients() -> [Box<dyn HttpClient>; 2] {
-        [Box::new(Pooled::new(KEPT).unwrap()), Box::new(Proxied::new(KEPT).unwrap())]
+        clients_within(CONNECT)
     }
 
     #[tokio::test]
@@ -279,6 +326,19 @@ mod tests {
         for client in clients() {
             let error = client.execute_request(&request).await.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Connection), "{error}");
+            assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
+        }
+    }
+
+    /// The server accepts the connection and never answers the TLS handshake.
+    #[tokio::test]
+    async fn a_tls_handshake_without_an_answer_is_a_failure_to_connect() {
+        for client in clients_within(Duration::from_millis(50)) {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("https://{}/acc/T?sig=se7en", listener.local_addr().unwrap());
+            let request = Request::new(url.parse().unwrap(), Method::Post);
+            let error = client.execute_request(&request).await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Connection), "{client:?}: {error}");
             assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
         }
     }

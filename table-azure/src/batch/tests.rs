@@ -136,10 +136,13 @@ fn a_failed_part_fails_the_group_despite_the_outer_status() {
 }
 
 #[test]
-fn without_an_index_the_first_operation_failed() {
-    let error = refused("EntityAlreadyExists", "409 Conflict", "The specified entity already exists.");
-    assert_eq!(error.failed_index(), Some(0));
-    assert!(error.to_string().contains("('p''', '1')"), "{error}");
+fn a_message_without_an_index_names_no_operation() {
+    for message in ["The specified entity already exists.", "Time: now"] {
+        let error = refused("EntityAlreadyExists", "409 Conflict", message);
+        assert_eq!(error.failed_index(), None);
+        assert!(error.to_string().contains(message) && !error.is_transient(), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied);
+    }
 }
 
 #[test]

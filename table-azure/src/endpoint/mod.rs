@@ -44,7 +44,8 @@ pub(crate) struct Endpoint {
     /// Whether the SAS is limited to a range of keys that does not contain the whole partition of the manifest.
     hides_manifest: bool,
     pub(crate) cosmos: bool,
-    pub(crate) secure: bool,
+    /// Whether requests may be sent over https only.
+    requires_https: bool,
     /// Whether requests carry a secret: a signature by a secret account key, or a SAS.
     secret: bool,
 }
@@ -58,11 +59,11 @@ impl Endpoint {
         let host = url.host_str().unwrap_or_default();
         let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
             || (is_loopback(&url) && url.port() == Some(COSMOS_EMULATOR_PORT));
-        let secure = url.scheme() == "https";
         let (primary, secret) = (base(url), sas.is_some());
         let hides_manifest = sas.as_deref().is_some_and(hides_manifest);
         let reads = primary.clone();
-        Ok(Self { reads, primary, secondary: None, sas, hides_manifest, cosmos, secure, secret })
+        let requires_https = false;
+        Ok(Self { reads, primary, secondary: None, sas, hides_manifest, cosmos, requires_https, secret })
     }
 
     /// Creates an endpoint from the URL of an account or a table, with a SAS.
@@ -95,13 +96,26 @@ impl Endpoint {
     /// hosts.
     ///
     /// # Errors
-    /// Fails if the scheme is `http` and the host is neither loopback nor in `allowed`.
-    pub(crate) fn check_plain_http(&self, allowed: &[String]) -> Result<()> {
+    /// Fails if the scheme is `http` and the host is neither loopback nor in `allowed`, or if https is required.
+    pub(crate) fn check_http(&self, allowed: &[String]) -> Result<()> {
         let addresses = [Some(&self.primary), Some(&self.reads), self.secondary.as_ref()];
+        if let Some(url) =
+            addresses.iter().flatten().find(|url| self.requires_https && url.scheme() != "https")
+        {
+            let host = url.host_str().unwrap_or_default();
+            return Err(Error::invalid_request(format!(
+                "tokens are sent and requested over https only; use an https:// endpoint for '{host}'"
+            )));
+        }
         if !self.secret {
             return Ok(());
         }
         addresses.into_iter().flatten().try_for_each(|url| check_plain_http(url, allowed))
+    }
+
+    /// Refuses endpoints with plain http, also on this machine.
+    pub(crate) const fn require_https(&mut self) {
+        self.requires_https = true;
     }
 
     /// Sets whether the signing key is a secret.
@@ -181,7 +195,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
         || address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
 }
 
-/// See [`Endpoint::check_plain_http`].
+/// See [`Endpoint::check_http`].
 pub(crate) fn check_plain_http(url: &Url, allowed: &[String]) -> Result<()> {
     let host = url.host_str().unwrap_or_default();
     let is_allowed = || allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(host));

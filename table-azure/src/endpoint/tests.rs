@@ -103,7 +103,7 @@ fn secrets_are_sent_over_http_to_loopback_and_allowed_hosts_only() {
         "http://[::ffff:127.0.0.1]/acc",
         "http://azurite:10002/acc",
     ] {
-        plain(good).check_plain_http(&["Azurite".to_owned()]).unwrap();
+        plain(good).check_http(&["Azurite".to_owned()]).unwrap();
     }
     for bad in [
         "http://acc.table.core.windows.net",
@@ -114,11 +114,11 @@ fn secrets_are_sent_over_http_to_loopback_and_allowed_hosts_only() {
         "http://[::2]/acc",
         "http://azurite2/acc",
     ] {
-        let error = plain(bad).check_plain_http(&["azurite".to_owned()]).unwrap_err().to_string();
+        let error = plain(bad).check_http(&["azurite".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("plain_http_hosts"), "{bad}: {error}");
     }
     let secondary = plain("https://acc").reading(ReadFrom::Primary, Some("http://acc-2")).unwrap();
-    assert!(secondary.check_plain_http(&[]).is_err());
+    assert!(secondary.check_http(&[]).is_err());
 }
 
 #[test]

@@ -2,7 +2,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use azure_core::Bytes;
-use azure_core::http::headers::{ACCEPT, CLIENT_REQUEST_ID, CONTENT_TYPE, HeaderName, HeaderValue};
+use azure_core::http::headers::{
+    ACCEPT, AUTHORIZATION, CLIENT_REQUEST_ID, CONTENT_TYPE, HeaderName, HeaderValue,
+};
 use azure_core::http::{Context, Method, Pipeline, PipelineStreamOptions, Request, Url};
 use azure_core::tracing::PublicApiInstrumentationInformation;
 use chrono::DateTime;
@@ -12,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::body::TooLong;
 use super::redact::Cause;
-use super::{Answer, Failure, Subject, text};
+use super::{Answer, Failure, Subject, Tokens, text};
 use crate::endpoint::Endpoint;
 use crate::response::{self, ResponseHook, ResponseInfo};
 
@@ -29,6 +31,9 @@ const DATA_SERVICE: (HeaderName, HeaderValue) =
 const PROGRAM: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-table-manifest-aware"), HeaderValue::from_static("1"));
 
+/// Maximum bytes of a request's URL: the limit of the `http` crate. A longer URL could not be sent by a later attempt either.
+const URL_BYTES: usize = 65_534;
+
 /// Capacity for the headers of a request, including headers that policies add.
 const HEADERS: usize = 15;
 
@@ -39,8 +44,10 @@ pub(crate) struct Client {
     pub(crate) endpoint: Endpoint,
     pub(crate) profile: ServiceProfile,
     pub(crate) timeout: Duration,
+    /// The source of tokens, if the store authorizes with them.
+    pub(crate) tokens: Option<Tokens>,
     pub(crate) in_flight: Semaphore,
-    /// Maximum time that a request waits for a permit.
+    /// Maximum time that a request waits for a token and a permit.
     pub(crate) permit_timeout: Duration,
     pub(crate) traced: bool,
     pub(crate) on_response: Option<ResponseHook>,
@@ -106,9 +113,14 @@ impl<'a> Call<'a> {
 impl Client {
     /// Sends the request once and waits for the complete answer.
     pub(crate) async fn send(&self, mut call: Call<'_>) -> Result<Answer> {
+        let url_bytes = call.request.url().as_str().len();
+        if url_bytes > URL_BYTES {
+            return Err(Error::limit("bytes of the request's URL; shorten the filter", URL_BYTES, url_bytes));
+        }
         // Before the time of the request begins: a write that waited too long is certainly not applied, and one that
-        // was cut off while it was sent is not.
-        let _permit = self.permit().await?;
+        // was cut off while it was sent may be.
+        let ready = tokio::time::timeout(self.permit_timeout, self.ready(&mut call.request)).await;
+        let _permit = ready.map_err(|_| timed_out(self.permit_timeout, false))??;
         let context = self.context(call.name);
         // Policies may change the address.
         let is_secondary = self.endpoint.is_secondary(call.request.url());
@@ -118,6 +130,9 @@ impl Client {
             Ok(answer) => answer.map_err(|e| not_exchanged(&e, call.writes))?,
             Err(_) => return Err(timed_out(self.timeout, call.writes)),
         };
+        if let (401, Some(tokens)) = (u16::from(answer.status), &self.tokens) {
+            tokens.forget().await;
+        }
         self.report(&call, &answer, is_secondary, started.elapsed());
         if call.done.contains(&u16::from(answer.status)) {
             return Ok(answer);
@@ -152,14 +167,18 @@ impl Client {
         response::collect(info);
     }
 
-    /// Waits for a permit among the requests in flight. Nothing is sent without a permit.
-    async fn permit(&self) -> Result<SemaphorePermit<'_>> {
-        if let Ok(permit) = self.in_flight.try_acquire() {
-            return Ok(permit);
+    /// Adds the token to the request, and waits for a permit among the requests in flight. Nothing is sent without them.
+    async fn ready(&self, request: &mut Request) -> Result<SemaphorePermit<'_>> {
+        if let Some(tokens) = &self.tokens {
+            let authorization = tokens.authorization().await.map_err(|error| without_token(&error))?;
+            request.insert_header(AUTHORIZATION, authorization);
         }
-        match tokio::time::timeout(self.permit_timeout, self.in_flight.acquire()).await {
-            Ok(permit) => permit.map_err(|_| Error::invalid_request("the store is closed")),
-            Err(_) => Err(timed_out(self.permit_timeout, false)),
+        match self.in_flight.try_acquire() {
+            Ok(permit) => Ok(permit),
+            Err(_) => {
+                let permit = self.in_flight.acquire().await;
+                permit.map_err(|_| Error::invalid_request("the store is closed"))
+            }
         }
     }
 
@@ -213,7 +232,7 @@ fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
         _ if error.downcast_ref::<TooLong>().is_some() => {
             (ErrorKind::Service(cause.to_string()), unknown(writes))
         }
-        Kind::Credential => (ErrorKind::Unauthorized(cause.to_string()), Outcome::NotApplied),
+        Kind::Credential => return without_token(error),
         // Without a connection nothing was sent. `Io` is an error on a connection: bytes may have arrived.
         Kind::Connection => (ErrorKind::Transport(cause.within("no connection")), Outcome::NotApplied),
         Kind::Io => {
@@ -222,4 +241,31 @@ fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
         _ => (ErrorKind::Transport(cause.within("the request could not be sent")), unknown(writes)),
     };
     Error::new(kind).with_outcome(outcome).with_source(cause)
+}
+
+/// The credential returned no token, so nothing was sent.
+fn without_token(error: &azure_core::Error) -> Error {
+    let cause = Cause::of(error);
+    let kind = if is_outage(error) {
+        ErrorKind::Transport(cause.within("the credential could not get a token"))
+    } else {
+        ErrorKind::Unauthorized(cause.to_string())
+    };
+    Error::new(kind).with_outcome(Outcome::NotApplied).with_source(cause)
+}
+
+/// Whether the service of tokens cannot be reached or is busy. A credential of `azure_identity` wraps the error of its request.
+fn is_outage(error: &azure_core::Error) -> bool {
+    use azure_core::error::ErrorKind as Kind;
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        match cause.downcast_ref::<azure_core::Error>().map(azure_core::Error::kind) {
+            Some(Kind::Connection | Kind::Io) => return true,
+            Some(Kind::HttpResponse { status, .. }) => {
+                return matches!(u16::from(*status), 408 | 429 | 500..);
+            }
+            _ => next = cause.source(),
+        }
+    }
+    false
 }

@@ -69,13 +69,11 @@ impl Failure {
         }
     }
 
-    /// Removes the index `N:` that precedes a group's message, and returns it. A message without index
-    /// concerns the first operation.
+    /// Removes the index `N:` that precedes a group's message, and returns it. A message without index names no operation: it is
+    /// about the group.
     pub(crate) fn take_index(&mut self) -> Option<usize> {
-        let Some((index, message)) = self.message.split_once(':') else {
-            return (!self.message.is_empty()).then_some(0);
-        };
-        let Ok(index) = index.parse() else { return Some(0) };
+        let (index, message) = self.message.split_once(':')?;
+        let index = index.parse().ok()?;
         self.message = message.trim_start().to_owned();
         Some(index)
     }

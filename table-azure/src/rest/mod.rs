@@ -5,6 +5,7 @@ mod body;
 mod client;
 mod error;
 mod redact;
+mod token;
 mod tracer;
 
 pub(crate) use answer::{Answer, no_etag, outermost, text};
@@ -14,4 +15,5 @@ pub(crate) use client::{Call, Client, JSON};
 pub(crate) use client::{of_client, timed_out};
 pub(crate) use error::{Failure, Subject, pause};
 pub(crate) use redact::HideKeys;
+pub(crate) use token::Tokens;
 pub(crate) use tracer::quiet;

@@ -356,12 +356,22 @@ impl SasRange {
     /// Returns the four fields; a missing bound is an empty field.
     ///
     /// # Errors
-    /// Fails for an end at the empty key: the protocol would read it as "no end" and allow everything.
+    /// Fails for an end at the empty key: the protocol would read it as "no end" and allow everything. Fails for a RowKey without the
+    /// PartitionKey of the same end: the service refuses such a signature.
     fn fields(&self) -> Result<[&str; 4]> {
         // An empty parameter is left out of the token, and a missing end is no end.
         if [&self.end_partition, &self.end_row].into_iter().any(|end| end.as_deref() == Some("")) {
             return Err(Error::invalid_request(
                 "a signature cannot end at an empty key: the service would read it as 'no end'",
+            ));
+        }
+        // <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-table-access-ranges>: `startpk` must
+        // accompany `startrk`.
+        let has_text = |field: &Option<String>| field.as_deref().is_some_and(|text| !text.is_empty());
+        if has_text(&self.start_row) && !has_text(&self.start_partition) {
+            return Err(Error::invalid_request(
+                "a signature cannot start at a RowKey in the partition with the empty PartitionKey: the service refuses it; start at \
+                 another partition, or at the start of the table",
             ));
         }
         let fields = [&self.start_partition, &self.start_row, &self.end_partition, &self.end_row];
@@ -558,8 +568,8 @@ impl TableSas {
     /// Signs the permissions. Sends no request.
     ///
     /// # Errors
-    /// Fails if the range ends at an empty key, which the protocol cannot express, or if a policy name or key
-    /// has control characters.
+    /// Fails if the range ends at an empty key, or starts at a RowKey in the partition with the empty PartitionKey: the protocol cannot
+    /// express them. Fails if a policy name or key has control characters.
     pub fn sign(&self, key: &SharedKey) -> Result<SasToken> {
         let range = self.range.fields()?;
         // A control character could end a line of the string to sign.

@@ -115,6 +115,19 @@ fn a_range_that_ends_at_an_empty_key_is_refused() {
     assert!(TableSas::by_policy(&table(), "a\nb").sign(&key()).is_err());
 }
 
+/// The empty PartitionKey would be left out of the token.
+#[test]
+fn a_range_that_starts_at_a_row_of_the_empty_partition_is_refused() {
+    let sas = |first: &Key| {
+        let range = SasRange::entities(first, &Key::new("b", "9").unwrap());
+        TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH).within(range).sign(&key())
+    };
+    let error = sas(&Key::new("", "1").unwrap()).unwrap_err();
+    assert!(error.to_string().contains("empty PartitionKey"), "{error}");
+    assert!(!sas(&Key::new("", "").unwrap()).unwrap().as_str().contains("srk"));
+    assert!(sas(&Key::new("a", "1").unwrap()).unwrap().as_str().contains("spk=a&srk=1"));
+}
+
 #[test]
 fn tokens_are_not_shown() {
     let token = TableSas::by_policy(&table(), "readers").sign(&key()).unwrap();

@@ -1,8 +1,7 @@
 use azure_core::http::{Method, Url};
+use table_core::Result;
 use table_core::store::ErrorKind;
-use table_core::{Error, Result};
 
-use crate::endpoint::Endpoint;
 use crate::rest::{Call, Subject};
 use crate::{AzureTableStore, AzureTableStoreOptions};
 
@@ -37,14 +36,9 @@ pub struct Tenant {
 /// ```
 ///
 /// # Errors
-/// Fails if the endpoint is not an `https` URL, if it cannot be reached, and if its answer names no tenant. The emulator and Azure
+/// Fails if the endpoint or the secondary endpoint is not an `https` URL, if it cannot be reached, and if its answer names no tenant. The emulator and Azure
 /// Cosmos DB name none.
 pub async fn discover_tenant(endpoint: &str, options: Option<AzureTableStoreOptions>) -> Result<Tenant> {
-    if !Endpoint::new(endpoint, None)?.secure {
-        return Err(Error::invalid_request(
-            "a tenant is asked for over https only; use an https:// endpoint",
-        ));
-    }
     AzureTableStore::without_credential(endpoint, options.unwrap_or_default())?.tenant().await
 }
 

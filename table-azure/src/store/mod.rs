@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use azure_core::cloud::CloudConfiguration;
 use azure_core::credentials::TokenCredential;
 use azure_core::http::policies::Policy;
-use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
 use azure_core::http::{Method, Pipeline, RetryOptions};
 use chrono::{DateTime, Utc};
 use table_core::adapter::TraceKeys;
@@ -24,7 +23,7 @@ use crate::auth::{Connection, Emulator, Secret, SharedKeyPolicy};
 use crate::batch::{GroupBody, read_answer};
 use crate::endpoint::{Endpoint, ReadFrom, entity_path};
 use crate::operation::Write;
-use crate::rest::{Answer, Call, Client, HideKeys, JSON, Subject, bounded, quiet};
+use crate::rest::{Answer, Call, Client, HideKeys, JSON, Subject, Tokens, bounded, quiet};
 use crate::sas::{AccountSas, SasToken, TablePermissions, TableSas};
 use crate::{AzureTableStoreOptions, SharedKey, wire};
 
@@ -57,21 +56,18 @@ impl AzureTableStore {
     /// Creates a store that authorizes with tokens, for example of `azure_identity`.
     ///
     /// # Errors
-    /// Fails if the endpoint is not an `https` URL, or has a query.
+    /// Fails if the endpoint or the secondary endpoint is not an `https` URL, or has a query.
     pub fn new(
         endpoint: &str,
         credential: Arc<dyn TokenCredential>,
         options: Option<AzureTableStoreOptions>,
     ) -> Result<Self> {
         let options = options.unwrap_or_default();
-        let endpoint = Endpoint::new(endpoint, None)?.of(options.service);
-        if !endpoint.secure {
-            return Err(Error::invalid_request("tokens are sent over https only; use an https:// endpoint"));
-        }
+        let mut endpoint = Endpoint::new(endpoint, None)?.of(options.service);
+        endpoint.require_https();
         let scope =
             scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.cosmos);
-        let policy = BearerTokenAuthorizationPolicy::new(credential, [scope]);
-        Self::build(endpoint, Some(Arc::new(policy)), options)
+        Self::build(endpoint, Authorization::Token(Tokens::new(credential, scope)), options)
     }
 
     /// Creates a store that signs requests with an account key.
@@ -88,7 +84,7 @@ impl AzureTableStore {
         endpoint.cosmos |= key.emulator() == Some(Emulator::CosmosDb);
         endpoint.set_secret(key.emulator().is_none());
         let policy = Arc::new(SharedKeyPolicy(key.clone()));
-        let mut store = Self::build(endpoint, Some(policy), options)?;
+        let mut store = Self::build(endpoint, Authorization::Signature(policy), options)?;
         store.key = Some(key);
         Ok(store)
     }
@@ -100,7 +96,7 @@ impl AzureTableStore {
     /// Fails if `url` is not a URL, has no query, or is a plain `http` URL of another machine (see
     /// [`plain_http_hosts`](AzureTableStoreOptions::plain_http_hosts)).
     pub fn with_sas(url: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
-        Self::build(Endpoint::from_sas_url(url)?, None, options.unwrap_or_default())
+        Self::build(Endpoint::from_sas_url(url)?, Authorization::InUrl, options.unwrap_or_default())
     }
 
     /// Creates a store from a connection string with an account key or a SAS, of Storage, Cosmos DB or the
@@ -114,7 +110,9 @@ impl AzureTableStore {
         options.secondary_endpoint = options.secondary_endpoint.or(secondary);
         match secret {
             Secret::Key(key) => Self::with_shared_key(&endpoint, key, Some(options)),
-            Secret::Sas(sas) => Self::build(Endpoint::new(&endpoint, Some(sas.0))?, None, options),
+            Secret::Sas(sas) => {
+                Self::build(Endpoint::new(&endpoint, Some(sas.0))?, Authorization::InUrl, options)
+            }
         }
     }
 
@@ -138,14 +136,16 @@ impl AzureTableStore {
         &self.client
     }
 
-    /// Creates a store that sends requests without a credential.
+    /// Creates a store that sends requests without a credential, over https only.
     pub(crate) fn without_credential(endpoint: &str, options: AzureTableStoreOptions) -> Result<Self> {
-        Self::build(Endpoint::new(endpoint, None)?, None, options)
+        let mut endpoint = Endpoint::new(endpoint, None)?;
+        endpoint.require_https();
+        Self::build(endpoint, Authorization::InUrl, options)
     }
 
     fn build(
         endpoint: Endpoint,
-        auth: Option<Arc<dyn Policy>>,
+        authorization: Authorization,
         options: AzureTableStoreOptions,
     ) -> Result<Self> {
         let endpoint = endpoint.of(options.service);
@@ -167,14 +167,19 @@ impl AzureTableStore {
         client_options.transport = Some(bounded(client_options.transport));
         let traced = client_options.instrumentation.tracer_provider.is_some();
         let name = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
-        let auth = auth.into_iter().collect();
+        let (policies, tokens) = match authorization {
+            Authorization::InUrl => (Vec::new(), None),
+            Authorization::Signature(policy) => (vec![policy], None),
+            Authorization::Token(tokens) => (Vec::new(), Some(tokens)),
+        };
         let endpoint = endpoint.reading(options.read_from, options.secondary_endpoint.as_deref())?;
-        endpoint.check_plain_http(&options.plain_http_hosts)?;
+        endpoint.check_http(&options.plain_http_hosts)?;
         let client = Client {
-            pipeline: Pipeline::new(name.0, name.1, client_options, Vec::new(), auth, None),
+            pipeline: Pipeline::new(name.0, name.1, client_options, Vec::new(), policies, None),
             endpoint,
             profile,
             timeout: options.request_timeout,
+            tokens,
             in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
             permit_timeout: options.permit_timeout,
             traced,
@@ -183,6 +188,14 @@ impl AzureTableStore {
         let manifests = Arc::new(ManifestCache::new(&client.profile));
         Ok(Self { client: Arc::new(client), key: None, manifests })
     }
+}
+
+/// How requests prove that they may be sent.
+enum Authorization {
+    /// By a SAS in their URL, or not at all.
+    InUrl,
+    Signature(Arc<dyn Policy>),
+    Token(Tokens),
 }
 
 #[async_trait]

@@ -9,7 +9,8 @@ use azure_core::http::headers::{AUTHORIZATION, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode, Transport};
 use azure_core::time::OffsetDateTime;
 use azure_identity::{ClientSecretCredential, ClientSecretCredentialOptions};
-use table_azure::{AzureTableStore, AzureTableStoreOptions, Service, SharedKey};
+use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom, Service, SharedKey};
+use table_core::adapter::{RetryPolicy, StoreBuilder};
 use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile, TableStore as _};
 
 use super::run;
@@ -35,6 +36,29 @@ impl TokenCredential for Credential {
         self.scopes.lock().unwrap().extend(scopes.iter().map(|scope| (*scope).to_owned()));
         let expires = OffsetDateTime::now_utc() + std::time::Duration::from_secs(3600);
         Ok(AccessToken::new("se7en".to_owned(), expires))
+    }
+}
+
+/// A credential that takes its turn through these failures, and then returns a token. `None` never answers.
+#[derive(Debug)]
+struct Failing(Mutex<Vec<Option<azure_core::Error>>>);
+
+#[async_trait]
+impl TokenCredential for Failing {
+    async fn get_token(
+        &self,
+        _: &[&str],
+        _: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        let next = self.0.lock().unwrap().pop();
+        match next {
+            Some(Some(error)) => Err(error),
+            Some(None) => std::future::pending().await,
+            None => {
+                let expires = OffsetDateTime::now_utc() + std::time::Duration::from_secs(3600);
+                Ok(AccessToken::new("se7en".to_owned(), expires))
+            }
+        }
     }
 }
 
@@ -64,11 +88,17 @@ impl HttpClient for Scripted {
 }
 
 fn store(endpoint: &str, credential: &Arc<Credential>, server: &Arc<Scripted>) -> AzureTableStore {
+    let credential = Arc::clone(credential) as Arc<dyn TokenCredential>;
+    AzureTableStore::new(endpoint, credential, Some(sent_to(server))).unwrap()
+}
+
+fn sent_to(server: &Arc<Scripted>) -> AzureTableStoreOptions {
     let mut options = AzureTableStoreOptions::default();
     options.client_options.transport = Some(Transport::new(Arc::clone(server) as Arc<dyn HttpClient>));
-    let credential = Arc::clone(credential) as Arc<dyn TokenCredential>;
-    AzureTableStore::new(endpoint, credential, Some(options)).unwrap()
+    options
 }
+
+const ACCOUNT: &str = "https://acc.table.core.windows.net";
 
 #[tokio::test]
 async fn every_request_carries_a_token_for_the_service() {
@@ -101,6 +131,61 @@ async fn without_a_token_nothing_is_sent() {
     assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
     assert_eq!(error.outcome(), Outcome::NotApplied);
     assert_eq!(server.sent.lock().unwrap().len(), 0);
+}
+
+/// The errors of a credential whose service of tokens is not reached or is busy, as `azure_identity` wraps them, and plain.
+fn outages() -> Vec<azure_core::Error> {
+    use azure_core::error::ErrorKind::{Connection, Credential, HttpResponse, Io};
+    let busy =
+        || HttpResponse { status: StatusCode::ServiceUnavailable, error_code: None, raw_response: None };
+    let plain = || [Connection, Io, busy()].map(|kind| azure_core::Error::with_message(kind, "an outage"));
+    let wrapped = plain().map(|error| azure_core::Error::with_error(Credential, error, "no token"));
+    plain().into_iter().chain(wrapped).collect()
+}
+
+#[tokio::test]
+async fn an_outage_of_the_token_service_is_told_before_the_request_and_retried() {
+    let cases = outages().into_iter().zip(outages());
+    for (first, second) in cases {
+        let server = Scripted::new(StatusCode::NoContent, "");
+        let credential = Arc::new(Failing(Mutex::new(vec![Some(first), Some(second)])));
+        let store = AzureTableStore::new(ACCOUNT, credential, Some(sent_to(&server))).unwrap();
+        let error = run(&store, OperationKind::Insert).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
+        assert_eq!(server.sent.lock().unwrap().len(), 0);
+        let delay = std::time::Duration::from_millis(1);
+        let policy = RetryPolicy::default().with_delays(delay, delay);
+        let store = StoreBuilder::new(store).retry(policy).build();
+        run(&*store, OperationKind::Insert).await.unwrap();
+        assert_eq!(server.sent.lock().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_credential_without_an_answer_leaves_a_write_unsent() {
+    let server = Scripted::new(StatusCode::NoContent, "");
+    let mut options = sent_to(&server);
+    options.permit_timeout = std::time::Duration::from_millis(20);
+    let store = AzureTableStore::new(ACCOUNT, Arc::new(Failing(Mutex::new(vec![None]))), Some(options));
+    let store = store.unwrap();
+    let error = run(&store, OperationKind::Insert).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+    run(&store, OperationKind::Insert).await.unwrap();
+    assert_eq!(server.sent.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_token_is_replaced() {
+    let credential = Arc::new(Credential::default());
+    let server = Scripted::new(StatusCode::Unauthorized, "");
+    let store = store(ACCOUNT, &credential, &server);
+    for tokens in 1..3 {
+        let error = run(&store, OperationKind::Insert).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
+        assert_eq!(credential.scopes.lock().unwrap().len(), tokens);
+    }
 }
 
 /// Simulates Microsoft Entra ID and the Table service; keeps URL, authorization and body of requests.
@@ -176,7 +261,14 @@ async fn a_refused_azure_identity_credential_is_reported() {
 #[test]
 fn tokens_are_not_sent_over_http() {
     let credential: Arc<dyn TokenCredential> = Arc::new(Credential::default());
-    assert!(AzureTableStore::new("http://127.0.0.1:1/acc", credential, None).is_err());
+    assert!(AzureTableStore::new("http://127.0.0.1:1/acc", Arc::clone(&credential), None).is_err());
+    for read_from in [ReadFrom::Primary, ReadFrom::Secondary] {
+        let mut options = AzureTableStoreOptions::default();
+        options.read_from = read_from;
+        options.secondary_endpoint = Some("http://127.0.0.1:1/acc-secondary".to_owned());
+        let error = AzureTableStore::new(ACCOUNT, Arc::clone(&credential), Some(options)).unwrap_err();
+        assert!(error.to_string().contains("over https only"), "{error}");
+    }
 }
 
 /// Over plain http to another machine. Requests signed by an account key and SAS are sent only if the host is

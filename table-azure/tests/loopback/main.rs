@@ -14,6 +14,7 @@ mod responses;
 mod retry;
 mod server;
 mod service;
+mod tenant;
 mod trouble;
 
 use std::time::Duration;

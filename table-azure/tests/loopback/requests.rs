@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom, Service};
-use table_core::adapter::{RetryPolicy, Retrying};
+use table_core::adapter::{RequestMeter, RetryPolicy, Retrying, StoreBuilder};
 use table_core::model::{Entity, PartitionKey};
+use table_core::query::{Filter, Query};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore};
 use table_core::typed::Table;
 
@@ -204,4 +205,20 @@ async fn a_group_may_have_exactly_four_mebibytes() {
     let _ = store.transact(&table(), group_of(room)).await;
     let sizes: Vec<_> = server.asked().iter().map(|asked| asked.body.len()).collect();
     assert_eq!(sizes[1..], [4 * 1024 * 1024]);
+}
+
+/// The longest URL that HTTP libraries of this program can send has 65,534 bytes.
+#[tokio::test]
+async fn a_url_that_is_too_long_is_an_error_of_the_caller_and_is_not_sent() {
+    let server = Server::start([answer("200 OK", &[], r#"{"value":[]}"#)]).await;
+    let meter = RequestMeter::new();
+    let store = StoreBuilder::new(store(&server)).retry(RetryPolicy::default()).meter(meter.clone()).build();
+    let without = format!("{}/Orders()?$filter=N%20eq%20%27%27", server.address).len();
+    let query = |bytes: usize| Query::new().with_filter(Filter::eq("N", "x".repeat(bytes - without)));
+    store.query(&table(), &query(65_534), None).await.unwrap();
+    assert_eq!(server.asked().len(), 1);
+    let error = store.query(&table(), &query(65_535), None).await.unwrap_err();
+    let ErrorKind::LimitExceeded { allowed, actual, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!((*allowed, *actual), (65_534, 65_535));
+    assert_eq!((server.asked().len(), meter.total()), (1, 2));
 }
