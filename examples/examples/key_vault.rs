@@ -14,6 +14,7 @@ use azure_security_keyvault_keys::models::{
     EncryptionAlgorithm, KeyClientWrapKeyOptions, KeyOperationParameters,
 };
 use azure_security_keyvault_keys::{KeyClient, KeyClientOptions};
+use table_azure::client_error;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName};
 use table_core::query::Query;
@@ -55,30 +56,31 @@ impl KeyWrap for VaultKey {
     }
 
     async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
-        let content = Self::parameters(key.expose()).try_into().map_err(unavailable)?;
+        let content = Self::parameters(key.expose()).try_into().map_err(failed)?;
         let version =
             KeyClientWrapKeyOptions { key_version: Some(self.version.to_owned()), ..Default::default() };
-        let answer = self.client.wrap_key(self.name, content, Some(version)).await.map_err(unavailable)?;
-        answer.into_model().map_err(unavailable)?.result.ok_or_else(empty)
+        let answer = self.client.wrap_key(self.name, content, Some(version)).await.map_err(failed)?;
+        answer.into_model().map_err(failed)?.result.ok_or_else(empty)
     }
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
-        let content = Self::parameters(wrapped).try_into().map_err(unavailable)?;
+        let content = Self::parameters(wrapped).try_into().map_err(failed)?;
         match self.client.unwrap_key(self.name, self.version, content, None).await {
             // The vault refuses a key that it did not wrap.
             Err(e) if e.http_status() == Some(StatusCode::BadRequest) => {
                 Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
             }
             answer => {
-                let model = answer.map_err(unavailable)?.into_model().map_err(unavailable)?;
+                let model = answer.map_err(failed)?.into_model().map_err(failed)?;
                 model.result.map(KeyBytes::from).ok_or_else(empty)
             }
         }
     }
 }
 
-fn unavailable(error: azure_core::Error) -> Error {
-    Error::from(ErrorKind::Transport("the key vault cannot be used".to_owned())).with_source(error)
+/// A refusal of the vault is not transient.
+fn failed(error: azure_core::Error) -> Error {
+    client_error("the key vault", &error)
 }
 
 fn empty() -> Error {
@@ -94,7 +96,7 @@ async fn main() -> Result<()> {
         ClientOptions { transport: Some(Transport::new(transport)), ..ClientOptions::default() };
     let options = KeyClientOptions { client_options, ..KeyClientOptions::default() };
     let address = "https://contoso.managedhsm.azure.net";
-    let client = KeyClient::new(address, Arc::new(Nobody), Some(options)).map_err(unavailable)?;
+    let client = KeyClient::new(address, Arc::new(Nobody), Some(options)).map_err(failed)?;
     let (name, version) = ("table-kek", "0123456789abcdef");
     let key = Arc::new(VaultKey { client, id: format!("{address}/keys/{name}/{version}"), name, version });
 

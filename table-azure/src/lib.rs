@@ -46,4 +46,5 @@ pub use auth::SharedKey;
 pub use endpoint::{ReadFrom, Service};
 pub use options::AzureTableStoreOptions;
 pub use response::{ResponseHook, ResponseInfo, collect_responses};
+pub use rest::client_error;
 pub use store::AzureTableStore;

@@ -9,6 +9,7 @@ use azure_security_keyvault_keys::KeyClient;
 use azure_security_keyvault_keys::models::{
     EncryptionAlgorithm, KeyClientWrapKeyOptions, KeyOperationParameters,
 };
+use table_azure::client_error;
 use table_core::store::{Error, ErrorKind, Result};
 use table_encryption::{KeyBytes, KeyWrap};
 
@@ -89,32 +90,33 @@ impl KeyWrap for VaultKey {
     }
 
     async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
-        let content = self.parameters(key.expose()).try_into().map_err(unavailable)?;
+        let content = self.parameters(key.expose()).try_into().map_err(failed)?;
         // Without a version the vault would take the newest one, and the id that is stored with the wrapped
         // key would name another.
         let options =
             KeyClientWrapKeyOptions { key_version: Some(self.version.clone()), ..Default::default() };
-        let answer = self.client.wrap_key(&self.name, content, Some(options)).await.map_err(unavailable)?;
-        answer.into_model().map_err(unavailable)?.result.ok_or_else(empty)
+        let answer = self.client.wrap_key(&self.name, content, Some(options)).await.map_err(failed)?;
+        answer.into_model().map_err(failed)?.result.ok_or_else(empty)
     }
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
-        let content = self.parameters(wrapped).try_into().map_err(unavailable)?;
+        let content = self.parameters(wrapped).try_into().map_err(failed)?;
         match self.client.unwrap_key(&self.name, &self.version, content, None).await {
             // The vault refuses a key that it did not wrap.
             Err(error) if error.http_status() == Some(StatusCode::BadRequest) => {
                 Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
             }
             answer => {
-                let model = answer.map_err(unavailable)?.into_model().map_err(unavailable)?;
+                let model = answer.map_err(failed)?.into_model().map_err(failed)?;
                 model.result.map(KeyBytes::from).ok_or_else(empty)
             }
         }
     }
 }
 
-fn unavailable(error: azure_core::Error) -> Error {
-    Error::from(ErrorKind::Transport("the key vault cannot be used".to_owned())).with_source(error)
+/// Converts a failure of the vault. A refusal is not transient: a retry would only repeat it.
+fn failed(error: azure_core::Error) -> Error {
+    client_error("the key vault", &error)
 }
 
 fn empty() -> Error {

@@ -8,7 +8,7 @@ use azure_core::http::headers::{
 use azure_core::http::{Context, Method, Pipeline, PipelineStreamOptions, Request, Url};
 use azure_core::tracing::PublicApiInstrumentationInformation;
 use chrono::DateTime;
-use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile};
+use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceAnswer, ServiceProfile};
 use table_core::{Error, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -225,6 +225,47 @@ pub(crate) fn of_client(error: &azure_core::Error, writes: bool) -> Error {
     }
 }
 
+/// Converts an error of another client of the Azure SDK, such as the client of a key vault that wraps the keys of encrypted entities. The
+/// outcome is *not applied*: use it for requests that change nothing. `service` begins the text of the error.
+///
+/// Only outages are transient. A refusal is not: a retry would only repeat it.
+///
+/// | the other service | kind of the error |
+/// |---|---|
+/// | answers 401, or its credential has no token | [`Unauthorized`](ErrorKind::Unauthorized) |
+/// | answers 403 | [`Forbidden`](ErrorKind::Forbidden) |
+/// | answers 429 | [`Throttled`](ErrorKind::Throttled), transient |
+/// | answers 408 or 5xx; it or the service of tokens cannot be reached | [`Transport`](ErrorKind::Transport), transient |
+/// | answers another status from 400 to 499 | [`InvalidRequest`](ErrorKind::InvalidRequest) |
+/// | answers anything else | [`Service`](ErrorKind::Service) |
+pub fn client_error(service: &str, error: &azure_core::Error) -> Error {
+    use azure_core::error::ErrorKind as Kind;
+    let cause = Cause::of(error);
+    let text = format!("{service}: {cause}");
+    let (kind, answer) = match error.kind() {
+        Kind::HttpResponse { status, error_code, .. } => {
+            let status = u16::from(*status);
+            let kind = match status {
+                401 => ErrorKind::Unauthorized(text),
+                403 => ErrorKind::Forbidden(text),
+                429 => ErrorKind::Throttled { retry_after: None },
+                408 | 500.. => ErrorKind::Transport(text),
+                400..=499 => ErrorKind::InvalidRequest(text),
+                _ => ErrorKind::Service(text),
+            };
+            (kind, Some(ServiceAnswer { status, code: error_code.clone(), request_id: None }))
+        }
+        Kind::Credential if !is_outage(error) => (ErrorKind::Unauthorized(text), None),
+        Kind::Credential | Kind::Connection | Kind::Io => (ErrorKind::Transport(text), None),
+        _ => (ErrorKind::Service(text), None),
+    };
+    let converted = Error::new(kind).with_outcome(Outcome::NotApplied).with_source(cause);
+    match answer {
+        Some(answer) => converted.with_answer(answer),
+        None => converted,
+    }
+}
+
 fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
     use azure_core::error::ErrorKind as Kind;
     let cause = Cause::of(error);
@@ -268,4 +309,52 @@ fn is_outage(error: &azure_core::Error) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::error::ErrorKind as Kind;
+
+    use super::*;
+
+    #[test]
+    fn only_outages_of_other_services_are_transient() {
+        let answer = |status: u16| {
+            let kind = Kind::HttpResponse {
+                status: status.into(),
+                error_code: Some("Code".into()),
+                raw_response: None,
+            };
+            client_error("the vault", &azure_core::Error::with_message(kind, "sig=se7en"))
+        };
+        for (status, name, transient) in [
+            (302, "Service", false),
+            (400, "InvalidRequest", false),
+            (401, "Unauthorized", false),
+            (403, "Forbidden", false),
+            (404, "InvalidRequest", false),
+            (408, "Transport", true),
+            (429, "Throttled", true),
+            (500, "Transport", true),
+            (503, "Transport", true),
+        ] {
+            let error = answer(status);
+            assert!(format!("{:?}", error.kind()).starts_with(name), "{status}: {error:?}");
+            assert_eq!(error.is_transient(), transient, "{status}");
+            assert_eq!(error.outcome(), Outcome::NotApplied);
+            assert_eq!(error.answer().and_then(|answer| answer.code.as_deref()), Some("Code"));
+            assert!(!format!("{error:?}").contains("se7en"), "{error:?}");
+        }
+        for (kind, transient) in [
+            (Kind::Connection, true),
+            (Kind::Io, true),
+            (Kind::Credential, false),
+            (Kind::DataConversion, false),
+        ] {
+            let error = client_error("the vault", &azure_core::Error::with_message(kind, "no answer"));
+            assert_eq!(error.is_transient(), transient, "{error}");
+            assert!(error.to_string().contains("the vault: no answer"), "{error}");
+            assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
+        }
+    }
 }

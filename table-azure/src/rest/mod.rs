@@ -10,6 +10,7 @@ mod tracer;
 
 pub(crate) use answer::{Answer, no_etag, outermost, text};
 pub(crate) use body::bounded;
+pub use client::client_error;
 pub(crate) use client::{Call, Client, JSON};
 #[cfg(feature = "queue")]
 pub(crate) use client::{of_client, timed_out};

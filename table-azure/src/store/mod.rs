@@ -443,12 +443,13 @@ impl Client {
         let answer =
             self.send(Call::new(OperationKind::ListTables, Subject::Service, Method::Get, url)).await?;
         let mut items = wire::decode_table_names(&answer.body).map_err(|e| answer.explain(e))?;
+        let rows = items.len();
         items.retain(|name| self.starts_with(name, prefix));
         let continuation = answer.continuation("x-ms-continuation-nexttablename")?.map(|first| {
             let position = Position { first, second: None };
             Continuation::of_tables(Some(prefix).filter(|prefix| !prefix.is_empty()), position)
         });
-        check_progress(from, continuation.as_ref())?;
+        check_progress(from, continuation.as_ref(), rows)?;
         Ok(Page { items, continuation })
     }
 
@@ -516,7 +517,7 @@ impl Client {
         let continued = |position| Continuation::new(&self.profile, table, query, position);
         let continuation = next(&answer)?.map(continued);
         // A service that returns the same token for ever would keep the program in a loop of paid requests.
-        check_progress(from, continuation.as_ref())?;
+        check_progress(from, continuation.as_ref(), items.len())?;
         Ok(Page { items, continuation })
     }
 }

@@ -218,6 +218,35 @@ async fn cyclic_continuations_end_in_an_error() {
     }
 }
 
+/// The service may need several requests to find the next row.
+#[tokio::test]
+async fn a_few_empty_pages_with_one_continuation_are_read() {
+    fn pages(asked: &[Asked]) -> Answer {
+        match asked.len() {
+            ..4 => answer("200 OK", &[(NEXT, "1"), (NEXT_TABLE, "1")], r#"{"value":[]}"#),
+            _ => answer("200 OK", &[], ONE),
+        }
+    }
+    let server = Server::start([Answer::By(pages)]).await;
+    assert_eq!(store(&server).query_all(&table(), &Query::new()).await.unwrap().len(), 1);
+    assert_eq!(server.asked().len(), 4);
+    let server = Server::start([Answer::By(pages)]).await;
+    assert_eq!(store(&server).all_tables(None).await.unwrap().len(), 1);
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn empty_pages_with_one_continuation_end_in_an_error() {
+    let empty = answer("200 OK", &[(NEXT, "1"), (NEXT_TABLE, "1")], r#"{"value":[]}"#);
+    let server = Server::start([empty]).await;
+    let error = store(&server).query_all(&table(), &Query::new()).await.unwrap_err();
+    assert!(error.to_string().contains("never end"), "{error}");
+    let queries = server.asked().len();
+    let error = store(&server).all_tables(None).await.unwrap_err();
+    assert!(error.to_string().contains("never end"), "{error}");
+    assert_eq!((queries, server.asked().len()), (18, 36));
+}
+
 const PORTAL: &str = "<!DOCTYPE html><html><body>Welcome to the hotel. Please log in.</body></html>";
 const HTML: (&str, &str) = ("content-type", "text/html; charset=utf-8");
 

@@ -17,8 +17,8 @@ use crate::store::TableStore;
 /// | [`scan_guard`](Self::scan_guard) | a refused query uses no permit and is not retried |
 /// | [`limit`](Self::limit) | an operation keeps its permit while it backs off; see [`Limited`] |
 /// | [`rate`](Self::rate) | an operation waits for its turn before its first attempt begins; see [`RateLimited`] |
-/// | [`retry`](Self::retry) | every attempt passes the adapters below |
-/// | the observer of [`rate`](Self::rate) | sees the throttled answers that retries hide, and counts each retry |
+/// | [`retry`](Self::retry) | every attempt passes the adapters below; each request after the first takes a turn of the rate |
+/// | the observer of [`rate`](Self::rate) | sees the throttled answers that retries hide |
 /// | [`meter`](Self::meter) | counts the requests that the service bills: each attempt, and each read that resolves one |
 /// | [`fault`](Self::fault) | injected faults are retried and counted like real faults |
 /// | the store | |
@@ -149,12 +149,12 @@ impl StoreBuilder {
         let store = wrap(store, self.meter, Metered::new);
         let store = wrap(store, self.rate.clone(), RateLimited::observing);
         let store = wrap(store, self.retry, |store, policy| {
-            let retrying = Retrying::new(store, policy);
+            let retrying = Retrying::new(store, policy).with_rate(self.rate.clone());
             #[cfg(feature = "opentelemetry")]
             let retrying = retrying.with_telemetry(self.telemetry.clone());
             retrying
         });
-        let store = wrap(store, self.rate, RateLimited::waiting);
+        let store = wrap(store, self.rate.clone(), RateLimited::waiting);
         let store = wrap(store, self.limit, Limited::new);
         let store = wrap(store, self.guard, Guarded::new);
         #[cfg(feature = "opentelemetry")]

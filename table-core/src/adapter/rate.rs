@@ -79,16 +79,14 @@ impl RateLimit {
 
     /// Adapts to the answer of a request.
     fn observe(&self, error: &Error) {
-        let is_throttled = matches!(error.root().kind(), ErrorKind::Throttled { .. });
-        let mut rate = self.locked();
-        let now = Instant::now();
-        if is_throttled {
-            rate.reduce(now);
+        if matches!(error.root().kind(), ErrorKind::Throttled { .. }) {
+            self.locked().reduce(Instant::now());
         }
-        // The retry of a transient failure is a request too.
-        if error.is_transient() {
-            rate.take_turn(now);
-        }
+    }
+
+    /// Takes a turn for a request that does not wait: the requests after it wait longer.
+    pub(super) fn take_turn(&self) {
+        self.locked().take_turn(Instant::now());
     }
 
     /// A panic with the lock held leaves the data consistent.
@@ -134,8 +132,8 @@ impl Rate {
 ///
 /// Operations wait for their turn in the order of the calls. Put it above retries, as
 /// [`StoreBuilder`](super::StoreBuilder) does: waiting then does not use up the time of an attempt, which would make a
-/// write ambiguous that was never sent. The builder also places an observer below the retries, which lowers the rate
-/// and takes a further turn for each retry. Costs no request.
+/// write ambiguous that was never sent. The builder also places an observer below the retries, which lowers the rate.
+/// Each retry, and each read that resolves an ambiguous write, takes a further turn. Costs no request.
 #[derive(Debug)]
 pub struct RateLimited<S> {
     store: S,

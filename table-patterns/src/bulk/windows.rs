@@ -2,7 +2,7 @@
 
 use table_core::model::{Entity, Key, MANIFEST_PARTITION, SYSTEM_PREFIX, TableName};
 use table_core::query::{Continuation, Query};
-use table_core::store::{Result, TableStore, check_progress};
+use table_core::store::{CycleDetector, Result, TableStore, check_progress};
 
 /// The start of the RowKeys of the manifest's rows of processes.
 const PROCESS: &str = "process~";
@@ -27,10 +27,14 @@ pub(super) struct Windows<'a> {
 impl Windows<'_> {
     /// Reads a window. 1 request per page.
     pub(super) async fn read(&self, mut next: Option<Continuation>) -> Result<Window> {
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let (mut rows, mut bytes, mut cycles) = (Vec::new(), 0, CycleDetector::default());
         loop {
             let page = self.store.query(self.table, &self.query, next.as_ref()).await?;
-            check_progress(next.as_ref(), page.continuation.as_ref())?;
+            // A window may end here, and the detector with it.
+            check_progress(next.as_ref(), page.continuation.as_ref(), page.items.len())?;
+            if let Some(next) = &page.continuation {
+                cycles.add(next, page.items.len())?;
+            }
             bytes += page.items.iter().map(|row| row.properties().as_packed().len()).sum::<usize>();
             rows.extend(page.items.into_iter().filter(|row| !is_of_one_store(row.key())));
             next = page.continuation;

@@ -48,7 +48,7 @@ use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::{EdmType, Entity, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::store::{
-    ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, check_progress, limits,
+    CycleDetector, ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, limits,
 };
 
 use self::partitions::Partitions;
@@ -186,7 +186,7 @@ impl Examination {
     pub async fn run(&self) -> Result<TableExamination> {
         let manifest = ManifestCache::for_store(&*self.store).get(&*self.store, &self.table).await?;
         let mut pass = Pass::new(self, &manifest);
-        let mut from = None;
+        let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
             let page = match self.store.query_readable(&self.table, &Query::new(), from.as_ref()).await {
                 Err(error) if matches!(error.root().kind(), ErrorKind::Storage(_) | ErrorKind::Decode(_)) => {
@@ -208,7 +208,9 @@ impl Examination {
             if let Some(listener) = &self.listener {
                 listener(pass.report.rows);
             }
-            check_progress(from.as_ref(), page.page.continuation.as_ref())?;
+            if let Some(next) = &page.page.continuation {
+                cycles.add(next, page.page.items.len())?;
+            }
             from = page.page.continuation;
             if from.is_none() {
                 break;

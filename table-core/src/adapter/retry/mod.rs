@@ -12,6 +12,7 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
+use crate::adapter::RateLimit;
 use crate::adapter::call::error_name;
 use crate::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
@@ -90,6 +91,7 @@ pub struct Retrying<S> {
     policy: RetryPolicy,
     rng: Mutex<Rng>,
     caller_profile: Option<ServiceProfile>,
+    rate: Option<RateLimit>,
     #[cfg(feature = "opentelemetry")]
     telemetry: Option<crate::adapter::Telemetry>,
 }
@@ -104,9 +106,16 @@ impl<S: TableStore> Retrying<S> {
             policy,
             rng,
             caller_profile,
+            rate: None,
             #[cfg(feature = "opentelemetry")]
             telemetry: None,
         }
+    }
+
+    /// Takes a turn of `rate` for each request after the first one of an operation.
+    pub(in crate::adapter) fn with_rate(mut self, rate: Option<RateLimit>) -> Self {
+        self.rate = rate;
+        self
     }
 
     /// Counts every repetition.
@@ -138,7 +147,8 @@ impl<S: TableStore> Retrying<S> {
     fn attempts(&self, kind: OperationKind) -> Attempts<'_> {
         // A generator for each operation, so that the lock is not held during the delays.
         let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
-        let attempts = Attempts::new(&self.policy, kind.name(), rng);
+        let mut attempts = Attempts::new(&self.policy, kind.name(), rng);
+        attempts.rate = self.rate.as_ref();
         #[cfg(feature = "opentelemetry")]
         let attempts = match &self.telemetry {
             Some(telemetry) => attempts.counted(telemetry, self.store.profile().system),
@@ -391,7 +401,11 @@ pub(in crate::adapter) struct Attempts<'a> {
     operation: &'static str,
     deadline: Option<Instant>,
     made: u32,
+    /// Whether a request was sent.
+    has_sent: bool,
     rng: fastrand::Rng,
+    /// The operation has waited for the turn of its first request. Each further request takes a turn.
+    rate: Option<&'a RateLimit>,
     /// Counts the repetitions, with the system that they are sent to.
     #[cfg(feature = "opentelemetry")]
     telemetry: Option<(&'a crate::adapter::Telemetry, &'static str)>,
@@ -409,7 +423,9 @@ impl<'a> Attempts<'a> {
             operation,
             deadline,
             made: 1,
+            has_sent: false,
             rng,
+            rate: None,
             #[cfg(feature = "opentelemetry")]
             telemetry: None,
         }
@@ -430,11 +446,15 @@ impl<'a> Attempts<'a> {
     ///
     /// A write that is cut off may have been applied; a read has changed nothing.
     pub(in crate::adapter) async fn run<T>(
-        &self,
+        &mut self,
         is_read: bool,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let start = Instant::now();
+        if let Some(rate) = self.rate.filter(|_| self.has_sent) {
+            rate.take_turn();
+        }
+        self.has_sent = true;
         // `checked_add`: a caller may write `Duration::MAX` for "no limit".
         let own = self.policy.attempt_timeout.and_then(|time| start.checked_add(time));
         let Some(end) = own.into_iter().chain(self.deadline).min() else { return request.await };
@@ -446,9 +466,13 @@ impl<'a> Attempts<'a> {
         if self.made >= self.policy.max_attempts {
             return false;
         }
+        let retry_after = retry_after(failure);
+        if retry_after > self.policy.max_retry_after {
+            return false;
+        }
         // The service knows its own load: its `Retry-After` is a lower bound, also of the longest delay of the
         // policy.
-        let delay = self.policy.delay(self.made, self.rng.f64()).max(retry_after(failure));
+        let delay = self.policy.delay(self.made, self.rng.f64()).max(retry_after);
         let late = |deadline: Instant| Instant::now().checked_add(delay).is_none_or(|due| due >= deadline);
         if self.deadline.is_some_and(late) {
             return false;

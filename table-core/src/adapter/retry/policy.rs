@@ -21,6 +21,7 @@ pub struct RetryPolicy {
     pub(super) max_attempts: u32,
     pub(super) base_delay: Duration,
     pub(super) max_delay: Duration,
+    pub(super) max_retry_after: Duration,
     pub(super) jitter: f64,
     pub(super) deadline: Option<Duration>,
     pub(super) attempt_timeout: Option<Duration>,
@@ -43,13 +44,14 @@ pub enum AbsentInsert {
 }
 
 /// Defaults: 5 attempts of at most 35 s each (the service itself gives up after 30 s), 2 minutes in total;
-/// delays from 200 ms to 10 s, of which jitter takes up to half; no write ids.
+/// delays from 200 ms to 10 s, of which jitter takes up to half; a Retry-After of at most 2 minutes; no write ids.
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max_attempts: 5,
             base_delay: Duration::from_millis(200),
             max_delay: Duration::from_secs(10),
+            max_retry_after: Duration::from_secs(120),
             jitter: 0.5,
             deadline: Some(Duration::from_secs(120)),
             attempt_timeout: Some(Duration::from_secs(35)),
@@ -70,11 +72,19 @@ impl RetryPolicy {
     }
 
     /// Sets the first delay, which doubles each time, and the longest delay. A longer Retry-After of the
-    /// service is respected.
+    /// service is respected, up to [`with_max_retry_after`](Self::with_max_retry_after).
     #[must_use]
     pub const fn with_delays(mut self, base: Duration, longest: Duration) -> Self {
         self.base_delay = base;
         self.max_delay = longest;
+        self
+    }
+
+    /// Sets the longest Retry-After of the service that a retry waits for. If the service asks for a longer delay, the operation fails
+    /// immediately, and the error has the Retry-After. Without this maximum, a wrong header could stop a program for years.
+    #[must_use]
+    pub const fn with_max_retry_after(mut self, longest: Duration) -> Self {
+        self.max_retry_after = longest;
         self
     }
 

@@ -80,3 +80,38 @@ async fn a_wait_that_ends_early_takes_no_turn() {
     assert_eq!(start.elapsed().as_millis() / 100, 0);
     assert_eq!(meter.total(), 12);
 }
+
+/// A failure that is not repeated takes no turn: the next operation waits for one turn alone.
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_not_sent_take_no_turn() {
+    let once = RetryPolicy::default().with_max_attempts(1);
+    let several = RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO);
+    // The policy, the failure, and the turns of the insert: the attempts, and the reads of write ids.
+    for (policy, fault, turns) in [
+        (once, Fault::FailBefore, 1),
+        (several.clone(), Fault::LoseAnswer, 1),
+        (several.clone(), Fault::FailBefore, 2),
+        (several.with_write_ids(), Fault::LoseAnswer, 2),
+    ] {
+        let (faults, meter) = (FaultInjector::new(0), RequestMeter::new());
+        let builder = StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).meter(meter.clone());
+        let store = builder.retry(policy).rate(RateLimit::per_second(10)).build();
+        store.create_table(&table()).await.unwrap();
+        faults.script([Some(fault)]);
+        let start = Instant::now();
+        // The insert waits for its own turn, and the read for all turns that the insert has taken.
+        let _ = store.write(&table(), insert("a")).await;
+        store.get(&table(), &key("b"), None).await.unwrap();
+        assert_eq!(meter.total(), 2 + turns, "{fault:?}");
+        assert_eq!(start.elapsed().as_millis() / 100, u128::from(1 + turns), "{fault:?}");
+    }
+    let faults = FaultInjector::new(0);
+    let store = StoreBuilder::new(MemoryStore::new()).fault(faults.clone());
+    let store = store.rate(RateLimit::per_second(10)).build();
+    store.create_table(&table()).await.unwrap();
+    faults.script([Some(Fault::FailBefore)]);
+    let start = Instant::now();
+    store.get(&table(), &key("a"), None).await.unwrap_err();
+    store.get(&table(), &key("a"), None).await.unwrap();
+    assert_eq!(start.elapsed().as_millis() / 100, 2, "without retries");
+}

@@ -52,6 +52,22 @@ async fn retry_after_is_respected() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_after_beyond_the_maximum_ends_the_retries() {
+    let without_deadline = RetryPolicy::default().with_deadline(None);
+    for (policy, maximum) in
+        [(without_deadline.clone(), 120), (without_deadline.with_max_retry_after(7 * SECOND), 7)]
+    {
+        for (seconds, requests) in [(maximum, 2), (maximum + 1, 1), (u64::MAX, 1)] {
+            let rig = Rig::new(policy.clone()).await;
+            rig.script(&[Fault::Throttle { retry_after: Some(Duration::from_secs(seconds)) }]);
+            let result = rig.store.write(&table(), insert()).await;
+            assert_eq!(result.is_ok(), requests == 2, "{seconds}");
+            assert_eq!(rig.below.faults().requests(), requests, "{seconds}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delay_that_exceeds_the_deadline_is_not_begun() {
     let rig = Rig::new(policy().with_deadline(Some(10 * SECOND))).await;
     rig.script(&[Fault::Throttle { retry_after: Some(10 * SECOND) }]);
