@@ -56,22 +56,22 @@ impl KeyWrap for VaultKey {
     }
 
     async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
-        let content = Self::parameters(key.expose()).try_into().map_err(failed)?;
+        let content = Self::parameters(key.expose()).try_into().map_err(|e| failed(&e))?;
         let version =
             KeyClientWrapKeyOptions { key_version: Some(self.version.to_owned()), ..Default::default() };
-        let answer = self.client.wrap_key(self.name, content, Some(version)).await.map_err(failed)?;
-        answer.into_model().map_err(failed)?.result.ok_or_else(empty)
+        let answer = self.client.wrap_key(self.name, content, Some(version)).await.map_err(|e| failed(&e))?;
+        answer.into_model().map_err(|e| failed(&e))?.result.ok_or_else(empty)
     }
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
-        let content = Self::parameters(wrapped).try_into().map_err(failed)?;
+        let content = Self::parameters(wrapped).try_into().map_err(|e| failed(&e))?;
         match self.client.unwrap_key(self.name, self.version, content, None).await {
             // The vault refuses a key that it did not wrap.
             Err(e) if e.http_status() == Some(StatusCode::BadRequest) => {
                 Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
             }
             answer => {
-                let model = answer.map_err(failed)?.into_model().map_err(failed)?;
+                let model = answer.map_err(|e| failed(&e))?.into_model().map_err(|e| failed(&e))?;
                 model.result.map(KeyBytes::from).ok_or_else(empty)
             }
         }
@@ -79,8 +79,8 @@ impl KeyWrap for VaultKey {
 }
 
 /// A refusal of the vault is not transient.
-fn failed(error: azure_core::Error) -> Error {
-    client_error("the key vault", &error)
+fn failed(error: &azure_core::Error) -> Error {
+    client_error("the key vault", error)
 }
 
 fn empty() -> Error {
@@ -96,7 +96,7 @@ async fn main() -> Result<()> {
         ClientOptions { transport: Some(Transport::new(transport)), ..ClientOptions::default() };
     let options = KeyClientOptions { client_options, ..KeyClientOptions::default() };
     let address = "https://contoso.managedhsm.azure.net";
-    let client = KeyClient::new(address, Arc::new(Nobody), Some(options)).map_err(failed)?;
+    let client = KeyClient::new(address, Arc::new(Nobody), Some(options)).map_err(|e| failed(&e))?;
     let (name, version) = ("table-kek", "0123456789abcdef");
     let key = Arc::new(VaultKey { client, id: format!("{address}/keys/{name}/{version}"), name, version });
 

@@ -90,24 +90,25 @@ impl KeyWrap for VaultKey {
     }
 
     async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
-        let content = self.parameters(key.expose()).try_into().map_err(failed)?;
+        let content = self.parameters(key.expose()).try_into().map_err(|e| failed(&e))?;
         // Without a version the vault would take the newest one, and the id that is stored with the wrapped
         // key would name another.
         let options =
             KeyClientWrapKeyOptions { key_version: Some(self.version.clone()), ..Default::default() };
-        let answer = self.client.wrap_key(&self.name, content, Some(options)).await.map_err(failed)?;
-        answer.into_model().map_err(failed)?.result.ok_or_else(empty)
+        let answer =
+            self.client.wrap_key(&self.name, content, Some(options)).await.map_err(|e| failed(&e))?;
+        answer.into_model().map_err(|e| failed(&e))?.result.ok_or_else(empty)
     }
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
-        let content = self.parameters(wrapped).try_into().map_err(failed)?;
+        let content = self.parameters(wrapped).try_into().map_err(|e| failed(&e))?;
         match self.client.unwrap_key(&self.name, &self.version, content, None).await {
             // The vault refuses a key that it did not wrap.
             Err(error) if error.http_status() == Some(StatusCode::BadRequest) => {
                 Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
             }
             answer => {
-                let model = answer.map_err(failed)?.into_model().map_err(failed)?;
+                let model = answer.map_err(|e| failed(&e))?.into_model().map_err(|e| failed(&e))?;
                 model.result.map(KeyBytes::from).ok_or_else(empty)
             }
         }
@@ -115,8 +116,8 @@ impl KeyWrap for VaultKey {
 }
 
 /// Converts a failure of the vault. A refusal is not transient: a retry would only repeat it.
-fn failed(error: azure_core::Error) -> Error {
-    client_error("the key vault", &error)
+fn failed(error: &azure_core::Error) -> Error {
+    client_error("the key vault", error)
 }
 
 fn empty() -> Error {
@@ -125,7 +126,67 @@ fn empty() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+    use azure_core::http::headers::Headers;
+    use azure_core::http::{AsyncRawResponse, HttpClient, Request, RetryOptions, Transport};
+    use azure_security_keyvault_keys::KeyClientOptions;
+
     use super::*;
+
+    /// A vault that answers every request with this status, and a credential that is not asked.
+    #[derive(Debug)]
+    struct Refusing(u16);
+
+    #[async_trait]
+    impl HttpClient for Refusing {
+        async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
+            Ok(AsyncRawResponse::from_bytes(self.0.into(), Headers::new(), "{}"))
+        }
+    }
+
+    #[async_trait]
+    impl TokenCredential for Refusing {
+        async fn get_token(
+            &self,
+            _: &[&str],
+            _: Option<TokenRequestOptions<'_>>,
+        ) -> azure_core::Result<AccessToken> {
+            panic!("the vault sends no challenge")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_vault_is_not_transient() {
+        for (status, wraps, unwraps) in [
+            (400, "InvalidRequest", "Encryption"),
+            (401, "Unauthorized", "Unauthorized"),
+            (403, "Forbidden", "Forbidden"),
+            (404, "InvalidRequest", "InvalidRequest"),
+            (429, "Throttled", "Throttled"),
+            (503, "Transport", "Transport"),
+        ] {
+            let mut options = KeyClientOptions::default();
+            options.client_options.retry = RetryOptions::none();
+            options.client_options.transport = Some(Transport::new(Arc::new(Refusing(status))));
+            let credential = Arc::new(Refusing(status));
+            let client =
+                KeyClient::new("https://contoso.vault.azure.net", credential, Some(options)).unwrap();
+            let key = VaultKey {
+                client,
+                id: String::new(),
+                name: "kek".to_owned(),
+                version: "0123".to_owned(),
+                algorithm: EncryptionAlgorithm::A256Kw,
+                algorithm_name: "A256KW",
+            };
+            let wrapped = key.wrap_key(&KeyBytes::from(vec![7; 32])).await.unwrap_err();
+            let unwrapped = key.unwrap_key(&[7; 40]).await.unwrap_err();
+            for (error, kind) in [(wrapped, wraps), (unwrapped, unwraps)] {
+                assert!(format!("{:?}", error.kind()).starts_with(kind), "{status}: {error:?}");
+                assert_eq!(error.is_transient(), matches!(status, 429 | 503), "{status}: {error}");
+            }
+        }
+    }
 
     #[test]
     fn the_address_names_the_vault_the_key_and_the_version() {
