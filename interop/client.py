@@ -1,6 +1,6 @@
 """The Python client's half of the interoperability suite. Prints what came of it as JSON.
 
-client.py read TABLE | write TABLE | update TABLE PARTITION ROW ETAG
+client.py read TABLE | write TABLE | orders TABLE | update TABLE PARTITION ROW ETAG
         | use TABLE TOKEN RANGE_TOKEN ACCOUNT_TOKEN | sign TABLE FIRST_PARTITION LAST_PARTITION
 """
 
@@ -190,6 +190,27 @@ def write(table):
     return [check(kind, found) for kind, found in problems.items()]
 
 
+def orders(table):
+    """Rows as a program writes them by its own types; the client finds out the types of the service."""
+    table.create_table()
+    order = {
+        "PartitionKey": "all",
+        "Price": 120.0,
+        "Status": "Open",
+        "Priority": 2,
+        "Placed": datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.timezone.utc),
+        "Customer": uuid.UUID("c9da6455-213d-42c9-9a79-3e9149a57833"),
+        "Tags": json.dumps(["new"]),
+    }
+    table.create_entity({**order, "RowKey": "0000000001", "Count": 3})
+    closed = {**order, "RowKey": "0000000002", "Count": EntityProperty(5_000_000_000, EdmType.INT64), "Price": 0.5}
+    del closed["Status"]
+    table.create_entity({**closed, "State": "closed", "Priority": 9, "Paid": True, "Picture": b"\x01\x02"})
+    number = EntityProperty(3, EdmType.INT64)
+    table.create_entity({**order, "RowKey": "0000000003", "Count": number, "Status": "Reopened"})
+    return []
+
+
 def update(table, partition, row, etag):
     """Writes by a version of another client's and returns the new one."""
     change = {"PartitionKey": partition, "RowKey": row, "Writer": "Python"}
@@ -248,7 +269,7 @@ def sign(table, first, last):
 
 def main():
     command, name, *arguments = sys.argv[1:]
-    commands = {"read": read, "write": write, "update": update, "use": use, "sign": sign}
+    commands = {"read": read, "write": write, "orders": orders, "update": update, "use": use, "sign": sign}
     with TableClient(ENDPOINT, name, credential=KEY) as table:
         json.dump(commands[command](table, *arguments), sys.stdout)
 

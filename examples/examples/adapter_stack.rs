@@ -1,9 +1,9 @@
-//! Stacks adapters on a store in the right order: spans, a guard, a limit, retry and a meter.
+//! Stacks adapters on a store in the right order: spans, a guard, limits of concurrency and of rate, retry and a meter.
 
 use std::time::Duration;
 
 use table_core::adapter::{
-    Fault, FaultInjector, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
+    Fault, FaultInjector, RateLimit, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
 };
 use table_core::prelude::*;
 
@@ -21,10 +21,12 @@ struct Reading {
 async fn main() -> table_core::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::sink).init(); // a span per operation, keys hidden
     let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
+    let rate = RateLimit::per_second(1000);
     let store = StoreBuilder::new(MemoryStore::new()) // or EmbeddedStore, AzureTableStore
         .trace(TraceKeys::Hidden)
         .scan_guard(ScanGuard::new())
         .limit(8)
+        .rate(rate.clone())
         .retry(RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO))
         .meter(meter.clone())
         .fault(faults.clone())
@@ -36,6 +38,7 @@ async fn main() -> table_core::Result<()> {
     faults.script([Some(Fault::Throttle { retry_after: None })]);
     readings.insert(&Reading { sensor: "roof".to_owned(), minute: 1, celsius: 3.5 }).await?;
     assert_eq!(meter.total(), 3);
+    assert!(rate.current() < 1000.0); // a busy service lowers the rate for a while
 
     // The guard is above the other adapters, so a refused query costs no request.
     let everywhere = readings.query().filter(Reading::CELSIUS.gt(3.0));

@@ -8,6 +8,7 @@
 mod client;
 mod legacy;
 mod neutral;
+mod orders;
 mod ours;
 mod report;
 mod sample;
@@ -93,6 +94,8 @@ async fn run(store: &AzureTableStore, clients: &[Client<'_>]) -> Result<Report, 
         report.add(client.name, "reads ours", client.run(&["read", table.as_str()])?);
         report.add(client.name, "writes", client.run(&["write", theirs.as_str()])?);
         report.add(client.name, "is read by us", ours::read(store, &theirs).await);
+        let typed = orders::read(store, &format!("Orders{}", client.name), client).await?;
+        report.add(client.name, "is read by our types", typed);
         report.add(client.name, "is given our versions", ours::versions(store, &table, client).await?);
         report.add(client.name, "uses our signatures", signatures::given(store, &table, client)?);
         report.add(client.name, "signs for us", signatures::taken(&table, client).await?);

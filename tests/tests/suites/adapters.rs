@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use conformance::{Backend, Scale, async_trait, conformance_tests};
 use table_core::adapter::{
-    Fault, FaultInjector, FaultRule, GuardMode, RateLimit, RequestMeter, RetryPolicy, ScanGuard,
-    StoreBuilder, TraceKeys,
+    Failover, Fault, FaultInjector, FaultRule, GuardMode, RateLimit, ReadSources, RequestMeter, RetryPolicy,
+    ScanGuard, StoreBuilder, TraceKeys,
 };
 use table_core::memory::MemoryStore;
 use table_core::model::TableName;
 use table_core::query::Query;
-use table_core::store::TableStore;
+use table_core::store::{OperationKind, TableStore};
 
 /// The memory store in a stack of adapters.
 struct Stack(fn(StoreBuilder) -> StoreBuilder);
@@ -107,6 +107,49 @@ macro_rules! stacks {
 
 stacks! {
     metered without_faults short_pages retrying retrying_refusals with_write_ids guarded limited rate_limited traced everything
+}
+
+/// Two copies of the same data. A part of the first copy's reads fails; the second copy answers them.
+struct Copies;
+
+#[async_trait]
+impl Backend for Copies {
+    async fn store(&self) -> Arc<dyn TableStore> {
+        copies(&ReadSources::default())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale { steps: 1000, ..Scale::FULL }
+    }
+}
+
+fn copies(sources: &ReadSources) -> Arc<dyn TableStore> {
+    let (data, faults) = (MemoryStore::new(), FaultInjector::new(5));
+    for read in [OperationKind::Get, OperationKind::Query, OperationKind::ListTables] {
+        faults.add(FaultRule::new(Fault::FailBefore).on(read).with_probability(0.3));
+    }
+    let primary = StoreBuilder::new(data.clone()).fault(faults).build();
+    let copies = Failover::new(primary, data).expect("copies of one kind").count(sources.clone());
+    // A query continues at the copy of its last page, so a failure of the first copy is not hidden there.
+    StoreBuilder::new(copies).retry(at_once()).build()
+}
+
+mod failover {
+    use super::*;
+
+    conformance_tests!(Copies);
+}
+
+#[tokio::test]
+async fn both_copies_answer_reads() {
+    let (table, sources) = (TableName::new("Table").expect("a legal name"), ReadSources::default());
+    let store = copies(&sources);
+    store.create_table(&table).await.expect("a new table");
+    for _ in 0..50 {
+        store.query(&table, &Query::new(), None).await.expect("a page");
+    }
+    assert!(sources.primary() > 0 && sources.secondary() > 0, "{sources:?}");
+    assert_eq!(sources.primary() + sources.secondary(), 50);
 }
 
 /// The injectors of the stacks above do inject faults.

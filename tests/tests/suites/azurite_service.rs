@@ -7,21 +7,22 @@ use std::net::Ipv4Addr;
 
 use chrono::{TimeDelta, Utc};
 use conformance::azurite::Azurite;
-use table_azure::AzureTableStore;
 use table_azure::sas::{
     AccountPermissions, AccountResources, AccountSas, IpRange, SasProtocol, SasRange, SasToken,
     TablePermissions, TableSas,
 };
 use table_azure::service::{CorsRule, Logging, Metrics, ReplicationStatus, Retention, StoredPolicy};
 use table_azure::wire::encode_entity;
+use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom, collect_responses};
+use table_core::adapter::{Failover, Fault, FaultInjector, FaultRule, ReadSources, StoreBuilder};
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::query::Query;
 use table_core::store::limits::BINARY_BYTES;
-use table_core::store::{ErrorKind, Operation, TableStore};
+use table_core::store::{ErrorKind, Operation, OperationKind, TableStore};
 use table_core::typed::{RowPrefix, TableEntity};
 use uuid::Uuid;
 
-use crate::backends::emulated;
+use crate::backends::{connection_string, emulated};
 
 /// Returns the store of the account's owner, and a table with one entity, `('p', 'r')`.
 async fn owner() -> (AzureTableStore, TableName) {
@@ -238,6 +239,39 @@ async fn properties_are_set_and_read_back() {
         store.set_service_properties(&properties).await.unwrap();
         assert_eq!(store.service_properties().await.unwrap(), properties);
     }
+}
+
+/// The emulator's secondary endpoint has the data of the primary one, and refuses writes.
+#[tokio::test]
+async fn reads_fail_over_to_the_secondary_endpoint() {
+    let (primary, table) = owner().await;
+    let mut options = AzureTableStoreOptions::default();
+    options.read_from = ReadFrom::Secondary;
+    let secondary =
+        AzureTableStore::from_connection_string(&connection_string().await, Some(options)).unwrap();
+    let (faults, sources) = (FaultInjector::new(1), ReadSources::default());
+    let failing = StoreBuilder::new(primary.clone()).fault(faults.clone()).build();
+    let store = Failover::new(failing, secondary).unwrap().count(sources.clone());
+    assert!(store.get(&table, &key(), None).await.unwrap().is_some());
+    assert_eq!((sources.primary(), sources.secondary()), (1, 0));
+    for read in [OperationKind::Get, OperationKind::Query, OperationKind::ListTables] {
+        faults.add(FaultRule::new(Fault::FailBefore).on(read));
+    }
+    store.write(&table, insert("x")).await.unwrap();
+    let reads = async {
+        let found = store.get(&table, &key(), None).await.unwrap();
+        let rows = store.query(&table, &Query::new().with_top(1), None).await.unwrap();
+        let last = store.query(&table, &Query::new().with_top(1), rows.continuation.as_ref()).await.unwrap();
+        let tables = store.list_tables(Some(table.as_str()), None).await.unwrap();
+        (found, rows.items, last.items, tables.items)
+    };
+    let ((found, rows, last, tables), answers) = collect_responses(reads).await;
+    assert_eq!(found.unwrap().key(), &key());
+    assert_eq!([rows, last].map(|rows| rows[0].key().row().to_owned()), ["r", "x"]);
+    assert_eq!(tables, [table]);
+    assert_eq!((sources.primary(), sources.secondary()), (1, 4));
+    assert_eq!(answers.len(), 4);
+    assert!(answers.iter().all(|answer| answer.is_secondary && answer.request_id.is_some()), "{answers:?}");
 }
 
 #[tokio::test]

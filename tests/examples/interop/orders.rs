@@ -1,0 +1,98 @@
+//! Rows as programs of the other clients write them, without a thought of this library's types, read by a type.
+
+use chrono::{DateTime, Utc};
+use table_azure::AzureTableStore;
+use table_core::prelude::*;
+use uuid::Uuid;
+
+use crate::client::{Check, Client};
+
+#[derive(Clone, Debug, PartialEq, Property)]
+enum Status {
+    Open,
+    #[entity(alias = "closed")]
+    Closed,
+    #[entity(other)]
+    Other(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Property)]
+#[entity(integer)]
+#[repr(i32)]
+enum Priority {
+    High = 2,
+    #[entity(other)]
+    Other(i32),
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase", partition_key = "all", row_key = "{id}")]
+struct Order {
+    id: u32,
+    count: i64,
+    price: f64,
+    #[entity(alias = "State")]
+    status: Status,
+    priority: Priority,
+    placed: DateTime<Utc>,
+    customer: Uuid,
+    #[entity(default)]
+    paid: bool,
+    picture: Option<Vec<u8>>,
+    #[entity(json)]
+    tags: Vec<String>,
+}
+
+/// The rows of the scripts' command `orders`.
+fn expected() -> [Order; 3] {
+    let open = Order {
+        id: 1,
+        count: 3,
+        price: 120.0,
+        status: Status::Open,
+        priority: Priority::High,
+        placed: "2024-05-01T12:00:00Z".parse().expect("a time"),
+        customer: "c9da6455-213d-42c9-9a79-3e9149a57833".parse().expect("a Guid"),
+        paid: false,
+        picture: None,
+        tags: vec!["new".to_owned()],
+    };
+    // A former name of the property and of the value, and a value that this type does not know.
+    let closed = Order {
+        id: 2,
+        count: 5_000_000_000,
+        price: 0.5,
+        status: Status::Closed,
+        priority: Priority::Other(9),
+        paid: true,
+        picture: Some(vec![1, 2]),
+        ..open.clone()
+    };
+    let reopened = Order { id: 3, status: Status::Other("Reopened".to_owned()), ..open.clone() };
+    [open, closed, reopened]
+}
+
+/// Reads the orders that the client wrote into this table, one by one and together.
+pub(crate) async fn read(
+    store: &AzureTableStore,
+    table: &str,
+    client: &Client<'_>,
+) -> Result<Vec<Check>, crate::Failure> {
+    client.run::<Vec<Check>>(&["orders", table])?;
+    let orders = Table::<Order>::new(store.clone(), table)?;
+    let mut checks = Vec::new();
+    for order in expected() {
+        let found = orders.get(&order.entity_key()?).await;
+        let problem = match found {
+            Ok(Some(found)) if found == order => None,
+            Ok(found) => Some(format!("{found:?}")),
+            Err(error) => Some(error.to_string()),
+        };
+        checks.push(Check { check: format!("order {}", order.id), problem });
+    }
+    let page = orders.query().partition(Order::partition()?).filter(Order::COUNT.eq(3)).all().await;
+    let ids = page.map(|orders| orders.iter().map(|order| order.id).collect::<Vec<_>>());
+    let problem = (!matches!(ids.as_deref(), Ok([1, 3]))).then(|| format!("{ids:?}"));
+    checks.push(Check { check: "orders by a number of either width".to_owned(), problem });
+    Ok(checks)
+}
