@@ -25,7 +25,8 @@ pub struct AzureTableStoreOptions {
     /// The secondary endpoint, if its name is not the account's name with `-secondary`.
     pub secondary_endpoint: Option<String>,
     /// Maximum duration of one request; default 60 seconds. A write that takes longer is ambiguous. The
-    /// service itself gives up after 30 seconds.
+    /// service itself gives up after 30 seconds. A new connection takes at most half of this time, and at most 20 seconds; after that the
+    /// write is not applied.
     pub request_timeout: Duration,
     /// Maximum number of requests in flight; further requests wait. Default: 256. Each request in flight has an HTTP/1.1 connection
     /// of its own, so this is also the maximum number of connections to one endpoint.

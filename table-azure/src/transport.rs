@@ -41,11 +41,15 @@ const KEPT: Duration = Duration::from_secs(90);
 const KEPT_LOCALLY: Duration = Duration::from_secs(2);
 
 /// Returns the transport for this endpoint. Returns `None` if TLS is not available; then `azure_core` uses its own transport.
-pub(crate) fn to(endpoint: &Url) -> Option<Transport> {
+///
+/// A connect takes at most half of `request_timeout`: a request whose whole time has passed may have been sent, and one without a
+/// connection was not.
+pub(crate) fn to(endpoint: &Url, request_timeout: Duration) -> Option<Transport> {
+    let limit = CONNECT.min(request_timeout / 2);
     let kept = if crate::endpoint::is_loopback(endpoint) { KEPT_LOCALLY } else { KEPT };
     let client: Arc<dyn HttpClient> = match Matcher::from_system().intercept(&uri(endpoint).ok()?) {
-        Some(_) => Arc::new(Proxied::new(kept, CONNECT)?),
-        None => Arc::new(Pooled::new(kept, CONNECT)?),
+        Some(_) => Arc::new(Proxied::new(kept, limit)?),
+        None => Arc::new(Pooled::new(kept, limit)?),
     };
     Some(Transport::new(client))
 }

@@ -34,7 +34,7 @@ const MAX_MESSAGES: usize = 32;
 const MAX_SECONDS: u64 = 7 * 24 * 60 * 60;
 
 /// Default duration limit of one request. The service itself gives up after 30 seconds.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct QueueApi {
     client: QueueClient,

@@ -62,6 +62,20 @@ async fn without_a_connection_nothing_was_sent() {
     }
 }
 
+/// The server accepts the connection and never answers the TLS handshake.
+#[tokio::test]
+async fn without_an_answer_to_the_tls_handshake_nothing_was_sent() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}/acc?sig=se7en", listener.local_addr().unwrap());
+    let store = AzureTableStore::with_sas(&address, Some(impatient())).unwrap();
+    for kind in OPERATIONS {
+        let error = run(&store, kind).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(), "{kind}: {error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
+        assert!(error.to_string().contains("cannot connect to 127.0.0.1:"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     for kind in OPERATIONS {
