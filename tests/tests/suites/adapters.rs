@@ -86,7 +86,7 @@ fn traced(builder: StoreBuilder) -> StoreBuilder {
 }
 
 fn everything(builder: StoreBuilder) -> StoreBuilder {
-    let watched = limited(guarded(traced(metered(builder))));
+    let watched = rate_limited(limited(guarded(traced(metered(builder)))));
     short_pages(watched).retry(at_once().with_write_ids())
 }
 
