@@ -98,7 +98,7 @@ fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
     send(Backup::open(any()));
     send(backup.first_fault(any(), any()));
     send(create.run());
-    send(RestoreJob::open(any(), any()));
+    send(RestoreJob::open(any(), any::<MemoryStore>()));
     send(restore.first_fault());
     send(restore.run());
 }
@@ -119,13 +119,13 @@ fn bulk_work(
     send(prepared.run());
     send(prepared.verify());
     send(inserts.into_future());
-    send(bulk::compare_tables(any(), any()));
-    send(bulk::delete_partition(any(), any(), any(), any()));
-    send(bulk::delete_where(any(), any(), any(), any(), any()));
+    send(bulk::compare_tables(any::<(MemoryStore, _)>(), any::<(MemoryStore, _)>()));
+    send(bulk::delete_partition(any::<MemoryStore>(), any(), any(), any()));
+    send(bulk::delete_where(any::<MemoryStore>(), any(), any(), any(), any()));
 }
 
 fn coordinators(coordinator: &Coordinator) {
-    send(Coordinator::open(any(), any(), any(), any()));
+    send(Coordinator::open(any::<MemoryStore>(), any(), any(), any()));
     send(coordinator.submit(any(), any()));
     send(coordinator.status(any()));
     send(coordinator.wait(any(), any()));
@@ -155,9 +155,9 @@ fn upkeep(upkeep: &Upkeep, examination: &Examination) {
 }
 
 fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
-    send(IndexedEntities::open(any(), any(), any(), any()));
-    send(IndexedEntities::open_to_read(any(), any(), any(), any()));
-    send(IndexedEntities::open_for_upkeep(any(), any(), any()));
+    send(IndexedEntities::open(any::<MemoryStore>(), any(), any(), any()));
+    send(IndexedEntities::open_to_read(any::<MemoryStore>(), any(), any(), any()));
+    send(IndexedEntities::open_for_upkeep(any::<MemoryStore>(), any(), any()));
     send(any::<IndexedEntities>().declared());
     send(entities.refresh());
     send(entities.flush());

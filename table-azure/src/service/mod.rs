@@ -197,7 +197,7 @@ pub struct Metrics {
 }
 
 /// The replication state of the read-only copy of a geo-redundant account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GeoReplication {
     /// Whether the copy is available and up to date.
     pub status: ReplicationStatus,
@@ -206,7 +206,7 @@ pub struct GeoReplication {
 }
 
 /// The state of the copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplicationStatus {
     /// The copy follows the primary.

@@ -38,6 +38,10 @@ use crate::store::ManifestCache;
 /// # Cancellation
 /// If a future is dropped, its operation may or may not have taken effect.
 ///
+/// # Ownership
+/// Handles own their store, because streams and background work may outlive the call: give them a store, an `Arc` of one
+/// or an `Arc<dyn TableStore>`, which they share without another wrapper. A reference is not a store.
+///
 /// # Wrappers
 /// Adapters forward every method that they do not change: [`forward_to_store!`](crate::forward_to_store).
 #[async_trait]

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use table_core::adapter::WRITE_ID_PROPERTY;
 use table_core::model::{Entity, Key, Properties, PropertyRef, TableName};
 use table_core::query::Query;
-use table_core::store::{KeyOrder, Result, TableStore};
+use table_core::store::{KeyOrder, Result, TableStore, TableStoreExt as _};
 
 use super::scan::scan;
 use super::windows::is_of_one_store;
@@ -74,9 +74,10 @@ pub enum Difference {
 /// # }
 /// ```
 pub async fn compare_tables(
-    first: (Arc<dyn TableStore>, TableName),
-    second: (Arc<dyn TableStore>, TableName),
+    first: (impl TableStore, TableName),
+    second: (impl TableStore, TableName),
 ) -> Result<Comparison> {
+    let (first, second) = ((first.0.into_shared(), first.1), (second.0.into_shared(), second.1));
     let sorted = [&first, &second].iter().all(|side| side.0.profile().order == KeyOrder::Sorted);
     let (first, second) = (rows(first), rows(second));
     if sorted { compare_sorted(first, second).await } else { compare_hashes(first, second).await }

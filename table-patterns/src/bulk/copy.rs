@@ -103,12 +103,12 @@ pub struct CopyReport {
 
 impl CopyJob {
     /// Prepares the copy of one table to another. The run creates the target table if it is missing. No request.
-    pub fn new(from: (Arc<dyn TableStore>, TableName), to: (Arc<dyn TableStore>, TableName)) -> Self {
+    pub fn new(from: (impl TableStore, TableName), to: (impl TableStore, TableName)) -> Self {
         let options = BulkOptions::default().stop_at_failure().write_indexed();
         let (blobs, rows_only) = (None, false);
         Self {
-            from,
-            to,
+            from: (from.0.into_shared(), from.1),
+            to: (to.0.into_shared(), to.1),
             name: None,
             options,
             progress: None,

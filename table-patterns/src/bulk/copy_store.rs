@@ -51,10 +51,10 @@ const ROWS: usize = 16;
 /// # Ok(())
 /// # }
 /// ```
-pub fn copy_store(from: Arc<dyn TableStore>, to: Arc<dyn TableStore>) -> StoreCopy {
+pub fn copy_store(from: impl TableStore, to: impl TableStore) -> StoreCopy {
     StoreCopy {
-        from,
-        to,
+        from: from.into_shared(),
+        to: to.into_shared(),
         tables: None,
         renames: BTreeMap::new(),
         at_once: TABLES,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName, key_order};
 use table_core::query::{Continuation, Filter, Query, Range, Select};
-use table_core::store::{Error, Operation, Result, TableStore, Written};
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _, Written};
 
 use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
 use crate::spread;
@@ -53,13 +53,14 @@ pub fn split_partitions<P: Into<String>>(points: impl IntoIterator<Item = P>) ->
 /// # Ok(())
 /// # }
 /// ```
-pub fn scan_partitions(
-    store: Arc<dyn TableStore>,
+pub fn scan_partitions<S: TableStore>(
+    store: S,
     table: &TableName,
     query: &Query,
     ranges: Vec<Range>,
     concurrency: usize,
-) -> impl Stream<Item = Result<Entity>> + Send + use<> {
+) -> impl Stream<Item = Result<Entity>> + Send + use<S> {
+    let store = store.into_shared();
     let queries: Vec<Query> = ranges.into_iter().map(|range| within(query, range)).collect();
     let table = table.clone();
     let scans = stream::iter(queries).map(move |query| scan(Arc::clone(&store), table.clone(), query));
@@ -154,11 +155,12 @@ pub enum Unchanged {
 /// # }
 /// ```
 pub async fn delete_partition(
-    store: Arc<dyn TableStore>,
+    store: impl TableStore,
     table: &TableName,
     partition: &PartitionKey,
     options: BulkOptions,
 ) -> Result<BulkSummary> {
+    let store = store.into_shared();
     let all = Filter::eq(Filter::PARTITION_KEY, partition.as_str());
     let deleted = delete_where(Arc::clone(&store), table, all, Unchanged::Ignored, options).await?;
     let is_empty = deleted.written + deleted.failed + deleted.ambiguous == 0;
@@ -181,13 +183,14 @@ pub async fn delete_partition(
 /// # Errors
 /// A failed read; an entity that an index may cover. Failed deletes are in the summary.
 pub async fn delete_where(
-    store: Arc<dyn TableStore>,
+    store: impl TableStore,
     table: &TableName,
     filter: Filter,
     unchanged: Unchanged,
     options: BulkOptions,
 ) -> Result<BulkSummary> {
     let keys = Query::new().with_filter(filter).with_select(Select::new([Filter::PARTITION_KEY]));
+    let store = store.into_shared();
     let found = scan(Arc::clone(&store), table.clone(), keys);
     let name = table.clone();
     let deletes = found.map(move |entity| Ok((name.clone(), delete_operation(&entity?, unchanged)?)));

@@ -12,7 +12,7 @@ use table_core::manifest::{Manifest, WriteTarget};
 use table_core::model::{Entity, Key, PartitionKey, TableName};
 use table_core::store::{
     BulkOutcome, BulkSummary, Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome,
-    PlainWrite, Result, ServiceProfile, TableStore, Written,
+    PlainWrite, Result, ServiceProfile, TableStore, TableStoreExt as _, Written,
 };
 use table_core::typed::TableEntity;
 use tokio::time::{Instant, sleep_until};
@@ -50,13 +50,13 @@ pub struct BulkWriter {
 
 impl BulkWriter {
     /// Makes a writer with the default options. No request.
-    pub fn new(store: Arc<dyn TableStore>) -> Self {
+    pub fn new(store: impl TableStore) -> Self {
         Self::with_options(store, BulkOptions::default())
     }
 
     /// Makes a writer with these options. No request.
-    pub fn with_options(store: Arc<dyn TableStore>, options: BulkOptions) -> Self {
-        Self { store, options }
+    pub fn with_options(store: impl TableStore, options: BulkOptions) -> Self {
+        Self { store: store.into_shared(), options }
     }
 
     /// Writes all operations and counts their outcomes.

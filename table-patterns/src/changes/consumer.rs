@@ -30,8 +30,8 @@ pub struct Changes {
 
 impl Changes {
     /// The changes of a table. No request.
-    pub fn new(store: Arc<dyn TableStore>, table: TableName) -> Self {
-        Self { store, table }
+    pub fn new(store: impl TableStore, table: TableName) -> Self {
+        Self { store: store.into_shared(), table }
     }
 
     /// The partitions that have changes, in the order of the store. A scan of the table: 1 request per page.
@@ -174,7 +174,7 @@ impl ChangeHandler for ToQueue {
 }
 
 /// The result of a run of a consumer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct Delivered {
     /// The number of changes that were handled.

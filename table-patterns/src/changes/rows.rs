@@ -40,7 +40,7 @@ impl ChangeKind {
 }
 
 /// A change of an entity.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Change {
     /// The number of the change in its partition, from 1.

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use table_core::adapter::{Metered, RequestMeter};
@@ -7,10 +8,12 @@ use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
 use table_core::query::{Continuation, Page, Query};
+use table_core::queue::WorkQueue;
 use table_core::store::{Error, GroupTransaction, KeyOrder, Result, ServiceProfile, TableStore, Written};
 use table_core::typed::TableEntity;
 
-use super::{Change, ChangeHandler, ChangeKind, ChangeTable, Changes};
+use super::{Change, ChangeHandler, ChangeKind, ChangeTable, Changes, ToQueue};
+use crate::queue::TableQueue;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Order")]
@@ -246,5 +249,51 @@ async fn a_write_that_accepts_any_version_reads_again_after_a_race() -> Result<(
     assert!(!orders.get_existing(Order::key("ann", 1u32)?).await?.paid);
     assert_eq!(orders.changes().after(&ann(), 0).await?.len(), 10);
     assert!(raced(1)?.insert(&order(1)).await.unwrap_err().is_already_exists(), "an insert is not repeated");
+    Ok(())
+}
+
+/// A program runs the consumer until it stops; the pause does not delay the stop.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_runs_until_it_is_stopped() -> Result<()> {
+    let (orders, _) = open().await?;
+    orders.insert(&order(1)).await?;
+    let (handler, consumer) = (Collected::default(), orders.changes().consumer("mail"));
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        orders.insert(&order(2)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(61)).await;
+    };
+    let done = consumer.run(&handler, Duration::from_secs(60), later).await?;
+    assert_eq!(*handler.numbers.lock().unwrap(), [1, 2]);
+    assert!(done.failed.is_empty(), "{done:?}");
+
+    // A failure ends the run of its partition; it is reported, and tried again.
+    *handler.fails_at.lock().unwrap() = Some(3);
+    orders.insert(&order(3)).await?;
+    let done = consumer.run(&handler, Duration::from_secs(60), std::future::ready(())).await?;
+    assert_eq!((done.changes, done.failed.len()), (0, 1), "{done:?}");
+    let json = serde_json::to_value(&done).unwrap();
+    assert_eq!(json["failed"][0][0], "ann");
+    *handler.fails_at.lock().unwrap() = None;
+    assert_eq!(consumer.run(&handler, Duration::from_secs(60), std::future::ready(())).await?.changes, 1);
+    assert_eq!(*handler.numbers.lock().unwrap(), [1, 2, 3]);
+    Ok(())
+}
+
+/// The body says which entity was changed, how, and with which number.
+#[tokio::test]
+async fn changes_become_messages() -> Result<()> {
+    let (orders, _) = open().await?;
+    let queue: Arc<dyn WorkQueue> = Arc::new(TableQueue::open(MemoryStore::new(), "Queues", "mail").await?);
+    orders.insert(&order(1)).await?;
+    orders.delete(Order::key("ann", 1)?, IfMatch::Any).await?;
+    let to_queue = ToQueue::new(orders.table().name().clone(), Arc::clone(&queue));
+    assert_eq!(orders.changes().consumer("mail").run_once(&to_queue).await?.changes, 2);
+    let received = queue.receive(10, Duration::from_secs(30)).await?;
+    let bodies: Vec<serde_json::Value> =
+        received.iter().map(|message| serde_json::from_str(&message.body).unwrap()).collect();
+    let found: Vec<_> = bodies.iter().map(|body| (&body["table"], &body["number"], &body["kind"])).collect();
+    let (table, kinds) = (serde_json::json!("Orders"), ["inserted", "deleted"].map(serde_json::Value::from));
+    assert_eq!(found, [(&table, &1.into(), &kinds[0]), (&table, &2.into(), &kinds[1])], "{bodies:?}");
     Ok(())
 }

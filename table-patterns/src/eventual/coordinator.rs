@@ -93,12 +93,12 @@ impl Coordinator {
     /// # Errors
     /// The table's name is not legal, or the store's error.
     pub async fn open(
-        store: Arc<dyn TableStore>,
+        store: impl TableStore,
         table: &str,
         queue: Arc<dyn WorkQueue>,
         resources: Resources,
     ) -> Result<Self> {
-        let table = TableName::new(table)?;
+        let (store, table) = (store.into_shared(), TableName::new(table)?);
         store.profile().check_reads("eventually consistent transactions")?;
         store.create_table_if_missing(&table).await?;
         let (transactions, timing) = (TransactionTable { store, table }, Timing::default());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 #[cfg(feature = "blobs")]
 use object_store::ObjectStore;
-use table_core::store::{Error, Result, TableStore};
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 
 use super::plan::TransactionId;
 
@@ -60,8 +60,8 @@ impl Resources {
 
     /// Adds a store.
     #[must_use]
-    pub fn with_store(mut self, name: impl Into<String>, store: Arc<dyn TableStore>) -> Self {
-        self.stores.insert(name.into(), store);
+    pub fn with_store(mut self, name: impl Into<String>, store: impl TableStore) -> Self {
+        self.stores.insert(name.into(), store.into_shared());
         self
     }
 

@@ -58,7 +58,8 @@ pub enum TransactionEventKind {
 }
 
 /// The status of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "status")]
 pub enum TransactionStatus {
     /// The transaction has no record. No worker has started it, or it was never submitted, or
     /// [`sweep`](Coordinator::sweep) has removed its record.

@@ -16,7 +16,8 @@ use crate::journal::{Acknowledge, Lease};
 use crate::rows::errors::took_effect;
 
 /// Whether a committed transaction is applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TransactionProgress {
     /// All steps are done.
     Applied,

@@ -998,3 +998,148 @@ pub(super) async fn pages_both_ways_leave_out_what_has_expired(harness: &Harness
     }
     assert!(page.is_first && page.previous.is_none(), "{pages:?}");
 }
+
+macro_rules! aged {
+    ($module:ident, [$($attr:meta),*], [$($index:meta),*], $key:meta, [$($text:meta)?]) => {
+        mod $module {
+            use table_core::prelude::*;
+
+            #[derive(Clone, Debug, PartialEq, TableEntity)]
+            #[entity(type = "Note")]
+            $(#[$attr])*
+            $(#[$index])*
+            pub(super) struct V1 {
+                #[$key]
+                pub(super) p: String,
+                #[row_key]
+                pub(super) r: u32,
+                pub(super) name: String,
+                $(#[$text])?
+                pub(super) text: String,
+                #[expires]
+                pub(super) until: Option<Ticks>,
+                #[deleted_at(keep_days = 7)]
+                pub(super) deleted: Option<Ticks>,
+            }
+
+            #[derive(Clone, Debug, PartialEq, TableEntity)]
+            #[entity(type = "Note", version = 2, previous = V1)]
+            $(#[$attr])*
+            $(#[$index])*
+            pub(super) struct V2 {
+                #[$key]
+                pub(super) p: String,
+                #[row_key]
+                pub(super) r: u32,
+                pub(super) title: String,
+                $(#[$text])?
+                pub(super) text: String,
+                #[expires]
+                pub(super) until: Option<Ticks>,
+                #[deleted_at(keep_days = 7)]
+                pub(super) deleted: Option<Ticks>,
+            }
+
+            impl From<V1> for V2 {
+                fn from(V1 { p, r, name, text, until, deleted }: V1) -> Self {
+                    Self { p, r, title: name.to_uppercase(), text, until, deleted }
+                }
+            }
+        }
+    };
+}
+
+aged!(plain_versions, [], [], partition_key, []);
+aged!(
+    indexed_versions,
+    [],
+    [index(seat, partition_key = "seat_{r}", row_key = "x", unique = "table")],
+    partition_key,
+    []
+);
+aged!(large_versions, [], [], partition_key, [large(over = 4)]);
+aged!(spread_versions, [], [], partition_key(spread = 2), []);
+aged!(wide_versions, [entity(wide)], [], partition_key, []);
+
+macro_rules! migration_of {
+    ($world:ident, $module:ident, $older:expr, $newer:expr) => {{
+        use $module::{V1, V2};
+        let what = stringify!($module);
+        let older = $older;
+        for r in 1..=4 {
+            let (name, text) = (format!("n{r}"), "a long text".to_owned());
+            let until = Some($world.clock.now()).filter(|_| r == 2);
+            let note = V1 { p: "p".into(), r, name, text, until, deleted: None };
+            older.insert(&note).await.expect("a new note");
+        }
+        older.soft_delete(V1::key("p", 3u32).expect("a key")).await.expect("a deletion");
+        let table = $newer;
+        let plan = table.upgrade().plan().await.expect("a plan");
+        assert_eq!(plan.older(), 4, "{what}: {plan:?}");
+        assert_eq!(table.upgrade_all().await.expect("a migration"), 4, "{what}");
+        let query = table.query().partition(V2::partition("p").expect("a key"));
+        let notes = query.all().await.expect("the notes");
+        assert_eq!(notes.iter().map(|note| &*note.title).collect::<Vec<_>>(), ["N1", "N4"], "{what}");
+        table.restore(V2::key("p", 3u32).expect("a key")).await.expect("a restore");
+        let restored = table.get_existing(V2::key("p", 3u32).expect("a key")).await.expect("a read");
+        assert_eq!((restored.title.as_str(), restored.deleted), ("N3", None), "{what}");
+        let swept = $world.sweep().await;
+        assert_eq!((swept.removed, swept.failed), (1, 0), "{what}: {swept:?}");
+        let all = table.clone().with_hidden().query().partition(V2::partition("p").expect("a key"));
+        assert_eq!(all.count().await.expect("a count"), 3, "{what}");
+        let (title, text) = ("N2".to_owned(), "a long text".to_owned());
+        let again = V2 { p: "p".into(), r: 2, title, text, until: None, deleted: None };
+        table.insert(&again).await.expect("the key and the values are free");
+    }};
+}
+
+/// A migration converts hidden entities too: a deleted one can be restored as the new version, and a sweep removes an expired one with its entries.
+pub(super) async fn migrations_convert_hidden_entities(harness: &Harness) {
+    macro_rules! created {
+        ($opened:expr) => {{
+            let table = $opened.expect("a table");
+            table.create_if_missing().await.expect("a table");
+            table
+        }};
+    }
+    let world = World::new(harness).await;
+    let (store, name) = (|| world.store.clone(), || world.table.clone());
+    migration_of!(
+        world,
+        plain_versions,
+        created!(Table::<V1>::new(store(), name())),
+        created!(Table::<V2>::new(store(), name()))
+    );
+    let world = World::new(harness).await;
+    let (store, name) = (|| world.store.clone(), || world.table.clone());
+    migration_of!(
+        world,
+        indexed_versions,
+        IndexedTable::<V1>::open(store(), name(), options()).await.expect("a table"),
+        IndexedTable::<V2>::open(store(), name(), options()).await.expect("a table")
+    );
+    let world = World::new(harness).await;
+    let (store, name, blobs) = (|| world.store.clone(), || world.table.clone(), || world.blobs.clone());
+    migration_of!(
+        world,
+        large_versions,
+        created!(LargeTable::<V1>::new(store(), name(), blobs())),
+        created!(LargeTable::<V2>::new(store(), name(), blobs()))
+    );
+    let world = World::new(harness).await;
+    let (store, name) = (|| world.store.clone(), || world.table.clone());
+    migration_of!(
+        world,
+        spread_versions,
+        created!(SpreadTable::<V1>::new(store(), name())),
+        created!(SpreadTable::<V2>::new(store(), name()))
+    );
+    let world = World::new(harness).await;
+    let (store, name) = (|| world.store.clone(), || world.table.clone());
+    migration_of!(
+        world,
+        wide_versions,
+        created!(WideTable::<V1>::new(store(), name())),
+        created!(WideTable::<V2>::new(store(), name()))
+    );
+}

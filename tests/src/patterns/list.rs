@@ -69,6 +69,7 @@ macro_rules! pattern_behaviours {
                 groups_treat_hidden_entities_as_single_writes_do
                 groups_register_types_without_indexes
                 pages_both_ways_leave_out_what_has_expired
+                migrations_convert_hidden_entities
             }
             feed {
                 concurrent_writers_are_numbered_without_gaps

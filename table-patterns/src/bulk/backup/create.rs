@@ -69,10 +69,10 @@ pub struct BackupReport {
 impl BackupJob {
     /// Prepares the backup of every table of a store. `source` names the store in the backup; do not include a secret. A run
     /// continues only an unfinished backup of the same source. No request.
-    pub fn new(from: Arc<dyn TableStore>, source: impl Into<String>, to: BackupDirectory) -> Self {
+    pub fn new(from: impl TableStore, source: impl Into<String>, to: BackupDirectory) -> Self {
         let (source, concurrency) = (source.into(), CONCURRENCY);
         Self {
-            from,
+            from: from.into_shared(),
             to,
             source,
             tables: None,

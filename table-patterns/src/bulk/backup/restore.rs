@@ -55,14 +55,14 @@ impl RestoreJob {
     ///
     /// # Errors
     /// The errors of [`Backup::open`].
-    pub async fn open(from: BackupDirectory, to: Arc<dyn TableStore>) -> Result<Self> {
+    pub async fn open(from: BackupDirectory, to: impl TableStore) -> Result<Self> {
         let backup = Backup::open(&from).await?;
         let options = BulkOptions::default().stop_at_failure().write_indexed();
         let tables = backup.tables.keys().cloned().collect();
         Ok(Self {
             from,
             backup,
-            to,
+            to: to.into_shared(),
             tables,
             overwrites: false,
             is_checked: AtomicBool::new(false),

@@ -70,12 +70,12 @@ impl IndexedEntities {
     /// - The table, or a table of entries, does not exist; or a table of entries has the entries of another table.
     /// - An index copies into the entities of another table that has indexes.
     pub async fn open(
-        store: Arc<dyn TableStore>,
+        store: impl TableStore,
         table: TableName,
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        open_to_write(store, table, indexes, options, Writes::AnyType).await
+        open_to_write(store.into_shared(), table, indexes, options, Writes::AnyType).await
     }
 
     /// Opens a table to maintain its indexes from the manifest alone: to build, scrub and drop them, and to
@@ -87,13 +87,13 @@ impl IndexedEntities {
     /// # Errors
     /// The durations are inconsistent; the table does not exist.
     pub async fn open_for_upkeep(
-        store: Arc<dyn TableStore>,
+        store: impl TableStore,
         table: TableName,
         options: IndexOptions,
     ) -> Result<Self> {
         // Nobody waits for a single answer of upkeep, and a round ends when its rows are gone.
         let options = IndexOptions { clearing: Clearing::BeforeAnswer, ..options };
-        open_to_write(store, table, Vec::new(), options, Writes::Nothing).await
+        open_to_write(store.into_shared(), table, Vec::new(), options, Writes::Nothing).await
     }
 
     /// Opens the table read-only; does not register in the manifest, so changes of state do not wait for this
@@ -107,12 +107,12 @@ impl IndexedEntities {
     /// # Errors
     /// As for [`open`](Self::open); the table does not exist.
     pub async fn open_to_read(
-        store: Arc<dyn TableStore>,
+        store: impl TableStore,
         table: TableName,
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        open_to_read(store, table, indexes, options, Writes::Nothing).await
+        open_to_read(store.into_shared(), table, indexes, options, Writes::Nothing).await
     }
 
     /// The journal, for workers and sweeps.

@@ -140,7 +140,7 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::queue::WorkQueue;
-use table_core::store::{Result, TableStore};
+use table_core::store::{Result, TableStore, TableStoreExt as _};
 
 use self::apply::Applier;
 pub use self::apply::Entries;
@@ -193,9 +193,14 @@ pub struct Journal {
 impl Journal {
     /// A journal for a table. `maintainer` derives the entries. Without a queue, [`sweep`](Self::sweep) recovers the writes that a
     /// crash leaves unfinished.
-    pub fn new(store: Arc<dyn TableStore>, table: TableName, maintainer: Arc<dyn Maintainer>) -> Self {
+    pub fn new(store: impl TableStore, table: TableName, maintainer: Arc<dyn Maintainer>) -> Self {
         Self {
-            entities: EntityTable { store, name: table, maintainer, concurrency: CONCURRENCY },
+            entities: EntityTable {
+                store: store.into_shared(),
+                name: table,
+                maintainer,
+                concurrency: CONCURRENCY,
+            },
             tickets: Tickets { queue: None, store_name: "default".to_owned() },
             blobs: None,
             timing: Timing::default(),

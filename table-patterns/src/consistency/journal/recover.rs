@@ -20,7 +20,8 @@ use super::unique::{By, UniqueKeys};
 use crate::consistency::work::WorkerSlots;
 
 /// The result of the recovery of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RecoveryProgress {
     /// Nothing is left to do.
     Done,

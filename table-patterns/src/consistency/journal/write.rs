@@ -47,7 +47,7 @@ pub(super) enum Attempt {
 }
 
 /// A committed write.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Committed {
     /// The entities' new versions, in the order of the changes. Without ETags if the answer was lost and the journal
     /// row has proved the commit.

@@ -67,7 +67,7 @@ impl TableQueue {
     ///
     /// # Errors
     /// The name of the table or of the queue is not legal, or the store's error.
-    pub async fn open(store: Arc<dyn TableStore>, table: &str, queue: &str) -> Result<Self> {
+    pub async fn open(store: impl TableStore, table: &str, queue: &str) -> Result<Self> {
         Self::open_with(store, table, queue, QueueOptions::default()).await
     }
 
@@ -76,12 +76,13 @@ impl TableQueue {
     /// # Errors
     /// As for [`open`](Self::open).
     pub async fn open_with(
-        store: Arc<dyn TableStore>,
+        store: impl TableStore,
         table: &str,
         queue: &str,
         options: QueueOptions,
     ) -> Result<Self> {
         let (table, partition) = (TableName::new(table)?, PartitionKey::new(queue)?);
+        let store = store.into_shared();
         store.profile().check_reads("a queue")?;
         store.create_table_if_missing(&table).await?;
         Ok(Self { store, table, partition, options })

@@ -47,7 +47,7 @@ pub struct PartitionWatch {
 }
 
 /// A partition with many requests.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct HotPartition {
     /// The table.

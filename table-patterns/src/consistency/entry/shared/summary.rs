@@ -27,6 +27,22 @@ pub struct Summary {
     maxima: BTreeMap<String, Extremes>,
 }
 
+/// As an object with `count`, `sums`, `minima` and `maxima`, by property name. A minimum is `null` if no entity has a value.
+impl serde::Serialize for Summary {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Numbers<'a> {
+            count: i64,
+            sums: &'a BTreeMap<String, i64>,
+            minima: BTreeMap<&'a str, Option<EdmValue>>,
+            maxima: BTreeMap<&'a str, Option<EdmValue>>,
+        }
+        let minima = self.minima.keys().map(|name| (&**name, self.min(name).ok().flatten())).collect();
+        let maxima = self.maxima.keys().map(|name| (&**name, self.max(name).ok().flatten())).collect();
+        Numbers { count: self.count, sums: &self.sums, minima, maxima }.serialize(serializer)
+    }
+}
+
 impl Summary {
     /// The smallest value of a property; `None` if no entity has a value.
     ///

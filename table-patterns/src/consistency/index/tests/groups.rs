@@ -320,3 +320,41 @@ async fn an_absent_unique_index_refuses_values() -> Result<()> {
     group.commit().await?;
     shop.check().await
 }
+
+/// The value that was written can be written again without a read.
+#[tokio::test]
+async fn a_write_renews_the_version_of_its_entity() -> Result<()> {
+    #[derive(Clone, Debug, TableEntity)]
+    #[entity(type = "Order", rename_all = "PascalCase")]
+    #[index(state, row_key = "state_{state}_{id:06}")]
+    struct Versioned {
+        #[partition_key]
+        customer: String,
+        #[row_key(format = "order_{:06}")]
+        id: u32,
+        state: String,
+        #[etag]
+        etag: Option<ETag>,
+    }
+    let meter = RequestMeter::new();
+    let store = Metered::new(MemoryStore::new(), meter.clone());
+    let orders = IndexedTable::<Versioned>::open(store, "Shop", IndexOptions::local()).await?;
+    let mut order = Versioned { customer: "ann".into(), id: 1, state: "open".into(), etag: None };
+    orders.insert(&order).await?.renew(&mut order);
+    let stale = order.clone();
+    let (done, cost) = meter
+        .measure(async {
+            for state in ["paid", "sent"] {
+                order.state = state.into();
+                orders.replace(&order).await?.renew(&mut order);
+            }
+            Ok::<_, table_core::Error>(())
+        })
+        .await;
+    done?;
+    let read = orders.get_existing(Versioned::key("ann", 1)?).await?;
+    assert_eq!((read.state.as_str(), &read.etag), ("sent", &order.etag));
+    assert_eq!(cost.total(), 4, "a read of the old state and a group, twice");
+    assert!(orders.replace(&stale).await.unwrap_err().is_precondition_failed());
+    Ok(())
+}

@@ -30,6 +30,8 @@ async fn summaries_count_and_sum_in_the_group() -> Result<()> {
     let group: Vec<_> = (0..50).map(|id| Ok(Change::insert(person(id, "oslo")?))).collect::<Result<_>>()?;
     assert_eq!(world.cost(people.write(&group)).await?, 2, "the summary, the group");
     assert_eq!(people.summary("ages", &oslo).await?, summary(50, 2000));
+    let json = serde_json::to_value(people.summary("ages", &oslo).await?).expect("JSON");
+    assert_eq!(json, serde_json::json!({"count": 50, "sums": {"Age": 2000}, "minima": {}, "maxima": {}}));
     let old = people.get_existing(&Key::new("p", "00001")?).await?;
     let older = person(1, "oslo")?.with("Age", 50i64);
     assert_eq!(world.cost(people.replace(&old, older)).await?, 2);
