@@ -197,7 +197,7 @@ pub struct Metrics {
 }
 
 /// The replication state of the read-only copy of a geo-redundant account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeoReplication {
     /// Whether the copy is available and up to date.
     pub status: ReplicationStatus,
