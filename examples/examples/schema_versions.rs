@@ -1,4 +1,6 @@
-//! A type that changed: old rows are read as the new type, and written as the new type.
+//! A type that changed: old rows are read as the new type, and written as the new type; a migration converts all of them.
+
+use std::sync::{Arc, Mutex};
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
@@ -54,5 +56,28 @@ async fn main() -> table_core::Result<()> {
     customers.replace(&ada).await?;
     let error = old_program.get(CustomerV1::key("UK", 1)?).await.unwrap_err();
     assert!(error.to_string().contains("EntityVersion"), "{error}");
+
+    // A migration converts the rows that nobody writes. A plan reads and converts, and writes nothing.
+    for number in 2..=5 {
+        let stored = CustomerV1 { country: "UK".to_owned(), number, full_name: "Grace Hopper".to_owned() };
+        old_program.insert(&stored).await?;
+    }
+    let plan = customers.upgrade().plan().await?;
+    assert_eq!((plan.older(), plan.failed), (4, 0), "{plan:?}");
+
+    // The place of the last page can be saved as text: a program that was stopped goes on there.
+    let place = Arc::new(Mutex::new(None));
+    let saved = Arc::clone(&place);
+    let save =
+        move |so_far: &table_core::typed::UpgradeReport| saved.lock().unwrap().clone_from(&so_far.cursor);
+    let report = customers.upgrade().on_progress(save).run().await?;
+    assert_eq!((report.upgraded, report.failed), (4, 0), "{report:?}");
+    let last = place.lock().unwrap().take(); // `None`: the migration has ended
+    assert!(last.is_none());
+    let again = match last {
+        Some(place) => customers.upgrade().resume(place),
+        None => customers.upgrade(),
+    };
+    assert_eq!(again.run().await?.upgraded, 0, "nothing is left");
     Ok(())
 }

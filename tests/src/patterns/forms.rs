@@ -3,12 +3,16 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use chrono::NaiveDate;
+use bigdecimal::BigDecimal;
+use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
+use futures_util::TryStreamExt as _;
+use semver::Version;
 use table_core::model::{Entity, IfMatch, Key, Properties};
 use table_core::prelude::*;
 use table_core::store::Operation;
 use table_core::typed::SchemaDiff;
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use url::Url;
 
 use crate::Harness;
 
@@ -27,6 +31,16 @@ enum State {
 enum Level {
     Low = 1,
     High = 10,
+}
+
+/// Numbers that the program does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Property)]
+#[entity(integer)]
+#[repr(i32)]
+enum Grade {
+    Good = 1,
+    #[entity(other)]
+    Other(i32),
 }
 
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
@@ -56,6 +70,19 @@ struct Host {
     tags: Option<Vec<String>>,
     #[entity(alias = "Years")]
     age: i64,
+    #[entity(default)]
+    retries: i32,
+    load: f64,
+    grade: Grade,
+    seen: DateTime<Utc>,
+    local: NaiveDateTime,
+    drift: TimeDelta,
+    #[entity(text)]
+    price: BigDecimal,
+    #[entity(text)]
+    home_page: Url,
+    #[entity(text)]
+    firmware: Version,
     #[entity(flatten(prefix = "Home"))]
     home: Address,
     #[entity(flatten(prefix = "Work"))]
@@ -104,6 +131,16 @@ fn host(id: u32) -> Host {
         gateway: Some(IpAddr::from([10, 0, 0, 1])),
         tags: Some(vec!["a".to_owned()]),
         age: 3,
+        retries: 2,
+        load: 0.25,
+        grade: Grade::Good,
+        // A time of `Utc::now()` has nanoseconds, which the service does not store.
+        seen: Ticks::now().into(),
+        local: day(2).and_hms_milli_opt(3, 4, 5, 678).expect("a time"),
+        drift: TimeDelta::microseconds(-1_500),
+        price: "12.50".parse().expect("a decimal number"),
+        home_page: "https://example.com/a?b=c".parse().expect("an address"),
+        firmware: "1.2.3-rc.1".parse().expect("a version"),
         home: address("Oslo"),
         work: Address { zip: Some("1".to_owned()), ..address("Bergen") },
         etag: None,
@@ -146,6 +183,9 @@ pub(crate) async fn every_form_is_stored_and_found(h: &Harness) {
     assert_eq!(found(Host::HOME.field(Address::CITY).eq("Bergen")).await, [0; 0]);
     assert_eq!(found(Host::GATEWAY.is_absent()).await, [2]);
     assert_eq!(found(!Host::TAGS.is_absent()).await, [1]);
+    assert_eq!(found(Host::GRADE.eq(Grade::Good).and(Host::LOAD.lt(0.5))).await, [1, 2]);
+    assert_eq!(found(Host::SEEN.eq(first.seen)).await, [1]);
+    assert_eq!(found(Host::DRIFT.lt(TimeDelta::zero()).and(Host::LOCAL.eq(first.local))).await, [1, 2]);
 
     first.state = State::Other("paused".to_owned());
     hosts.replace(&first).await.expect("no other writer").renew(&mut first);
@@ -160,11 +200,13 @@ pub(crate) async fn every_form_is_stored_and_found(h: &Harness) {
 /// A row under former names, with narrow numbers and an unknown state, is read. An update writes the present names.
 pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harness) {
     let hosts = hosts(h).await;
-    let mut old = host(1).to_entity().expect("a row");
-    for name in ["Age", "HomeCity"] {
+    let first = host(1);
+    let (mut old, old_seen) = (first.to_entity().expect("a row"), first.seen);
+    for name in ["Age", "HomeCity", "Retries"] {
         old.properties_mut().remove(name);
     }
     let old = old.with("Years", 41).with("HomeTown", "Oslo").with("State", "done").with("Uptime", 5);
+    let old = old.with("Load", 3).with("Grade", 99);
     hosts.store().write(hosts.name(), Operation::Insert(old)).await.expect("a new row");
     hosts.insert(&host(2)).await.expect("a new host");
     merge(&hosts, 2, |row| row.with("Level", 7)).await;
@@ -174,9 +216,15 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
     assert_eq!(&*read.home.city, "Oslo");
     assert_eq!(&read.state, &State::Closed);
     assert_eq!(read.uptime, Duration::from_nanos(500));
+    assert_eq!((read.retries, read.load, read.grade), (0, 3.0, Grade::Other(99)));
+    assert_eq!(read.seen, old_seen);
     let page = hosts.query().readable_page(None).await.expect("a page");
     assert_eq!(page.page.items.len(), 1);
     assert_eq!(page.unreadable.iter().map(|row| row.key.clone()).collect::<Vec<_>>(), [key(2)]);
+    let rows: Vec<_> = hosts.query().stream_readable().try_collect().await.expect("a stream that goes on");
+    let ids: Vec<_> =
+        rows.iter().map(|row| row.as_ref().map(|host| host.id).map_err(|row| row.key.clone())).collect();
+    assert_eq!(ids, [Ok(1), Err(key(2))]);
     let rows = hosts.view::<Entity>().expect("the rows");
     let diff = SchemaDiff::of::<Host>(&rows).await.expect("a comparison");
     assert_eq!(diff.rows, 2);
@@ -190,9 +238,22 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
     hosts.update(key(1), older).await.expect("an update");
     let stored = rows.get_existing(key(1)).await.expect("the row");
     assert_eq!(stored.get("Age"), Some(ValueRef::Int64(42)));
+    assert_eq!(stored.get("Grade"), Some(ValueRef::Int32(99)), "the unknown number is written back");
     assert_eq!(stored.get("HomeCity"), Some(ValueRef::String("Oslo")));
     assert_eq!(stored.get("Years"), None);
     assert_eq!(stored.get("HomeTown"), None);
+}
+
+/// The error of a group counts its operations from one, and says what was written: nothing.
+pub(crate) async fn errors_of_groups_name_the_operation(h: &Harness) {
+    let hosts = hosts(h).await;
+    hosts.insert(&host(2)).await.expect("a new host");
+    let mut group = hosts.group(Host::partition("london").expect("a legal key"));
+    group.insert(&host(1)).expect("a change").insert(&host(2)).expect("a change");
+    let error = group.commit().await.expect_err("the second host exists");
+    assert!(error.to_string().contains("operation 2"), "{error}");
+    assert!(!error.to_string().contains("operation 1 "), "{error}");
+    assert!(hosts.get(key(1)).await.expect("a read").is_none(), "nothing was written");
 }
 
 /// Programs with and without the Rust types compute the same entries of days, numbers and unknown texts.

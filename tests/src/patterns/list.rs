@@ -37,6 +37,7 @@ macro_rules! pattern_behaviours {
                 every_form_is_stored_and_found
                 a_row_of_an_earlier_program_is_read_and_rewritten
                 indexes_of_days_and_enums_are_in_step
+                errors_of_groups_name_the_operation
                 the_wire_and_serde_agree
             }
             log_blobs {
