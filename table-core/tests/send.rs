@@ -65,6 +65,7 @@ fn tables(table: &Table<Row>) {
     send(table.upgrade_all());
     let upgrade = table.upgrade();
     send(upgrade.plan());
+    send(upgrade.diff());
     send(upgrade.run());
     send(UpgradePage::of_query(any::<&TableQuery<Row, Entity>>(), any()));
     send(table.plain_write());

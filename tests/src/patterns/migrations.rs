@@ -96,6 +96,11 @@ async fn interrupted<T: TableEntity>(what: &str, rig: &Rig, older: u64, upgrade:
     );
     assert_eq!(plan.versions.get(&2), Some(&1), "{what}: one entity of the current version");
     assert_eq!(upgrade().plan().await.expect(what).older(), older, "{what}: a plan writes nothing");
+    let diff = upgrade().diff().await.expect(what);
+    assert_eq!((diff.rows, diff.older(), diff.unreadable), (older + 1, older, 0), "{what}: {diff}");
+    assert_eq!(diff.properties["title"].absent, older, "{what}: the new name");
+    assert_eq!(diff.properties["name"].found.values().sum::<u64>(), older, "{what}: the old name");
+    assert_eq!(diff.properties["name"].declared, None, "{what}");
 
     let cursors = Arc::new(Mutex::new(Vec::<Option<UpgradeCursor>>::new()));
     let seen = Arc::clone(&cursors);

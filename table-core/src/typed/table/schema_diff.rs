@@ -68,18 +68,13 @@ impl SchemaDiff {
     /// Reads every row of the type and compares it with the type. Writes nothing. 1 request per page.
     ///
     /// Rows of older versions are converted, so the list has the rows that an upgrade would refuse. For a type with large fields, or in
-    /// several rows, the values are not read, and no row counts as unreadable.
+    /// several rows, the values are not read, and no row counts as unreadable: [`Upgrade::diff`](super::Upgrade::diff) of the handle reads
+    /// whole entities of every layout.
     ///
     /// # Errors
     /// Returns the errors of the store.
     pub async fn of<T: TableEntity>(rows: &Table<Entity>) -> Result<Self> {
-        let schema = T::SCHEMA;
-        let mut diff = Self { version: schema.version, ..Self::default() };
-        for property in schema.properties {
-            let (declared, optional) = (Some(property.edm_type), property.optional);
-            let of_type = PropertyDiff { declared, optional, ..PropertyDiff::default() };
-            diff.properties.insert(property.name.to_owned(), of_type);
-        }
+        let (schema, mut diff) = (T::SCHEMA, Self::of_no_rows(T::SCHEMA));
         let is_one_row = schema.properties.iter().all(|p| p.large.is_none()) && !schema.wide;
         let query = match T::type_filter() {
             Some(filter) => rows.query().raw_filter(filter),
@@ -94,13 +89,27 @@ impl SchemaDiff {
                         diff.skip(unreadable);
                     }
                 }
-                Err(unreadable) => {
-                    diff.rows += 1;
-                    diff.skip(unreadable);
-                }
+                Err(unreadable) => diff.add_unreadable(unreadable),
             }
         }
         Ok(diff)
+    }
+
+    /// The declared properties, before a row is read.
+    pub(super) fn of_no_rows(schema: &Schema) -> Self {
+        let mut diff = Self { version: schema.version, ..Self::default() };
+        for property in schema.properties {
+            let (declared, optional) = (Some(property.edm_type), property.optional);
+            let of_type = PropertyDiff { declared, optional, ..PropertyDiff::default() };
+            diff.properties.insert(property.name.to_owned(), of_type);
+        }
+        diff
+    }
+
+    /// Adds a row that the store cannot read.
+    pub(super) fn add_unreadable(&mut self, row: UnreadableEntity) {
+        self.rows += 1;
+        self.skip(row);
     }
 
     /// Returns the number of rows of older schema versions, which an upgrade rewrites.
@@ -108,14 +117,16 @@ impl SchemaDiff {
         self.versions.range(..i64::from(self.version)).map(|(_, rows)| rows).sum()
     }
 
-    fn skip(&mut self, row: UnreadableEntity) {
+    /// Adds to the rows that cannot be read one that was counted before.
+    pub(super) fn skip(&mut self, row: UnreadableEntity) {
         self.unreadable += 1;
         if self.listed.len() < LISTED {
             self.listed.push(row);
         }
     }
 
-    fn add(&mut self, schema: &Schema, row: &Entity) {
+    /// Adds what a row is stored as.
+    pub(super) fn add(&mut self, schema: &Schema, row: &Entity) {
         self.rows += 1;
         // A row whose version is no number cannot be read, and is listed.
         if let Ok(version) = schema.stored_version(row) {

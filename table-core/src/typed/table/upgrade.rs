@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
-use super::{Table, TableQuery};
+use super::{SchemaDiff, Table, TableQuery};
 use crate::model::{Entity, IfMatch};
 use crate::query::{Continuation, ReadablePage, UnreadableEntity};
 use crate::store::{Conflicts, Error, Operation, Result};
@@ -248,6 +248,37 @@ impl<T: TableEntity> Upgrade<T> {
         self.each(true).await
     }
 
+    /// Reads every entity, in every layout, and compares it with the type. Writes nothing. Entities of several rows, with blobs or in buckets
+    /// count once, under their logical keys. 1 request per page; for large fields also the requests of their blobs.
+    ///
+    /// # Errors
+    /// Returns the errors of the store.
+    pub async fn diff(&self) -> Result<SchemaDiff> {
+        let (mut diff, mut from) = (SchemaDiff::of_no_rows(T::SCHEMA), self.from.clone().map(|from| from.0));
+        loop {
+            let page = self.rows.page(from.as_deref()).await?;
+            check_next(from.as_ref(), page.next.as_ref())?;
+            page.unreadable.into_iter().for_each(|row| diff.add_unreadable(row));
+            let checks = stream::iter(page.rows).map(|row| async {
+                let checked = self.rows.check(&row).await;
+                (row.entity, checked)
+            });
+            let mut checks = std::pin::pin!(checks.buffered(self.concurrency));
+            while let Some((entity, checked)) = checks.next().await {
+                diff.add(T::SCHEMA, &entity);
+                match checked {
+                    Err(error) if !error.is_of_one_entity() => return Err(error),
+                    Err(error) => diff.skip(UnreadableEntity { key: entity.key().clone(), error }),
+                    Ok(()) => {}
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(diff);
+            }
+        }
+    }
+
     async fn each(&self, write: bool) -> Result<UpgradeReport> {
         let cursor = self.from.clone();
         let mut report = UpgradeReport { version: T::SCHEMA.version, cursor, ..UpgradeReport::default() };
@@ -255,9 +286,7 @@ impl<T: TableEntity> Upgrade<T> {
             let from = report.cursor.take();
             let UpgradePage { rows, unreadable, next } =
                 self.rows.page(from.as_ref().map(|from| &*from.0)).await?;
-            if next.is_some() && next.as_ref() == from.as_ref().map(|from| &from.0) {
-                return Err(Error::corrupt("the store repeats a continuation token"));
-            }
+            check_next(from.as_ref().map(|from| &from.0), next.as_ref())?;
             report.rows += (rows.len() + unreadable.len()) as u64;
             unreadable.into_iter().for_each(|row| report.fail(row));
             let work = stream::iter(rows).map(|row| one(&*self.rows, row, write));
@@ -292,6 +321,14 @@ impl UpgradeReport {
         if let Some(version) = version {
             *self.versions.entry(version).or_default() += 1;
         }
+    }
+}
+
+/// Refuses a page that would be read again and again.
+fn check_next(from: Option<&String>, next: Option<&String>) -> Result<()> {
+    match next {
+        Some(_) if next == from => Err(Error::corrupt("the store repeats a continuation token")),
+        _ => Ok(()),
     }
 }
 
