@@ -91,7 +91,8 @@ impl fmt::Display for FaultRun<'_> {
 }
 
 /// Runs a path without a fault, which counts its requests. Then runs the path with each fault at every request,
-/// or at as many drawn requests as the scale of the backend says.
+/// or at as many drawn requests as the scale of the backend says. Asserts that at least three quarters of these faults were injected: the others
+/// were meant for a request that their run did not send.
 pub(crate) async fn run_with_faults(harness: &Harness, path: &str, run: impl AsyncFn(&FaultRun<'_>)) {
     let first = FaultRun::new(path, None);
     run(&first).await;
@@ -110,7 +111,10 @@ pub(crate) async fn run_with_faults(harness: &Harness, path: &str, run: impl Asy
             let one = FaultRun::new(path, Some(fault));
             run(&one).await;
             assert!(one.requests.get().is_some(), "{one}: the run did not reach the end of the path");
+            !one.faults.injected().is_empty()
         }
     });
-    runs.buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    let runs: Vec<bool> = runs.buffer_unordered(AT_ONCE).collect().await;
+    let injected = runs.iter().filter(|is_injected| **is_injected).count();
+    assert!(injected * 4 >= runs.len() * 3, "{path}: {injected} of {} faults were injected", runs.len());
 }

@@ -3,7 +3,7 @@
 //! A store may return a wrong row because it is damaged or hostile, or because a proxy confuses connections. The
 //! answer is then refused: a read-modify-write would write the wrong row's content to the requested key.
 
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 
 use super::{Error, ErrorKind, KeyOrder, Result, ServiceProfile};
 use crate::model::{Entity, Key, TableName};
@@ -61,11 +61,11 @@ pub struct CycleDetector {
 const MAX_REPETITIONS: u8 = 16;
 
 impl CycleDetector {
-    /// Adds the continuation of a page with this number of rows.
+    /// Adds the continuation of a page with this number of rows: a [`Continuation`], or a text that names the place where the next page begins.
     ///
     /// # Errors
     /// Fails if the continuations form a cycle ([`ErrorKind::Service`]).
-    pub fn add(&mut self, next: &Continuation, rows: usize) -> Result<()> {
+    pub fn add(&mut self, next: &(impl Hash + ?Sized), rows: usize) -> Result<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(next);
         self.has_rows |= rows > 0;
         if self.pages > 0 && self.remembered == hash {

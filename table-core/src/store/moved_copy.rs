@@ -25,19 +25,25 @@ impl MovedCopy {
         Self { version, has_replaced }
     }
 
-    /// Returns the version to remove; `None` if the answer of the write had none.
-    pub const fn version(&self) -> Option<&ETag> {
-        self.version.as_ref()
+    /// Removes the copy of a move that failed with `error`, and returns the error of the move. `remove` deletes the copy in the version that it gets.
+    ///
+    /// The copy stays if the move may have deleted the source. Otherwise, the error is *not applied* if the target is as it was before the move.
+    pub async fn remove_after<W, F>(self, error: Error, remove: impl FnOnce(ETag) -> F) -> Error
+    where
+        F: Future<Output = Result<W>>,
+    {
+        if error.outcome() != Outcome::NotApplied {
+            return error;
+        }
+        let removal = match self.version.clone() {
+            Some(version) => Some(remove(version).await),
+            None => None,
+        };
+        self.removed(removal, error)
     }
 
-    /// Whether a move that failed with this error removes its copy: the source was certainly not deleted by the move.
-    pub fn is_left_by(error: &Error) -> bool {
-        error.outcome() == Outcome::NotApplied
-    }
-
-    /// Returns the error of a move after `removal` of the copy; `None` if there was nothing to remove the copy by. The error is *not applied* if the
-    /// target is as it was before the move.
-    pub fn removed<W>(&self, removal: Option<Result<W>>, error: Error) -> Error {
+    /// Returns the error of a move after `removal` of the copy; `None` if there was nothing to remove the copy by.
+    fn removed<W>(&self, removal: Option<Result<W>>, error: Error) -> Error {
         let failure = match removal {
             Some(Ok(_)) => None,
             Some(Err(failed)) if failed.is_gone() => None,
@@ -70,7 +76,7 @@ mod tests {
     #[test]
     fn a_removal_says_whether_the_target_is_as_before() {
         let first = MovedCopy::over(None, Some(etag("1")), None);
-        let second = MovedCopy::over(first.version(), Some(etag("2")), Some(&first));
+        let second = MovedCopy::over(first.version.as_ref(), Some(etag("2")), Some(&first));
         for copy in [&first, &second] {
             let error = copy.removed(Some(Ok(())), missing());
             assert_eq!(error.outcome(), Outcome::NotApplied);
@@ -78,7 +84,7 @@ mod tests {
             assert_eq!(gone.outcome(), Outcome::NotApplied);
         }
         let over_another = MovedCopy::over(Some(&etag("9")), Some(etag("3")), Some(&second));
-        let after = MovedCopy::over(over_another.version(), Some(etag("4")), Some(&over_another));
+        let after = MovedCopy::over(over_another.version.as_ref(), Some(etag("4")), Some(&over_another));
         for copy in [over_another, after, MovedCopy::over_anything(Some(etag("5")))] {
             let error = copy.removed(Some(Ok(())), missing());
             assert!(error.is_entity_not_found() && error.outcome() == Outcome::Applied, "{error}");

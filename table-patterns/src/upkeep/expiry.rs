@@ -12,7 +12,8 @@ use table_core::manifest::{Expiry, Layout, StoredIndex, StoredType, WriteTarget}
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
 use table_core::query::{Continuation, Filter, ReadablePage, UnreadableEntity};
 use table_core::store::{
-    BulkOutcome, BulkSummary, Error, GroupTransaction, ManifestCache, Result, TableStore, Written,
+    BulkOutcome, BulkSummary, CycleDetector, Error, GroupTransaction, ManifestCache, Result, TableStore,
+    Written,
 };
 use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
 use table_core::typed::{Schema, Table};
@@ -132,20 +133,21 @@ impl Sweep<'_> {
             None => rows.query().in_any_order(),
         };
         let pause = self.of.pause;
-        let pages = stream::try_unfold(Some(None), move |from: Option<Option<Continuation>>| {
+        let start = Some((None, CycleDetector::default()));
+        let pages = stream::try_unfold(start, move |state: Option<(Option<Continuation>, CycleDetector)>| {
             let query = query.clone();
             async move {
-                let Some(from) = from else { return Ok::<_, Error>(None) };
+                let Some((from, mut cycles)) = state else { return Ok::<_, Error>(None) };
                 if from.is_some() && !pause.is_zero() {
                     sleep(pause).await;
                 }
                 let ReadablePage { page, unreadable: found } = query.readable_page(from.as_ref()).await?;
-                unreadable.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
-                if page.continuation.is_some() && page.continuation == from {
-                    return Err(Error::corrupt("the store repeats a continuation token"));
+                if let Some(next) = &page.continuation {
+                    cycles.add(next, page.items.len() + found.len())?;
                 }
+                unreadable.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
                 let rows = stream::iter(page.items.into_iter().map(Ok::<_, Error>));
-                Ok(Some((rows, page.continuation.map(Some))))
+                Ok(Some((rows, page.continuation.map(|next| (Some(next), cycles)))))
             }
         });
         Ok(pages.try_flatten().boxed())

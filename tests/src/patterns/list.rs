@@ -65,11 +65,13 @@ macro_rules! pattern_behaviours {
                 requests_are_as_documented
                 expired_slices_are_dropped
                 sets_and_pages_leave_out_what_has_expired
-                programs_agree_about_expiry
-                entities_of_later_versions_are_not_claimed
                 groups_treat_hidden_entities_as_single_writes_do
                 groups_register_types_without_indexes
                 pages_both_ways_leave_out_what_has_expired
+            }
+            expiry_versions {
+                programs_agree_about_expiry
+                entities_of_later_versions_are_not_claimed
                 migrations_convert_hidden_entities
             }
             feed {

@@ -238,6 +238,8 @@ pub(super) async fn a_row_that_cannot_be_converted_stops_no_other(harness: &Harn
     table.put(Operation::InsertOrMerge(damaged)).await;
     let plan = newer.upgrade().plan().await.expect("a plan");
     assert_eq!((plan.older(), plan.failed, &plan.failures[0].key), (6, 1, &key));
+    let diff = newer.upgrade().diff().await.expect("a comparison");
+    assert_eq!((diff.rows, diff.unreadable, &diff.listed[0].key), (6, 1, &key), "{diff}");
     let done = newer.upgrade().run().await.expect("an upgrade");
     assert_eq!((done.upgraded, done.failed), (5, 1));
     assert!(done.failures[0].error.to_string().contains("'name'"), "{}", done.failures[0].error);

@@ -38,12 +38,20 @@ macro_rules! reading {
     };
 }
 
+/// A projection of readings.
+#[derive(Debug, TableEntity)]
+#[entity(projection_of = Plain, rename_all = "PascalCase")]
+struct Tag {
+    tag: i32,
+}
+
 reading!(Plain, [], partition_key, []);
 reading!(
     Indexed,
     [
         index(tag, row_key = "tag_{tag}_{number}"),
-        index(copy, partition_key = "copy_{tag}", row_key = "{number}_{sensor}", payload = full)
+        index(copy, partition_key = "copy_{tag}", row_key = "{number}_{sensor}", payload = full),
+        index(listed, row_key = "listed_{tag}", shape = list)
     ],
     partition_key,
     []
@@ -120,6 +128,10 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
     table.create_if_missing().await.expect("a new table");
     fill!(table, &name, Plain);
     check!("a table", table.query().partition(Plain::partition("s1").expect("a key")));
+    // A projection without the damaged property reads every row.
+    let tags = table.query().project::<Tag>().in_any_order().readable_page(None).await.expect("a page");
+    assert_eq!((tags.page.items.len(), tags.unreadable.len()), (5, 0));
+    assert!(tags.page.items.iter().all(|tag| tag.tag == 7));
 
     let name = harness.unused_name();
     let table = IndexedTable::<Indexed>::open(store(), name.clone(), options()).await.expect("a table");
@@ -132,6 +144,7 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
     check!("a lookup of references", table.by(Indexed::by_tag("s1").tag(7)));
     check!("a lookup of copies", table.by(Indexed::by_copy(7)));
     check!("a verified lookup", table.by(Indexed::by_tag("s1").tag(7)).verified());
+    check!("a lookup by a list", table.by(Indexed::by_listed("s1").tag(7)));
 
     let (name, blobs) = (harness.unused_name(), harness.blobs().await);
     let table = LargeTable::<Large>::new(store(), name.clone(), Arc::clone(&blobs)).expect("a table");

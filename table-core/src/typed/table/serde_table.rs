@@ -366,12 +366,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
-        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
-        let removal = match copy.version() {
-            Some(version) => Some(self.write(Operation::Delete(to.clone(), version.into())).await),
-            None => None,
-        };
-        copy.removed(removal, error)
+        let Some(copy) = copy else { return error };
+        copy.remove_after(error, |version| self.write(Operation::Delete(to.clone(), version.into()))).await
     }
 
     async fn write(&self, operation: Operation) -> Result<Written> {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{SchemaDiff, Table, TableQuery};
 use crate::model::{Entity, IfMatch};
 use crate::query::{Continuation, ReadablePage, UnreadableEntity};
-use crate::store::{Conflicts, Error, Operation, Result};
+use crate::store::{Conflicts, CycleDetector, Error, Operation, Result};
 use crate::typed::{FromEntity, TableEntity};
 
 /// The upgrade of every entity of a table that is stored in an older schema version. Every typed handle has a method `upgrade` that
@@ -254,10 +254,12 @@ impl<T: TableEntity> Upgrade<T> {
     /// # Errors
     /// Returns the errors of the store.
     pub async fn diff(&self) -> Result<SchemaDiff> {
-        let (mut diff, mut from) = (SchemaDiff::of_no_rows(T::SCHEMA), self.from.clone().map(|from| from.0));
+        let (mut diff, mut cycles) = (SchemaDiff::of_no_rows(T::SCHEMA), CycleDetector::default());
+        let mut from = self.from.clone().map(|from| from.0);
         loop {
             let page = self.rows.page(from.as_deref()).await?;
-            check_next(from.as_ref(), page.next.as_ref())?;
+            let rows = page.rows.len() + page.unreadable.len();
+            page.next.as_deref().map_or(Ok(()), |next| cycles.add(next, rows))?;
             page.unreadable.into_iter().for_each(|row| diff.add_unreadable(row));
             let checks = stream::iter(page.rows).map(|row| async {
                 let checked = self.rows.check(&row).await;
@@ -282,12 +284,14 @@ impl<T: TableEntity> Upgrade<T> {
     async fn each(&self, write: bool) -> Result<UpgradeReport> {
         let cursor = self.from.clone();
         let mut report = UpgradeReport { version: T::SCHEMA.version, cursor, ..UpgradeReport::default() };
+        let mut cycles = CycleDetector::default();
         loop {
             let from = report.cursor.take();
             let UpgradePage { rows, unreadable, next } =
                 self.rows.page(from.as_ref().map(|from| &*from.0)).await?;
-            check_next(from.as_ref().map(|from| &from.0), next.as_ref())?;
-            report.rows += (rows.len() + unreadable.len()) as u64;
+            let found = rows.len() + unreadable.len();
+            next.as_deref().map_or(Ok(()), |next| cycles.add(next, found))?;
+            report.rows += found as u64;
             unreadable.into_iter().for_each(|row| report.fail(row));
             let work = stream::iter(rows).map(|row| one(&*self.rows, row, write));
             let mut work = std::pin::pin!(work.buffered(self.concurrency));
@@ -321,14 +325,6 @@ impl UpgradeReport {
         if let Some(version) = version {
             *self.versions.entry(version).or_default() += 1;
         }
-    }
-}
-
-/// Refuses a page that would be read again and again.
-fn check_next(from: Option<&String>, next: Option<&String>) -> Result<()> {
-    match next {
-        Some(_) if next == from => Err(Error::corrupt("the store repeats a continuation token")),
-        _ => Ok(()),
     }
 }
 

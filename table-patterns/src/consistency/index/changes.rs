@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join;
-use table_core::model::{Entity, Key};
+use table_core::model::{ETag, Entity, Key};
 use table_core::store::{Conflicts, Error, MovedCopy, Result};
 
 use super::rows::IndexedRows;
@@ -215,19 +215,15 @@ impl EntityChanges<'_> {
 
     /// Removes the copy of a move that has failed, with its entries. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
-        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
-        let removal = match copy.version() {
-            None => None,
-            Some(version) => {
-                let remove = |there: Option<&Entity>| match there {
-                    None => Err(self.missing(to)),
-                    Some(there) if there.etag() == Some(version) => Ok(None),
-                    Some(_) => Err(Error::precondition_failed(self.rows.table, to)),
-                };
-                Some(self.modify(to, remove).await)
-            }
+        let Some(copy) = copy else { return error };
+        let remove = |version: ETag| {
+            self.modify(to, move |there: Option<&Entity>| match there {
+                None => Err(self.missing(to)),
+                Some(there) if there.etag() == Some(&version) => Ok(None),
+                Some(_) => Err(Error::precondition_failed(self.rows.table, to)),
+            })
         };
-        copy.removed(removal, error)
+        copy.remove_after(error, remove).await
     }
 
     fn missing(&self, key: &Key) -> Error {

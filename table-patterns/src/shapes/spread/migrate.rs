@@ -155,12 +155,8 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
-        let Some(copy) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
-        let removal = match copy.version() {
-            Some(version) => Some(self.delete(to, version).await),
-            None => None,
-        };
-        copy.removed(removal, error)
+        let Some(copy) = copy else { return error };
+        copy.remove_after(error, |version| self.delete(to, version)).await
     }
 }
 

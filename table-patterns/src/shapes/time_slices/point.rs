@@ -260,14 +260,9 @@ impl<T: TableEntity> TimeSlices<T> {
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<(MovedCopy, TableName)>, error: Error) -> Error {
-        let Some((copy, table)) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
-        let removal = match copy.version() {
-            Some(version) => {
-                Some(self.store().write(&table, Operation::Delete(to.clone(), version.into())).await)
-            }
-            None => None,
-        };
-        copy.removed(removal, error)
+        let Some((copy, table)) = copy else { return error };
+        let delete = |version: ETag| Operation::Delete(to.clone(), version.into());
+        copy.remove_after(error, |version| self.store().write(&table, delete(version))).await
     }
 
     /// Finds the row of an entity and its table.

@@ -481,12 +481,8 @@ impl WideEntities {
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, copy: Option<(MovedCopy, Wide<Entity>)>, error: Error) -> Error {
-        let Some((copy, written)) = copy.filter(|_| MovedCopy::is_left_by(&error)) else { return error };
-        let removal = match copy.version() {
-            Some(_) => Some(self.delete_stored(&written).await),
-            None => None,
-        };
-        copy.removed(removal, error)
+        let Some((copy, written)) = copy else { return error };
+        copy.remove_after(error, |_| self.delete_stored(&written)).await
     }
 
     /// The store.
