@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -12,7 +11,7 @@ use table_core::model::{Entity, TableName, Ticks};
 use table_core::store::{Error, TableStoreExt as _};
 use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
 
-use crate::blobs::{BlobArgs, blobs_in, root};
+use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::output::{print, remark};
 use crate::pace::{InFlight, LongArgs, Pace, at_least_one, until_stopped};
@@ -53,8 +52,10 @@ impl RowFormat for JsonLines {
 pub(crate) struct BackupArgs {
     /// The store
     store: StoreName,
-    /// The directory, which is created if it is missing
-    directory: PathBuf,
+    /// The directory, which is created if it is missing; or a place in a container that exists: azure:CONTAINER/ROOT, azurite:…, env:NAME:…, or
+    /// https://ACCOUNT.blob.core.windows.net/CONTAINER/ROOT
+    #[arg(value_name = "PLACE")]
+    directory: BlobPlace,
     /// A table, several times for several tables; every table if none is given
     #[arg(long = "table", value_name = "T")]
     tables: Vec<String>,
@@ -95,12 +96,18 @@ impl BackupArgs {
         if let Some(absent) = tables.iter().find(|name| !all.contains(name)) {
             return Err(Failure::failed(format!("{} has no table '{absent}'", self.store)));
         }
-        let directory = BackupDirectory::new(blobs_in(&self.directory, true)?, root(), JsonLines);
-        let progress = SharedProgress::new(Progress::new("backed up", open.meter.clone(), self.long.quiet));
-        let shown = progress.clone();
+        let directory = BackupDirectory::new(self.directory.open(true)?, root(), JsonLines);
+        // A time selects rows, and nothing tells how many.
+        let stored = match (self.since, tables.is_empty()) {
+            (Some(_), _) => None,
+            (None, true) => open.rows_of(&all.into_iter().collect::<Vec<_>>()).await,
+            (None, false) => open.rows_of(&tables.iter().cloned().collect::<Vec<_>>()).await,
+        };
+        let progress = Progress::new("backed up", open.meter.clone(), self.long.quiet).of_stored(stored);
+        let progress = SharedProgress::new(progress);
         let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
             .with_concurrency(self.concurrency)
-            .on_progress(move |rows| shown.set(rows));
+            .on_progress(progress.after_resumed());
         if !tables.is_empty() {
             job = job.tables(tables);
         }
@@ -147,8 +154,9 @@ impl BackupArgs {
 /// The arguments of `tables restore`.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// The directory of the backup
-    directory: PathBuf,
+    /// The place of the backup: a directory or a container, as for a backup
+    #[arg(value_name = "PLACE")]
+    directory: BlobPlace,
     /// The store
     store: StoreName,
     /// A table, several times for several tables; every table of the backup if none is given
@@ -172,7 +180,7 @@ impl RestoreArgs {
     /// Restores a backup. The requests of [`RestoreJob`].
     pub(crate) async fn run(&self) -> Result<()> {
         let tables = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
-        let files = blobs_in(&self.directory, false)?;
+        let files = self.directory.open(false)?;
         // A backup that cannot be restored leaves no directory of an embedded store.
         let directory = BackupDirectory::new(files, root(), JsonLines);
         let memory = StoreName::Memory.open(Access::Read, Pace::default()).await?;
@@ -217,8 +225,7 @@ impl RestoreArgs {
         }
         let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).of(job.rows());
         let progress = SharedProgress::new(progress);
-        let shown = progress.clone();
-        let done = job.on_progress(move |rows| shown.set(rows)).run().await?;
+        let done = job.on_progress(progress.after_resumed()).run().await?;
         progress.end();
         let requests = open.meter.total();
         if self.long.json {

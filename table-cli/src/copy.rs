@@ -175,9 +175,13 @@ impl CopyArgs {
 
     /// Copies whole tables, as they are stored.
     async fn copy_tables(&self, stores: &Stores<'_>, pairs: &[Pair]) -> Result<()> {
-        let progress =
-            SharedProgress::new(Progress::new("copied", stores.from.meter.clone(), self.long.quiet));
-        let copy = self.store_copy(stores, pairs, progress.clone())?;
+        let names: Vec<_> = pairs.iter().map(|pair| pair.from.clone()).collect();
+        let progress = Progress::new("copied", stores.from.meter.clone(), self.long.quiet)
+            .of_stored(stores.from.rows_of(&names).await);
+        let progress = SharedProgress::new(progress);
+        let compared =
+            SharedProgress::new(Progress::new("compared", stores.from.meter.clone(), self.long.quiet));
+        let copy = self.store_copy(stores, pairs, progress.clone(), compared.clone())?;
         // Every table is looked at before one is written.
         let prepared = copy.prepare().await.map_err(refused)?;
         let report = prepared.run().await?;
@@ -187,7 +191,10 @@ impl CopyArgs {
             if !self.long.quiet {
                 remark(&format!("{} rows copied; comparing", report.rows));
             }
+            let rows = report.tables.iter().filter(|of| !of.was_equal).map(|of| of.rows).sum();
+            compared.restart(rows);
             differences = prepared.verify().await?;
+            compared.end();
         }
         let mut damage = None;
         for of in &report.tables {
@@ -205,7 +212,13 @@ impl CopyArgs {
         damage.map_or(Ok(()), |damage| Err(Failure::Damaged(damage)))
     }
 
-    fn store_copy(&self, stores: &Stores<'_>, pairs: &[Pair], progress: SharedProgress) -> Result<StoreCopy> {
+    fn store_copy(
+        &self,
+        stores: &Stores<'_>,
+        pairs: &[Pair],
+        progress: SharedProgress,
+        compared: SharedProgress,
+    ) -> Result<StoreCopy> {
         let concurrency = self.in_flight.concurrency;
         let rows = Mutex::new(BTreeMap::new());
         let mut copy = copy_store(Arc::clone(&stores.source), Arc::clone(&stores.target))
@@ -217,9 +230,13 @@ impl CopyArgs {
             .with_tables_at_once(1)
             .on_progress(move |table, copied| {
                 let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                rows.insert(table.clone(), copied);
-                progress.set(rows.values().sum());
-            });
+                // The first report of a table is the number of rows of earlier runs.
+                match rows.insert(table.clone(), copied) {
+                    None => progress.resume(copied),
+                    Some(_) => progress.set(rows.values().sum()),
+                }
+            })
+            .on_compared(move |rows| compared.add_of(rows, rows));
         for pair in pairs.iter().filter(|pair| pair.from != pair.to) {
             copy = copy.renamed(pair.from.clone(), pair.to.clone());
         }

@@ -37,13 +37,17 @@ impl CountArgs {
         let query = self.selection.query()?.with_select(keys);
         let open = self.store.open(Access::Read, self.long.pace).await?;
         let mut pages = open.store.query_pages(table.clone(), query);
-        let mut progress = Progress::new("counted", open.meter.clone(), self.long.quiet);
+        let stored = match self.selection.reads_all() {
+            true => open.rows_of(std::slice::from_ref(&table)).await,
+            false => None,
+        };
+        let mut progress = Progress::new("counted", open.meter.clone(), self.long.quiet).of_stored(stored);
         let work = async {
             let mut count = 0_u64;
             while let Some(page) = pages.try_next().await? {
                 let found = page.items.iter().filter(|row| self.selection.shows(row)).count() as u64;
                 count += found;
-                progress.add(found);
+                progress.add_of(found, page.items.len() as u64);
             }
             Ok(count)
         };

@@ -96,7 +96,9 @@ impl DoctorArgs {
         };
         let mut options = IndexOptions::default();
         options.concurrency = self.in_flight.concurrency;
-        let progress = SharedProgress::new(Progress::new("examined", open.meter.clone(), self.long.quiet));
+        let progress = Progress::new("examined", open.meter.clone(), self.long.quiet)
+            .of_stored(open.rows_of(std::slice::from_ref(table)).await);
+        let progress = SharedProgress::new(progress);
         let shown = progress.clone();
         let mut examination = Examination::new(Arc::clone(&open.store), table.clone())
             .with_entries(entries)

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::pin::pin;
 
 use clap::Args;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use table_azure::wire::EntityEncoder;
 use table_core::model::{Entity, TableName};
@@ -16,8 +17,8 @@ use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
 use crate::layouts::check_layouts;
 use crate::output::{print, remark};
-use crate::pace::{LongArgs, until_stopped};
-use crate::progress::Progress;
+use crate::pace::{LongArgs, at_least_one, until_stopped};
+use crate::progress::{Progress, SharedProgress};
 use crate::query::{Selection, table};
 use crate::store::{Access, OpenStore, StoreName};
 #[cfg(feature = "parquet")]
@@ -44,6 +45,9 @@ pub(crate) struct ExportArgs {
     selection: Selection,
     #[command(flatten)]
     keys: KeyArgs,
+    /// Tables that are read at once, each into its file
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one())]
+    concurrency: usize,
     #[command(flatten)]
     long: LongArgs,
 }
@@ -81,14 +85,24 @@ impl ExportArgs {
         }
         let mut open = self.store.open(Access::Read, self.long.pace).await?;
         self.keys.apply(&mut open, &tables).await?;
-        for (table, (path, file)) in tables.iter().zip(files) {
-            // Files of earlier tables are complete at an interruption. The file of this one keeps its name
-            // `.partial`.
-            let export = self.export(&open, table, &file);
-            let exported =
-                until_stopped(export, "run the same command again, which starts this file again").await?;
-            self.print_report(table, &exported, open.meter.total(), &path)?;
-        }
+        let stored = if self.selection.reads_all() { open.rows_of(&tables).await } else { None };
+        let progress = Progress::new("exported", open.meter.clone(), self.long.quiet).of_stored(stored);
+        let progress = SharedProgress::new(progress);
+        let (each, shown) = (&open, &progress);
+        let exports = stream::iter(tables.iter().zip(&files)).map(|(table, (path, file))| async move {
+            Ok::<_, Failure>((table, path, self.export(each, table, file, shown).await?))
+        });
+        let work = async {
+            // In the order of the tables, so that the reports are too.
+            let mut exports = pin!(exports.buffered(self.concurrency));
+            while let Some((table, path, exported)) = exports.try_next().await? {
+                self.print_report(table, &exported, each.meter.total(), path)?;
+            }
+            Ok(())
+        };
+        // Complete files stay at an interruption. A file that is being written keeps its name `.partial`.
+        until_stopped(work, "run the same command again, which starts the files again").await?;
+        progress.end();
         open.close().await
     }
 
@@ -120,14 +134,19 @@ impl ExportArgs {
         Ok(())
     }
 
-    async fn export(&self, open: &OpenStore, table: &TableName, file: &DataFile) -> Result<Exported> {
+    async fn export(
+        &self,
+        open: &OpenStore,
+        table: &TableName,
+        file: &DataFile,
+        progress: &SharedProgress,
+    ) -> Result<Exported> {
         let query = self.selection.query()?;
         let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
         check_layouts(&manifest, table)?;
         let mut pages = open.store.query_pages(table.clone(), query);
         // The first page before the file: a table that does not exist leaves no file.
         let mut page = pages.try_next().await?;
-        let mut progress = Progress::new("exported", open.meter.clone(), self.long.quiet);
         let mut body = Body::new(file)?;
         let mut exported = Exported::default();
         while let Some(entities) = page {
@@ -136,11 +155,10 @@ impl ExportArgs {
                 body.add(entity)?;
                 exported.add(entity);
             }
-            progress.add(exported.rows - before);
+            progress.add_of(exported.rows - before, entities.items.len() as u64);
             page = pages.try_next().await?;
         }
         body.finish()?;
-        progress.end();
         Ok(exported)
     }
 }

@@ -60,7 +60,9 @@ impl PlotArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let table = table(&self.table)?;
         let open = self.store.open(Access::Read, self.long.pace).await?;
-        let progress = SharedProgress::new(Progress::new("read", open.meter.clone(), self.long.quiet));
+        let progress = Progress::new("read", open.meter.clone(), self.long.quiet)
+            .of_stored(open.rows_of(std::slice::from_ref(&table)).await);
+        let progress = SharedProgress::new(progress);
         let shown = progress.clone();
         let examination = Examination::new(Arc::clone(&open.store), table.clone())
             .with_entries(Entries::None)

@@ -1,7 +1,7 @@
 //! The progress of long commands, on standard error.
 
 use std::io::{IsTerminal as _, stderr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,8 +41,14 @@ pub(crate) struct Progress {
     meter: RequestMeter,
     verb: &'static str,
     rows: u64,
+    /// The rows of `rows` that earlier runs have done: the rate is of this run.
+    resumed: u64,
+    /// Rows that were read for the estimate: those that are left out, such as index entries, included.
+    read: u64,
     /// The number of rows at the end, if it is known.
     total: Option<u64>,
+    /// The number of rows that will be read, if the store tells it.
+    stored: Option<u64>,
     /// The file that the rows come from, whose size is known.
     file: Option<FilePosition>,
     started: Instant,
@@ -60,7 +66,19 @@ impl Progress {
         let started = Instant::now();
         // From the start: a command that ends before the first pause prints no line.
         let last_line = (!is_quiet && !has_bar).then_some(started);
-        Self { bar, meter, verb, rows: 0, total: None, file: None, started, last_line }
+        Self {
+            bar,
+            meter,
+            verb,
+            rows: 0,
+            resumed: 0,
+            read: 0,
+            total: None,
+            stored: None,
+            file: None,
+            started,
+            last_line,
+        }
     }
 
     /// Sets the number of rows at the end.
@@ -75,6 +93,19 @@ impl Progress {
         self
     }
 
+    /// Sets the number of rows that will be read, which gives the estimate: see [`OpenStore::rows_of`](crate::store::OpenStore::rows_of).
+    pub(crate) const fn of_stored(mut self, rows: Option<u64>) -> Self {
+        self.stored = rows;
+        self
+    }
+
+    /// Counts rows that earlier runs have done.
+    pub(crate) fn resume(&mut self, rows: u64) {
+        self.rows += rows;
+        self.read += rows;
+        self.resumed += rows;
+    }
+
     /// Sets the number of rows so far, the rows of earlier runs included.
     pub(crate) fn set(&mut self, rows: u64) {
         let done = rows.saturating_sub(self.rows);
@@ -83,7 +114,13 @@ impl Progress {
 
     /// Counts rows.
     pub(crate) fn add(&mut self, rows: u64) {
+        self.add_of(rows, rows);
+    }
+
+    /// Counts rows, and the rows that were read to find them.
+    pub(crate) fn add_of(&mut self, rows: u64, read: u64) {
         self.rows += rows;
+        self.read += read;
         if !self.bar.is_hidden() {
             self.bar.set_message(self.text());
             self.bar.tick();
@@ -99,18 +136,29 @@ impl Progress {
     }
 
     fn text(&self) -> String {
-        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-        let rate = self.rows.saturating_mul(1000) / millis;
+        let elapsed = self.started.elapsed();
+        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
+        let rate = (self.rows - self.resumed).saturating_mul(1000) / millis;
         // Programs may add rows after the count. The rest is unknown then.
         let total = self.total.filter(|total| *total >= self.rows);
         let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
         let left = match (total, &self.file) {
             (Some(total), _) if rate > 0 => Some(Duration::from_secs((total - self.rows) / rate)),
-            (None, Some(file)) => file.left(self.started.elapsed()),
+            (None, Some(file)) => file.left(elapsed),
+            (None, None) => self.left_of_stored(elapsed),
             _ => None,
         };
         let left = left.map(|left| format!(", {} left", indicatif::HumanDuration(left))).unwrap_or_default();
         format!("{}{of} rows {}, {rate} rows/s, {} requests{left}", self.rows, self.verb, self.meter.total())
+    }
+}
+
+impl Progress {
+    /// The time that the rows of the store that are left take at the rate of this run.
+    fn left_of_stored(&self, elapsed: Duration) -> Option<Duration> {
+        let left = self.stored?.checked_sub(self.read)?;
+        let read = self.read - self.resumed;
+        (read > 0).then(|| elapsed.mul_f64(left as f64 / read as f64))
     }
 }
 
@@ -129,6 +177,35 @@ impl SharedProgress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).set(rows);
     }
 
+    /// Starts the time of the rate, for a second pass over this many rows.
+    pub(crate) fn restart(&self, total: u64) {
+        let mut progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.total = Some(total);
+        progress.started = Instant::now();
+    }
+
+    /// Counts rows that earlier runs have done; see [`Progress::resume`].
+    pub(crate) fn resume(&self, rows: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).resume(rows);
+    }
+
+    /// Counts rows, and the rows that were read to find them.
+    pub(crate) fn add_of(&self, rows: u64, read: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add_of(rows, read);
+    }
+
+    /// Returns the listener of a job whose first report is the number of rows of earlier runs.
+    pub(crate) fn after_resumed(&self) -> impl Fn(u64) + Send + Sync + 'static {
+        let (progress, has_begun) = (self.clone(), AtomicBool::new(false));
+        move |rows| {
+            if has_begun.swap(true, Ordering::Relaxed) {
+                progress.set(rows);
+            } else {
+                progress.resume(rows);
+            }
+        }
+    }
+
     /// Removes the progress from the terminal.
     pub(crate) fn end(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).end();
@@ -142,7 +219,7 @@ mod tests {
     fn shown(progress: Progress, rows: u64) -> String {
         let mut progress = progress;
         progress.started = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
-        progress.rows = rows;
+        progress.add(rows);
         progress.text()
     }
 
@@ -163,5 +240,29 @@ mod tests {
         );
         let none = FilePosition::new(Arc::default(), 1000);
         assert_eq!(shown(new().of_file(Some(none)), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        // A store that tells its number of rows.
+        let stored = new().of_stored(Some(3000));
+        assert_eq!(shown(stored, 1000), "1000 rows imported, 10 rows/s, 0 requests, 3 minutes left");
+    }
+
+    #[test]
+    fn the_rate_after_an_interruption_is_of_this_run() {
+        let resumed = |progress: Progress| {
+            let mut progress = progress;
+            progress.resume(5000);
+            progress
+        };
+        let new = || resumed(Progress::new("copied", RequestMeter::new(), true));
+        let text = "6000 rows copied, 10 rows/s, 0 requests";
+        assert_eq!(shown(new(), 1000), text);
+        assert_eq!(shown(new().of_stored(Some(8000)), 1000), format!("{text}, 3 minutes left"));
+        let of = "6000 of 8000 rows copied, 10 rows/s, 0 requests, 3 minutes left";
+        assert_eq!(shown(new().of(8000), 1000), of);
+        let listened = SharedProgress::new(Progress::new("copied", RequestMeter::new(), true));
+        let report = listened.after_resumed();
+        report(5000);
+        report(6000);
+        let progress = listened.0.lock().unwrap();
+        assert_eq!((progress.rows, progress.resumed), (6000, 5000));
     }
 }

@@ -83,6 +83,11 @@ impl Selection {
         self.system_rows || is_own(entity)
     }
 
+    /// Whether every row of the table is read.
+    pub(crate) const fn reads_all(&self) -> bool {
+        self.filter.is_none() && self.partition.is_none() && self.row_prefix.is_none()
+    }
+
     /// Whether index entries are left out.
     pub(crate) const fn hides_index_entries(&self) -> bool {
         !self.system_rows

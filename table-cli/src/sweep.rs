@@ -92,7 +92,8 @@ impl RotateArgs {
             if self.count {
                 sweep = sweep.counting();
             }
-            let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet);
+            let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet)
+                .of_stored(open.rows_of(std::slice::from_ref(&table)).await);
             while sweep.step().await? {
                 progress.set(sweep.progress().read);
             }
@@ -138,7 +139,8 @@ impl MigrateArgs {
         if self.again {
             sweep = sweep.with_reencryption();
         }
-        let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet);
+        let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet)
+            .of_stored(open.rows_of(tables).await);
         while sweep.step().await? {
             progress.set(sweep.progress().read);
         }

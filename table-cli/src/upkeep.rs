@@ -17,7 +17,7 @@ use crate::blobs::{BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
 use crate::output::{print, remark};
-use crate::pace::Pace;
+use crate::pace::{Pace, at_least_one};
 use crate::query::table;
 use crate::signals::stopped;
 use crate::store::{Access, StoreName};
@@ -43,9 +43,15 @@ pub(crate) struct UpkeepArgs {
     keys: KeyArgs,
     #[command(flatten)]
     pace: Pace,
+    /// Tables in work at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one())]
+    concurrency: usize,
     /// Print a line of JSON for each round of a table
     #[arg(long)]
     json: bool,
+    /// Print no line for a round; warnings and errors stay
+    #[arg(long, conflicts_with = "json")]
+    quiet: bool,
 }
 
 impl UpkeepArgs {
@@ -60,12 +66,17 @@ impl UpkeepArgs {
             return open.close().await;
         }
         self.keys.apply(&mut open, &tables).await?;
-        let rounds =
-            Arc::new(Mutex::new(Rounds { is_json: self.json, printed: BTreeMap::new(), end: Ok(()) }));
+        let rounds = Arc::new(Mutex::new(Rounds {
+            is_json: self.json,
+            is_quiet: self.quiet,
+            printed: BTreeMap::new(),
+            end: Ok(()),
+        }));
         let listener = Arc::clone(&rounds);
         let upkeep = Upkeep::new(Arc::clone(&open.store))
             .tables(tables.iter().map(TableName::as_str))
             .with_options(options(&*open.store)?)
+            .with_concurrency(self.concurrency)
             .every(Duration::from_secs(self.every))
             .on_round(move |report| locked(&listener, |rounds| rounds.print(report)));
         let upkeep = match &self.blobs {
@@ -111,6 +122,7 @@ fn locked<T>(rounds: &Mutex<Rounds>, work: impl FnOnce(&mut Rounds) -> T) -> T {
 /// The rounds that were printed.
 struct Rounds {
     is_json: bool,
+    is_quiet: bool,
     printed: BTreeMap<TableName, u64>,
     /// The first failure of standard output.
     end: Result<()>,
@@ -127,7 +139,7 @@ impl Rounds {
                 let due = report.due().filter(|(of, ..)| *of == table).count();
                 let line = if self.is_json { json_line(table, kept, due) } else { line(table, kept, due) };
                 // The upkeep goes on if standard output is closed: its work does not depend on a reader.
-                if self.end.is_ok() {
+                if self.end.is_ok() && !self.is_quiet {
                     self.end = print(&line);
                 }
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use redb::ReadableTableMetadata as _;
 use table_core::engine;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{AccessPath, Continuation, Page, Query, Select};
@@ -123,6 +124,30 @@ impl EmbeddedStore {
         self.writable()?;
         let alone = Arc::clone(&self.inner.maintenance).lock_owned().await;
         self.inner.queue.compact(alone).await
+    }
+
+    /// Returns the number of rows of all tables, system rows included. Rows of a dropped table count until they are removed. Reads no row.
+    ///
+    /// # Errors
+    /// Fails if the store is closed, or if its file is damaged.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// use table_core::prelude::*;
+    /// use table_embedded::EmbeddedStore;
+    ///
+    /// let (store, table) = (EmbeddedStore::open(directory.path()).await?, TableName::new("Employees")?);
+    /// store.create_table(&table).await?;
+    /// store.write(&table, Operation::Insert(Entity::new("Sales", "1")?)).await?;
+    /// assert_eq!(store.rows().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn rows(&self) -> Result<u64> {
+        let snapshot = self.snapshot().await?;
+        read(|| Ok(snapshot.rows.len().map_err(Failure::read)?))
     }
 
     pub(crate) async fn start(EmbeddedBuilder { directory: path, config }: EmbeddedBuilder) -> Result<Self> {

@@ -108,8 +108,22 @@ fn blobs_of_a_container_are_copied_and_backed_up() {
     let backup = path("backup");
     run(&[&["backup", "azurite", &*backup, "--table", "Photos"][..], &blobs].concat()).success();
     run(&[&["doctor", "azurite", "Photos"][..], &blobs].concat()).success();
+    // A backup in a container, and from there into a store.
+    let place = "azurite:photos/backups/monday";
+    run(&[&["backup", "azurite", place, "--table", "Photos"][..], &blobs].concat()).success();
+    run(&["backup", "azurite", place, "--table", "Photos", "--rows-only"])
+        .code(1)
+        .stderr(contains("has a complete backup"));
+    let restored = format!("embedded:{}", path("restored"));
+    run(&["restore", place, &restored, "--check"]).success().stdout(contains("is complete: 1 tables"));
+    run(&["restore", place, &restored, "--blobs", &path("restored-blobs/large")]).success();
+    let length = on_disk(Path::new(&path("restored")), async |store| {
+        image(&photos(store, files(Path::new(&path("restored-blobs")))).await, 2).await
+    });
+    assert_eq!(length, 200);
+    run(&["restore", "azurite:photos/backups/absent", &restored]).code(1).stderr(contains("backup.json"));
     runtime.block_on(async {
-        let mut listed = container.list(None);
+        let mut listed = container.list(Some(&"large".into()));
         let blob = futures_util::StreamExt::next(&mut listed).await.unwrap().unwrap();
         container.delete(&blob.location).await.unwrap();
     });

@@ -205,6 +205,8 @@ fn several_tables_have_a_file_each() {
     on_disk(directory.path(), async |store| fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await);
     let one = ["export", &from, "Employees", "Orders", "--to", "all.jsonl"];
     tables().args(one).assert().code(2).stderr(contains("{table}"));
+    let none = ["export", &from, "Employees", "--to", "all.jsonl", "--concurrency", "0"];
+    tables().args(none).assert().code(2).stderr(contains("--concurrency"));
     let (files, _, _) = file("none", "");
     let path = files.path().join("{table}.csv").display().to_string();
     let export =

@@ -42,6 +42,8 @@ impl Long {
             assert!(bytes > 0, "{arguments:?} has ended: {seen}");
         }
         assert!(seen.contains(progress) && seen.contains(" requests"), "{arguments:?}: {seen}");
+        // Every store and file here tells how much there is.
+        assert!(seen.contains(" left"), "{arguments:?}: {seen}");
         interrupt(&process);
         errors.read_to_string(&mut seen).unwrap();
         assert_eq!(process.wait().unwrap().code(), Some(1), "{arguments:?}: {seen}");
@@ -92,7 +94,7 @@ fn long_commands_show_progress_and_stop_cleanly() {
             &["export", &source, "Rows", "--to", &path("all.csv")],
             2,
             " rows exported, ",
-            "starts this file again",
+            "starts the files again",
         ),
         long(
             &["import", &store("imported"), "Rows", "--from", &path("rows.jsonl")],

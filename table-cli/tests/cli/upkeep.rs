@@ -35,6 +35,19 @@ fn tables_in_order_are_healthy() {
 }
 
 #[test]
+fn a_quiet_upkeep_prints_warnings_and_errors_alone() {
+    let (directory, store) = indexed(employees());
+    on_disk(directory.path(), async |store| damage(&store).await);
+    let before = keys(directory.path());
+    once(&store, &["--quiet", "--concurrency", "1"]).assert().success().stdout("").stderr("");
+    assert_ne!(keys(directory.path()), before, "the entries are repaired");
+    let absent = once(&store, &["--quiet", "Employees", "Orders"]).assert().code(1).stdout("");
+    absent.stderr(contains("the table 'Orders' does not exist"));
+    once(&store, &["--quiet", "--json"]).assert().code(2).stderr(contains("--quiet"));
+    once(&store, &["--concurrency", "0"]).assert().code(2);
+}
+
+#[test]
 fn an_interrupted_write_is_finished() {
     let (directory, store) = indexed([]);
     interrupt_write(directory.path());

@@ -14,6 +14,8 @@ use super::windows::is_of_one_store;
 
 /// The number of differences that a [`Comparison`] lists.
 const LISTED: usize = 100;
+/// A comparison reports its progress after this number of rows.
+const OBSERVED: u64 = 1000;
 
 /// The result of comparing two tables.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -78,12 +80,27 @@ pub async fn compare_tables(
     second: (impl TableStore, TableName),
 ) -> Result<Comparison> {
     let (first, second) = ((first.0.into_shared(), first.1), (second.0.into_shared(), second.1));
+    compare_observed(first, second, |_| ()).await
+}
+
+/// A table of a store.
+type Side = (Arc<dyn TableStore>, TableName);
+
+/// Like [`compare_tables`]. Calls `report` with the number of further rows of the first table, every 1,000 rows.
+pub(super) async fn compare_observed(first: Side, second: Side, report: impl Fn(u64)) -> Result<Comparison> {
     let sorted = [&first, &second].iter().all(|side| side.0.profile().order == KeyOrder::Sorted);
-    let (first, second) = (rows(first), rows(second));
+    let mut read = 0_u64;
+    let first = rows(first).inspect_ok(move |_| {
+        read += 1;
+        if read.is_multiple_of(OBSERVED) {
+            report(OBSERVED);
+        }
+    });
+    let second = rows(second);
     if sorted { compare_sorted(first, second).await } else { compare_hashes(first, second).await }
 }
 
-fn rows((store, table): (Arc<dyn TableStore>, TableName)) -> impl Stream<Item = Result<Entity>> + Unpin {
+fn rows((store, table): Side) -> impl Stream<Item = Result<Entity>> + Unpin {
     let rows = scan(store, table, Query::new());
     rows.try_filter(|row| std::future::ready(!is_of_one_store(row.key())))
 }

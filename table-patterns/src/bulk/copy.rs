@@ -14,9 +14,10 @@ use table_core::query::{Continuation, Filter, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::checkpoint::Checkpoint;
+use super::compare::compare_observed;
 use super::scan::scan;
 use super::windows::Windows;
-use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
+use super::{BulkOptions, BulkWriter, Comparison};
 #[cfg(not(feature = "blobs"))]
 use crate::blobs::BlobStores;
 use crate::blobs::in_a_blob;
@@ -80,6 +81,7 @@ pub struct CopyJob {
     name: Option<String>,
     options: BulkOptions,
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
+    compared: Option<Box<dyn Fn(u64) + Send + Sync>>,
     window: usize,
     blobs: Option<BlobStores>,
     rows_only: bool,
@@ -112,6 +114,7 @@ impl CopyJob {
             name: None,
             options,
             progress: None,
+            compared: None,
             window: WINDOW_ROWS,
             blobs,
             rows_only,
@@ -161,9 +164,15 @@ impl CopyJob {
         self
     }
 
-    /// Calls `report` after each window with the number of rows copied so far.
+    /// Calls `report` with the number of rows copied so far: first with the rows of earlier runs, then after each window.
     pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Box::new(report));
+        self
+    }
+
+    /// Calls `report` with a number of further rows of the source that a [`verify`](Self::verify) has compared, every 1,000 rows.
+    pub fn on_compared(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.compared = Some(Box::new(report));
         self
     }
 
@@ -202,6 +211,9 @@ impl CopyJob {
                 // Before the first window: `is_begun` finds a run that ended in it.
                 None => start.save(checkpoint).await?,
             }
+        }
+        if let Some(report) = &self.progress {
+            report(start.rows);
         }
         if start.is_done {
             return Ok(CopyReport { rows: start.rows, resumed: start.rows });
@@ -292,7 +304,7 @@ impl CopyJob {
         Checkpoint::new(&**to, table, id).map(Some)
     }
 
-    /// Compares source and target; see [`compare_tables`].
+    /// Compares source and target; see [`compare_tables`](super::compare_tables).
     ///
     /// [`with_blobs`](Self::with_blobs) also checks that the target has each blob that a row refers to. Unless
     /// [`rows_only`](Self::rows_only), this takes 1 more request per page of the target, and 1 per blob.
@@ -301,7 +313,8 @@ impl CopyJob {
     /// Errors of the stores; a row refers to a blob, and neither `with_blobs` nor `rows_only` is set.
     pub async fn verify(&self) -> Result<Comparison> {
         let side = |(store, table): &(Arc<dyn TableStore>, TableName)| (Arc::clone(store), table.clone());
-        let mut found = compare_tables(side(&self.from), side(&self.to)).await?;
+        let compared = |rows| self.compared.iter().for_each(|report| report(rows));
+        let mut found = compare_observed(side(&self.from), side(&self.to), compared).await?;
         // The run has looked at each row: without a type that has large values, no row refers to a blob.
         if !self.rows_only && !self.has_no_large {
             let (store, table) = side(&self.to);

@@ -65,6 +65,7 @@ pub fn copy_store(from: impl TableStore, to: impl TableStore) -> StoreCopy {
         without_index_blobs: false,
         into_existing: false,
         progress: None,
+        compared: None,
     }
 }
 
@@ -101,6 +102,7 @@ pub struct StoreCopy {
     without_index_blobs: bool,
     into_existing: bool,
     progress: Option<Report>,
+    compared: Option<Arc<dyn Fn(u64) + Send + Sync>>,
 }
 
 /// The result of the copy of a store.
@@ -215,9 +217,15 @@ impl StoreCopy {
         self
     }
 
-    /// Calls `report` after each window with the table and the number of its rows copied so far.
+    /// Calls `report` with a table and the number of its rows copied so far: first with the rows of earlier runs, then after each window.
     pub fn on_progress(mut self, report: impl Fn(&TableName, u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(report));
+        self
+    }
+
+    /// Calls `report` with a number of further rows of the source that a [`verify`](PreparedCopy::verify) has compared, every 1,000 rows.
+    pub fn on_compared(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.compared = Some(Arc::new(report));
         self
     }
 
@@ -388,6 +396,9 @@ impl StoreCopy {
         }
         if let Some(name) = &self.name {
             job = job.resumable(name).keep_checkpoint();
+        }
+        if let Some(report) = self.compared.clone() {
+            job = job.on_compared(move |rows| report(rows));
         }
         if let Some(report) = self.progress.clone() {
             let table = table.clone();

@@ -117,7 +117,7 @@ impl BackupJob {
         self
     }
 
-    /// Calls `report` after each file with the number of rows of the backup so far.
+    /// Calls `report` with the number of rows of the backup so far: first with the rows of earlier runs, then after each file.
     pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Box::new(report));
         self
@@ -141,12 +141,18 @@ impl BackupJob {
             ));
         }
         let mut backup = self.begin().await?;
-        let rows = AtomicU64::new(0);
-        let resumed = AtomicU64::new(0);
-        let (rows, resumed) = (&rows, &resumed);
-        let tables: Vec<TableName> = backup.tables.keys().cloned().collect();
-        let tables = stream::iter(tables).map(|name| async move {
-            let table = self.back_up(&name, rows, resumed).await?;
+        let (mut tables, mut resumed) = (Vec::new(), 0);
+        for name in backup.tables.keys() {
+            let saved = TableProgress::load(&self.to, name).await?;
+            resumed += saved.table.rows();
+            tables.push((name.clone(), saved));
+        }
+        if let Some(report) = &self.progress {
+            report(resumed);
+        }
+        let rows = &AtomicU64::new(resumed);
+        let tables = stream::iter(tables).map(|(name, saved)| async move {
+            let table = self.back_up(&name, saved, rows).await?;
             Ok::<_, Error>((name, table))
         });
         let tables: Vec<_> = tables.buffer_unordered(self.concurrency).try_collect().await?;
@@ -157,7 +163,7 @@ impl BackupJob {
         for table in backup.tables.keys() {
             TableProgress::clear(&self.to, table).await?;
         }
-        Ok(BackupReport { backup, resumed: resumed.load(Ordering::Relaxed) })
+        Ok(BackupReport { backup, resumed })
     }
 
     /// Continues an unfinished backup, or begins one.
@@ -219,13 +225,10 @@ impl BackupJob {
     async fn back_up(
         &self,
         table: &TableName,
+        saved: TableProgress,
         total: &AtomicU64,
-        resumed: &AtomicU64,
     ) -> Result<super::BackupTable> {
-        let mut saved = TableProgress::load(&self.to, table).await?;
-        // Only sums for the report: no other memory depends on them.
-        total.fetch_add(saved.table.rows(), Ordering::Relaxed);
-        resumed.fetch_add(saved.table.rows(), Ordering::Relaxed);
+        let mut saved = saved;
         if saved.is_finished {
             return Ok(saved.table);
         }
@@ -251,6 +254,7 @@ impl BackupJob {
             // A failed read does not end the write.
             let (written, next_window) = join(write, read_next).await;
             written?;
+            // Only a sum for the report: no other memory depends on it.
             let rows = total.fetch_add(rows, Ordering::Relaxed) + rows;
             if let Some(report) = &self.progress {
                 report(rows);

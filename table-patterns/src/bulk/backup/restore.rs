@@ -112,7 +112,7 @@ impl RestoreJob {
         self
     }
 
-    /// Calls `report` after each file with the number of rows restored so far.
+    /// Calls `report` with the number of rows restored so far: first with the rows of earlier runs, then after each file.
     pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Box::new(report));
         self
@@ -169,15 +169,13 @@ impl RestoreJob {
             // Before the first row: rows in a table without a checkpoint are not of this restore, and are not replaced.
             start.save(&checkpoint, &choice).await?;
         }
-        let (mut rows, mut resumed, mut unfinished) = (0, 0, 0);
+        if let Some(report) = &self.progress {
+            report(self.rows_before(start));
+        }
+        let (mut rows, mut unfinished) = (0, 0);
         for (at, (name, table)) in self.chosen().enumerate() {
             unfinished += table.unfinished;
-            let skipped = match at.cmp(&start.table) {
-                std::cmp::Ordering::Less => table.chunks.len(),
-                std::cmp::Ordering::Equal => start.file,
-                std::cmp::Ordering::Greater => 0,
-            };
-            resumed += table.chunks.iter().take(skipped).map(|chunk| chunk.rows).sum::<u64>();
+            let skipped = start.skipped(at, table.chunks.len());
             if at > start.table {
                 self.to.create_table_if_missing(name).await?;
                 RestorePosition { table: at, file: 0 }.save(&checkpoint, &choice).await?;
@@ -196,7 +194,20 @@ impl RestoreJob {
         }
         // Last: until here, a run that was interrupted finds where to go on.
         checkpoint.clear().await?;
-        Ok(RestoreReport { tables: self.tables.len() as u64, rows, resumed, unfinished })
+        Ok(RestoreReport {
+            tables: self.tables.len() as u64,
+            rows,
+            resumed: self.rows_before(start),
+            unfinished,
+        })
+    }
+
+    /// The rows of the files before a position.
+    fn rows_before(&self, start: RestorePosition) -> u64 {
+        let tables = self.chosen().enumerate();
+        let files = tables
+            .flat_map(|(at, (_, table))| table.chunks.iter().take(start.skipped(at, table.chunks.len())));
+        files.map(|chunk| chunk.rows).sum()
     }
 
     fn chosen(&self) -> impl Iterator<Item = (&TableName, &super::BackupTable)> {
@@ -324,6 +335,15 @@ struct RestorePosition {
 }
 
 impl RestorePosition {
+    /// The number of files of a table that are written already.
+    fn skipped(self, table: usize, files: usize) -> usize {
+        match table.cmp(&self.table) {
+            std::cmp::Ordering::Less => files,
+            std::cmp::Ordering::Equal => self.file,
+            std::cmp::Ordering::Greater => 0,
+        }
+    }
+
     /// Reads the position of a restore with this choice.
     fn read(row: &Entity, choice: &str) -> Result<Self> {
         // The number of a table counts the chosen ones: among others, it is of another table, and files would be left out. Rows of

@@ -48,7 +48,7 @@ async fn a_copy_equals_its_source_and_has_the_documented_cost() -> Result<()> {
     let reported = Arc::clone(&seen);
     let job = job(&from, &to).on_progress(move |rows| reported.lock().unwrap().push(rows));
     assert_eq!(job.run().await?.rows, ROWS as u64);
-    assert_eq!(*seen.lock().unwrap(), [10_000, 20_000, 25_000]);
+    assert_eq!(*seen.lock().unwrap(), [0, 10_000, 20_000, 25_000]);
     assert_eq!(from.meter.total(), 25);
     let groups = to.meter.snapshot().of_kind(OperationKind::Transact);
     assert!((250..270).contains(&groups), "{groups}");
