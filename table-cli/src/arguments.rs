@@ -64,8 +64,8 @@ enum Command {
     /// Copy tables from one store to another, with manifests and index entries, and compare them
     #[command(after_help = page(&["tables copy azure embedded:company", "tables copy env:OLD env:NEW --table Orders --rename Orders=Orders2"]))]
     Copy(CopyArgs),
-    /// Write all rows of tables to a directory, with checksums
-    #[command(after_help = page(&["tables backup azure monday"]))]
+    /// Write all rows of tables to a directory or a container, with checksums
+    #[command(after_help = page(&["tables backup azure monday", "tables backup azure azure:backups/monday"]))]
     Backup(BackupArgs),
     /// Write the tables of a backup into a store
     #[command(after_help = page(&["tables restore monday azure --check", "tables restore monday embedded:company --table Employees"]))]

@@ -157,6 +157,9 @@ pub(crate) fn blobs_in(directory: &FilePath, creates: bool) -> Result<Arc<dyn Ob
     if creates {
         std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
     }
+    if !directory.exists() {
+        return Err(failed(&"it does not exist"));
+    }
     let files = LocalFileSystem::new_with_prefix(directory).map_err(|error| failed(&error))?;
     // A backup that was reported as complete must survive a power failure.
     Ok(Arc::new(files.with_fsync(true)))

@@ -61,7 +61,7 @@ fn a_backup_of_an_account_is_restored_to_another() {
     tables().args(restore).env("B", &other.secret).assert().success();
     let count = tables().args(["count", "env:B", "Employees"]).env("B", &other.secret).assert().success();
     count.stdout("3\n");
-    let again = tables().args(["backup", "env:A", &backup]).env("A", &account.secret).assert().code(1);
+    let again = tables().args(["backup", "env:A", &backup]).env("A", &account.secret).assert().code(2);
     again.stderr(contains("complete backup"));
 }
 
@@ -81,7 +81,7 @@ fn indexes_and_unfinished_writes_are_restored() {
 fn a_damaged_or_unfinished_backup_is_refused_and_writes_nothing() {
     let (_source, from) = embedded(employees());
     let (directory, backup, to) = places();
-    tables().args(["restore", &backup, &to]).assert().code(2).stderr(contains("cannot be opened"));
+    tables().args(["restore", &backup, &to]).assert().code(2).stderr(contains("does not exist"));
     fs::create_dir(&backup).unwrap();
     tables().args(["restore", &backup, &to]).assert().code(1).stderr(contains("no backup"));
     tables().args(["backup", &from, &backup]).assert().success();
@@ -120,9 +120,9 @@ fn tables_with_rows_are_restored_only_with_force() {
         .code(1)
         .stderr(contains("'Absent'"));
     tables().args(["backup", &from, &backup]).assert().success();
-    tables().args(["restore", &backup, &to]).assert().code(1).stderr(contains("exists and has rows"));
+    tables().args(["restore", &backup, &to]).assert().code(2).stderr(contains("exists and has rows"));
     assert_eq!(keys(target.path()), ["Other/1"]);
-    let absent = tables().args(["restore", &backup, &to, "--table", "Absent"]).assert().code(1);
+    let absent = tables().args(["restore", &backup, &to, "--table", "Absent"]).assert().code(2);
     absent.stderr(contains("it has Employees"));
     tables().args(["restore", &backup, &to, "--force"]).assert().success();
     assert_eq!(keys(target.path()).len(), 4);
@@ -147,7 +147,7 @@ fn an_incremental_backup_is_restored_over_a_full_one() {
         .assert()
         .code(2)
         .stderr(contains("2026-01-31"));
-    tables().args(["restore", &later, &to]).assert().code(1).stderr(contains("restore a full backup first"));
+    tables().args(["restore", &later, &to]).assert().code(2).stderr(contains("restore a full backup first"));
     tables().args(["restore", &backup, &to]).assert().success();
     tables().args(["restore", &later, &to, "--force"]).assert().success();
     assert_eq!(keys(&directory.path().join("store")), keys(source.path()));

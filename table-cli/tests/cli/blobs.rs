@@ -112,7 +112,7 @@ fn blobs_of_a_container_are_copied_and_backed_up() {
     let place = "azurite:photos/backups/monday";
     run(&[&["backup", "azurite", place, "--table", "Photos"][..], &blobs].concat()).success();
     run(&["backup", "azurite", place, "--table", "Photos", "--rows-only"])
-        .code(1)
+        .code(2)
         .stderr(contains("has a complete backup"));
     let restored = format!("embedded:{}", path("restored"));
     run(&["restore", place, &restored, "--check"]).success().stdout(contains("is complete: 1 tables"));
