@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::properties::{MARK, read};
-use super::{EdmType, Properties, Raw, ValueRef};
+use super::{EdmType, INDEX_NAME, Properties, Raw, ValueRef};
 
 /// Bytes of a packed property before the name: tag and length of the name.
 const BEFORE_NAME: usize = 3;
@@ -43,6 +43,8 @@ pub struct PropertyDictionary {
     /// only these.
     sizes: Vec<Size>,
     numbers: HashMap<Arc<[u8]>, u16>,
+    /// Whether an entry has the name [`INDEX_NAME`], which typed reads look for in each row.
+    has_index_name: bool,
 }
 
 impl PropertyDictionary {
@@ -70,6 +72,7 @@ impl PropertyDictionary {
         let entry = DictionaryEntry::new(packed)?;
         let number = u16::try_from(self.entries.len() + 1).ok()?;
         self.numbers.insert(entry.shared(), number);
+        self.has_index_name |= DictionaryEntry::name_in(packed) == INDEX_NAME.as_bytes();
         // `sizes` is indexed by the number itself, so its first place, that of `INLINE`, has no entry.
         self.sizes.resize(usize::from(number), Size::UNKNOWN);
         self.sizes.push(Size { entry: entry.packed().len(), value: entry.width() });
@@ -195,24 +198,28 @@ impl PropertyDictionary {
     #[inline]
     pub fn unpacked_len(&self, row: &[u8]) -> Option<usize> {
         let (mut bytes, mut at) = (0, 0);
-        while let Some(number) = row.get(at) {
-            let size = self.sizes.get(usize::from(*number)).filter(|size| size.entry > 0);
-            // The usual row has numbers and lengths of one byte each. `sizes` is indexed by the byte, so that the loop reads no
-            // entry. At the first other byte, the slower function takes the rest of the row.
-            let Some(size) = size.filter(|_| *number < 0x80) else {
+        while at < row.len() {
+            // At the first unusual property, the slower function takes the rest of the row.
+            let Some(Lengths { entry, before, value }) = self.usual(row, at) else {
                 return Some(bytes + self.unpacked_len_of_any(&row[at..])?);
             };
-            let (prefix, length, value) = match size.value {
-                Some(width) => (0, 1, width),
-                None => match row.get(at + 1) {
-                    Some(short @ ..0x80) => (size_of::<u32>(), 2, usize::from(*short)),
-                    _ => return Some(bytes + self.unpacked_len_of_any(&row[at..])?),
-                },
-            };
-            bytes += size.entry + prefix + value;
-            at += length + value;
+            bytes += entry + if before == 1 { 0 } else { size_of::<u32>() } + value;
+            at += before + value;
         }
         (at == row.len()).then_some(bytes)
+    }
+
+    /// Returns the lengths of the property at this place, if its number and its length have one byte each, as usual. `sizes` is indexed
+    /// by the byte, so that no entry is read.
+    #[inline(always)]
+    fn usual(&self, row: &[u8], at: usize) -> Option<Lengths> {
+        let number = *row.get(at)?;
+        let size = self.sizes.get(usize::from(number)).filter(|size| size.entry > 0 && number < 0x80)?;
+        let (before, value) = match size.value {
+            Some(width) => (1, width),
+            None => (2, usize::from(*row.get(at + 1).filter(|length| **length < 0x80)?)),
+        };
+        Some(Lengths { entry: size.entry, before, value })
     }
 
     /// Like [`unpacked_len`](Self::unpacked_len), for rows with multi-byte numbers or lengths, or with
@@ -237,9 +244,24 @@ impl PropertyDictionary {
         Some(bytes)
     }
 
+    /// Returns the value of the first property with the name [`INDEX_NAME`].
+    #[inline]
+    pub(crate) fn index_name<'r>(&self, row: &'r [u8]) -> Option<ValueRef<'r>> {
+        // A row has names that are not in the dictionary only if the dictionary is full.
+        if self.has_index_name || self.is_full() { self.value_of(row, INDEX_NAME) } else { None }
+    }
+
     /// Returns the value of the first property with this name, and skips the others.
-    pub(crate) fn value_of<'r>(&self, mut row: &'r [u8], name: &str) -> Option<ValueRef<'r>> {
-        while !row.is_empty() {
+    pub(super) fn value_of<'r>(&self, mut row: &'r [u8], name: &str) -> Option<ValueRef<'r>> {
+        loop {
+            let mut at = 0;
+            // Skips entries of another length.
+            while let Some(Lengths { entry, before, value }) = self.usual(row, at)
+                && entry != BEFORE_NAME + name.len()
+            {
+                at += before + value;
+            }
+            row = row.get(at..)?;
             let entry = match self.next_entry(&mut row)? {
                 NextEntry::Known(entry) => entry.packed(),
                 NextEntry::Inline(entry) => entry,
@@ -253,7 +275,6 @@ impl PropertyDictionary {
             };
             row = row.get(length..)?;
         }
-        None
     }
 
     /// If the next property has this name, given with its length in front, returns its tag and the row from
@@ -387,6 +408,13 @@ struct DictionaryEntry {
 struct Size {
     entry: usize,
     value: Option<usize>,
+}
+
+/// Bytes of a stored property: of its entry, and in the row before its value and of its value.
+struct Lengths {
+    entry: usize,
+    before: usize,
+    value: usize,
 }
 
 impl Size {

@@ -46,7 +46,7 @@ impl Entity {
         let is_fingerprint = |digits: &str| {
             digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
         };
-        let id = self.properties().text_of(INDEX_NAME).and_then(|id| id.rsplit_once('.'));
+        let id = self.properties().index_name().and_then(|id| id.rsplit_once('.'));
         id.is_some_and(|(name, digits)| !name.is_empty() && is_fingerprint(digits))
     }
 

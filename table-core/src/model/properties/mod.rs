@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::chunk::{Chunk, ChunkBytes, Span};
-use super::{EdmValue, PropertyDictionary, ValueRef};
+use super::{EdmValue, INDEX_NAME, PropertyDictionary, ValueRef};
 use crate::error::{Error, Result};
 
 pub use packed::PackedPart;
@@ -139,11 +139,12 @@ impl Properties {
         find(&self.packed, name)?.value()
     }
 
-    /// Returns the text of a property if it is a String. Numbered properties are not converted.
-    pub(crate) fn text_of(&self, name: &str) -> Option<&str> {
+    /// Returns the text of the property [`INDEX_NAME`] if it is a String. Numbered properties are not converted.
+    #[inline]
+    pub(crate) fn index_name(&self) -> Option<&str> {
         let value = match self.raw_or_numbered() {
-            (packed, None) => find(packed, name)?.value(),
-            (row, Some(dictionary)) => dictionary.value_of(row, name),
+            (packed, None) => find(packed, INDEX_NAME)?.value(),
+            (row, Some(dictionary)) => dictionary.index_name(row),
         };
         match value {
             Some(ValueRef::String(text)) => Some(text),

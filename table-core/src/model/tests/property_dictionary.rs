@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 
-use crate::model::{EdmValue, PackBuffer, Properties, PropertyDictionary};
+use crate::model::{EdmValue, INDEX_NAME, PackBuffer, Properties, PropertyDictionary};
 use proptest::prelude::*;
 
 fn packed(properties: &Properties, dictionary: &mut PropertyDictionary) -> Vec<u8> {
@@ -33,7 +33,7 @@ fn value() -> impl Strategy<Value = EdmValue> {
 proptest! {
     #[test]
     fn rows_survive_a_round_trip(
-        rows in proptest::collection::vec(proptest::collection::vec(("[a-e]{1,2}|\\PC{1,60}", value(), any::<bool>()), 0..12), 1..8),
+        rows in proptest::collection::vec(proptest::collection::vec(("[a-e]{1,2}|IndexName|\\PC{1,60}", value(), any::<bool>()), 0..12), 1..8),
         before in prop_oneof![Just(0), Just(120), Just(PropertyDictionary::MAX_ENTRIES - 5)],
     ) {
         let mut dictionary = PropertyDictionary::default();
@@ -49,6 +49,8 @@ proptest! {
                 let (found, value) = (dictionary.value_of(&stored, name), properties.get(name));
                 prop_assert_eq!(format!("{found:?}"), format!("{value:?}"));
             }
+            let (found, value) = (dictionary.index_name(&stored), properties.get(INDEX_NAME));
+            prop_assert_eq!(format!("{found:?}"), format!("{value:?}"));
         }
         prop_assert!(dictionary.iter().count() <= PropertyDictionary::MAX_ENTRIES);
     }
