@@ -13,10 +13,9 @@ use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, ValueRef};
 use table_core::query::{Continuation, Filter, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
-use super::checkpoint::Checkpoint;
 use super::compare::compare_observed;
 use super::scan::scan;
-use super::windows::Windows;
+use super::windows::{Checkpoint, Windows};
 use super::{BulkOptions, BulkWriter, Comparison};
 #[cfg(not(feature = "blobs"))]
 use crate::blobs::BlobStores;

@@ -52,7 +52,6 @@
 
 #[cfg(feature = "blobs")]
 mod backup;
-mod checkpoint;
 mod compare;
 mod copy;
 mod copy_store;

@@ -13,7 +13,7 @@ use table_core::store::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use crate::rows::errors::took_effect;
+use crate::rows::took_effect;
 
 /// The longest pause between two receives of an unavailable queue.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

@@ -91,9 +91,6 @@
 mod applier;
 #[cfg(feature = "blobs")]
 mod blob_step;
-#[cfg(not(feature = "blobs"))]
-#[path = "no_blob_step.rs"]
-mod blob_step;
 mod coordinator;
 mod mover;
 mod plan;
@@ -118,6 +115,34 @@ pub use status::{TransactionEvent, TransactionEventKind, TransactionStatus};
 pub use step::{Place, Step};
 pub use submit::{Submitted, TransactionProgress};
 pub(crate) use transaction_table::sweep_records;
+
+/// The steps that write blobs, in a build without the feature `blobs`: a submitter refuses them before the commit, and a worker leaves those of
+/// other submitters to workers that have the feature.
+#[cfg(not(feature = "blobs"))]
+mod blob_step {
+    use table_core::store::{Error, Result};
+
+    use super::resources::Resources;
+
+    pub(super) async fn put_blob(
+        resources: &Resources,
+        blobs: &str,
+        _path: &str,
+        _bytes: &[u8],
+    ) -> Result<()> {
+        resources.blobs(blobs)
+    }
+
+    pub(super) async fn delete_blob(resources: &Resources, blobs: &str, _path: &str) -> Result<()> {
+        resources.blobs(blobs)
+    }
+
+    pub(super) fn check_path(path: &str) -> Result<()> {
+        Err(Error::invalid_request(format!(
+            "a step writes the blob {path:?}, and this program is built without the feature `blobs` of table-patterns"
+        )))
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::transaction_table::{PlanRef, pieces};
 use crate::journal::{Acknowledge, Lease};
-use crate::rows::errors::took_effect;
+use crate::rows::took_effect;
 
 /// Whether a committed transaction is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

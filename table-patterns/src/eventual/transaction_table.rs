@@ -13,8 +13,7 @@ use super::coordinator::Coordinator;
 use super::plan::{TransactionId, fingerprint};
 use super::record::{ROW, TransactionRecord, partition};
 use crate::clock::after;
-use crate::rows::binary::{get_bytes, set_bytes};
-use crate::rows::errors::took_effect;
+use crate::rows::{get_bytes, set_bytes, took_effect};
 
 /// Bytes of a piece: 11 full properties. As base64 a piece stays below 1 MiB, which is the size that Azurite
 /// limits.

@@ -32,11 +32,11 @@
 mod partitions;
 mod properties;
 mod report;
-mod sample;
 #[cfg(test)]
 mod tests;
 mod times;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use table_core::engine::entity_size;
 use table_core::manifest::{IndexState, Manifest, StoredIndex};
-use table_core::model::{EdmType, Entity, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
+use table_core::model::{EdmType, Entity, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::store::{
     CycleDetector, ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, limits,
@@ -54,9 +54,8 @@ use table_core::store::{
 use self::partitions::Partitions;
 use self::properties::Properties;
 use self::report::Findings;
-use self::sample::Sample;
 use self::times::Times;
-use crate::index::{IndexOptions, IndexedEntities, ScrubMode, ScrubReport};
+use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport};
 use crate::journal::{has_mark, is_journal_row, is_pending};
 use crate::large::BlobStores;
 
@@ -413,4 +412,58 @@ impl<'a> Pass<'a> {
 /// The name of an EDM type without its prefix.
 fn short(edm_type: EdmType) -> &'static str {
     edm_type.name().trim_start_matches("Edm.")
+}
+
+/// Keys that were chosen at random, each row with the same probability.
+#[derive(Debug)]
+struct Sample {
+    size: usize,
+    entities: Reservoir,
+    /// By the id of the index.
+    entries: BTreeMap<String, Reservoir>,
+}
+
+#[derive(Debug, Default)]
+struct Reservoir {
+    seen: u64,
+    keys: Vec<Key>,
+}
+
+impl Sample {
+    fn new(size: usize) -> Self {
+        Self { size, entities: Reservoir::default(), entries: BTreeMap::new() }
+    }
+
+    fn add_entity(&mut self, row: &Entity) {
+        self.entities.add(row, self.size);
+    }
+
+    fn add_entry(&mut self, row: &Entity) {
+        if let Some(id) = Entry::index_of(row).filter(|_| self.size > 0) {
+            self.entries.entry(id.to_owned()).or_default().add(row, self.size);
+        }
+    }
+
+    fn entities(&self) -> &[Key] {
+        &self.entities.keys
+    }
+
+    fn entries(&self, id: &str) -> &[Key] {
+        self.entries.get(id).map_or(&[], |reservoir| &reservoir.keys)
+    }
+}
+
+impl Reservoir {
+    /// Algorithm R (<https://doi.org/10.1145/3147.3165>): row n takes a random place among n. If the place is in the sample, the row replaces
+    /// the key there. So each row is in the sample with the probability `size / n`, in one pass and without knowing the number of rows.
+    fn add(&mut self, row: &Entity, size: usize) {
+        self.seen += 1;
+        if self.keys.len() < size {
+            self.keys.push(row.key().clone());
+        } else if let Some(slot) =
+            usize::try_from(fastrand::u64(..self.seen)).ok().and_then(|place| self.keys.get_mut(place))
+        {
+            *slot = row.key().clone();
+        }
+    }
 }

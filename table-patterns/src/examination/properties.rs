@@ -40,15 +40,16 @@ impl<'a> Properties<'a> {
 
     /// Adds an entity. `encrypted` are the names in its header, if the store did not decrypt it.
     pub(super) fn add(&mut self, row: &Entity, encrypted: &[String]) {
-        let stored = self.types.iter().find(|of| of.entity.as_ref().is_some_and(|of| of.admits(row)));
-        let of = match (stored, row.get(Schema::TYPE_PROPERTY)) {
+        let stored =
+            self.types.iter().find(|stored| stored.entity.as_ref().is_some_and(|entity| entity.admits(row)));
+        let type_name = match (stored, row.get(Schema::TYPE_PROPERTY)) {
             (Some(stored), _) => stored.name(),
             // By default a type of this library is in this property, with a manifest or without.
             (None, Some(ValueRef::String(name))) => name,
             (None, _) => "",
         };
-        self.add_version(of, row);
-        self.add_values(of, row, encrypted);
+        self.add_version(type_name, row);
+        self.add_values(type_name, row, encrypted);
     }
 
     /// Adds a row of an entity that has several rows: it has neither the type nor the version of the entity.

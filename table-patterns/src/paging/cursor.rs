@@ -67,8 +67,9 @@ impl CursorKey {
         sealed.extend_from_slice(&nonce);
         let start = sealed.len();
         let text = serde_json::to_vec(content);
-        sealed
-            .extend(text.map_err(|error| Error::invalid_request(format!("a cursor has no JSON: {error}")))?);
+        sealed.extend(text.map_err(|error| {
+            Error::invalid_request(format!("the content of a cursor cannot be encoded as JSON: {error}"))
+        })?);
         let (header, body) = sealed.split_at_mut(start);
         // The header is authenticated too, so that format, key id and nonce cannot be exchanged.
         let tag = self.cipher().encrypt_inout_detached(&nonce.into(), header, body.into());
@@ -220,8 +221,8 @@ impl Content {
 }
 
 /// The hash of a text that a cursor is bound to.
-pub(super) fn hash(what: &str, text: &str) -> String {
-    let hash = Sha256::new().chain_update(what).chain_update("\n").chain_update(text).finalize();
+pub(super) fn hash(domain: &str, text: &str) -> String {
+    let hash = Sha256::new().chain_update(domain).chain_update("\n").chain_update(text).finalize();
     // Half of the hash: it is authenticated, and only distinguishes queries and users.
     URL_SAFE_NO_PAD.encode(&hash[..16])
 }

@@ -33,12 +33,10 @@
 //! [`Continuation`](table_core::query::Continuation).
 
 mod cursor;
-mod paged;
 mod pager;
 
 pub use cursor::{CursorError, CursorKey};
-pub use paged::Paged;
-pub use pager::{PageError, Pager, WebPage};
+pub use pager::{PageError, Paged, Pager, WebPage};
 
 #[cfg(test)]
 mod tests;

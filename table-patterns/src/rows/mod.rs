@@ -1,19 +1,16 @@
-//! What every pattern needs to write rows: long bytes, clocks, retries after conflicts, permission by the manifest, encryption rules,
-//! upgrades.
+//! What every pattern needs to read and write rows: clocks, permission by the manifest, encryption rules; here: conclusions from errors,
+//! bytes of any length, pages with unreadable entities, upgrades.
 
-pub(crate) mod binary;
 pub mod clock;
 pub(crate) mod encrypted;
-pub(crate) mod errors;
 pub(crate) mod plain;
-pub(crate) mod readable;
 #[cfg(test)]
 mod tests;
-pub(crate) mod upgrade;
 
-use table_core::model::Entity;
-use table_core::store::{Outcome, Result, Written};
-use table_core::typed::FromEntity;
+use table_core::model::{Entity, Key, ValueRef};
+use table_core::query::{Continuation, Page, ReadablePage, UnreadableEntity};
+use table_core::store::{Error, ErrorKind, Outcome, Result, Written, limits};
+use table_core::typed::{FromEntity, TableEntity};
 
 /// The number of bytes of properties at which a window ends.
 pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
@@ -36,6 +33,109 @@ pub(crate) fn query_identity(
     table: &table_core::model::TableName,
     query: &table_core::query::Query,
 ) -> String {
-    use table_core::query::{Continuation, Position};
+    use table_core::query::Position;
     Continuation::new(profile, table, query, Position { first: String::new(), second: None }).to_string()
+}
+
+/// Treats an unreadable answer of a write that was applied as a success, with a default value in place of the answer.
+///
+/// The rows are stored; only their new ETags are unknown.
+pub(crate) fn took_effect<T: Default>(answer: Result<T>) -> Result<T> {
+    answer.or_else(|error| match error.outcome() {
+        Outcome::Applied => {
+            tracing::debug!(%error, "the answer to a request that took effect cannot be read");
+            Ok(T::default())
+        }
+        Outcome::NotApplied | Outcome::Ambiguous => Err(error),
+    })
+}
+
+/// Whether another writer has changed or deleted the row first, and nothing was written: the row must be read again.
+pub(crate) fn changed(error: &Error) -> bool {
+    !error.is_ambiguous() && (error.is_precondition_failed() || error.is_entity_not_found())
+}
+
+/// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.
+pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
+    let entity = |table: &String| (table.clone(), key.to_string());
+    let kind = match error.root().kind() {
+        ErrorKind::EntityAlreadyExists { table, .. } => {
+            let (table, key) = entity(table);
+            ErrorKind::EntityAlreadyExists { table, key }
+        }
+        ErrorKind::EntityNotFound { table, .. } => {
+            let (table, key) = entity(table);
+            ErrorKind::EntityNotFound { table, key }
+        }
+        ErrorKind::PreconditionFailed { table, .. } => {
+            let (table, key) = entity(table);
+            ErrorKind::PreconditionFailed { table, key }
+        }
+        _ => return error,
+    };
+    let outcome = error.outcome();
+    Error::new(kind).with_outcome(outcome).with_source(error)
+}
+
+/// Sets bytes of any length as the binary properties `{name}0`, `{name}1`, …, each as long as a property may be.
+pub(crate) fn set_bytes(row: &mut Entity, name: &str, bytes: &[u8]) {
+    for (n, part) in bytes.chunks(limits::BINARY_BYTES).enumerate() {
+        row.properties_mut().set(&format!("{name}{n}"), part);
+    }
+}
+
+/// The bytes that [`set_bytes`] has set; empty if there are none.
+pub(crate) fn get_bytes(row: &Entity, name: &str) -> Vec<u8> {
+    let parts = (0..).map_while(|n| match row.get(&format!("{name}{n}")) {
+        Some(ValueRef::Binary(part)) => Some(part),
+        _ => None,
+    });
+    parts.flatten().copied().collect()
+}
+
+/// The page of the values that were read, with a list of the entities that cannot be read.
+pub(crate) fn readable<T>(
+    read: impl IntoIterator<Item = (Key, Result<T>)>,
+    continuation: Option<Continuation>,
+) -> ReadablePage<T> {
+    let mut found = ReadablePage { page: Page { items: Vec::new(), continuation }, unreadable: Vec::new() };
+    for (key, value) in read {
+        match value {
+            Ok(value) => found.page.items.push(value),
+            Err(error) => found.unreadable.push(UnreadableEntity { key, error }),
+        }
+    }
+    found
+}
+
+/// Whether a row is stored in an older schema version than that of the type.
+#[cfg(feature = "blobs")]
+pub(crate) fn is_older<T: TableEntity>(row: &Entity) -> Result<bool> {
+    Ok(T::SCHEMA.stored_version(row)? < i64::from(T::SCHEMA.version))
+}
+
+/// The row in the current schema version, including properties that no version declares.
+pub(crate) fn upgraded<T: TableEntity>(old: &Entity, value: &T) -> Result<Entity> {
+    let mut new = value.to_logical()?;
+    T::SCHEMA.keep_unknown(old, &mut new)?;
+    Ok(new)
+}
+
+/// Upgrades one row that was read: `first` in the version that was read, and after a conflict `again` in the stored version.
+/// Returns `false` if the row was deleted.
+pub(crate) async fn upgrade_one<A, B>(
+    first: impl Future<Output = Result<A>> + Send,
+    again: impl Future<Output = Result<B>> + Send,
+) -> Result<bool> {
+    let is_deleted = Error::is_gone;
+    match first.await {
+        Ok(_) => return Ok(true),
+        Err(error) if is_deleted(&error) => return Ok(false),
+        Err(error) if error.is_conflict() => {}
+        Err(error) => return Err(error),
+    }
+    match again.await {
+        Err(error) if is_deleted(&error) => Ok(false),
+        done => done.map(|_| true),
+    }
 }

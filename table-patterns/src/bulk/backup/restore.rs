@@ -14,7 +14,7 @@ use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::{BLOBS, Backup, BackupDirectory, sha256};
-use crate::bulk::checkpoint::Checkpoint;
+use crate::bulk::windows::Checkpoint;
 use crate::bulk::{BulkOptions, BulkWriter};
 use crate::large::BlobStores;
 

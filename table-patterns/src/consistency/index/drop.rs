@@ -257,7 +257,7 @@ impl Removal<'_> {
         if Instant::now() < self.until && set.is_after_last_change(self.asked) {
             return Ok(true);
         }
-        self.asked = set.ask().await?;
+        self.asked = set.ensure_registered().await?;
         let asked = self.asked.at;
         let now = set.manifest().index(self.index.id()).await?;
         self.until = asked + self.cache;

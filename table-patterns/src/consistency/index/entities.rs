@@ -17,7 +17,7 @@ use super::open::{open_to_read, open_to_write};
 use super::options::IndexOptions;
 use super::rows::IndexedRows;
 use super::scrub::{Scrub, ScrubCursor, ScrubMode, ScrubReport, check_complete};
-use super::states::set::{IndexSet, Writes};
+use super::states::set::{EntityScope, IndexSet};
 use super::states::waiting::{Waiting, Waits};
 use super::stored::Stored;
 use crate::entry::{Index, Placement, Summary};
@@ -75,7 +75,7 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        open_to_write(store.into_shared(), table, indexes, options, Writes::AnyType).await
+        open_to_write(store.into_shared(), table, indexes, options, EntityScope::AnyType).await
     }
 
     /// Opens a table to maintain its indexes from the manifest alone: to build, scrub and drop them, and to
@@ -93,7 +93,7 @@ impl IndexedEntities {
     ) -> Result<Self> {
         // Nobody waits for a single answer of upkeep, and a round ends when its rows are gone.
         let options = IndexOptions { clearing: Clearing::BeforeAnswer, ..options };
-        open_to_write(store.into_shared(), table, Vec::new(), options, Writes::Nothing).await
+        open_to_write(store.into_shared(), table, Vec::new(), options, EntityScope::Nothing).await
     }
 
     /// Opens the table read-only; does not register in the manifest, so changes of state do not wait for this
@@ -112,7 +112,7 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        open_to_read(store.into_shared(), table, indexes, options, Writes::Nothing).await
+        open_to_read(store.into_shared(), table, indexes, options, EntityScope::Nothing).await
     }
 
     /// The journal, for workers and sweeps.

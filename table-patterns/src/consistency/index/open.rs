@@ -12,8 +12,8 @@ use super::entities::IndexedEntities;
 use super::exposure::check_indexes;
 use super::options::IndexOptions;
 use super::states::manifest::{Loaded, TableRow};
-use super::states::names::{check_generations, check_names};
-use super::states::set::{IndexSet, Writes};
+use super::states::manifest::{check_generations, check_names};
+use super::states::set::{EntityScope, IndexSet};
 use crate::entry::{Index, Placement, Shape, Uniqueness};
 use crate::journal::Journal;
 
@@ -28,28 +28,28 @@ enum First {
     Lost,
 }
 
-/// Opens a table for a program that writes the entities of `writes`.
+/// Opens a table for a program that writes the entities of `scope`.
 pub(crate) async fn open_to_write(
     store: Arc<dyn TableStore>,
     table: TableName,
     indexes: Vec<Index>,
     options: IndexOptions,
-    writes: Writes,
+    scope: EntityScope,
 ) -> Result<IndexedEntities> {
-    let set = new_set(&store, &table, indexes, &options)?.of(writes).registered();
-    let row = Opening { set: &set, options: &options, writes }.register().await?;
-    Ok(handle(set, options, &row, writes != Writes::Nothing))
+    let set = new_set(&store, &table, indexes, &options)?.with_scope(scope).registered();
+    let row = Opening { set: &set, options: &options, scope }.register().await?;
+    Ok(handle(set, options, &row, scope != EntityScope::Nothing))
 }
 
-/// Opens a table for a program that reads the entities of `reads`. 1 request.
+/// Opens a table for a program that reads the entities of `scope`. 1 request.
 pub(crate) async fn open_to_read(
     store: Arc<dyn TableStore>,
     table: TableName,
     indexes: Vec<Index>,
     options: IndexOptions,
-    reads: Writes,
+    scope: EntityScope,
 ) -> Result<IndexedEntities> {
-    let set = new_set(&store, &table, indexes, &options)?.of(reads).read_only();
+    let set = new_set(&store, &table, indexes, &options)?.with_scope(scope).read_only();
     set.refresh().await?;
     set.check_type()?;
     let row = set.table_row();
@@ -93,7 +93,7 @@ fn handle(set: IndexSet, options: IndexOptions, row: &TableRow, writes_entities:
 struct Opening<'a> {
     set: &'a IndexSet,
     options: &'a IndexOptions,
-    writes: Writes,
+    scope: EntityScope,
 }
 
 impl Opening<'_> {
@@ -104,11 +104,11 @@ impl Opening<'_> {
         // refuses the program.
         claim_tables(&**set.store(), set.table(), set.own()).await?;
         self.check_targets().await?;
-        let any_type = self.writes == Writes::AnyType;
+        let any_type = self.scope == EntityScope::AnyType;
         let mine = TableRow::of(self.options.has_blobs(), any_type, set.unregistered_durations());
         for _ in 0..ROUNDS {
             // The process registers before it reads the states: a change of state waits only for registered processes.
-            let asked = set.ask().await?;
+            let asked = set.ensure_registered().await?;
             let loaded = set.manifest().load().await?;
             set.check_stored_type(&loaded)?;
             set.check_large(&loaded)?;
@@ -164,7 +164,7 @@ impl Opening<'_> {
     async fn register_first(&self, loaded: &Loaded, mine: &TableRow) -> Result<First> {
         let row = loaded.table.with(mine);
         let is_new = is_new_table(loaded);
-        let (is_first, types) = types_to_declare(loaded, &row, self.writes);
+        let (is_first, types) = types_to_declare(loaded, &row, self.scope);
         let mut indexes = match is_first {
             true => self.indexes_to_declare(loaded, types.len()),
             false => Vec::new(),
@@ -185,9 +185,11 @@ impl Opening<'_> {
     fn indexes_to_declare(&self, loaded: &Loaded, types: usize) -> Vec<StoredIndex> {
         let is_new = is_new_table(loaded);
         let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
-        let is_of_type = |index: &&Index| match self.writes {
-            Writes::Type(schema) => is_new || index.definition().entity.has_same_rows(&schema.entity_type()),
-            Writes::AnyType | Writes::Nothing => true,
+        let is_of_type = |index: &&Index| match self.scope {
+            EntityScope::Type(schema) => {
+                is_new || index.definition().entity.has_same_rows(&schema.entity_type())
+            }
+            EntityScope::AnyType | EntityScope::Nothing => true,
         };
         let has_own_rows = |index: &&Index| check_generations(index, loaded, self.set.table()).is_ok();
         let most = self.set.store().profile().group_operations - 1 - types;
@@ -198,8 +200,10 @@ impl Opening<'_> {
 
     /// Whether the table certainly has no entity of the program's type; of any type, if the table is new. 1 request.
     async fn has_no_entity(&self, is_new: bool) -> Result<bool> {
-        match self.writes {
-            Writes::Type(schema) if !is_new => self.set.manifest().has_none_of(&schema.entity_type()).await,
+        match self.scope {
+            EntityScope::Type(schema) if !is_new => {
+                self.set.manifest().has_none_of(&schema.entity_type()).await
+            }
             _ => self.set.manifest().is_empty_table().await,
         }
     }
@@ -211,11 +215,11 @@ const fn is_new_table(loaded: &Loaded) -> bool {
 }
 
 /// Whether the program is the first to open the table for its entities, and the rows of types that it adds to the manifest or updates.
-fn types_to_declare(loaded: &Loaded, row: &TableRow, writes: Writes) -> (bool, Vec<StoredType>) {
-    let schema = match writes {
-        Writes::Type(schema) => schema,
-        Writes::AnyType => return (is_new_table(loaded), Vec::new()),
-        Writes::Nothing => return (false, Vec::new()),
+fn types_to_declare(loaded: &Loaded, row: &TableRow, scope: EntityScope) -> (bool, Vec<StoredType>) {
+    let schema = match scope {
+        EntityScope::Type(schema) => schema,
+        EntityScope::AnyType => return (is_new_table(loaded), Vec::new()),
+        EntityScope::Nothing => return (false, Vec::new()),
     };
     let mine = StoredType::of(schema);
     match loaded.manifest.type_of(&schema.entity_type()) {

@@ -38,7 +38,7 @@ impl Kept {
     /// must be registered again.
     pub(crate) async fn of_open(entities: &IndexedEntities) -> Result<Option<Self>> {
         let set = &entities.set;
-        let asked = set.ask().await?;
+        let asked = set.ensure_registered().await?;
         let loaded = set.manifest().load().await?;
         set.load(&loaded, asked)?;
         set.forget_gone(FORGOTTEN_AT_ONCE).await;

@@ -13,7 +13,6 @@ use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
 use super::entity_table::{EntityTable, States, Wanted};
-use super::lanes::lanes;
 use super::lease::{Lease, Timing, before};
 use super::moving::Moves;
 use super::remote_rows::{RemoteRows, operations};
@@ -83,8 +82,7 @@ impl Round {
 
 /// A step of a round.
 enum Step {
-    /// Operations on the rows of one partition. The flag says whether deletions must read their row first: it may
-    /// belong to another entity.
+    /// Operations on the rows of one partition. The flag says whether the rows are read first, because they may belong to other entities.
     Rows((TableName, PartitionKey), Vec<Operation>, bool),
     Shared(Merge),
     Unique(Location),
@@ -113,8 +111,8 @@ fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) 
     let plain = operations(plain, &wanted.rows, may_collide).into_iter();
     // A claimed row may be old, and other entities may have got its keys since. The writer itself deletes
     // entries that its entities had a moment ago.
-    let looks = row.claim.is_some() || may_collide;
-    let plain = plain.map(|(to, operations)| Step::Rows(to, operations, looks));
+    let reads_owners = row.claim.is_some() || may_collide;
+    let plain = plain.map(|(to, operations)| Step::Rows(to, operations, reads_owners));
     Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
 }
 
@@ -262,7 +260,7 @@ impl Applier<'_> {
         taken_steps: &mut StepsTaken,
     ) -> Result<Round> {
         let wanted = states.entries(self.entities)?;
-        // `OwnEntries`: where keys have collided, a step looks whose row it is before it writes.
+        // `OwnEntries`: where keys have collided, a step reads the owner of a row before it writes the row.
         let steps = steps(row, states, &wanted, self.entities.maintainer.may_collide())?;
         let taken = taken_steps.towards(&wanted);
         let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
@@ -331,8 +329,8 @@ impl Applier<'_> {
         permit: Permit,
     ) -> Result<bool> {
         match step {
-            Step::Rows(to, mut operations, looks) => {
-                if looks {
+            Step::Rows(to, mut operations, reads_owners) => {
+                if reads_owners {
                     // A newer definition of the index may have made a key unique since the write was planned.
                     // Then rule U decides about the row, and not this step.
                     let reserved = self.remote.without_others(&to.0, &mut operations, states).await?;
@@ -377,5 +375,61 @@ impl Applier<'_> {
     /// journal row does no harm, a journal row without a ticket would wait for a sweep.
     pub(super) async fn clear(&self, row: &JournalRow, lease: Lease) -> Result<Entries> {
         self.within(lease, self.rows.clear(row)).await.unwrap_or(Ok(Entries::Pending))
+    }
+}
+
+/// Divides numbered work into lanes that may run at the same time. Work on the same row is in the same lane, in the order of its numbers:
+/// two requests to one row that overtake each other would leave the content of the earlier step.
+pub(super) fn lanes<T>(work: impl IntoIterator<Item = (usize, Vec<Location>, T)>) -> Vec<Vec<(usize, T)>> {
+    let mut lanes: Vec<Vec<(usize, T)>> = Vec::new();
+    let mut lane_of: BTreeMap<Location, usize> = BTreeMap::new();
+    for (number, rows, work) in work {
+        let mut found =
+            rows.iter().filter_map(|row| lane_of.get(row).copied()).collect::<BTreeSet<_>>().into_iter();
+        let lane = found.next().unwrap_or(lanes.len());
+        if lane == lanes.len() {
+            lanes.push(Vec::new());
+        }
+        // The work needs rows of several lanes, so from now on these are one lane.
+        for other in found {
+            let moved = std::mem::take(&mut lanes[other]);
+            lanes[lane].extend(moved);
+            lane_of.values_mut().filter(|of| **of == other).for_each(|of| *of = lane);
+        }
+        lanes[lane].push((number, work));
+        lane_of.extend(rows.into_iter().map(|row| (row, lane)));
+    }
+    // Only now: `lane_of` refers to lanes by position, so an emptied lane had to keep its place.
+    lanes.retain(|lane| !lane.is_empty());
+    for lane in &mut lanes {
+        // A lane that has absorbed others has their work at its end.
+        lane.sort_by_key(|(number, _)| *number);
+    }
+    lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use table_core::model::{Key, TableName};
+    use table_core::store::Result;
+
+    use super::*;
+
+    fn row(name: &str) -> Result<Location> {
+        Ok(Location { table: TableName::new("Cities")?, key: Key::new(name, "")? })
+    }
+
+    #[test]
+    fn work_on_one_row_keeps_its_order() -> Result<()> {
+        let all = [vec!["a"], vec!["b"], vec!["c", "d"], vec!["a", "b"], vec!["d"], vec![]];
+        let all: Vec<Vec<_>> =
+            all.into_iter().map(|rows| rows.into_iter().map(row).collect()).collect::<Result<_>>()?;
+        let numbered = all.into_iter().enumerate().map(|(number, rows)| (number, rows, ()));
+        let numbers: Vec<Vec<_>> = lanes(numbered)
+            .into_iter()
+            .map(|lane| lane.into_iter().map(|(number, ())| number).collect())
+            .collect();
+        assert_eq!(numbers, [vec![0, 1, 3], vec![2, 4], vec![5]]);
+        Ok(())
     }
 }

@@ -112,17 +112,14 @@
 //! after the answer, unless [`with_clearing`](Journal::with_clearing) says [`Clearing::BeforeAnswer`]: 1 round trip more, 2 more with a
 //! ticket. If a value is taken, the write has reserved and releases the others that it wanted too.
 
-mod affected_key;
 mod apply;
 mod change;
 mod clearing;
 mod commit;
 mod entity_table;
-mod lanes;
 mod lease;
 mod mark;
 mod moving;
-mod partition_locks;
 mod plan;
 mod recover;
 mod remote_rows;
@@ -154,7 +151,6 @@ pub(crate) use self::lease::{Lease, before};
 pub(crate) use self::mark::{as_read, has_mark, is_mark_property, is_marked, without_mark};
 pub(crate) use self::moving::{Moved, Tried};
 use self::moving::{Mover, Moves};
-use self::partition_locks::PartitionLocks;
 use self::plan::Planner;
 pub(crate) use self::plan::{Holder, violation};
 pub use self::recover::RecoveryProgress;
@@ -170,8 +166,8 @@ use self::unique::UniqueKeys;
 pub(crate) use self::unique::{holders, is_pending, is_unique_row_property};
 pub(crate) use self::worker::{ATTEMPTS, SET_ASIDE};
 pub use self::worker::{PoisonedTicket, Recovery};
-use self::write::Writer;
 pub use self::write::{Acknowledge, Committed};
+use self::write::{PartitionLocks, Writer};
 use crate::entry::Maintainer;
 use crate::entry::shared::{Blobs, SharedRows};
 

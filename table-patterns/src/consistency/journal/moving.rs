@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use table_core::model::{Entity, Key};
 use table_core::store::{Conflicts, Error, Operation, Outcome, Result};
 
-use super::affected_key::AffectedKey;
 use super::apply::Entries;
 use super::change::Change;
 use super::commit::{Committer, Sent};
@@ -15,10 +14,11 @@ use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing};
 use super::mark::{self, Mark, separate_mark, without_mark};
 use super::plan::{Plan, Planner};
+use super::row::AffectedKey;
 use super::row::{Evidence, JournalRow, JournalRows, WriteId};
 use super::write::{ATTEMPTS, Acknowledge, Attempt, Writer};
 use crate::index::check_no_blob;
-use crate::rows::errors::took_effect;
+use crate::rows::took_effect;
 
 /// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 use tokio::time::Instant;
 
-use super::affected_key::AffectedKey;
 use super::change::Change;
 use super::entity_table::EntityTable;
+use super::row::AffectedKey;
 use super::row::WriteId;
 use super::unique;
 use crate::entry::shared::{Merge, apply_copy, without_copies};

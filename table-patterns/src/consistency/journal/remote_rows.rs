@@ -8,12 +8,12 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
 use tokio::time::sleep;
 
-use super::affected_key::AffectedKey;
 use super::entity_table::{EntityTable, States};
+use super::row::AffectedKey;
 use super::unique::is_unique_row;
 use crate::entry::shared::{Merge, Prepared, SharedRows, contended};
 use crate::entry::{Entry, Location};
-use crate::rows::errors::took_effect;
+use crate::rows::took_effect;
 
 /// The ownership of a row at an entry's key.
 enum RowOwner {

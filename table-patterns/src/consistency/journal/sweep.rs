@@ -18,7 +18,7 @@ use super::row::{Evidence, JournalRow, JournalRows, WriteId, read};
 use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
 use crate::entry::{Entry, Location};
-use crate::rows::errors::took_effect;
+use crate::rows::took_effect;
 
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -14,14 +14,12 @@ use crate::clock::TokioClock;
 use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::queue::{QueueOptions, TableQueue};
 
-mod cleared_later;
 mod costs;
-mod handed_over;
 mod poison;
 mod redefined;
 mod round_trips;
-mod strangers;
 mod unreadable;
+mod workers;
 
 /// `Name` is unique across partitions, in a table of its own; `City` is an entry in another partition.
 #[derive(Debug)]

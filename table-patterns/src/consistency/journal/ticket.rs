@@ -9,8 +9,8 @@ use table_core::queue::{MESSAGE_BYTES, Receipt, WorkQueue};
 use table_core::store::{Error, Outcome, Result};
 use uuid::Uuid;
 
-use super::affected_key::AffectedKey;
 use super::plan::Plan;
+use super::row::AffectedKey;
 use super::row::WriteId;
 
 /// The tickets of a journal.

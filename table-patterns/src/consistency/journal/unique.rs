@@ -13,7 +13,7 @@ use super::plan::violation;
 use super::row::{Evidence, JournalRows, WriteId};
 use crate::entry::shared::contended;
 use crate::entry::{Entry, Location};
-use crate::rows::errors::{changed, took_effect};
+use crate::rows::{changed, took_effect};
 
 const TICKET: &str = "OwnerWrite";
 pub(super) const PENDING: &str = "OwnerPending";

@@ -1,13 +1,16 @@
 //! A write, from its ticket to its answer.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use table_core::model::{ETag, Entity, Key};
+use table_core::model::{ETag, Entity, Key, PartitionKey};
 use table_core::queue::Receipt;
 use table_core::store::{Error, Outcome, Result, Written};
 use table_core::typed::TableEntity;
-use tokio::time::sleep;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{sleep, timeout};
 
 use super::Journal;
 use super::apply::{Applier, Entries, Known};
@@ -17,7 +20,6 @@ use super::commit::{Cause, Committer, Sent};
 use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing, before};
 use super::moving::Moves;
-use super::partition_locks::PartitionLock;
 use super::plan::{Plan, Planner, violation};
 use super::row::{JournalRow, JournalRows};
 use super::ticket::Tickets;
@@ -81,8 +83,9 @@ enum UniqueKey<'a> {
     Pair(&'a Entry, &'a Key),
     /// An entity of the write gets the value.
     Gain(&'a Entry),
-    /// An entity of the write loses the value, or changes the payload of its entry.
-    See(&'a Location),
+    /// An entity of the write loses the value, or changes the payload of its entry: the version of the row is read, and step 5 writes the row
+    /// in that version.
+    Read(&'a Location),
 }
 
 /// The end of a write that could not reserve its unique keys.
@@ -280,7 +283,7 @@ impl Writer<'_> {
         }
         let rows = plan.passed.iter().map(|(entry, heir)| UniqueKey::Pair(entry, heir));
         let rows =
-            rows.chain(plan.gained.iter().map(UniqueKey::Gain)).chain(plan.seen.iter().map(UniqueKey::See));
+            rows.chain(plan.gained.iter().map(UniqueKey::Gain)).chain(plan.seen.iter().map(UniqueKey::Read));
         let work = rows.map(|row| Box::pin(self.reserve_one(plan, row, lease)) as BoxFuture<'_, _>);
         let (mut all_sent, mut failed) = (true, None::<Unreserved>);
         // Every answer before the end: nothing may be released while a reservation is under way.
@@ -315,7 +318,7 @@ impl Writer<'_> {
                 (entry, paired.ok_or_else(|| without_row(entry))?)
             }
             UniqueKey::Gain(entry) => (entry, self.unique.reserve(entry, plan.id).await?),
-            UniqueKey::See(at) => {
+            UniqueKey::Read(at) => {
                 let row = self.unique.settled_row(at).await?;
                 // The version of a pending row would change with its write, and the row of another entity is
                 // none of this write's: the applier reads such rows again.
@@ -500,4 +503,55 @@ fn without_row(entry: &Entry) -> Error {
 /// The pause before the next attempt, with jitter: two writers that give each other up must separate.
 pub(super) fn pause(attempt: u32) -> Duration {
     Duration::from_millis(5).mul_f64(f64::from(1 << attempt.min(8)) * fastrand::f64())
+}
+
+type Lock = tokio::sync::Mutex<()>;
+/// The lock of a partition; dropping it unlocks the partition.
+pub(super) type PartitionLock = OwnedMutexGuard<()>;
+
+/// Locks of partitions with shared rows. Without a lock, all but one of the concurrent writers of a process would
+/// fail at the ETag of the row. Writers in other processes still meet there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PartitionLocks(Arc<Mutex<HashMap<PartitionKey, Weak<Lock>>>>);
+
+impl PartitionLocks {
+    /// Waits for the lock, in the order of calls, for at most `longest`. The lock only saves requests; a holder whose
+    /// future is not polled must not stop the other writers.
+    pub(super) async fn lock(&self, partition: &PartitionKey, longest: Duration) -> Option<PartitionLock> {
+        timeout(longest, self.of(partition).lock_owned()).await.ok()
+    }
+
+    fn of(&self, partition: &PartitionKey) -> Arc<Lock> {
+        let mut partition_locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = partition_locks.get(partition).and_then(Weak::upgrade) {
+            return lock;
+        }
+        // A lock without a holder goes when another one is made, so that the map does not grow with the
+        // number of partitions that were ever written.
+        partition_locks.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::new(Lock::default());
+        partition_locks.insert(partition.clone(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_guard_unlocks_and_the_lock_is_removed() {
+        let (partition_locks, sales) = (PartitionLocks::default(), PartitionKey::new("Sales").unwrap());
+        let first = partition_locks.lock(&sales, LONG).await;
+        let others = PartitionKey::new("Others").unwrap();
+        drop(partition_locks.lock(&others, LONG).await);
+        assert!(partition_locks.of(&sales).try_lock().is_err());
+        assert!(partition_locks.lock(&sales, LONG).await.is_none(), "the wait ends after a second");
+        drop(first);
+        assert!(partition_locks.of(&sales).try_lock().is_ok());
+        drop(partition_locks.lock(&others, LONG).await);
+        assert_eq!(partition_locks.0.lock().unwrap().len(), 1);
+    }
 }

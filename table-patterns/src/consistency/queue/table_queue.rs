@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::rows::{MESSAGE, POISON, Row, TICK, as_invalid_receipt, open, receipt, row_key, row_key_from};
 use crate::clock::{Clock, SystemClock, after};
-use crate::rows::errors::changed;
+use crate::rows::changed;
 
 /// The number of messages that one group transaction moves: each needs a delete and an insert, and a group has at most
 /// 100 operations.

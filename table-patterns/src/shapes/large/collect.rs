@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::codec::directory;
-use super::row::declared_references;
+use super::read::declared_references;
 use super::{BlobContext, LargeOptions, LargeTable};
 use crate::blobs::{self, blob_error};
 use crate::blobs::{MaybeReference, parse_reference};

@@ -90,7 +90,6 @@ mod options;
 mod query;
 mod read;
 mod rewrite;
-mod row;
 mod set;
 mod table;
 mod values;
@@ -101,9 +100,8 @@ pub(crate) use collect::Collection;
 pub use collect::{CollectMode, Collected, LargeScrub, MissingBlob};
 pub use options::LargeOptions;
 pub use query::{LargeLookup, LargeQuery};
-pub use read::LargeContent;
+pub use read::{LargeContent, LargeRow};
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
-pub use row::LargeRow;
 pub use table::LargeTable;
 pub(crate) use values::{BlobStores, LargeValues, NewBlobs, remove_blobs};
 

@@ -13,10 +13,10 @@ use table_core::typed::{
     TableEntity, TableQuery,
 };
 
-use super::row::large_names;
+use super::read::large_names;
 use super::{LargeRow, LargeTable};
 use crate::index::Lookup;
-use crate::rows::readable::readable;
+use crate::rows::readable;
 
 /// A query of whole large entities. [`LargeTable::query`] makes it; it can be narrowed, and can run more than once.
 ///

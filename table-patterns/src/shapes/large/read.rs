@@ -1,20 +1,53 @@
 //! Reads and streams of large values.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, Stream, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use table_core::model::{EdmValue, Entity, IfMatch, Key, ValueRef};
+use table_core::query::{Filter, Select};
 use table_core::store::{Error, Result, TableStore as _, Written};
-use table_core::typed::{KeyOf, LargeField, PropertySchema, TableEntity};
+use table_core::typed::{FromEntity, KeyOf, LargeField, PropertySchema, Requirements, TableEntity};
 
-use super::row::{declared_references, large};
 use super::values::{NewBlobs, value};
-use super::{BlobCodec as _, BlobContext, LargeRow, LargeTable, PlainBlobs};
-use crate::blobs::Reference;
-use crate::blobs::{self, ByteStream};
+use super::{BlobCodec as _, BlobContext, LargeTable, PlainBlobs};
+use crate::blobs::{self, ByteStream, Reference};
 use crate::journal::as_read;
+
+/// A stored row of a [`LargeTable`](super::LargeTable), whose large values may be in blobs.
+/// [`LargeTable::load`](super::LargeTable::load) reads them.
+#[derive(Debug)]
+pub struct LargeRow<T> {
+    pub(super) entity: Entity,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> LargeRow<T> {
+    /// The stored properties.
+    pub const fn entity(&self) -> &Entity {
+        &self.entity
+    }
+}
+
+impl<T: TableEntity> FromEntity for LargeRow<T> {
+    fn select() -> Option<Select> {
+        T::select()
+    }
+
+    fn type_filter() -> Option<Filter> {
+        T::type_filter()
+    }
+
+    fn requirements() -> Requirements {
+        Requirements { large: Vec::new(), ..T::requirements() }
+    }
+
+    fn from_entity(entity: Entity) -> Result<Self> {
+        Ok(Self { entity, of: PhantomData })
+    }
+}
 
 impl<T: TableEntity> LargeTable<T> {
     /// Reads the entity; `None` if it does not exist. 1 request, and 1 per large value; again if another writer replaces the
@@ -130,9 +163,9 @@ impl<T: TableEntity> LargeTable<T> {
         let codec = &self.options().codec;
         let plain = self.is_accepted_plaintext(reference);
         if reference.codec != codec.name() && !plain {
-            let (key, by) = (row.key(), format!("a blob of the codec '{}'", codec.name()));
-            let found = format!("one of '{}'", reference.codec);
-            return Err(Error::decode("large value", key, property, by, found));
+            let expected = format!("a blob of the codec '{}', which this table has", codec.name());
+            let found = format!("a blob of the codec '{}': open the table with that codec", reference.codec);
+            return Err(Error::decode("large value", row.key(), property, expected, found));
         }
         let context = BlobContext::new(self.name(), row.key(), property, reference.id);
         let path = context.path(&self.options().root)?;
@@ -262,4 +295,31 @@ impl fmt::Debug for LargeContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LargeContent").field("size", &self.size).finish_non_exhaustive()
     }
+}
+
+/// The large properties of a type in its current schema version.
+pub(super) fn large<T: TableEntity>() -> impl Iterator<Item = &'static PropertySchema> {
+    T::SCHEMA.properties.iter().filter(|property| property.large.is_some())
+}
+
+/// The names of the large properties of a type in all schema versions.
+pub(super) fn large_names<T: TableEntity>() -> impl Iterator<Item = &'static str> {
+    let versions = std::iter::successors(Some(T::SCHEMA), |version| version.previous);
+    let properties = versions.flat_map(|version| version.properties.iter());
+    properties.filter(|property| property.large.is_some()).map(|property| property.name)
+}
+
+/// The declared large values of a row that are in blobs.
+pub(super) fn declared_references<T: TableEntity>(
+    entity: &Entity,
+) -> Result<Vec<(&'static PropertySchema, Reference)>> {
+    let mut found = Vec::new();
+    for property in large::<T>() {
+        if let Some(value) = entity.get(property.name)
+            && let Some(reference) = Reference::read(entity.key(), property, value)?
+        {
+            found.push((property, reference));
+        }
+    }
+    Ok(found)
 }

@@ -13,7 +13,7 @@ use super::{LargeQuery, LargeTable};
 use crate::blobs::filled;
 use crate::index::change;
 use crate::journal::{Entries, as_read};
-use crate::rows::upgrade::is_older;
+use crate::rows::is_older;
 
 /// Set operations: see [`TableQuery::delete`](table_core::typed::TableQuery::delete).
 impl<T: TableEntity> LargeQuery<T> {

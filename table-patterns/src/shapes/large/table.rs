@@ -11,13 +11,12 @@ use table_core::typed::{
 };
 
 use super::entity_writer::EntityWriter;
-use super::row::large;
+use super::read::large;
 use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeLookup, LargeOptions, LargeRow};
 use crate::index::{IndexOptions, IndexedEntities, Lookup, all_indexes, open_entities};
 use crate::journal::Change;
-use crate::rows::upgrade::{upgrade_one, upgraded};
-use crate::rows::written_value;
+use crate::rows::{upgrade_one, upgraded, written_value};
 
 /// A table of entities whose large fields are in blobs. See the [module](super).
 ///

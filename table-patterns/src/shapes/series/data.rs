@@ -11,8 +11,7 @@ use table_core::typed::{Plain, Property};
 
 use super::layout::Layout;
 use super::{SlotCodec, SlotSet};
-use crate::rows::errors::with_entity_key;
-use crate::rows::plain;
+use crate::rows::{plain, with_entity_key};
 
 /// The series of a table: values of type `V` in slots of the set `S`, stored by the codec `C`. See the [module](super).
 ///

@@ -14,7 +14,7 @@ use table_core::typed::{FromEntity as _, KeyOf, TableEntity, Upgrade};
 use super::place::{MOVING, logical, stored};
 use super::write::exact;
 use super::{SpreadRow, SpreadTable};
-use crate::rows::upgrade::{upgrade_one, upgraded};
+use crate::rows::{upgrade_one, upgraded};
 
 /// The result of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

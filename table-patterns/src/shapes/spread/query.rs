@@ -17,7 +17,7 @@ use table_core::typed::{PartitionIn, Spread, TableEntity, TableQuery};
 
 use super::place::{bucket, logical, partition};
 use super::{SpreadRow, SpreadTable};
-use crate::rows::readable::readable;
+use crate::rows::readable;
 
 /// A row, or why it cannot be read.
 type Read<T> = std::result::Result<SpreadRow<T>, UnreadableEntity>;

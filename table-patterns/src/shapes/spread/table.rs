@@ -62,7 +62,7 @@ impl<T: TableEntity> SpreadTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let schema = T::SCHEMA;
-        let refuse = |what: &str| Err(Error::invalid_request(format!("{}: {what}", schema.rust_name)));
+        let refuse = |reason: &str| Err(Error::invalid_request(format!("{}: {reason}", schema.rust_name)));
         let Some(spread) = schema.spread else {
             return refuse("its keys are not spread: add `#[partition_key(spread = 16)]`");
         };

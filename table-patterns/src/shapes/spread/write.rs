@@ -7,9 +7,8 @@ use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::encrypted::marked_by_rule;
-use crate::rows::errors::with_entity_key;
 use crate::rows::plain::permit_after;
-use crate::rows::written_value;
+use crate::rows::{with_entity_key, written_value};
 
 /// What a write does to a stored entity.
 #[derive(Clone, Copy)]
@@ -107,13 +106,13 @@ impl<T: TableEntity> SpreadTable<T> {
             return self.write(operation(self.with_stored_key(entity)?, version)).await;
         }
         let key = entity.key().clone();
-        self.write_at_place(&key, &version, |row, place, exactly| {
+        self.write_at_place(&key, &version, |row, place, version| {
             match over {
                 Over::Replace => T::SCHEMA.check_replaceable(&row.entity)?,
                 Over::Merge if self.hides(row) => return Err(Error::entity_not_found(self.name(), &key)),
                 Over::Merge => T::SCHEMA.check_patchable(&row.entity)?,
             }
-            Ok(operation(entity.clone().with_key(place), exactly))
+            Ok(operation(entity.clone().with_key(place), version))
         })
         .await
     }
@@ -168,12 +167,12 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Replaces the stored entity by its merge with another: only a replacement removes the parts of a longer value.
     async fn merge_whole(&self, over: &Entity) -> Result<Written> {
-        self.write_at_place(over.key(), &IfMatch::Any, |row, place, exactly| {
+        self.write_at_place(over.key(), &IfMatch::Any, |row, place, version| {
             if self.hides(row) {
                 return Err(Error::entity_not_found(self.name(), over.key()));
             }
             let merged = T::SCHEMA.merged(&row.entity, over)?.with_system(None, None);
-            Ok(Operation::Replace(merged.with_key(place), exactly))
+            Ok(Operation::Replace(merged.with_key(place), version))
         })
         .await
     }
@@ -286,8 +285,8 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
-    /// Finds the row of an entity and writes to it in the version that was read, if the version is the wanted one. With any
-    /// version, repeats after a conflict; waits while a migration moves the row.
+    /// Finds the row of an entity and writes to it in the version that was read, if the version is the wanted one. `operation` gets the row,
+    /// its key, and the condition for the version. With any version, repeats after a conflict; waits while a migration moves the row.
     pub(super) async fn write_at_place(
         &self,
         key: &Key,
@@ -297,11 +296,11 @@ impl<T: TableEntity> SpreadTable<T> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let row = self.existing(key).await?;
-            let exactly = exact(&row)?;
-            let operation = operation(&row, self.place_of(&row)?, exactly.clone())?;
+            let version = exact(&row)?;
+            let operation = operation(&row, self.place_of(&row)?, version.clone())?;
             let lost = if self.must_wait(&row, &operation).await? {
                 self.moving(key)
-            } else if *wanted != IfMatch::Any && *wanted != exactly {
+            } else if *wanted != IfMatch::Any && *wanted != version {
                 return Err(self.changed(key));
             } else {
                 match self.write(operation).await {

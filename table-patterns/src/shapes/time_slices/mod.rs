@@ -48,7 +48,6 @@
 mod family;
 mod point;
 mod query;
-mod set;
 mod slice;
 mod upgrade;
 

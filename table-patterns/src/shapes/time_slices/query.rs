@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
 use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select};
-use table_core::store::{Error, Result, TableStore as _};
-use table_core::typed::{FromEntity, TableQuery};
+use table_core::store::{BulkSummary, Error, Result, TableStore as _};
+use table_core::typed::set::{Decision, changed};
+use table_core::typed::{FromEntity, TableEntity, TableQuery};
 
-use super::family::TimeOf;
-use super::family::is_gone;
+use super::family::{TimeOf, is_gone};
 use super::{Slice, TimeSlices};
 
 /// Marks the continuation tokens of a family: no other query projects to this name, so no other query accepts the token.
@@ -170,7 +170,7 @@ impl<T: FromEntity> SliceQuery<T> {
             Some(from) => Some(self.page_start(from.position(profile, &family, &query)?)?),
             None => None,
         };
-        let (mut slices, mut inner) = (self.slices_after(place.as_ref()).await?.into_iter().peekable(), None);
+        let (mut slices, mut inner) = (self.slices_from(place.as_ref()).await?.into_iter().peekable(), None);
         if let Some((begun, continuation)) = place
             && slices.peek().is_some_and(|slice| slice.table == begun.table)
         {
@@ -230,10 +230,10 @@ impl<T: FromEntity> SliceQuery<T> {
         Ok((slice, position.second.as_deref().map(str::parse).transpose()?))
     }
 
-    /// The slices of the period in their order, from the start of a page.
-    pub(super) async fn slices_after(
+    /// The slices of the period in their order, from the slice of `page_start` on.
+    pub(super) async fn slices_from(
         &self,
-        place: Option<&(Slice, Option<Continuation>)>,
+        page_start: Option<&(Slice, Option<Continuation>)>,
     ) -> Result<Vec<Slice>> {
         let newest_first = self.newest_first;
         let order = move |a: &Slice, b: &Slice| {
@@ -243,7 +243,7 @@ impl<T: FromEntity> SliceQuery<T> {
         let mut slices = self.slices.slices().await?;
         slices.retain(|slice| self.overlaps(slice));
         // By order and not by name: the slice of the token may have been dropped, and the next one follows.
-        slices.retain(|slice| place.is_none_or(|(begun, _)| order(slice, begun).is_ge()));
+        slices.retain(|slice| page_start.is_none_or(|(first, _)| order(slice, first).is_ge()));
         slices.sort_by(order);
         Ok(slices)
     }
@@ -377,4 +377,70 @@ async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, opener: Opener<T>) -> 
 /// Whether the slice was dropped since the tables were listed: it then has no entities.
 fn is_dropped<T>(page: &Result<Vec<T>>) -> bool {
     page.as_ref().is_err_and(is_gone)
+}
+
+/// Set operations: see [`TableQuery::delete`](table_core::typed::TableQuery::delete). The slices are written one after
+/// another, in the order of the query.
+impl<T: TableEntity> SliceQuery<T> {
+    /// Deletes the entities. 1 request to list the tables; in each slice 1 per page and 1 per group of up to 100 entities of
+    /// a partition. To delete whole slices, drop them: 1 request per slice
+    /// ([`TimeSlices::drop_before`](super::TimeSlices::drop_before)).
+    ///
+    /// # Errors
+    /// As [`all`](Self::all); the query has a limit; entities of the type may not be written. Errors of single entities are
+    /// in the summary.
+    pub async fn delete(&self) -> Result<BulkSummary> {
+        self.write_set(|slice_has, old| {
+            Ok(match slice_has(&T::from_entity(old.clone())?) {
+                true => Decision::delete(old),
+                false => Decision::Ignore,
+            })
+        })
+        .await
+    }
+
+    /// Calls `change` with each entity and replaces the entity, unless `change` leaves it as it was. Requests as for
+    /// [`delete`](Self::delete).
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete). In the summary: an error of `change`, a change of a key, or a change of the time to that of
+    /// another slice; such an entity is not written.
+    pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+        self.write_set(|slice_has, old| {
+            let value = T::from_entity(old.clone())?;
+            if !slice_has(&value) {
+                return Ok(Decision::Ignore);
+            }
+            let at = (self.slices.time())(&value);
+            let new = changed(&old, |value: &mut T| {
+                change(value)?;
+                self.slices.check_slice(at, value)
+            })?;
+            Ok(Decision::replace(old, new))
+        })
+        .await
+    }
+
+    async fn write_set(
+        &self,
+        decide: impl Fn(&dyn Fn(&T) -> bool, table_core::model::Entity) -> Result<Decision> + Send + Sync,
+    ) -> Result<BulkSummary> {
+        if self.limit.is_some() {
+            return Err(Error::invalid_request(
+                "a set operation over slices writes every entity of the period: select a period in place of a limit",
+            ));
+        }
+        let wanted = self.in_period(Arc::clone(self.slices.time()));
+        let mut summary = BulkSummary::default();
+        for slice in self.slices_from(None).await? {
+            let query = self.query_of(&slice)?.in_any_order();
+            let concurrency = self.slices.concurrency();
+            match query.with_concurrency(concurrency).write_set(|old| decide(&wanted, old)).await {
+                // The slice was dropped since the tables were listed: it has no entities.
+                Err(error) if is_gone(&error) => {}
+                done => summary = summary.and(done?),
+            }
+        }
+        Ok(summary)
+    }
 }

@@ -12,7 +12,7 @@ pub trait Slicing: Debug + Send + Sync + 'static {
     /// No name may be another name followed by `G` and a number: such names are generations of a slice.
     fn name(&self, at: Ticks) -> String;
 
-    /// The time that a slice starts at and the time that it ends before; `None` if the name is not a slice's.
+    /// The period of the slice with this name: its start, and its end, which is not in the slice. `None` if no slice has the name.
     fn span(&self, name: &str) -> Option<Range<Ticks>>;
 }
 

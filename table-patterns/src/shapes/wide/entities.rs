@@ -12,8 +12,8 @@ use table_core::typed::Schema;
 use super::read::{Reader, Scanned, WideQuery};
 use super::rows::{CHUNK_BYTES, Chunk, HEAD, Stored, distribute, new_write, prefix, row_key};
 use crate::rows::encrypted::marked_by_rule;
-use crate::rows::errors::with_entity_key;
 use crate::rows::plain::permit_whole;
+use crate::rows::with_entity_key;
 
 /// The least size of a row: one property can take almost as much.
 const LEAST_ROW_BYTES: usize = 66 * 1024;

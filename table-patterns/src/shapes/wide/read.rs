@@ -13,8 +13,7 @@ use table_core::typed::{FromEntity, PartitionIn};
 
 use super::rows::{ReadRows, Stored, assemble, logical, prefix, query, query_all, query_table, split};
 use super::{Wide, WideEntities};
-use crate::rows::errors::with_entity_key;
-use crate::rows::readable::readable;
+use crate::rows::{readable, with_entity_key};
 
 /// Reads the entities of a table.
 #[derive(Clone, Debug)]
@@ -98,6 +97,7 @@ impl Reader {
     /// The pages of rows; the stream owns the store.
     fn pages(&self, query: Query) -> impl Stream<Item = Result<ReadablePage>> + Send + use<> {
         let (store, table) = (Arc::clone(&self.store), self.table.clone());
+        // The state: `None` after the last page; otherwise the token of the next page, which the first page does not need.
         stream::try_unfold(Some(None), move |from: Option<Option<_>>| {
             let (store, table, query) = (Arc::clone(&store), table.clone(), query.clone());
             async move {

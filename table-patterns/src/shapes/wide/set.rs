@@ -81,7 +81,7 @@ impl WideEntities {
     ) -> Result<BulkSummary> {
         let decide = |old: &Stored| Ok(if is_in_set(&old.to_entity()) { Step::Delete } else { Step::Ignore });
         let found = self.scan_all(None)?.take_while(|_| ready(!is_stopped()));
-        // One entity that cannot be read keeps no other.
+        // An entity that cannot be read is an error of its own, and the others are still written.
         let found = found.map_ok(|scanned| scanned.read);
         run(found, Write { entities: self.clone(), decide }).await
     }

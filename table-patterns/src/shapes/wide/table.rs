@@ -12,7 +12,7 @@ use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Requirements, Table
 use super::read::Scanned;
 use super::rows::Stored;
 use super::{Wide, WideEntities, WideQuery};
-use crate::rows::upgrade::{upgrade_one, upgraded};
+use crate::rows::{upgrade_one, upgraded};
 
 /// The number of entities that an upgrade rewrites at once.
 const CONCURRENCY: usize = 16;

@@ -12,7 +12,7 @@ use super::chunks::{self, Directory};
 use super::members::{Change, Members};
 use super::{Merge, Prepared, SharedRows, put, unchanged};
 use crate::entry::{Entry, Location, Overflow, Shape};
-use crate::rows::binary::{get_bytes, set_bytes};
+use crate::rows::{get_bytes, set_bytes};
 
 const MEMBERS: &str = "List";
 const CHUNKS: &str = "ListChunks";

@@ -3,9 +3,6 @@
 
 #[cfg(feature = "blobs")]
 mod blobs;
-#[cfg(not(feature = "blobs"))]
-#[path = "no_blobs.rs"]
-mod blobs;
 mod chunks;
 mod copy;
 mod extremes;
@@ -30,7 +27,7 @@ use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, TableStore};
 
 use crate::entry::{Entry, EntryDiff, Location, Shape};
-use crate::rows::errors::took_effect;
+use crate::rows::took_effect;
 
 /// The change of one shared row.
 #[derive(Clone, Debug)]
@@ -245,4 +242,35 @@ pub(crate) fn collision(index: &str, at: &Location, owner: &Key) -> Error {
 /// The error after all attempts: other writers kept changing the row.
 pub(crate) fn contended(at: &Location) -> Error {
     Error::precondition_failed(&at.table, &at.key)
+}
+
+/// A build without the feature `blobs` has no blob store, so no value of this type exists.
+#[cfg(not(feature = "blobs"))]
+mod blobs {
+    use table_core::store::Result;
+
+    #[derive(Clone, Debug)]
+    pub(crate) enum Blobs {}
+
+    impl Blobs {
+        pub(crate) async fn put(&self, _index: &str, _bytes: Vec<u8>) -> Result<String> {
+            match *self {}
+        }
+
+        pub(crate) async fn get(&self, _name: &str) -> Result<Option<Vec<u8>>> {
+            match *self {}
+        }
+
+        pub(crate) async fn discard(&self, _names: &[String]) {
+            match *self {}
+        }
+
+        pub(crate) async fn delete(&self, _name: &str) -> Result<()> {
+            match *self {}
+        }
+
+        pub(crate) async fn list(&self, _index: &str) -> Result<Vec<String>> {
+            match *self {}
+        }
+    }
 }

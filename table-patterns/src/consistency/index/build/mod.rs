@@ -27,8 +27,7 @@ use self::window::{Window, Windows};
 use super::changes::EntityChanges;
 use super::rows::IndexedRows;
 use super::scrub::{Recount, Scrub, ScrubMode, ScrubReport};
-use super::states::manifest::Loaded;
-use super::states::names::check_generations;
+use super::states::manifest::{Loaded, check_generations};
 use super::states::set::IndexSet;
 use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
 use crate::entry::shared::Merge;
@@ -75,12 +74,12 @@ pub struct IndexBuild<'a> {
     timing: Timing,
     lease: Lease,
     /// While this value exists, the process does not consider the build abandoned.
-    at_work: Option<LocalWork>,
+    local_work: Option<LocalWork>,
     progress: BuildProgress,
     pause: Duration,
     duplicates: Vec<Duplicate>,
     /// Whether another process has changed the index's row since this process read it.
-    outrun: bool,
+    is_superseded: bool,
     report: Box<dyn FnMut(BuildProgress) + Send + 'a>,
 }
 
@@ -109,11 +108,11 @@ impl<'a> IndexBuild<'a> {
             changes,
             timing,
             lease: Lease::start(timing),
-            at_work: None,
+            local_work: None,
             progress: BuildProgress { state, entities: 0, entries: 0, groups: 0, waiting: None },
             pause: Duration::ZERO,
             duplicates: Vec::new(),
-            outrun: false,
+            is_superseded: false,
             report: Box::new(|_| {}),
         })
     }
@@ -153,7 +152,7 @@ impl<'a> IndexBuild<'a> {
     pub(crate) async fn take_over(mut self) -> Result<Option<BuildProgress>> {
         let built = self.take_over_steps().await;
         remember_collision(self.set, &built).await;
-        if self.outrun { Ok(None) } else { built }
+        if self.is_superseded { Ok(None) } else { built }
     }
 
     async fn take_over_steps(&mut self) -> Result<Option<BuildProgress>> {
@@ -166,7 +165,7 @@ impl<'a> IndexBuild<'a> {
         // Also before the state is *building*: a live builder changes the row during this time.
         sleep(self.set.slowest().durations.lease).await;
         if entry.state == IndexState::Building {
-            self.begin();
+            self.register_local_work();
         }
         self.claim(&mut entry).await?;
         self.finish(entry).await.map(Some)
@@ -181,7 +180,7 @@ impl<'a> IndexBuild<'a> {
         self.progress.state = entry.state;
         while entry.state != IndexState::Readable {
             self.step(&mut entry).await?;
-            self.tell(entry.state);
+            self.report_state(entry.state);
         }
         Ok(self.progress)
     }
@@ -197,17 +196,17 @@ impl<'a> IndexBuild<'a> {
         if entry.state == IndexState::Building {
             let (set, id) = (self.set, self.index.id().to_owned());
             let lease = set.slowest().durations.lease;
-            Waits { set, tell: &mut self.teller() }.until_builder_ends(&id, lease).await;
+            Waits { set, tell: &mut self.wait_reporter() }.until_builder_ends(&id, lease).await;
             self.progress.waiting = None;
-            self.begin();
+            self.register_local_work();
             self.claim(&mut entry).await?;
         }
         Ok(entry)
     }
 
     /// Marks the build as in progress, from before the row says *building* until this build is dropped.
-    fn begin(&mut self) {
-        self.at_work = self.set.build_of(&self.index);
+    fn register_local_work(&mut self) {
+        self.local_work = self.set.build_of(&self.index);
     }
 
     /// Waits until every writer knows the state in which the build found the index. For a type's first index that includes programs that
@@ -222,7 +221,7 @@ impl<'a> IndexBuild<'a> {
         }
         let until = declared + ManifestCache::LIFE + Timing::default().request();
         let waiting = Waiting { for_what: WaitingFor::PlainWriters, process: None, until };
-        wait(waiting, &mut self.teller(), pending()).await;
+        wait(waiting, &mut self.wait_reporter(), pending()).await;
         self.progress.waiting = None;
         Ok(())
     }
@@ -232,13 +231,13 @@ impl<'a> IndexBuild<'a> {
     async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<bool> {
         self.progress.state = state;
         let set = self.set;
-        let settled = Waits { set, tell: &mut self.teller() }.until_states_known(for_what).await;
+        let settled = Waits { set, tell: &mut self.wait_reporter() }.until_states_known(for_what).await;
         self.progress.waiting = None;
         settled
     }
 
     /// Returns a function that reports a wait.
-    fn teller(&mut self) -> impl FnMut(Waiting) + Send {
+    fn wait_reporter(&mut self) -> impl FnMut(Waiting) + Send {
         move |waiting| {
             self.progress.waiting = Some(waiting);
             (self.report)(self.progress);
@@ -249,8 +248,8 @@ impl<'a> IndexBuild<'a> {
     async fn claim(&mut self, entry: &mut StoredIndex) -> Result<()> {
         // The lease starts before the claim is sent: another builder counts from the moment at which it sees the changed row.
         let lease = Lease::start(self.timing);
-        // A process that takes over waits for the leases of registered processes.
-        self.set.ask().await?;
+        // Registered first: a process that takes over waits for the leases of the processes whose rows it finds.
+        self.set.ensure_registered().await?;
         let progress = entry.progress.clone();
         self.advance(entry, entry.state, progress).await?;
         self.lease = lease;
@@ -285,7 +284,7 @@ impl<'a> IndexBuild<'a> {
         let name = self.index.name();
         match self.set.manifest().advance(entry, state, progress).await {
             Err(e) if e.is_conflict() => {
-                self.outrun = true;
+                self.is_superseded = true;
                 Err(Error::invalid_request(format!(
                     "another process builds or drops the index '{name}' of '{}': wait for that process, or start the build again after it has \
                      been silent for a lease",
@@ -317,7 +316,7 @@ impl<'a> IndexBuild<'a> {
         // Before the row says *building*: a process that shares the local store, and takes over or drops the
         // index, waits until this value is dropped (docs/manifest.md).
         if next == IndexState::Building {
-            self.begin();
+            self.register_local_work();
         }
         self.advance(entry, next, None).await?;
         self.settle(next, WaitingFor::State(next)).await.map(drop)
@@ -356,7 +355,7 @@ impl<'a> IndexBuild<'a> {
                 entry.progress = Some(next.to_string());
             }
             self.claim(entry).await?;
-            self.tell(entry.state);
+            self.report_state(entry.state);
             from = Some(next);
             sleep(self.pause).await;
         }
@@ -431,7 +430,7 @@ impl<'a> IndexBuild<'a> {
         Ok(())
     }
 
-    /// What an error says of two entities that have one value of the index.
+    /// The two entities that have one value of the index, if the error names them.
     fn duplicate(&self, error: &Error) -> Option<Duplicate> {
         match error.root().kind() {
             ErrorKind::UniqueViolation { index, entry, owner, wanted_by } if index == self.index.name() => {
@@ -442,7 +441,7 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    fn tell(&mut self, state: IndexState) {
+    fn report_state(&mut self, state: IndexState) {
         self.progress.state = state;
         (self.report)(self.progress);
     }
@@ -478,7 +477,7 @@ impl<'a> IndexBuild<'a> {
             let Some(next) = next else { return Ok(()) };
             entry.progress = Some(next);
             self.claim(entry).await?;
-            self.tell(entry.state);
+            self.report_state(entry.state);
             sleep(self.pause).await;
         }
     }

@@ -12,7 +12,7 @@ use super::{IndexQuery, Lookups, Readable, Resolved, of_one_entity, with_unreada
 use crate::entry::shared::Summary;
 use crate::entry::{Entry, Index, Location, Shape};
 use crate::index::scrub::count;
-use crate::rows::readable::readable;
+use crate::rows::readable;
 
 /// Looks entities up by the rows of indexes that hold the entries of several entities.
 #[derive(Clone, Copy, Debug)]

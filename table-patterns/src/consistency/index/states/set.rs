@@ -24,9 +24,9 @@ use crate::rows::encrypted::marked;
 /// Rows of ended processes that a build, a drop or an upkeep removes in one round.
 pub(crate) const FORGOTTEN_AT_ONCE: usize = 10;
 
-/// The entities that a program may write by a handle.
+/// The entities that a handle is for: those that it may write, or reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writes {
+pub(crate) enum EntityScope {
     /// Entities of one type, in the layout of this schema.
     Type(&'static Schema),
     /// Entities of any type.
@@ -60,8 +60,8 @@ pub(crate) struct IndexSet {
     identity: String,
     /// Whether the handle refuses to write; it need not know every index then.
     reads_only: bool,
-    /// The entities that the program writes.
-    writes: Writes,
+    /// The entities that the handle is for.
+    scope: EntityScope,
     known: RwLock<Arc<ManifestView>>,
     /// Held during a read of the manifest, so that concurrent tasks send one read.
     reading: Mutex<()>,
@@ -98,7 +98,7 @@ impl IndexSet {
             local,
             identity,
             reads_only: false,
-            writes: Writes::Nothing,
+            scope: EntityScope::Nothing,
             known,
             reading: Mutex::default(),
         }
@@ -141,20 +141,20 @@ impl IndexSet {
 
     /// Returns the schema of the type that the program writes.
     pub(crate) const fn schema(&self) -> Option<&'static Schema> {
-        match self.writes {
-            Writes::Type(schema) => Some(schema),
-            Writes::AnyType | Writes::Nothing => None,
+        match self.scope {
+            EntityScope::Type(schema) => Some(schema),
+            EntityScope::AnyType | EntityScope::Nothing => None,
         }
     }
 
-    /// Sets the entities that the program writes.
-    pub(crate) fn of(self, writes: Writes) -> Self {
-        Self { writes, ..self }
+    /// Sets the entities that the handle is for.
+    pub(crate) fn with_scope(self, scope: EntityScope) -> Self {
+        Self { scope, ..self }
     }
 
     /// Refuses a program whose type contradicts the layout or the encryption in the manifest.
     pub(crate) fn check_stored_type(&self, loaded: &Loaded) -> Result<()> {
-        let Writes::Type(schema) = self.writes else { return Ok(()) };
+        let EntityScope::Type(schema) = self.scope else { return Ok(()) };
         let Some(stored) = loaded.manifest.type_of(&schema.entity_type()) else { return Ok(()) };
         stored.check_layout(&self.table, schema)?;
         if self.reads_only {
@@ -167,7 +167,7 @@ impl IndexSet {
     /// Refuses a program whose type has a large property that an index of the manifest uses: an entry cannot follow a
     /// value in a blob, so every write of a large value would be refused, in this program and in those before.
     pub(crate) fn check_large(&self, loaded: &Loaded) -> Result<()> {
-        let Writes::Type(schema) = self.writes else { return Ok(()) };
+        let EntityScope::Type(schema) = self.scope else { return Ok(()) };
         let (table, name, entity) = (&self.table, schema.rust_name, schema.entity_type());
         let is_large = |name: &str| schema.properties.iter().any(|p| p.name == name && p.large.is_some());
         for index in &loaded.manifest.indexes {
@@ -268,7 +268,7 @@ impl IndexSet {
 
     /// Informs all sets of this process that a state in the manifest has changed; `None` if other processes may
     /// write the store.
-    pub(crate) fn tell_change(&self) -> Option<LocalChange> {
+    pub(crate) fn announce_change(&self) -> Option<LocalChange> {
         self.local.as_ref().map(|local| local.change(&self.identity))
     }
 
@@ -350,10 +350,10 @@ impl IndexSet {
         self.known().state(name)
     }
 
-    /// Prepares a read of the manifest and returns its start time. The process is registered by then: a change
-    /// of state after that time waits for the process. 1 request if the process's row must be written again.
+    /// Registers the process if its row could be taken for that of an ended process, and returns the time from which a read of the manifest
+    /// counts. A change of state after that time waits for the process. 1 request if the process's row must be written again.
     /// The loop repeats the check, because the process may have paused during the write.
-    pub(crate) async fn ask(&self) -> Result<ReadTime> {
+    pub(crate) async fn ensure_registered(&self) -> Result<ReadTime> {
         loop {
             let asked = self.asked();
             match &self.registration {
@@ -369,7 +369,7 @@ impl IndexSet {
     /// Reads the manifest. 1 request; 1 more if this process must be registered again; 1 more if another
     /// process is found to have ended.
     pub(crate) async fn refresh(&self) -> Result<()> {
-        let asked = self.ask().await?;
+        let asked = self.ensure_registered().await?;
         let loaded = self.manifest().load().await?;
         self.load(&loaded, asked)?;
         if self.registration.is_some() {
@@ -383,15 +383,15 @@ impl IndexSet {
         self.known().table.clone()
     }
 
-    /// The processes that a change of state waits for: this process, registered processes that have not ended,
-    /// and processes without a row.
+    /// The durations that a change of state waits for: the longest of this process, of the registered processes that have not ended, and of
+    /// the processes without a row. The durations of the latter are in the table's own row, where they only grow.
     pub(crate) fn slowest(&self) -> SlowestProcess {
         let known = self.known();
         let mut slowest =
             SlowestProcess { durations: self.durations.max(known.table.durations), process: None };
-        let own = self.registration.as_ref().and_then(Registration::id);
+        let own_id = self.registration.as_ref().and_then(Registration::id);
         let mut longest = slowest.durations.to_settle();
-        let others = known.processes.iter().filter(|row| Some(row.id) != own);
+        let others = known.processes.iter().filter(|row| Some(row.id) != own_id);
         // `WaitForRegistered`: each of them may cache states longer than this process.
         for row in others {
             slowest.durations = slowest.durations.max(row.durations);
@@ -433,8 +433,8 @@ impl IndexSet {
     /// # Errors
     /// The manifest has another definition with the id of an index of this program.
     pub(crate) fn load(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
-        let own = self.registration.as_ref().and_then(Registration::id);
-        let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own);
+        let own_id = self.registration.as_ref().and_then(Registration::id);
+        let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own_id);
         let table = loaded.table.clone();
         let mut next = ManifestView {
             own: self.own.len(),
@@ -462,8 +462,9 @@ impl IndexSet {
             next.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
         }
         let known = self.known();
-        let own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
-        for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
+        // Indexes of other programs and types: maintained here by the definitions that the manifest has.
+        let is_own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
+        for stored in loaded.manifest.indexes.iter().filter(|stored| !is_own(stored)) {
             match self.declared_by_manifest(&known, &learned, stored) {
                 Ok(declared) => match self.encryption_obstacle(&declared.index, declared.state, loaded) {
                     None => next.indexes.push(declared),
@@ -472,13 +473,15 @@ impl IndexSet {
                 Err(unknown) => next.unknown.push(*unknown),
             }
         }
-        let absent = learned.iter().filter(|index| loaded.index(index.id()).is_none());
-        let absent =
-            absent.map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent });
-        next.indexes.extend(absent);
+        // `declared_by_manifest` has used the learned indexes that the manifest has. The others are not declared yet.
+        let undeclared = learned.iter().filter(|index| loaded.index(index.id()).is_none());
+        next.indexes.extend(
+            undeclared
+                .map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent }),
+        );
         let next = next.with_copies(&self.table);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // An answer that was delayed is older than the known states.
+        // Two reads may overlap, and the answer of the earlier one may come last: the later read stays.
         if known.loaded.is_none_or(|before| before <= asked) {
             *known = Arc::new(next);
         }
@@ -541,7 +544,7 @@ impl IndexSet {
     fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
         let known = self.known();
         known.check_maintainable(&self.table, entity)?;
-        if let (Some(conflict), Writes::Type(schema)) = (&known.type_conflict, self.writes)
+        if let (Some(conflict), EntityScope::Type(schema)) = (&known.type_conflict, self.scope)
             && schema.entity_type().admits(entity)
         {
             return Err(conflict.clone());
@@ -573,7 +576,7 @@ impl Maintainer for IndexSet {
     /// Refuses an entity with a plaintext property that the manifest declares as encrypted. The check is for
     /// programs that write entities of any type; the handle of a type was checked when it was opened.
     fn check(&self, entity: &Entity) -> Result<()> {
-        if self.writes != Writes::AnyType {
+        if self.scope != EntityScope::AnyType {
             return Ok(());
         }
         let known = self.known();

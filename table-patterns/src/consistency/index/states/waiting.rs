@@ -100,7 +100,7 @@ impl Waits<'_, '_> {
         let (set, tell) = (self.set, &mut *self.tell);
         let changed = Instant::now();
         // Before anything is awaited: a local writer that enters after this call reads the new states.
-        let told = set.tell_change();
+        let announced = set.announce_change();
         // The slowest process may be gone since its row was read.
         if set.slowest().process.is_some() && set.are_old() {
             set.refresh().await?;
@@ -109,7 +109,7 @@ impl Waits<'_, '_> {
         loop {
             let waited = slowest.durations.to_settle();
             let over = async {
-                match &told {
+                match &announced {
                     Some(change) => change.known().await,
                     None => pending().await,
                 }
@@ -119,7 +119,7 @@ impl Waits<'_, '_> {
             // Asynchronous Schema Change in F1*, VLDB 2013).
             let is_known = wait(waiting, tell, over).await;
             // This read returns every process that registered before the state change, unless the process is gone.
-            let asked = set.ask().await?;
+            let asked = set.ensure_registered().await?;
             let loaded = set.manifest().load().await?;
             set.load(&loaded, asked)?;
             slowest = set.slowest();

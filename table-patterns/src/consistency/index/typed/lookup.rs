@@ -11,7 +11,7 @@ use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, Many
 use super::lookup::sealed::{Decode, Followed};
 use super::table::IndexedTable;
 use crate::index::{IndexQuery, IndexedEntities, Stored, Trust};
-use crate::rows::readable::readable;
+use crate::rows::readable;
 
 /// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
 /// run, as often as needed. Running reports a key part that cannot be encoded.
@@ -266,7 +266,8 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         let reading = self.with_times(entries.index(), counting::<T>(entries.index(), self.trust));
         loop {
             let (query, left) = (self.query(&entries, None), self.limit.map_or(usize::MAX, |l| l - count));
-            let page = read(entities, &entries, reading, &query, from.as_ref(), left).await?.into_page()?;
+            let page =
+                read_page(entities, &entries, reading, &query, from.as_ref(), left).await?.into_page()?;
             count += self.without_hidden(page.items)?.len();
             from = page.continuation;
             if from.is_none() || self.limit.is_some_and(|limit| count >= limit) {
@@ -298,7 +299,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         // A result that is sorted on the client is one page: hidden entities must not use up its limit.
         let wanted =
             if self.sorts && self.hides() && !entities.rows().is_sorted() { usize::MAX } else { limit };
-        let mut found = read(entities, &entries, reading, &query, from, wanted).await?;
+        let mut found = read_page(entities, &entries, reading, &query, from, wanted).await?;
         found.page.items = self.without_hidden(found.page.items)?;
         // Only a result that is sorted on the client, which is one page, can exceed the limit.
         found.page.items.truncate(limit);
@@ -416,8 +417,8 @@ pub(crate) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
     IndexQuery::partition(entries.partition().as_str()).rows(entries.rows())
 }
 
-/// A page; references of lists are followed until there are `limit` entities.
-pub(crate) async fn read<T: IndexedEntity>(
+/// Reads a page; references of lists are followed until there are `limit` entities.
+pub(crate) async fn read_page<T: IndexedEntity>(
     entities: &IndexedEntities,
     entries: &IndexEntries<T>,
     reading: Reading,

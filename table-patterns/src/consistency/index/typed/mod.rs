@@ -3,7 +3,7 @@
 mod group;
 mod lookup;
 pub(crate) mod set;
-mod soft_delete;
+
 mod stored;
 mod summary;
 mod table;

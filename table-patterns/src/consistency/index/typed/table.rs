@@ -11,9 +11,9 @@ use table_core::typed::{IndexedEntity, Table, Upgrade};
 use crate::blobs::filled;
 use crate::entry::{Index, Placement};
 use crate::index::open::{open_to_read, open_to_write};
-use crate::index::states::set::Writes;
+use crate::index::states::set::EntityScope;
 use crate::index::{IndexOptions, IndexedEntities};
-use crate::rows::upgrade::{upgrade_one, upgraded};
+use crate::rows::{upgrade_one, upgraded};
 
 /// A table of entities with declared indexes: every write maintains their entries, and every index can be used
 /// for lookups.
@@ -116,7 +116,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let table = Table::<T>::new(store, name)?;
         let (store, has_more) = (Arc::clone(table.store()), !more.is_empty());
         let (name, indexes) = (table.name().clone(), all_indexes::<T>(more));
-        let entities = open_to_read(store, name, indexes, options, Writes::Type(T::SCHEMA)).await?;
+        let entities = open_to_read(store, name, indexes, options, EntityScope::Type(T::SCHEMA)).await?;
         Ok(Self { table, has_more, entities })
     }
 
@@ -155,7 +155,7 @@ pub(crate) async fn open_entities<T: IndexedEntity>(
             store.create_table_if_missing(other).await?;
         }
     }
-    open_to_write(store, table, indexes, options, Writes::Type(T::SCHEMA)).await
+    open_to_write(store, table, indexes, options, EntityScope::Type(T::SCHEMA)).await
 }
 
 /// The declared indexes, and more.
