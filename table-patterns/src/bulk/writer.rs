@@ -168,8 +168,8 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
     /// The outcomes of the next answer; `None` when every operation is answered.
     async fn next(&mut self) -> Option<Outcomes> {
         loop {
-            // The order of these cases bounds the memory: nothing is read while a group waits to be sent, or an
-            // operation for its entity.
+            // The order of these cases bounds the memory: nothing is read while all permits are taken, while a closed group waits to be sent,
+            // or while the operation that was read last waits for its entity or its manifest. Each case makes progress or waits for an answer.
             if self.in_flight.len() >= self.options.concurrency.max(1) {
                 return self.next_answer().await;
             }

@@ -174,6 +174,8 @@ impl Applier<'_> {
                 true => work.as_mut().poll(context).map(Some),
                 false => Poll::Ready(None),
             });
+            // After a quarter of the lease the claim is renewed. The time in which requests may be sent is at least three quarters of a lease,
+            // because a lease has at least four times the life of a request (`Timing::new`), so a renewal comes in time.
             if let Ok(done) = timeout(self.coordinator.timing.lease() / 4, guarded).await {
                 return done;
             }

@@ -127,6 +127,7 @@ impl Planner<'_> {
         change: &Change,
         permission: Permission,
     ) -> Result<Option<Plan>> {
+        // The move is planned as two writes, whose affected keys are put together: one that adds the target, one that removes the source.
         // The plan of the removal is only read here. The permit stays with the plan that is sent.
         let while_planned = Permission { valid_until: permission.valid_until, permit: None };
         let mut plan = self.plan(std::slice::from_ref(change), permission)?;
@@ -311,6 +312,10 @@ fn affected(remote: &EntryDiff) -> Vec<AffectedKey> {
 
 /// The unique entries to reserve, those that pass from one entity of the write to another, and the keys of those that
 /// are lost or get another payload.
+///
+/// Each of them is prepared before the commit: a reservation decides between two writers of a value; a pair names both entities, so that no
+/// process takes the value between them; and the version of a row that is changed or removed is read while the old entity still has the
+/// value, which saves the applier the reads of rule U.
 fn unique_keys(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>, Vec<Location>) {
     let (mut gained, mut passed) = (Vec::new(), Vec::new());
     let lost = remote.removed.iter().filter(|entry| entry.unique);

@@ -181,6 +181,7 @@ impl Writer<'_> {
         if plan.shared.is_empty() {
             return Ok((plan, None));
         }
+        // At most a quarter of a lease: without the lock the write still works, by conflicts at the ETag of the shared row.
         let lock = self.journal.partition_locks.lock(&plan.partition, self.timing.lease() / 4).await;
         let permission = self.entities.prepare().await?;
         // Two copies of the states that were read at different times are valid until different times.

@@ -364,9 +364,11 @@ impl<T: TableEntity> Merge<T> {
                 return Some(Err(error));
             }
             let Reverse(NextRow { row, bucket, .. }) = self.next_rows.pop()?;
-            // Filled up before the row is returned: the least row is known only with a row of every bucket.
+            // The invariant of the merge: `next_rows` has the next row of every bucket that has one. So the bucket of the popped row is read
+            // before the row is returned; otherwise the following call would miss a smaller row of that bucket.
             let next = self.buckets[bucket].next().await;
             self.push(bucket, next);
+            // During a migration both buckets have the row, and the order puts the row of the new bucket first: the old one is left out.
             let key = row_key(&row);
             if self.last.as_deref() != Some(key) {
                 self.last = Some(key.to_owned());

@@ -265,6 +265,10 @@ impl Half {
 
     /// Frees a counter with the smallest count, which the next partition takes over.
     ///
+    /// The new partition starts with the count of the one that it replaces (Metwally et al., *Efficient Computation of Frequent and Top-k
+    /// Elements in Data Streams*, ICDT 2005): it may have had that many requests while it had no counter. So counts are never too low,
+    /// and the sum of all counters stays the number of requests, which bounds the smallest count by 1/1,024 of it.
+    ///
     /// A search of all counters finds all partitions with the smallest count, so that later calls need no search.
     fn take_smallest(&mut self) -> Count {
         if let Some(count) = self.take_found() {

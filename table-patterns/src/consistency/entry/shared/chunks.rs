@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::list::{List, chunk_row, read_members};
 use super::members::{Change, Members, number, push_number};
-use super::{Prepared, SharedRows, as_it_is, unchanged as if_unchanged};
+use super::{Prepared, SharedRows, check_unchanged, unchanged as if_unchanged};
 use crate::entry::Location;
 
 /// The property with the RowKey of the list that a chunk belongs to.
@@ -95,6 +95,7 @@ pub(crate) async fn prepare(
     directory: Directory,
     change: &Change,
 ) -> Result<Option<Prepared>> {
+    // All operations are one group with the list's row: the directory and the chunks that it names change together.
     let mut after = directory.clone();
     let (mut operations, mut unchanged) = (Vec::new(), Vec::new());
     let parts = directory.divide(change);
@@ -104,7 +105,7 @@ pub(crate) async fn prepare(
         let Some((row, members)) = chunk else { return Ok(None) };
         let changes = change_chunk(list, &mut after, first, &row, members, part)?;
         if changes.is_empty() {
-            unchanged.push(as_it_is(row.key(), if_unchanged(&row)));
+            unchanged.push(check_unchanged(row.key(), if_unchanged(&row)));
         }
         operations.extend(changes);
     }
@@ -118,7 +119,7 @@ pub(crate) async fn prepare(
     } else if after != directory {
         operations.push(Operation::Replace(list.directory(&after), head));
     }
-    // A chunk that is folded back is deleted under the same condition.
+    // A group may have one operation on a row. A chunk that is folded back is deleted under the ETag that its check would have.
     unchanged.retain(|check| operations.iter().all(|operation| operation.key() != check.key()));
     Ok(Some(Prepared { operations, unchanged, ..Prepared::default() }))
 }
@@ -139,6 +140,8 @@ fn change_chunk(
         let row_now = chunk_row(row.key().clone(), list.index, list.at.key.row(), &members);
         return Ok(vec![Operation::Replace(row_now, if_unchanged(row))]);
     }
+    // The range of the chunk changes, so its row goes and new ids take its place. A reader with the old directory finds the row missing and
+    // reads the directory again; with the same id it would take a part of the range for the whole.
     directory.0.remove(first);
     let mut operations = vec![Operation::Delete(row.key().clone(), if_unchanged(row))];
     if !members.is_empty() {
@@ -169,6 +172,7 @@ async fn fold(
 ) -> Result<Option<Operation>> {
     let Some(id) = directory.0.values().next() else { return Ok(None) };
     let at = key(list.at, *id)?;
+    // The change may have written the chunk already: then its new references are in the operation, and not yet in the store.
     let written = operations.iter().position(|operation| *operation.key() == at);
     let members = match written.map(|n| (n, &operations[n])) {
         Some((n, Operation::Replace(row, etag))) => {

@@ -90,6 +90,8 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Optio
     let Some(row) = row else {
         return list.write(None, Members::default(), &change, None).await.map(Some);
     };
+    // `SharedInVersion`: whatever the list becomes, its row is written under the ETag of this read, so the change starts again if another
+    // writer has changed the list or moved it to another place since.
     let etag = Some(unchanged(&row));
     match ListRow::read(&row)? {
         ListRow::Members(members) => list.write(etag, members, &change, None).await.map(Some),

@@ -115,7 +115,10 @@ impl Prepared {
 
     /// Only the condition that the row has not changed since the read.
     fn nothing(row: &Key, etag: Option<IfMatch>) -> Self {
-        Self { unchanged: etag.map(|etag| as_it_is(row, etag)).into_iter().collect(), ..Self::default() }
+        Self {
+            unchanged: etag.map(|etag| check_unchanged(row, etag)).into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     /// One operation.
@@ -167,7 +170,8 @@ impl<'a> SharedRows<'a> {
                 self.applied([prepared]).await;
                 Ok(true)
             }
-            // An ambiguous operation may still take effect, and its row would name the new blobs.
+            // `DoubtKeepsBlobs`: the operation may still take effect, and its row would name the new blobs. The old blobs stay too, because
+            // the row may still name them. A collection deletes those that no row names.
             Err(error) if error.is_ambiguous() => Err(error),
             Err(error) => {
                 self.refused([prepared]).await;
@@ -224,7 +228,7 @@ pub(crate) fn put(row: Entity, etag: Option<IfMatch>) -> Operation {
 }
 
 /// An operation that changes nothing and fails if the row has changed.
-fn as_it_is(row: &Key, etag: IfMatch) -> Operation {
+fn check_unchanged(row: &Key, etag: IfMatch) -> Operation {
     Operation::Merge(Entity::from(row.clone()), etag)
 }
 

@@ -415,7 +415,8 @@ impl<'a> IndexBuild<'a> {
 
     async fn rewrite(&mut self, entities: Vec<Entity>, entry: &mut StoredIndex) -> Result<()> {
         for entity in entities {
-            // Between writes, never amid one of them.
+            // The builder's lease is renewed between two writes, and never interrupts one of them: a write that is dropped half-way leaves
+            // its journal row and reservations to recovery.
             if self.lease.is_half_over() {
                 self.claim(entry).await?;
             }

@@ -47,6 +47,7 @@ impl Recount<'_> {
         if let Some(after) = after {
             query = query.with_filter(beyond(after));
         }
+        // A store that sorts returns the lowest partition first: 1 row is enough. Any other store is read whole, for keys alone.
         let sorted = self.rows.is_sorted();
         let (mut least, mut from): (Option<PartitionKey>, _) = (None, None);
         loop {

@@ -175,10 +175,12 @@ impl Watch {
     ) -> (Vec<ProcessRow>, Vec<ProcessRow>) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut there, mut gone) = (Vec::new(), Vec::new());
+        // The store's clock, by the row that this process has written last: the one clock that has set all of the rows' times.
         let written = rows.iter().find(|row| Some(row.id) == own).and_then(|row| row.at);
         let mut next = HashMap::with_capacity(rows.len());
         for row in rows {
             let before = seen.get(&row.id).filter(|(etag, _)| etag.is_some() && *etag == row.etag);
+            // A row without an ETag, or with another one than before, begins its observation anew.
             let since = before.map_or_else(Instant::now, |(_, since)| *since);
             let unchanged = asked.saturating_duration_since(since);
             // `WatchWhole`: a process that pauses for less than the lifetime of its row still acts by its
@@ -225,6 +227,9 @@ impl Registration {
 
     /// Whether the process may act on states whose read begins at this moment.
     pub(crate) fn holds_at(&self, asked: Instant) -> bool {
+        // Half of the heartbeat, from the moment at which the write was *sent*. Observers wait for a whole heartbeat plus the time in which
+        // states and requests end (`lifetime`), from the moment at which they have *seen* the row. So a process has stopped long before an
+        // observer takes it for ended, without a comparison of two clocks.
         let half = self.durations.heartbeat() / 2;
         self.row().as_ref().is_some_and(|row| asked < row.sent + half)
     }

@@ -59,7 +59,7 @@ impl<T> SummaryOf<T> {
 }
 
 fn decoded<V, C: Codec<V>>(name: &str, value: Option<EdmValue>) -> Result<Option<V>> {
-    // A summary compares integers of both widths.
+    // A summary keeps an extreme as an integer without its width, which is read as `Int64`. A field of `Int32` needs its own type back.
     let value = value.map(|value| match value {
         EdmValue::Int64(wide) if C::TYPE == EdmType::Int32 => {
             i32::try_from(wide).map_or(EdmValue::Int64(wide), EdmValue::Int32)
