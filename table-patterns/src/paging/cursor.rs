@@ -91,7 +91,7 @@ impl CursorKey {
         if format != FORMAT {
             return Err(CursorError::Malformed);
         }
-        // The id only selects the key. Whether the cursor is genuine, the tag decides.
+        // The id only selects the key. The tag shows whether a program with this key has sealed the cursor.
         let key = keys.iter().find(|key| key.id == id).ok_or(CursorError::UnknownKey)?;
         let nonce: [u8; NONCE] = nonce.try_into().map_err(|_| CursorError::Malformed)?;
         let mut body = Zeroizing::new(body.to_vec());

@@ -162,6 +162,7 @@ impl<'a> Work<'a> {
     /// The report with the counts of tickets and transactions.
     fn counted(&self, mut report: UpkeepReport) -> UpkeepReport {
         report.tickets = self.tickets.load(Ordering::Relaxed);
+        // The counters have the sums since the start, and the report may have those of an earlier call.
         for kept in report.transactions.values_mut() {
             kept.applied = 0;
         }

@@ -48,7 +48,8 @@ impl RemoteRows<'_> {
         self.put_rows(to, operations, &States::default(), may_send).await
     }
 
-    /// The same for the entities of one write. A row of a deleted entity of the write may be taken over.
+    /// Writes plain entries as [`put_while`](Self::put_while) does, for the entities of one write, which are in `states`: a row that belongs
+    /// to one of them may be taken over when that entity is deleted.
     pub(super) async fn put_rows(
         &self,
         to: &(TableName, PartitionKey),

@@ -66,6 +66,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let Some((row, version)) = self.mark(row, &place).await? else { return Ok(false) };
         let mut moved = row.entity.with_key(new);
         moved.properties_mut().remove(MOVING);
+        // The mark keeps the copy true: writers wait for the migration, so the old row has not changed since it was read.
         match self.write(Operation::Insert(moved)).await {
             // A migration that died after this step has inserted the row: other writers do not insert while the old row exists.
             Err(error) if error.is_already_exists() => {}

@@ -76,7 +76,8 @@ pub(crate) fn is_head_row(row: &Entity) -> bool {
 
 /// The common prefix of an entity's row keys.
 pub(super) fn prefix(key: &Key, profile: &ServiceProfile) -> String {
-    // Escaped, a logical key has no two tildes in a row, so the end mark is found without doubt.
+    // The logical key is escaped and so has no tilde: the first `~~` behind it is the end mark, and no entity's prefix is the start of
+    // another's. A range of row keys therefore holds the rows of one entity only.
     let plain = format!("{SYSTEM_PREFIX}{PLAIN}{}{END}", key.row().replace('~', "~7E"));
     let units = plain.encode_utf16().count() + DIGITS;
     let bytes = plain.len() + DIGITS;
@@ -129,7 +130,8 @@ pub(super) fn query_table(after: Option<(&str, &str)>) -> Query {
         (Some(here), Some(rows)) => (here, later.and(rows)),
         (here, _) => (here.unwrap_or_else(|| later.clone()), later),
     };
-    // The first condition bounds the keys that the service reads.
+    // The disjunction says which rows are meant. The first condition repeats its lower bound outside of the `or`, so that the service reads
+    // the table from there and not from its start.
     Query::new().with_filter(Filter::ge(Filter::PARTITION_KEY, partition).and(here.or(later)))
 }
 
@@ -194,6 +196,8 @@ pub(super) fn assemble(rows: Vec<Entity>) -> Result<ReadRows> {
     let key = Key::new(head.key().partition(), RowKey::new(text(&head, ROW)?)?)?;
     let (etag, timestamp) = (head.etag().cloned(), head.timestamp());
     let stored = Stored { key, etag, timestamp, write: text(&head, WRITE)?.into(), chunks };
+    // The rows are read by several requests, so a write in between may mix old and new rows. The head row lists the write id of every chunk,
+    // and is written in the same group: the rows are of one state if the chunks that were read give the same list.
     let listed = stored.head("")?;
     let is_consistent = listed.get(ROWS) == head.get(ROWS);
     Ok(if is_consistent { ReadRows::Whole(stored) } else { ReadRows::Torn(Some(stored.write)) })
@@ -283,6 +287,8 @@ fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size:
     if let Some((_, row)) = rows.iter_mut().find(has_room) {
         return row.push(p, size);
     }
+    // Numbers of emptied chunks are used again. 999 chunks are never reached: the list of them in the head row exceeds the size of a property
+    // before, and the store refuses the write.
     let number = (1..=MAX_CHUNK).find(|number| !rows.contains_key(number)).unwrap_or(MAX_CHUNK);
     rows.entry(number).or_default().push(p, size);
 }

@@ -242,12 +242,12 @@ impl<T: TableEntity> WideTable<T> {
     /// A key or a value that cannot be stored; precondition failed, after the last attempt. The stored entity has another
     /// type, or another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Wide<T>> {
-        let (key, over) = value.to_logical()?.into_parts();
+        let (key, given) = value.to_logical()?.into_parts();
         let merge = |old: Option<&Stored>| {
-            let Some(old) = old else { return Ok(over.clone()) };
+            let Some(old) = old else { return Ok(given.clone()) };
             let base =
                 || T::SCHEMA.merge_base(&old.to_entity(), self.entities.now()).map(|base| base.is_some());
-            if self.shows_hidden || base()? { merged::<T>(old, &over) } else { Ok(over.clone()) }
+            if self.shows_hidden || base()? { merged::<T>(old, &given) } else { Ok(given.clone()) }
         };
         self.entities.write_over(&key, merge).await?.map(T::from_entity)
     }

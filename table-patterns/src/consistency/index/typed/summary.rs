@@ -51,11 +51,6 @@ impl<T> SummaryOf<T> {
     pub fn max<V, C: Codec<V>>(&self, field: Field<T, V, C>) -> Result<Option<V>> {
         decoded::<V, C>(field.name(), self.summary.max(field.name())?)
     }
-
-    /// The same numbers by the names of properties.
-    pub fn into_summary(self) -> Summary {
-        self.summary
-    }
 }
 
 fn decoded<V, C: Codec<V>>(name: &str, value: Option<EdmValue>) -> Result<Option<V>> {
