@@ -7,6 +7,8 @@ pub(crate) mod plain;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use table_core::model::{Entity, Key, ValueRef};
 use table_core::query::{Continuation, Page, ReadablePage, UnreadableEntity};
 use table_core::store::{Error, ErrorKind, Outcome, Result, Written, limits};
@@ -35,6 +37,12 @@ pub(crate) fn query_identity(
 ) -> String {
     use table_core::query::Position;
     Continuation::new(profile, table, query, Position { first: String::new(), second: None }).to_string()
+}
+
+/// The pause before the next attempt of work that met other writers: a random part of 5 ms, which doubles with each attempt, at most
+/// `doublings` times. Random, because two writers that stop each other must separate.
+pub(crate) fn random_pause(attempt: u32, doublings: u32) -> Duration {
+    Duration::from_millis(5).mul_f64(f64::from(1 << attempt.min(doublings)) * fastrand::f64())
 }
 
 /// Treats an unreadable answer of a write that was applied as a success, with a default value in place of the answer.

@@ -48,7 +48,7 @@ pub(super) struct Swept {
 
 /// The entities of one type of a table, to be removed when they are due.
 pub(super) struct Sweep<'a> {
-    pub(super) of: &'a Upkeep,
+    pub(super) upkeep: &'a Upkeep,
     pub(super) table: &'a TableName,
     /// The handle with the indexes of the table; `None` for a table without.
     pub(super) entities: Option<&'a IndexedEntities>,
@@ -61,7 +61,7 @@ pub(super) struct Sweep<'a> {
 impl Sweep<'_> {
     /// Removes the due entities, each in the version that was found due: an entity that is renewed or restored meanwhile stays.
     pub(super) async fn run(&self, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
-        let now = self.of.store.now();
+        let now = self.upkeep.store.now();
         match &self.stored.layout {
             Layout::Wide => self.remove_wide(now, is_stopped).await,
             Layout::Plain | Layout::Large { .. } | Layout::Spread { .. } => {
@@ -75,7 +75,7 @@ impl Sweep<'_> {
     }
 
     async fn remove_wide(&self, now: Ticks, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
-        let wide = WideEntities::new(Arc::clone(&self.of.store), self.table.clone());
+        let wide = WideEntities::new(Arc::clone(&self.upkeep.store), self.table.clone());
         let summary = wide.delete_set(|entity| self.is_due(entity, now), &is_stopped).await?;
         Ok(self.swept(summary, !is_stopped()))
     }
@@ -88,24 +88,24 @@ impl Sweep<'_> {
         let unreadable = Mutex::new(Vec::new());
         let found = match &index {
             Some(index) => {
-                index.rows(now, self.of.options.concurrency.max(1), |row| self.is_due(row, now))?
+                index.rows(now, self.upkeep.options.concurrency.max(1), |row| self.is_due(row, now))?
             }
             None => self.scan(now, &unreadable)?,
         };
         let found = found.take_while(|_| ready(!is_stopped()));
         let remover = Remover {
-            store: Arc::clone(&self.of.store),
+            store: Arc::clone(&self.upkeep.store),
             table: self.table.clone(),
             entities: self.entities.cloned(),
             #[cfg(feature = "blobs")]
-            blobs: self.of.large.clone(),
+            blobs: self.upkeep.large.clone(),
         };
         let write = SetWrite {
             table: self.table,
             writer: &remover,
             decide: |row: Entity| ready(Ok(self.decide(row, now))).boxed(),
             is_in_set: |row: &Entity| self.is_due(row, now),
-            concurrency: self.of.options.concurrency.max(1),
+            concurrency: self.upkeep.options.concurrency.max(1),
             attempts: ATTEMPTS,
         };
         let mut summary = write.run(found).await?;
@@ -123,7 +123,7 @@ impl Sweep<'_> {
         now: Ticks,
         unreadable: &'s Mutex<Vec<UnreadableEntity>>,
     ) -> Result<BoxStream<'s, Result<Entity>>> {
-        let rows = Table::<Entity>::new(Arc::clone(&self.of.store), self.table.clone())?;
+        let rows = Table::<Entity>::new(Arc::clone(&self.upkeep.store), self.table.clone())?;
         let of_type = self.stored.entity.as_ref();
         let of_type = of_type.and_then(|entity| entity.discriminator.filter(&entity.name));
         let query = match Filter::and_maybe(of_type, self.expiry.due_filter(now)) {
@@ -132,7 +132,7 @@ impl Sweep<'_> {
             Some(filter) => rows.query().raw_filter(filter).in_any_order(),
             None => rows.query().in_any_order(),
         };
-        let pause = self.of.pause;
+        let pause = self.upkeep.pause;
         let start = Some((None, CycleDetector::default()));
         let pages = stream::try_unfold(start, move |state: Option<(Option<Continuation>, CycleDetector)>| {
             let query = query.clone();
@@ -159,7 +159,7 @@ impl Sweep<'_> {
         }
         // The row names its blobs: without their store, or without the keys to read the names, it stays, so that a later sweep
         // removes both.
-        let has_blobs = self.of.has_no_blobs() && in_a_blob(&row).is_some();
+        let has_blobs = self.upkeep.has_no_blobs() && in_a_blob(&row).is_some();
         if has_blobs || self.hides_blobs(&row) {
             return Decision::Keep;
         }
@@ -194,7 +194,7 @@ impl Sweep<'_> {
         let due = match (failed, summary.unchanged) {
             (Some(error), _) => Some(Due::Failed(error.clone())),
             (None, 0) => None,
-            (None, _) if self.of.has_no_blobs() => Some(Due::NoLargeBlobs),
+            (None, _) if self.upkeep.has_no_blobs() => Some(Due::NoLargeBlobs),
             (None, _) => Some(Due::NoKeys),
         };
         Swept { summary, ended, due }

@@ -32,7 +32,7 @@ const TICKET_ROUNDS: usize = 64;
 
 /// A running upkeep.
 pub(super) struct Work<'a> {
-    of: &'a Upkeep,
+    upkeep: &'a Upkeep,
     stopped: watch::Sender<bool>,
     /// The number of tables that were looked for, and the number of tables that were opened later.
     looked_for: watch::Sender<usize>,
@@ -73,38 +73,39 @@ struct Memory {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(of: &'a Upkeep) -> Self {
+    pub(super) fn new(upkeep: &'a Upkeep) -> Self {
         let mut report = UpkeepReport::default();
-        report.tables.extend(of.tables.iter().map(|table| (table.clone(), TableUpkeep::default())));
-        let transactions = of.transactions.iter().chain(of.coordinators.iter().map(Coordinator::table));
+        report.tables.extend(upkeep.tables.iter().map(|table| (table.clone(), TableUpkeep::default())));
+        let transactions =
+            upkeep.transactions.iter().chain(upkeep.coordinators.iter().map(Coordinator::table));
         report.transactions.extend(transactions.map(|table| (table.clone(), Default::default())));
         Self {
-            of,
+            upkeep,
             stopped: watch::Sender::new(false),
             looked_for: watch::Sender::new(0),
             opened: Mutex::default(),
             report: Mutex::new(report),
             tickets: AtomicUsize::new(0),
-            coordinators: of.coordinators.iter().map(Counted::new).collect(),
-            sweeping: Semaphore::new(of.concurrency.min(Semaphore::MAX_PERMITS)),
-            caring: Semaphore::new(of.concurrency.min(Semaphore::MAX_PERMITS)),
+            coordinators: upkeep.coordinators.iter().map(Counted::new).collect(),
+            sweeping: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
+            caring: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
         }
     }
 
     /// Runs one round of all tables and queues.
     pub(super) async fn once(&self) {
-        if self.of.options.queue.is_some() {
+        if self.upkeep.options.queue.is_some() {
             // Tickets before sweeps: after a sweep has finished a write, its ticket is received a second time.
-            let looks = self.of.tables.iter().map(|table| self.look(table));
+            let looks = self.upkeep.tables.iter().map(|table| self.look(table));
             let failed = join_all(looks).await.into_iter().filter_map(Result::err).count();
             tracing::debug!(failed, "tables were opened; a round reports the failures");
             self.work_off().await;
         }
-        let tables = self.of.tables.iter().map(|table| async move {
+        let tables = self.upkeep.tables.iter().map(|table| async move {
             self.round(table, &mut Memory::default()).await;
             self.tell();
         });
-        let forgotten = self.of.transactions.iter().map(|table| self.remove_records(table));
+        let forgotten = self.upkeep.transactions.iter().map(|table| self.remove_records(table));
         let transactions = self.coordinators.iter().map(|counted| async {
             self.look_at_poisoned(&counted.coordinator).await;
             self.work_off_transactions(&counted.coordinator).await;
@@ -115,18 +116,18 @@ impl<'a> Work<'a> {
 
     /// Runs rounds until it is stopped.
     pub(super) async fn go_on(&self) {
-        let tables = self.of.tables.iter().map(|table| async move {
+        let tables = self.upkeep.tables.iter().map(|table| async move {
             let mut memory = Memory::default();
             while !self.is_stopped() {
                 self.round(table, &mut memory).await;
                 self.tell();
-                self.pause(self.of.every).await;
+                self.pause(self.upkeep.every).await;
             }
         });
-        let forgotten = self.of.transactions.iter().map(|table| async move {
+        let forgotten = self.upkeep.transactions.iter().map(|table| async move {
             while !self.is_stopped() {
                 self.remove_records(table).await;
-                self.pause(self.of.every).await;
+                self.pause(self.upkeep.every).await;
             }
         });
         let transactions = self.coordinators.iter().map(|counted| async {
@@ -135,15 +136,15 @@ impl<'a> Work<'a> {
                     self.look_at_poisoned(&counted.coordinator).await;
                     self.remove_records_of(&counted.coordinator).await;
                     self.tell();
-                    self.pause(self.of.every).await;
+                    self.pause(self.upkeep.every).await;
                 }
             };
             join(rounds, self.run_transactions(&counted.coordinator)).await;
         });
         let poisoned = async {
-            while self.of.options.queue.is_some() && !self.is_stopped() {
+            while self.upkeep.options.queue.is_some() && !self.is_stopped() {
                 self.look_at_poisoned_tickets().await;
-                self.pause(self.of.every).await;
+                self.pause(self.upkeep.every).await;
             }
         };
         let transactions = join(join_all(forgotten), join_all(transactions));
@@ -196,19 +197,19 @@ impl<'a> Work<'a> {
     }
 
     fn tell(&self) {
-        if let Some(listener) = &self.of.listener {
+        if let Some(listener) = &self.upkeep.listener {
             let report = self.report().clone();
             listener(&self.counted(report));
         }
     }
 
-    fn of_table(&self, table: &TableName, change: impl FnOnce(&mut TableUpkeep)) {
+    fn update_table(&self, table: &TableName, change: impl FnOnce(&mut TableUpkeep)) {
         change(self.report().tables.entry(table.clone()).or_default());
     }
 
-    fn of_index(&self, entities: &IndexedEntities, id: &str, change: impl FnOnce(&mut IndexUpkeep)) {
+    fn update_index(&self, entities: &IndexedEntities, id: &str, change: impl FnOnce(&mut IndexUpkeep)) {
         let state = entities.state(id);
-        self.of_table(entities.table(), |table| {
+        self.update_table(entities.table(), |table| {
             let index = table.indexes.entry(id.to_owned()).or_insert_with(|| IndexUpkeep::new(state));
             change(index);
         });
@@ -216,11 +217,11 @@ impl<'a> Work<'a> {
 
     fn failed(&self, table: &TableName, error: Error) {
         tracing::warn!(%error, %table, "a round of upkeep failed");
-        self.of_table(table, |kept| kept.error = Some(error));
+        self.update_table(table, |kept| kept.error = Some(error));
     }
 
     async fn round(&self, table: &TableName, memory: &mut Memory) {
-        self.of_table(table, |kept| kept.error = None);
+        self.update_table(table, |kept| kept.error = None);
         let was_open = self.opened().contains_key(table);
         let looked = self.look(table).await;
         // `take_tickets` starts when every table was looked for once, also in vain, and again when another
@@ -232,7 +233,7 @@ impl<'a> Work<'a> {
         match looked {
             Ok(ToKeep { entities: Some(entities), kept }) => self.keep(&entities, &kept, memory).await,
             Ok(ToKeep { entities: None, kept }) => {
-                self.of_table(table, |table| table.has_manifest = false);
+                self.update_table(table, |table| table.has_manifest = false);
                 let _place = place(&self.caring).await;
                 let expired = self.expire(table, None, &kept).await;
                 if let Err(error) = expired.and(self.collect(table, &kept).await) {
@@ -241,7 +242,7 @@ impl<'a> Work<'a> {
             }
             Err(error) => self.failed(table, error),
         }
-        self.of_table(table, |kept| kept.rounds += 1);
+        self.update_table(table, |kept| kept.rounds += 1);
     }
 
     /// Reads the manifest.
@@ -253,7 +254,7 @@ impl<'a> Work<'a> {
             }
             self.opened().remove(table);
         }
-        let (store, options) = (self.of.store.clone(), self.of.options.clone());
+        let (store, options) = (self.upkeep.store.clone(), self.upkeep.options.clone());
         let found = ToKeep::find(store, table.clone(), options).await?;
         if let Some(entities) = &found.entities {
             self.opened().insert(table.clone(), entities.clone());
@@ -263,7 +264,7 @@ impl<'a> Work<'a> {
 
     /// Runs a round of a table with a manifest. The table is swept in every round, also while a build runs.
     async fn keep(&self, entities: &IndexedEntities, kept: &Kept, memory: &mut Memory) {
-        self.of_table(entities.table(), |table| {
+        self.update_table(entities.table(), |table| {
             table.has_manifest = true;
             for (id, index) in &mut table.indexes {
                 if !kept.indexes.iter().any(|stored| stored.id() == *id) {
@@ -284,7 +285,7 @@ impl<'a> Work<'a> {
             let unique = kept.unique_tables(entities.table());
             loop {
                 self.sweep(entities, &unique).await;
-                if timeout(self.of.every, cared.notified()).await.is_ok() || self.is_stopped() {
+                if timeout(self.upkeep.every, cared.notified()).await.is_ok() || self.is_stopped() {
                     break;
                 }
             }
@@ -294,8 +295,8 @@ impl<'a> Work<'a> {
 
     async fn sweep(&self, entities: &IndexedEntities, unique: &[TableName]) {
         let _place = place(&self.sweeping).await;
-        match entities.journal().sweep(unique, self.of.keep).await {
-            Ok(swept) => self.of_table(entities.table(), |table| table.add(swept)),
+        match entities.journal().sweep(unique, self.upkeep.keep).await {
+            Ok(swept) => self.update_table(entities.table(), |table| table.add(swept)),
             Err(error) => self.failed(entities.table(), error),
         }
     }
@@ -317,11 +318,11 @@ impl<'a> Work<'a> {
     async fn scrub_all(&self, entities: &IndexedEntities, kept: &Kept) -> Result<()> {
         let readable = |stored: &&StoredIndex| self.may_scrub(entities, stored);
         let indexes: Vec<_> = kept.indexes.iter().filter(readable).collect();
-        let is_due = self.of.scrub_every.is_some_and(|every| kept.scrub.is_due(every));
+        let is_due = self.upkeep.scrub_every.is_some_and(|every| kept.scrub.is_due(every));
         if !is_due || indexes.is_empty() {
             return Ok(());
         }
-        let (store, table) = (&*self.of.store, entities.table());
+        let (store, table) = (&*self.upkeep.store, entities.table());
         // `None`: another process has claimed this run first.
         let Some(begun) = kept.scrub.begin(store, table).await? else { return Ok(()) };
         for stored in indexes {
@@ -333,35 +334,35 @@ impl<'a> Work<'a> {
     /// Removes the entities that have expired, if that is due.
     async fn expire(&self, table: &TableName, entities: Option<&IndexedEntities>, kept: &Kept) -> Result<()> {
         if kept.expiring.is_empty() {
-            self.of_table(table, |table| table.expiry = None);
+            self.update_table(table, |table| table.expiry = None);
             return Ok(());
         }
         let types = kept.expiring.iter().map(|stored| stored.name().to_owned()).collect();
-        self.of_table(table, |table| table.expiry.get_or_insert_default().types = types);
-        let Some(every) = self.of.expire_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
+        self.update_table(table, |table| table.expiry.get_or_insert_default().types = types);
+        let Some(every) = self.upkeep.expire_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
         if !kept.expiry.is_due(every) {
             return Ok(());
         }
-        let store = &*self.of.store;
+        let store = &*self.upkeep.store;
         let Some(begun) = kept.expiry.begin(store, table).await? else { return Ok(()) };
         let (mut ended, mut due) = (true, None);
         for stored in &kept.expiring {
             let Some(expiry) = &stored.expiry else { continue };
             let indexes = &kept.indexes[..];
-            let sweep = Sweep { of: self.of, table, entities, indexes, stored, expiry };
+            let sweep = Sweep { upkeep: self.upkeep, table, entities, indexes, stored, expiry };
             let swept = sweep.run(|| self.is_stopped()).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, %table, "expired entities were not removed");
                 Swept { due: Some(Due::Failed(error)), ended: true, ..Swept::default() }
             });
             ended &= swept.ended;
             due = due.or(swept.due);
-            self.of_table(table, |table| {
+            self.update_table(table, |table| {
                 let expiry = table.expiry.get_or_insert_default();
                 expiry.removed += swept.summary.written;
                 expiry.failed += swept.summary.failed;
             });
         }
-        self.of_table(table, |table| {
+        self.update_table(table, |table| {
             let expiry = table.expiry.get_or_insert_default();
             expiry.sweeps += usize::from(ended);
             expiry.due = due;
@@ -372,12 +373,12 @@ impl<'a> Work<'a> {
     /// Removes the unused blobs of large values, if that is due.
     async fn collect(&self, table: &TableName, kept: &Kept) -> Result<()> {
         if kept.large.is_empty() {
-            self.of_table(table, |table| table.large = None);
+            self.update_table(table, |table| table.large = None);
             return Ok(());
         }
-        let Some(every) = self.of.collect_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
-        let due = self.of.has_no_blobs().then_some(Due::NoLargeBlobs);
-        self.of_table(table, |table| {
+        let Some(every) = self.upkeep.collect_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
+        let due = self.upkeep.has_no_blobs().then_some(Due::NoLargeBlobs);
+        self.update_table(table, |table| {
             let large = table.large.get_or_insert_default();
             large.types.clone_from(&kept.large);
             if due.is_some() {
@@ -385,7 +386,7 @@ impl<'a> Work<'a> {
             }
         });
         #[cfg(feature = "blobs")]
-        if let Some((blobs, options)) = self.of.large.as_ref().filter(|_| kept.collection.is_due(every)) {
+        if let Some((blobs, options)) = self.upkeep.large.as_ref().filter(|_| kept.collection.is_due(every)) {
             return self.collect_blobs(table, kept, &**blobs, options).await;
         }
         #[cfg(not(feature = "blobs"))]
@@ -401,21 +402,21 @@ impl<'a> Work<'a> {
         blobs: &dyn object_store::ObjectStore,
         options: &LargeOptions,
     ) -> Result<()> {
-        let store = &*self.of.store;
+        let store = &*self.upkeep.store;
         let Some(begun) = kept.collection.begin(store, table).await? else { return Ok(()) };
         let (mut found, mut is_first) = (Collected::default(), true);
         let next = || {
-            let pause = if std::mem::take(&mut is_first) { Duration::ZERO } else { self.of.pause };
+            let pause = if std::mem::take(&mut is_first) { Duration::ZERO } else { self.upkeep.pause };
             async move {
                 sleep(pause).await;
                 !self.is_stopped()
             }
         };
         // Longer than any write may take: a younger blob may belong to a row that is not written yet.
-        let grace = self.of.keep.max(options.write_deadline * 2);
+        let grace = self.upkeep.keep.max(options.write_deadline * 2);
         let collection = Collection { store, table, blobs, options };
         let ended = collection.run(grace, CollectMode::Remove, &mut found, next).await;
-        self.of_table(table, |table| {
+        self.update_table(table, |table| {
             let large = table.large.get_or_insert_default();
             large.collected.add(found);
             large.collections += usize::from(matches!(ended, Ok(true)));
@@ -445,7 +446,7 @@ impl<'a> Work<'a> {
             Obstacle::NoBlobs => Due::NoBlobs,
         });
         let (may_build, is_readable) = (obstacle.is_none(), stored.state == IndexState::Readable);
-        self.of_index(entities, &id, |index| {
+        self.update_index(entities, &id, |index| {
             index.state = stored.state;
             // The result of a scrub is due until the next scrub.
             let of_scrub = matches!(index.due, Some(Due::Taken(_) | Due::NotRepaired(_)));
@@ -462,11 +463,11 @@ impl<'a> Work<'a> {
     async fn finish_drop(&self, entities: &IndexedEntities, stored: &StoredIndex) {
         let id = stored.id();
         match entities.index_drop(&mut |_| ()).finish(&id).await {
-            Ok(removed) => self.of_index(entities, &id, |index| {
+            Ok(removed) => self.update_index(entities, &id, |index| {
                 index.dropped += usize::from(removed);
                 (index.state, index.due) = (IndexState::Absent, None);
             }),
-            Err(error) => self.of_index(entities, &id, |index| {
+            Err(error) => self.update_index(entities, &id, |index| {
                 (index.state, index.due) = (stored.state, Some(Due::Failed(error)));
             }),
         }
@@ -475,7 +476,7 @@ impl<'a> Work<'a> {
     async fn build(&self, entities: &IndexedEntities, stored: &StoredIndex, memory: &mut Memory) {
         let id = stored.id();
         let built = match entities.build(&id) {
-            Ok(build) => build.throttled(self.of.pause).take_over().await,
+            Ok(build) => build.throttled(self.upkeep.pause).take_over().await,
             Err(error) => Err(error),
         };
         let due = match &built {
@@ -495,12 +496,12 @@ impl<'a> Work<'a> {
                 let failures = memory.failed.get(&id).map_or(0, |(failures, ..)| *failures);
                 // A build that fails reads the whole table each time. The pause doubles, so that a lasting
                 // reason does not cost that in every round.
-                let wait = self.of.every.saturating_mul(2u32.saturating_pow(failures).min(LONGEST_WAIT));
+                let wait = self.upkeep.every.saturating_mul(2u32.saturating_pow(failures).min(LONGEST_WAIT));
                 memory.failed.insert(id.clone(), (failures.saturating_add(1), Instant::now(), wait));
             }
         }
         let state = entities.state(&id);
-        self.of_index(entities, &id, |index| {
+        self.update_index(entities, &id, |index| {
             index.built += usize::from(matches!(built, Ok(Some(_))));
             (index.state, index.due) = (state, due);
         });
@@ -520,7 +521,7 @@ impl<'a> Work<'a> {
             (Ok(true), true) => entities.collect_blobs(&id).await,
             _ => Ok(0),
         };
-        self.of_index(entities, &id, |index| {
+        self.update_index(entities, &id, |index| {
             index.add(&found);
             let missing = Some(Due::NotRepaired(found.missing)).filter(|_| left && found.missing > 0);
             let due = if found.taken > 0 { Some(Due::Taken(found.taken)) } else { missing };
@@ -551,18 +552,18 @@ impl<'a> Work<'a> {
             // Do not write entities with an index that only another program can maintain.
             let mode = if left && at.is_among_entities() { ScrubMode::Report } else { ScrubMode::Repair };
             cursor = entities.scrub_page(id, mode, at, found).await?;
-            if cursor.is_some() && !self.of.pause.is_zero() {
-                sleep(self.of.pause).await;
+            if cursor.is_some() && !self.upkeep.pause.is_zero() {
+                sleep(self.upkeep.pause).await;
             }
         }
         Ok(true)
     }
 
     async fn remove_records(&self, table: &TableName) {
-        let keep = self.of.keep.max(self.of.options.timing.lease() * 2);
+        let keep = self.upkeep.keep.max(self.upkeep.options.timing.lease() * 2);
         let swept = {
             let _place = place(&self.sweeping).await;
-            sweep_records(self.of.store.clone(), table.clone(), keep).await
+            sweep_records(self.upkeep.store.clone(), table.clone(), keep).await
         };
         self.records_swept(table, swept);
     }
@@ -570,7 +571,7 @@ impl<'a> Work<'a> {
     async fn remove_records_of(&self, coordinator: &Coordinator) {
         let swept = {
             let _place = place(&self.sweeping).await;
-            coordinator.sweep(self.of.keep).await
+            coordinator.sweep(self.upkeep.keep).await
         };
         self.records_swept(coordinator.table(), swept);
     }
@@ -608,7 +609,7 @@ impl<'a> Work<'a> {
     /// Works on the transactions that the queue has now.
     async fn work_off_transactions(&self, coordinator: &Coordinator) {
         for _ in 0..TICKET_ROUNDS {
-            match coordinator.run_once(self.of.tickets.0).await {
+            match coordinator.run_once(self.upkeep.tickets.0).await {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => {
@@ -621,20 +622,20 @@ impl<'a> Work<'a> {
 
     /// Works on transactions until it is stopped.
     async fn run_transactions(&self, coordinator: &Coordinator) {
-        let (at_a_time, idle) = self.of.tickets;
+        let (at_a_time, idle) = self.upkeep.tickets;
         while !self.is_stopped() {
             if let Err(error) = coordinator.run(at_a_time, idle, self.until_stopped()).await {
                 tracing::warn!(%error, table = %coordinator.table(), "transactions are not worked on");
                 self.of_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
-                self.pause(self.of.every).await;
+                self.pause(self.upkeep.every).await;
             }
         }
     }
 
     /// Counts the tickets that are poisoned, and puts back messages that the queue set aside for another reason.
     async fn look_at_poisoned_tickets(&self) {
-        let Some(queue) = &self.of.options.queue else { return };
-        let recovery = Recovery::new(&**queue, Vec::new()).with_attempts(self.of.attempts);
+        let Some(queue) = &self.upkeep.options.queue else { return };
+        let recovery = Recovery::new(&**queue, Vec::new()).with_attempts(self.upkeep.attempts);
         match recovery.poison(SET_ASIDE).await {
             Ok(poisoned) => self.report().poisoned_tickets = poisoned.len(),
             Err(error) => self.report().queue_error = Some(error),
@@ -642,18 +643,18 @@ impl<'a> Work<'a> {
     }
 
     fn recovery<'w>(&'w self, queue: &'w dyn WorkQueue, journals: Vec<&'w Journal>) -> Recovery<'w> {
-        Recovery::new(queue, journals).with_attempts(self.of.attempts).counting(&self.tickets)
+        Recovery::new(queue, journals).with_attempts(self.upkeep.attempts).counting(&self.tickets)
     }
 
     /// Processes the tickets that the queue has now.
     async fn work_off(&self) {
         let opened: Vec<_> = self.opened().values().cloned().collect();
-        let (Some(queue), false) = (&self.of.options.queue, opened.is_empty()) else { return };
+        let (Some(queue), false) = (&self.upkeep.options.queue, opened.is_empty()) else { return };
         let journals = opened.iter().map(IndexedEntities::journal).collect();
         let recovery = self.recovery(&**queue, journals);
         self.look_at_poisoned_tickets().await;
         for _ in 0..TICKET_ROUNDS {
-            match recovery.run_once(self.of.tickets.0).await {
+            match recovery.run_once(self.upkeep.tickets.0).await {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => {
@@ -667,10 +668,10 @@ impl<'a> Work<'a> {
     /// Processes tickets until it is stopped. Starts after every table was looked for, and again after another table was opened: a ticket of an
     /// unknown table would wait for a lease.
     async fn take_tickets(&self) {
-        let Some(queue) = &self.of.options.queue else { return };
+        let Some(queue) = &self.upkeep.options.queue else { return };
         let mut looked_for = self.looked_for.subscribe();
         while !self.is_stopped() {
-            let all_tried = *looked_for.borrow_and_update() >= self.of.tables.len();
+            let all_tried = *looked_for.borrow_and_update() >= self.upkeep.tables.len();
             let opened: Vec<_> = self.opened().values().cloned().collect();
             let another = async {
                 // The sender lives as long as `self`.
@@ -683,12 +684,12 @@ impl<'a> Work<'a> {
             }
             let journals = opened.iter().map(IndexedEntities::journal).collect();
             let recovery = self.recovery(&**queue, journals);
-            let (at_a_time, idle) = self.of.tickets;
+            let (at_a_time, idle) = self.upkeep.tickets;
             let failed = recovery.run(at_a_time, idle, another).await.err();
             let pause = failed.is_some();
             self.report().queue_error = failed;
             if pause {
-                self.pause(self.of.every).await;
+                self.pause(self.upkeep.every).await;
             }
         }
     }

@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep};
 use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing, before};
 use super::plan::{Plan, violation};
-use super::remote_rows::pause;
 use super::row::{Evidence, JournalRow, JournalRows};
 use crate::entry::shared::{Merge, Prepared, SharedRows};
 use crate::entry::{Entry, Location};
+use crate::rows::random_pause;
 
 /// The outcome of a group transaction.
 pub(super) enum Sent {
@@ -164,7 +164,7 @@ impl Committer<'_> {
                 return end;
             }
             if draft.shared.iter().any(Option::is_none) {
-                sleep(pause(round.try_into().unwrap_or(u32::MAX))).await;
+                sleep(random_pause(round.try_into().unwrap_or(u32::MAX), 4)).await;
             }
         }
         Sent::Failed(contended(plan))

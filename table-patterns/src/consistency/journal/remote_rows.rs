@@ -1,9 +1,7 @@
 //! Rows of remote entries: rows that hold one entry each, written in groups, and rows that hold the entries of several entities.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use std::collections::BTreeMap;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
 use tokio::time::sleep;
@@ -13,7 +11,7 @@ use super::row::AffectedKey;
 use super::unique::is_unique_row;
 use crate::entry::shared::{Merge, Prepared, SharedRows, contended};
 use crate::entry::{Entry, Location};
-use crate::rows::took_effect;
+use crate::rows::{random_pause, took_effect};
 
 /// The ownership of a row at an entry's key.
 enum RowOwner {
@@ -175,7 +173,7 @@ impl RemoteRows<'_> {
             if self.shared.send(&merge.at, prepared).await? {
                 return Ok(true);
             }
-            sleep(pause(round)).await;
+            sleep(random_pause(round, 4)).await;
         }
         Err(contended(&merge.at))
     }
@@ -213,7 +211,7 @@ impl RemoteRows<'_> {
             if failures > ROUNDS {
                 return Err(contended(&merges[0].at));
             }
-            sleep(pause(failures)).await;
+            sleep(random_pause(failures, 4)).await;
         }
         Ok(true)
     }
@@ -260,11 +258,6 @@ impl RemoteRows<'_> {
         }
         Ok(true)
     }
-}
-
-/// The pause before the next attempt, with jitter.
-pub(super) fn pause(round: u32) -> Duration {
-    Duration::from_millis(5).mul_f64(f64::from(1 << round.min(4)) * fastrand::f64())
 }
 
 fn collision(wanted: &Entity, owner: &Key) -> Error {

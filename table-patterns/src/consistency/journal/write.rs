@@ -25,6 +25,7 @@ use super::row::{JournalRow, JournalRows};
 use super::ticket::Tickets;
 use super::unique::{By, Reservation, UniqueKeys};
 use crate::entry::{Entry, Location};
+use crate::rows::random_pause;
 
 /// Attempts of a write that other processes give up.
 pub(super) const ATTEMPTS: u32 = 10;
@@ -168,7 +169,7 @@ impl Writer<'_> {
                 Attempt::StartOver(cause) if attempt + 1 == ATTEMPTS => {
                     return Err(self.error_after_attempts(&plan, cause));
                 }
-                Attempt::StartOver(_) => sleep(pause(attempt)).await,
+                Attempt::StartOver(_) => sleep(random_pause(attempt, 8)).await,
             }
             attempt += 1;
         }
@@ -499,11 +500,6 @@ fn without_row(entry: &Entry) -> Error {
          index by a scrub first",
         location.key
     ))
-}
-
-/// The pause before the next attempt, with jitter: two writers that give each other up must separate.
-pub(super) fn pause(attempt: u32) -> Duration {
-    Duration::from_millis(5).mul_f64(f64::from(1 << attempt.min(8)) * fastrand::f64())
 }
 
 type Lock = tokio::sync::Mutex<()>;

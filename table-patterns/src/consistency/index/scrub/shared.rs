@@ -1,7 +1,6 @@
 //! Scrubs rows that hold the entries of several entities.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
@@ -13,6 +12,7 @@ use crate::entry::shared::{ListRow, Members, Merge, contended, copies_agree, cop
 use crate::entry::{Index, Location, Shape};
 use crate::index::rows::IndexedRows;
 use crate::journal::{Lease, Timing};
+use crate::rows::random_pause;
 
 /// Attempts to read or write a row that writers change.
 const ROUNDS: u32 = 30;
@@ -133,8 +133,7 @@ impl SharedScrub<'_> {
             } else if shared.send(at, prepared).await? {
                 return Ok(owners.len());
             }
-            let most = Duration::from_millis(5 << round.min(4));
-            sleep(most.mul_f64(fastrand::f64())).await;
+            sleep(random_pause(round, 4)).await;
         }
         // Not 0: a build would take the list for one without dangling references.
         Err(contended(at))

@@ -17,7 +17,6 @@ mod round_trips;
 mod slow;
 mod states;
 mod summaries;
-mod templates;
 mod transforms;
 mod unready;
 mod upkeep;
