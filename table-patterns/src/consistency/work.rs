@@ -136,17 +136,17 @@ pub(crate) async fn with_housekeeping<T>(
     }
 }
 
-/// Runs work, and renews the visibility of its message each time this part of it has passed, so that other workers do not receive the
-/// message.
+/// Runs work, and hides its message for `visibility` again each time `renewal` has passed, so that other workers do not receive the message.
+/// `renewal` is shorter than `visibility`.
 pub(crate) async fn run_while_hidden<T>(
     queue: &dyn WorkQueue,
     receipt: &mut Receipt,
-    (visibility, part): (Duration, Duration),
+    (visibility, renewal): (Duration, Duration),
     work: impl Future<Output = T>,
 ) -> T {
     let mut work = pin!(work);
     loop {
-        match timeout(part, work.as_mut()).await {
+        match timeout(renewal, work.as_mut()).await {
             Ok(done) => return done,
             // After an error another worker may receive the message too. The claim of the work's row excludes it.
             Err(_) => match queue.renew(receipt, visibility).await {

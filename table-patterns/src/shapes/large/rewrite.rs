@@ -76,7 +76,8 @@ impl LargeRewritten {
 /// A rewrite of the blobs of a table, made by [`LargeTable::rewrite`].
 pub struct LargeRewrite<T> {
     table: LargeTable<T>,
-    counts: bool,
+    /// Whether the rewrite only counts the blobs under each key.
+    only_counts: bool,
     from: Option<Continuation>,
     done: bool,
     found: LargeRewritten,
@@ -101,7 +102,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub fn rewrite(&self) -> LargeRewrite<T> {
         LargeRewrite {
             table: self.clone(),
-            counts: false,
+            only_counts: false,
             from: None,
             done: false,
             found: LargeRewritten::default(),
@@ -115,7 +116,7 @@ impl<T: TableEntity> LargeRewrite<T> {
     /// Only counts the blobs under each key. 1 request per page of rows and 1 per blob.
     #[must_use]
     pub const fn counting(mut self) -> Self {
-        self.counts = true;
+        self.only_counts = true;
         self
     }
 
@@ -154,7 +155,7 @@ impl<T: TableEntity> LargeRewrite<T> {
         let found = self.table.store().query_readable(self.table.name(), &query, self.from.as_ref()).await?;
         let (page, skipped) = (found.page, found.unreadable);
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
-        let (table, counts, active) = (&self.table, self.counts, active.as_str());
+        let (table, counts, active) = (&self.table, self.only_counts, active.as_str());
         let work: Vec<_> = rows.map(|row| table.rewrite_row(row, active, counts)).collect();
         let work = stream::iter(work).buffer_unordered(self.concurrency);
         let found = work.try_fold(LargeRewritten::default(), |all, one| async { Ok(all.add(one)) }).await?;

@@ -462,9 +462,10 @@ impl WideEntities {
         copy: &mut Option<(MovedCopy, Wide<Entity>)>,
     ) -> Result<()> {
         let moved = read.value.clone().with_system(None, None).with_key(to.clone());
-        let there = Mutex::new(None);
+        // The version that the copy replaces, which the closure sees. A mutex, because `check` may be called again after a conflict.
+        let replaced = Mutex::new(None);
         let written = target.upsert_if(&moved, |old| {
-            *there.lock().unwrap_or_else(PoisonError::into_inner) = old.etag.clone();
+            *replaced.lock().unwrap_or_else(PoisonError::into_inner) = old.etag.clone();
             check(old)
         });
         let written = match written.await {
@@ -472,9 +473,9 @@ impl WideEntities {
             Err(error) if error.is_conflict() => return Err(target.changed(to)),
             written => written?,
         };
-        let there = there.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let replaced = replaced.into_inner().unwrap_or_else(PoisonError::into_inner);
         let earlier = copy.as_ref().map(|(copy, _)| copy);
-        let made = MovedCopy::over(there.as_ref(), written.etag().cloned(), earlier);
+        let made = MovedCopy::over(replaced.as_ref(), written.etag().cloned(), earlier);
         *copy = Some((made, written));
         self.delete_stored(read).await
     }

@@ -287,8 +287,7 @@ fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size:
     if let Some((_, row)) = rows.iter_mut().find(has_room) {
         return row.push(p, size);
     }
-    // Numbers of emptied chunks are used again. 999 chunks are never reached: the list of them in the head row exceeds the size of a property
-    // before, and the store refuses the write.
+    // Numbers of emptied chunks are used again. 999 chunks are never reached: `check_whole` refuses an entity of more rows than one group has.
     let number = (1..=MAX_CHUNK).find(|number| !rows.contains_key(number)).unwrap_or(MAX_CHUNK);
     rows.entry(number).or_default().push(p, size);
 }
