@@ -1,6 +1,6 @@
 """The Python client's half of the interoperability suite. Prints what came of it as JSON.
 
-client.py read TABLE | write TABLE | orders TABLE | update TABLE PARTITION ROW ETAG
+client.py read TABLE | write TABLE | orders TABLE | read_orders TABLE | update TABLE PARTITION ROW ETAG
         | use TABLE TOKEN RANGE_TOKEN ACCOUNT_TOKEN | sign TABLE FIRST_PARTITION LAST_PARTITION
 """
 
@@ -211,6 +211,34 @@ def orders(table):
     return []
 
 
+def read_orders(table):
+    """Rows of a typed program, as values of this language: the opposite of `orders`."""
+    order = {
+        "Count": (3, EdmType.INT64),
+        "Price": 120.0,
+        "Status": "Open",
+        "Priority": 2,
+        "Placed": datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.timezone.utc),
+        "Customer": uuid.UUID("c9da6455-213d-42c9-9a79-3e9149a57833"),
+        "Paid": False,
+        "Tags": '["new"]',
+    }
+    closed = {"Count": (5_000_000_000, EdmType.INT64), "Price": 0.5, "Status": "Closed", "Priority": 9}
+    more = {"Paid": True, "Picture": b"\x01\x02"}
+    wanted = [order, {**order, **closed, **more}, {**order, "Status": "Reopened"}]
+
+    def problems(row, values):
+        found = dict(table.get_entity("all", row))
+        keys = (found.pop("PartitionKey"), found.pop("RowKey"))
+        names = sorted(set(found) | set(values))
+        # A bool equals an int, and an int a float: the types are compared, too. The client's own types extend those of the language.
+        same = [n for n in names if n in found and n in values and found[n] == values[n] and isinstance(found[n], type(values[n]))]
+        differing = [f"{n}: {values.get(n)!r} found as {found.get(n)!r}" for n in names if n not in same]
+        return differing if keys == ("all", row) else [f"{keys} is another entity"]
+
+    return [check(f"order {n}", problems(f"{n:010}", values)) for n, values in enumerate(wanted, 1)]
+
+
 def update(table, partition, row, etag):
     """Writes by a version of another client's and returns the new one."""
     change = {"PartitionKey": partition, "RowKey": row, "Writer": "Python"}
@@ -270,6 +298,7 @@ def sign(table, first, last):
 def main():
     command, name, *arguments = sys.argv[1:]
     commands = {"read": read, "write": write, "orders": orders, "update": update, "use": use, "sign": sign}
+    commands["read_orders"] = read_orders
     with TableClient(ENDPOINT, name, credential=KEY) as table:
         json.dump(commands[command](table, *arguments), sys.stdout)
 

@@ -99,6 +99,7 @@ async fn run(store: &AzureTableStore, clients: &[Client<'_>]) -> Result<Report, 
         report.add(client.name, "writes", client.run(&["write", theirs.as_str()])?);
         report.add(client.name, "is read by us", ours::read(store, &theirs).await);
         report.add(client.name, "is read by our types", orders::read(store, client).await?);
+        report.add(client.name, "reads our types", orders::write(store, client).await?);
         report.add(client.name, "is given our versions", ours::versions(store, &table, client).await?);
         report.add(client.name, "uses our signatures", signatures::given(store, &table, client)?);
         report.add(client.name, "signs for us", signatures::taken(&table, client).await?);

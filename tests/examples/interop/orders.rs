@@ -1,4 +1,5 @@
-//! Rows as programs of the other clients write them, without a thought of this library's types, read by a type.
+//! Rows as programs of the other clients write them, without a thought of this library's types, read by a type; and rows of the type, read by the
+//! other clients.
 
 use chrono::{DateTime, Utc};
 use table_azure::AzureTableStore;
@@ -43,7 +44,7 @@ struct Order {
     tags: Vec<String>,
 }
 
-/// The rows of the scripts' command `orders`.
+/// The rows of the scripts' command `orders`, as the type reads them. Their command `read_orders` has the rows that the type writes.
 fn expected() -> [Order; 3] {
     let open = Order {
         id: 1,
@@ -91,6 +92,19 @@ pub(crate) async fn read(store: &AzureTableStore, client: &Client<'_>) -> Result
         checks.push(Check { check: format!("order {}", order.id), problem });
     }
     Ok(checks)
+}
+
+/// Writes orders that the client reads as values of its own language.
+pub(crate) async fn write(
+    store: &AzureTableStore,
+    client: &Client<'_>,
+) -> Result<Vec<Check>, crate::Failure> {
+    let orders = Table::<Order>::new(store.clone(), &*format!("TypedOrders{}", client.name))?;
+    orders.create_if_missing().await?;
+    for order in expected() {
+        orders.insert(&order).await?;
+    }
+    client.run(&["read_orders", orders.name().as_str()])
 }
 
 /// Finds the orders that the client has written by a number of either width.
