@@ -1,5 +1,5 @@
 //! What every pattern needs to read and write rows: clocks, permission by the manifest, encryption rules; here: conclusions from errors,
-//! bytes of any length, pages with unreadable entities, upgrades.
+//! bytes of any length, pages and streams with unreadable entities, upgrades.
 
 pub mod clock;
 pub(crate) mod encrypted;
@@ -9,9 +9,10 @@ mod tests;
 
 use std::time::Duration;
 
+use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, ValueRef};
 use table_core::query::{Continuation, Page, ReadablePage, UnreadableEntity};
-use table_core::store::{Error, ErrorKind, Outcome, Result, Written, limits};
+use table_core::store::{CycleDetector, Error, ErrorKind, Outcome, Result, Written, limits};
 use table_core::typed::{FromEntity, TableEntity};
 
 /// The number of bytes of properties at which a window ends.
@@ -114,6 +115,34 @@ pub(crate) fn readable<T>(
         }
     }
     found
+}
+
+/// The results of all pages. The unreadable entities of a page come after the others, and do not count towards the limit. `page` reads the page
+/// that begins at a continuation, with at most as many results as the limit says.
+pub(crate) fn stream_readable<T: Send, F>(
+    limit: Option<usize>,
+    page: impl Fn(Option<Continuation>, Option<usize>) -> F + Send,
+) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin
+where
+    F: Future<Output = Result<ReadablePage<T>>> + Send,
+{
+    let start = Some((page, None, limit, CycleDetector::default())).filter(|_| limit != Some(0));
+    let pages = stream::try_unfold(start, |state| async move {
+        let Some((page, from, limit, mut cycles)) = state else { return Ok::<_, Error>(None) };
+        let read = page(from, limit).await?;
+        let ReadablePage { page: Page { items, continuation }, unreadable } = read;
+        let left = limit.map(|limit| limit.saturating_sub(items.len()));
+        let next = match continuation.filter(|_| left != Some(0)) {
+            Some(next) => {
+                cycles.add(&next, items.len() + unreadable.len())?;
+                Some((page, Some(next), left, cycles))
+            }
+            None => None,
+        };
+        let rows = items.into_iter().map(Ok).chain(unreadable.into_iter().map(Err));
+        Ok(Some((stream::iter(rows.map(Ok::<_, Error>).collect::<Vec<_>>()), next)))
+    });
+    Box::pin(pages.try_flatten())
 }
 
 /// Whether a row is stored in an older schema version than that of the type.

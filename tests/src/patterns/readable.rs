@@ -1,4 +1,4 @@
-//! Pages of every query and lookup that list the entities that cannot be read.
+//! Pages and streams of every query and lookup that list the entities that cannot be read.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn numbers<T>(page: &ReadablePage<T>, number: impl Fn(&T) -> u32) -> (Vec<u32>, 
     (page.page.items.iter().map(number).collect(), unreadable)
 }
 
-/// Asserts that pages of two readings list numbers 2 and 4, and that other pages fail.
+/// Asserts that pages of two readings list numbers 2 and 4, that streams go on after them, and that other pages fail.
 macro_rules! check {
     ($what:literal, $query:expr) => {{
         let query = || $query.limit(2);
@@ -108,6 +108,16 @@ macro_rules! check {
         // A store may answer with an empty last page.
         found.retain(|(read, unreadable)| !read.is_empty() || !unreadable.is_empty());
         assert_eq!(found, [(vec![1], vec![2]), (vec![3], vec![4]), (vec![5], vec![])], "{}", $what);
+
+        // The stream with a limit ends after the second reading, before the second unreadable one.
+        let streams =
+            [($query.stream_readable(), vec![1, 3, 5], 2), (query().stream_readable(), vec![1, 3], 1)];
+        for (stream, expected, unreadable) in streams {
+            let rows: Vec<_> = stream.try_collect().await.expect($what);
+            let read: Vec<u32> = rows.iter().flatten().map(|reading| reading.number).collect();
+            assert_eq!(read, expected, "{}: a stream", $what);
+            assert_eq!(rows.len() - read.len(), unreadable, "{}: the unreadable ones of a stream", $what);
+        }
     }};
 }
 

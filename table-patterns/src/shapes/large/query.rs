@@ -6,7 +6,9 @@ use std::ops::RangeBounds;
 
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
-use table_core::query::{AccessPath, Continuation, Explanation, Filter, Page, Range, ReadablePage};
+use table_core::query::{
+    AccessPath, Continuation, Explanation, Filter, Page, Range, ReadablePage, UnreadableEntity,
+};
 use table_core::store::{Error, Result};
 use table_core::typed::{
     Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn, RowBounds,
@@ -16,7 +18,7 @@ use table_core::typed::{
 use super::read::large_names;
 use super::{LargeRow, LargeTable};
 use crate::index::Lookup;
-use crate::rows::readable;
+use crate::rows::{readable, stream_readable};
 
 /// A query of whole large entities. [`LargeTable::query`] makes it; it can be narrowed, and can run more than once.
 ///
@@ -277,6 +279,23 @@ impl<T: TableEntity> LargeQuery<T> {
         Ok(found)
     }
 
+    /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page). The unreadable entities of a page come after the
+    /// others, and do not count towards a [`limit`](Self::limit).
+    ///
+    /// # Errors
+    /// As items: those of [`readable_page`](Self::readable_page).
+    pub fn stream_readable(
+        &self,
+    ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
+        let query = self.clone();
+        stream_readable(self.limit, move |from, limit| {
+            let query = query.clone();
+            let query = limit.into_iter().fold(query, Self::limit);
+            async move { query.readable_page(from.as_ref()).await }
+        })
+    }
+
     /// The text that distinguishes the query from queries with other cursors.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
@@ -450,6 +469,23 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
         let mut found = readable(loaded, page.continuation);
         found.unreadable.extend(unreadable);
         Ok(found)
+    }
+
+    /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page). The unreadable entities of a page come after the
+    /// others, and do not count towards a [`limit`](Self::limit).
+    ///
+    /// # Errors
+    /// As items: those of [`readable_page`](Self::readable_page).
+    pub fn stream_readable(
+        &self,
+    ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T, K> {
+        let query = self.clone();
+        stream_readable(self.limit, move |from, limit| {
+            let query = query.clone();
+            let query = limit.into_iter().fold(query, Self::limit);
+            async move { query.readable_page(from.as_ref()).await }
+        })
     }
 
     /// Reads the first result in the order of the entries; `None` if there is no result.

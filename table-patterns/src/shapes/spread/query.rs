@@ -17,7 +17,7 @@ use table_core::typed::{PartitionIn, Spread, TableEntity, TableQuery};
 
 use super::place::{bucket, logical, partition};
 use super::{SpreadRow, SpreadTable};
-use crate::rows::readable;
+use crate::rows::{readable, stream_readable};
 
 /// A row, or why it cannot be read.
 type Read<T> = std::result::Result<SpreadRow<T>, UnreadableEntity>;
@@ -227,6 +227,23 @@ impl<T: TableEntity> SpreadQuery<T> {
             Err(UnreadableEntity { key, error }) => (key, Err(error)),
         });
         Ok(readable(read, continuation))
+    }
+
+    /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page): each begins in all buckets. The unreadable entities of a page come after the
+    /// others, and do not count towards a [`limit`](Self::limit).
+    ///
+    /// # Errors
+    /// As items: those of [`readable_page`](Self::readable_page).
+    pub fn stream_readable(
+        &self,
+    ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
+        let query = self.clone();
+        stream_readable(self.limit, move |from, limit| {
+            let query = query.clone();
+            let query = limit.into_iter().fold(query, Self::limit);
+            async move { query.readable_page(from.as_ref()).await }
+        })
     }
 
     /// The rows of a page.

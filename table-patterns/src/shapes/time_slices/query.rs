@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
-use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select};
+use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{BulkSummary, Error, Result, TableStore as _};
 use table_core::typed::set::{Decision, changed};
 use table_core::typed::{FromEntity, TableEntity, TableQuery};
 
 use super::family::{TimeOf, is_gone};
 use super::{Slice, TimeSlices};
+use crate::rows::stream_readable;
 
 /// Marks the continuation tokens of a family: no other query projects to this name, so no other query accepts the token.
 const SLICES: &str = "~~slices";
@@ -156,6 +157,23 @@ impl<T: FromEntity> SliceQuery<T> {
     /// As [`page`](Self::page), without the errors of rows.
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
         self.one_page(from, true).await
+    }
+
+    /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page). Each lists the tables again. The unreadable entities of a page come after the
+    /// others, and do not count towards a [`limit`](Self::limit).
+    ///
+    /// # Errors
+    /// As items: those of [`readable_page`](Self::readable_page).
+    pub fn stream_readable(
+        &self,
+    ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
+        let query = self.clone();
+        stream_readable(self.limit, move |from, limit| {
+            let query = query.clone();
+            let query = limit.into_iter().fold(query, Self::limit);
+            async move { query.readable_page(from.as_ref()).await }
+        })
     }
 
     async fn one_page(&self, from: Option<&Continuation>, is_readable: bool) -> Result<ReadablePage<T>> {

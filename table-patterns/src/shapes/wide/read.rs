@@ -13,7 +13,7 @@ use table_core::typed::{FromEntity, PartitionIn};
 
 use super::rows::{ReadRows, Stored, assemble, logical, prefix, query, query_all, query_table, split};
 use super::{Wide, WideEntities};
-use crate::rows::{readable, with_entity_key};
+use crate::rows::{readable, stream_readable, with_entity_key};
 
 /// Reads the entities of a table.
 #[derive(Clone, Debug)]
@@ -376,6 +376,23 @@ impl<T: FromEntity> WideQuery<T> {
             Err(UnreadableEntity { key, error }) => (key, Err(error)),
         });
         Ok(readable(read, continuation))
+    }
+
+    /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page). The unreadable entities of a page come after the
+    /// others, and do not count towards a [`limit`](Self::limit).
+    ///
+    /// # Errors
+    /// As items: those of [`readable_page`](Self::readable_page).
+    pub fn stream_readable(
+        &self,
+    ) -> impl Stream<Item = Result<Result<Wide<T>, UnreadableEntity>>> + Send + Unpin + use<T> {
+        let query = self.clone();
+        stream_readable(self.limit, move |from, limit| {
+            let query = query.clone();
+            let query = limit.into_iter().fold(query, Self::limit);
+            async move { query.readable_page(from.as_ref()).await }
+        })
     }
 
     async fn page_of_entities(

@@ -4,14 +4,14 @@ use std::marker::PhantomData;
 use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::manifest::{Payload, Shape, Text};
 use table_core::model::{Entity, Key};
-use table_core::query::{Continuation, Page, ReadablePage, Select};
+use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{Error, Result};
 use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, Schema};
 
 use super::lookup::sealed::{Decode, Followed};
 use super::table::IndexedTable;
 use crate::index::{IndexQuery, IndexedEntities, Stored, Trust};
-use crate::rows::readable;
+use crate::rows::{readable, stream_readable};
 
 /// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
 /// run, as often as needed. Running reports a key part that cannot be encoded.
@@ -206,6 +206,23 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         let mut found = readable(page.items.into_iter().map(read), page.continuation);
         found.unreadable.extend(unreadable);
         Ok(found)
+    }
+
+    /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page). The unreadable entities of a page come after the
+    /// others, and do not count towards a [`limit`](Self::limit).
+    ///
+    /// # Errors
+    /// As items: those of [`readable_page`](Self::readable_page).
+    pub fn stream_readable(
+        &self,
+    ) -> impl Stream<Item = Result<Result<R, UnreadableEntity>>> + Send + Unpin + use<T, R, K> {
+        let query = self.clone();
+        stream_readable(self.limit, move |from, limit| {
+            let query = query.clone();
+            let query = limit.into_iter().fold(query, Self::limit);
+            async move { query.readable_page(from.as_ref()).await }
+        })
     }
 
     /// All entities, collected.
