@@ -13,7 +13,7 @@ use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, ValueRef};
 use table_core::query::{Continuation, Page, ReadablePage, UnreadableEntity};
 use table_core::store::{CycleDetector, Error, ErrorKind, Outcome, Result, Written, limits};
-use table_core::typed::{FromEntity, TableEntity};
+use table_core::typed::{FromEntity, Schema, TableEntity};
 
 /// The number of bytes of properties at which a window ends.
 pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
@@ -62,6 +62,11 @@ pub(crate) fn took_effect<T: Default>(answer: Result<T>) -> Result<T> {
 /// Whether another writer has changed or deleted the row first, and nothing was written: the row must be read again.
 pub(crate) fn changed(error: &Error) -> bool {
     !error.is_ambiguous() && (error.is_precondition_failed() || error.is_entity_not_found())
+}
+
+/// Whether an entity cannot be read because of its schema version: it is stored in a later version than this program knows.
+pub(crate) fn is_of_later_version(error: &Error) -> bool {
+    matches!(error.root().kind(), ErrorKind::Decode(decode) if decode.property == Schema::VERSION_PROPERTY)
 }
 
 /// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.

@@ -1,6 +1,7 @@
 //! Expiry and soft deletion in programs of several schema versions.
 
 use table_core::prelude::*;
+use table_core::store::{Outcome, Result};
 use table_core::typed::Schema;
 use table_patterns::changes::ChangeTable;
 use table_patterns::index::IndexedTable;
@@ -8,7 +9,7 @@ use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
 
-use super::expiry::{Indexed, Plain, Spread, Wider, World, open, options};
+use super::expiry::{Indexed, Named, Plain, Spread, Wider, World, open, options};
 use crate::Harness;
 
 /// A program of the same schema version must declare the same expiry; an earlier version writes on, and a change feed is refused.
@@ -103,14 +104,37 @@ pub(super) async fn entities_of_later_versions_are_not_claimed(harness: &Harness
     table.insert(&Indexed::new(1, Some(world.clock.now()))).await.expect("a new entity");
     let key = Indexed::key("p", 1).expect("a key").into_key();
     let later = Entity::from(key.clone()).with(Schema::VERSION_PROPERTY, 2);
-    world.raw.write(&world.table, Operation::Merge(later, IfMatch::Any)).await.expect("a merge");
+    world.raw.write(&world.table, Operation::Merge(later.clone(), IfMatch::Any)).await.expect("a merge");
     for p in ["p", "q"] {
         let claimant = Indexed { p: p.into(), name: Some("name1".into()), ..Indexed::new(2, None) };
         // Whether the owner still has the value, only its own version can derive.
-        let error = table.insert(&claimant).await.expect_err("the value is taken").to_string();
-        assert!(error.contains("'EntityVersion'") && error.contains("found 2"), "{p}: {error}");
+        assert_taken(table.insert(&claimant).await, &key);
+        table.insert(&Indexed::new(3, None)).await.expect("another value is free");
+        assert_taken(table.update(Indexed::key("p", 3).expect("a key"), rename).await, &key);
+        table.delete(Indexed::key("p", 3).expect("a key"), IfMatch::Any).await.expect("a deletion");
     }
     assert!(world.raw.get(&world.table, &key, None).await.expect("a read").is_some());
+
+    // A value within the partition.
+    let world = World::new(harness).await;
+    let table = open!(world, Named);
+    table.insert(&Named::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    world.raw.write(&world.table, Operation::Merge(later, IfMatch::Any)).await.expect("a merge");
+    let claimant = Named { name: Some("name1".into()), ..Named::new(2, None) };
+    assert_taken(table.insert(&claimant).await, &key);
+    assert!(world.raw.get(&world.table, &key, None).await.expect("a read").is_some());
+}
+
+fn rename(entity: &mut Indexed) -> Result<()> {
+    entity.name = Some("name1".into());
+    Ok(())
+}
+
+/// The error of a write whose value the entity of this key has.
+fn assert_taken<W: std::fmt::Debug>(written: Result<W>, owner: &Key) {
+    let error = written.expect_err("the value is taken");
+    assert!(error.is_unique_violation() && error.outcome() == Outcome::NotApplied, "{error}");
+    assert!(error.to_string().contains(&owner.to_string()), "{error}");
 }
 
 macro_rules! aged {

@@ -19,7 +19,7 @@ use super::plan::{Plan, violation};
 use super::row::{Evidence, JournalRow, JournalRows};
 use crate::entry::shared::{Merge, Prepared, SharedRows};
 use crate::entry::{Entry, Location};
-use crate::rows::random_pause;
+use crate::rows::{is_of_later_version, random_pause};
 
 /// The outcome of a group transaction.
 pub(super) enum Sent {
@@ -360,7 +360,11 @@ impl Committer<'_> {
         let at = Location { table: self.entities.name.clone(), key: key.clone() };
         let mut states = States::new(vec![owner.clone()]);
         states.read_again(self.entities, owner).await?;
-        Ok(states.entry_at(self.entities, owner, &at)?.is_some())
+        match states.entry_at(self.entities, owner, &at) {
+            // As for a remote row: the owner of a later schema version keeps the row.
+            Err(error) if is_of_later_version(&error) => Ok(true),
+            entry => Ok(entry?.is_some()),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::plan::violation;
 use super::row::{Evidence, JournalRows, WriteId};
 use crate::entry::shared::contended;
 use crate::entry::{Entry, Location};
-use crate::rows::{changed, took_effect};
+use crate::rows::{changed, is_of_later_version, took_effect};
 
 const TICKET: &str = "OwnerWrite";
 pub(super) const PENDING: &str = "OwnerPending";
@@ -225,7 +225,11 @@ impl UniqueKeys<'_> {
     async fn is_held(&self, at: &Location, found: &UniqueRow, holder: &Key, committed: bool) -> Result<bool> {
         let mut states = States::new(vec![holder.clone()]);
         states.read_again(self.entities, holder).await?;
-        let held = states.entry_at(self.entities, holder, at)?;
+        let held = match states.entry_at(self.entities, holder, at) {
+            // Only a program of the later version knows whether the holder has the key: for this program it has, and the row stays.
+            Err(error) if is_of_later_version(&error) => return Ok(true),
+            held => held?,
+        };
         if held.is_some() && (committed || !found.pending) {
             return Ok(true);
         }
