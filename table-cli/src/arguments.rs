@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::copy::CopyArgs;
@@ -16,12 +17,11 @@ use crate::import::ImportArgs;
 use crate::index::IndexArgs;
 use crate::keys::FORM;
 use crate::list::ListArgs;
-use crate::output::remark;
+use crate::output::{print, remark};
 use crate::plot::PlotArgs;
 use crate::query::{GetArgs, QueryArgs};
 use crate::sas::SasArgs;
 use crate::serve::ServeArgs;
-use crate::shell::{CompletionsArgs, print_manual};
 use crate::store::{FORMS, has_secret};
 use crate::sweep::{MigrateArgs, RotateArgs};
 use crate::upkeep::UpkeepArgs;
@@ -128,6 +128,38 @@ impl Command {
             Self::Man => print_manual(Arguments::command()),
         }
     }
+}
+
+/// The arguments of `tables completions`.
+#[derive(Debug, Args)]
+struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl CompletionsArgs {
+    /// Prints the script that completes arguments in a shell.
+    fn run(&self, mut program: clap::Command) -> Result<()> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut program, "tables", &mut script);
+        print(&String::from_utf8_lossy(&script))
+    }
+}
+
+/// Prints the manual: a page for the program, and one for each command.
+fn print_manual(program: clap::Command) -> Result<()> {
+    let mut pages = Vec::new();
+    let mut program = program.disable_help_subcommand(true);
+    // This gives the subcommands their full names, and the options of the program.
+    program.build();
+    add_pages(&program, &mut pages)?;
+    print(&String::from_utf8_lossy(&pages))
+}
+
+fn add_pages(command: &clap::Command, pages: &mut Vec<u8>) -> Result<()> {
+    clap_mangen::Man::new(command.clone()).render(pages)?;
+    command.get_subcommands().try_for_each(|command| add_pages(command, pages))
 }
 
 /// Runs the program with the arguments of the process.

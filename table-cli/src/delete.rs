@@ -12,10 +12,9 @@ use table_core::store::{Error, ManifestCache, Operation};
 use table_patterns::bulk::{BulkOptions, BulkWriter, scan_partitions, split_partitions};
 use table_patterns::index::{IndexOptions, IndexedEntities};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Outcomes, Result};
 use crate::keys::KeyArgs;
 use crate::layouts::{check_keys, check_layouts};
-use crate::outcomes::Outcomes;
 use crate::output::{ask, print, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::Progress;

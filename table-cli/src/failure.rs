@@ -1,10 +1,11 @@
-//! Failures of commands, and the exit codes of the program.
+//! Failures of commands, the exit codes of the program, and the outcomes of the rows of a long command.
 
 use std::error::Error as _;
 use std::io;
 use std::process::ExitCode;
 
 use table_core::Error;
+use table_core::store::Outcome;
 
 /// The result of a command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -98,6 +99,50 @@ impl From<io::Error> for Failure {
             // A file has no pipe, so this is standard output.
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Failed(format!("the output cannot be written: {error}")),
+        }
+    }
+}
+
+/// The rows that are named.
+const NAMED: usize = 10;
+
+/// The rows of a command by outcome.
+#[derive(Debug, Default)]
+pub(crate) struct Outcomes {
+    /// Rows with which it was done.
+    pub(crate) done: u64,
+    /// Rows with which it was certainly not done.
+    pub(crate) skipped: u64,
+    /// Rows with which it was perhaps done: the answer was lost.
+    pub(crate) ambiguous: u64,
+    /// The first rows with which it was not certainly done, with the reasons.
+    pub(crate) named: Vec<String>,
+}
+
+impl Outcomes {
+    /// Counts a row with which it was not done.
+    pub(crate) fn skip(&mut self, row: String) {
+        self.skipped += 1;
+        self.name(row);
+    }
+
+    /// Counts the outcome of an entity.
+    pub(crate) fn add(&mut self, key: &str, error: Option<&Error>) {
+        match error.map(|error| (error, error.outcome())) {
+            // With the row it was done. A later step has failed, which upkeep repeats.
+            None | Some((_, Outcome::Applied)) => self.done += 1,
+            Some((error, Outcome::NotApplied)) => self.skip(format!("{key}: {error}")),
+            Some((error, Outcome::Ambiguous)) => {
+                self.ambiguous += 1;
+                self.name(format!("{key}: perhaps done: {error}"));
+            }
+        }
+    }
+
+    /// Lists a row with its reason, if it is among the first.
+    fn name(&mut self, row: String) {
+        if self.named.len() < NAMED {
+            self.named.push(row);
         }
     }
 }

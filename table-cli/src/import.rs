@@ -12,9 +12,8 @@ use table_core::store::{Error, TableStoreExt as _};
 use tokio::sync::mpsc;
 
 use crate::data_file::{DataFile, DataFormat};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Outcomes, Result};
 use crate::keys::KeyArgs;
-use crate::outcomes::Outcomes;
 use crate::output::{print, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::{FilePosition, Progress};

@@ -9,9 +9,8 @@ use table_core::store::{Error, ManifestCache, Operation, TableStore};
 use table_patterns::bulk::{BulkOptions, BulkWriter};
 use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
 
-use crate::failure::Result;
+use crate::failure::{Outcomes, Result};
 use crate::layouts::{check_keys, check_layouts};
-use crate::outcomes::Outcomes;
 use crate::progress::Progress;
 
 /// What happens to an entity that exists.

@@ -137,8 +137,7 @@ mod tests {
 
     use super::*;
     use crate::address::Address;
-    use crate::limits::Limits;
-    use crate::unread::Unread;
+    use crate::limits::{Limits, Unread};
     use crate::wire::Metadata;
 
     fn read(

@@ -33,7 +33,6 @@ mod address;
 mod answer;
 mod authorize;
 mod batch;
-mod body;
 mod clients;
 mod connection;
 mod cors;
@@ -46,9 +45,8 @@ pub mod fuzzing;
 #[cfg(feature = "indexes")]
 mod indexes;
 mod limits;
-mod metrics;
 mod multipart;
-mod probe;
+mod operators;
 mod properties;
 mod queries;
 mod request;
@@ -59,10 +57,8 @@ mod start;
 mod tables;
 mod tenant;
 mod test_server;
-mod time;
 #[cfg(feature = "tls")]
 mod tls;
-mod unread;
 mod wire;
 mod xml;
 

@@ -1,8 +1,17 @@
-//! Limits on the resources that clients can use.
+//! Limits on the resources that clients can use, and the memory of request bodies and of answers that they bound.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use hyper::body::Body;
 use table_core::store::limits;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::errors::{Failure, Result};
 
 /// Limits on connections, sizes and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,5 +51,223 @@ impl Default for Limits {
             write_time: Duration::from_secs(60),
             stop_time: Duration::from_secs(30),
         }
+    }
+}
+
+/// The limits of bodies and the memory that is left.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    room: Arc<Semaphore>,
+    bytes: usize,
+    time: Duration,
+}
+
+/// A body in memory, and its part of the memory of all bodies.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+/// How many times the limit is read and discarded before the connection closes. A client that is still
+/// writing would not read the error otherwise.
+const DRAINED: usize = 4;
+
+impl Bodies {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let room = limits.body_memory.min(Semaphore::MAX_PERMITS);
+        Self { room: Arc::new(Semaphore::new(room)), bytes: limits.body_bytes, time: limits.body_time }
+    }
+
+    /// Reads a complete body.
+    pub(crate) async fn read<B>(&self, body: B) -> Result<Received>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        match timeout(self.time, self.read_all(body)).await {
+            Ok(read) => read,
+            Err(_) => Err(Failure::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "OperationTimedOut",
+                "The request body did not arrive within the permitted time.",
+            )),
+        }
+    }
+
+    async fn read_all<B>(&self, mut body: B) -> Result<Received>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let (mut received, mut total) = (Received::default(), 0);
+        // A declared length that is too large is refused without reading: `Content-Length` is a promise of the client.
+        if body.size_hint().lower() > (DRAINED * self.bytes) as u64 {
+            return Err(Failure::body_too_large(self.bytes));
+        }
+        while let Some(frame) = body.frame().await {
+            let frame =
+                frame.map_err(|e| Failure::invalid_input(format!("The request body is incomplete: {e}.")))?;
+            let Ok(data) = frame.into_data() else { continue };
+            total += data.remaining();
+            if total <= self.bytes {
+                self.keep(&mut received, &data)?;
+            } else if total > DRAINED * self.bytes {
+                break;
+            } else {
+                // Releases the memory: the rest is read only so that the client reads the error.
+                received = Received::default();
+            }
+        }
+        if total > self.bytes { Err(Failure::body_too_large(self.bytes)) } else { Ok(received) }
+    }
+
+    fn keep(&self, received: &mut Received, data: &Bytes) -> Result<()> {
+        let more = u32::try_from(data.len()).map_err(|_| Failure::body_too_large(self.bytes))?;
+        // Without a wait. Bodies that each hold a part of the memory and wait for more of it could block each other forever.
+        let more = Arc::clone(&self.room).try_acquire_many_owned(more);
+        let more = more.map_err(|_| Failure::busy(Some(Duration::from_secs(1))))?;
+        match &mut received.room {
+            Some(room) => room.merge(more),
+            none => *none = Some(more),
+        }
+        received.bytes.extend_from_slice(data);
+        Ok(())
+    }
+}
+
+/// Maximum time that a query waits until other clients have read their answers.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Answers up to this length are not counted: the number of connections bounds them.
+const SMALL: usize = 64 * 1024;
+
+/// The memory that is left for answers, a permit per byte. A slow client keeps the memory of one answer, because
+/// a connection answers one request at a time.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    room: Arc<Semaphore>,
+    bytes: usize,
+}
+
+impl Unread {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let bytes = limits.answer_memory.min(Semaphore::MAX_PERMITS);
+        Self { room: Arc::new(Semaphore::new(bytes)), bytes }
+    }
+
+    /// Waits for the memory of a page. It is reserved before the page is read, because a page that waits is in
+    /// memory already.
+    pub(crate) async fn reserve_page(&self) -> Result<OwnedSemaphorePermit> {
+        let page = u32::try_from(limits::PAGE_BYTES.min(self.bytes)).unwrap_or(u32::MAX);
+        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(page) {
+            return Ok(room);
+        }
+        match timeout(WAIT, Arc::clone(&self.room).acquire_many_owned(page)).await {
+            Ok(Ok(room)) => Ok(room),
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => Err(busy()),
+        }
+    }
+
+    /// Changes a reservation to the length of the answer. JSON can be longer than the page.
+    pub(crate) fn resize(
+        &self,
+        mut room: OwnedSemaphorePermit,
+        length: usize,
+    ) -> Result<OwnedSemaphorePermit> {
+        match room.num_permits().checked_sub(length) {
+            Some(excess) => drop(room.split(excess)),
+            None => room.merge(self.acquire(length - room.num_permits())?),
+        }
+        Ok(room)
+    }
+
+    /// Returns the memory of an answer that was built without a reservation; `None` if it is small.
+    pub(crate) fn take(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>> {
+        if length <= SMALL { Ok(None) } else { self.acquire(length).map(Some) }
+    }
+
+    fn acquire(&self, length: usize) -> Result<OwnedSemaphorePermit> {
+        let length = u32::try_from(length).map_err(|_| busy())?;
+        Arc::clone(&self.room).try_acquire_many_owned(length).map_err(|_| busy())
+    }
+}
+
+fn busy() -> Failure {
+    Failure::busy(Some(Duration::from_secs(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{Full, StreamBody};
+    use hyper::body::Frame;
+
+    use super::*;
+
+    fn bodies(bytes: usize, memory: usize) -> Bodies {
+        Bodies::new(&Limits { body_bytes: bytes, body_memory: memory, ..Limits::default() })
+    }
+
+    async fn code(bodies: &Bodies, length: usize) -> Result<usize, &'static str> {
+        let read = bodies.read(Full::new(Bytes::from(vec![b'x'; length]))).await;
+        read.map(|received| received.bytes.len()).map_err(|failure| failure.code)
+    }
+
+    #[tokio::test]
+    async fn each_body_and_all_bodies_together_are_bounded() {
+        let bodies = bodies(100, 150);
+        assert_eq!(code(&bodies, 100).await, Ok(100));
+        for length in [101, 400, 401, 100_000] {
+            assert_eq!(code(&bodies, length).await, Err("RequestBodyTooLarge"), "{length}");
+        }
+        let first = bodies.read(Full::new(Bytes::from(vec![b'x'; 100]))).await.unwrap();
+        assert_eq!(code(&bodies, 51).await, Err("ServerBusy"));
+        drop(first);
+        assert_eq!(code(&bodies, 51).await, Ok(51));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_times_out() {
+        let bodies = bodies(100, 100);
+        let never = futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
+        let failure = bodies.read(StreamBody::new(never)).await.unwrap_err();
+        assert_eq!(failure.status, StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(failure.code, "OperationTimedOut");
+    }
+
+    fn unread(answer_memory: usize) -> Unread {
+        Unread::new(&Limits { answer_memory, ..Limits::default() })
+    }
+
+    const PAGE: usize = limits::PAGE_BYTES;
+
+    #[tokio::test(start_paused = true)]
+    async fn queries_wait_for_unread_answers_and_are_refused_after_a_time() {
+        let unread = unread(2 * PAGE);
+        let first = unread.resize(unread.reserve_page().await.unwrap(), PAGE + 5).unwrap();
+        assert_eq!(unread.reserve_page().await.unwrap_err().code, "ServerBusy");
+        let waits = async { unread.reserve_page().await.map(drop) };
+        let reads = async {
+            tokio::time::sleep(WAIT / 2).await;
+            drop(first);
+        };
+        let (waited, ()) = tokio::join!(waits, reads);
+        assert!(waited.is_ok());
+        assert_eq!(unread.room.available_permits(), 2 * PAGE);
+    }
+
+    #[tokio::test]
+    async fn a_reservation_shrinks_to_its_answer() {
+        let unread = unread(2 * PAGE);
+        let small = unread.resize(unread.reserve_page().await.unwrap(), 7).unwrap();
+        assert_eq!(unread.room.available_permits(), 2 * PAGE - 7);
+        let page = unread.reserve_page().await.unwrap();
+        assert_eq!(unread.resize(page, 2 * PAGE - 6).unwrap_err().code, "ServerBusy");
+        drop(small);
+        assert_eq!(unread.room.available_permits(), 2 * PAGE);
+        assert!(unread.take(SMALL).unwrap().is_none() && unread.take(SMALL + 1).unwrap().is_some());
+        assert_eq!(unread.take(2 * PAGE + 1).unwrap_err().code, "ServerBusy");
+        assert!(self::unread(0).reserve_page().await.is_ok());
     }
 }

@@ -5,9 +5,9 @@ use table_core::model::{ETag, IfMatch, Key, TableName};
 
 use crate::address::{Address, Resource};
 use crate::errors::{Failure, Result};
+use crate::limits::Unread;
 use crate::settings::is_hidden;
 use crate::tenant::Tenant;
-use crate::unread::Unread;
 use crate::wire::{Links, Metadata};
 
 /// The operation of a request, whatever HTTP verb carries it.

@@ -14,15 +14,12 @@ use uuid::Uuid;
 use crate::address::{Address, Resource};
 use crate::answer::Answer;
 use crate::authorize::{Action, Credentials, Permit};
-use crate::body::Bodies;
 use crate::errors::{ErrorFormat, Failure, Result};
 use crate::explorer::{self, Visit};
-use crate::limits::Limits;
-use crate::metrics::{Finished, Metrics};
-use crate::probe::Probe;
+use crate::limits::{Bodies, Limits, Received, Unread};
+use crate::operators::{Finished, Metrics, Probe};
 use crate::request::{self, Asked, Verb, header};
 use crate::tenant::{Tenant, Tenants};
-use crate::unread::Unread;
 use crate::wire::Metadata;
 use crate::{acl, batch, cors, entities, properties, queries, tables};
 
@@ -231,7 +228,7 @@ impl Call<'_> {
         // action is checked after the body, because the operations of a group are in it.
         let body = match verb {
             Verb::Post | Verb::Put | Verb::Merge => self.service.bodies.read(body).await?,
-            _ => crate::body::Received::default(),
+            _ => Received::default(),
         };
         let mut answer = match self.address.parameters.get("comp")? {
             Some(comp) => self.run_component(verb, &permit, &resource, comp, &body.bytes).await?,

@@ -2,26 +2,26 @@
 
 mod csv_file;
 mod json_file;
-mod key_templates;
 #[cfg(feature = "parquet")]
 mod parquet_file;
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use table_core::model::{EdmType, Entity};
+use table_core::manifest::{Evaluator, IndexDefinition, KeyTemplate, Placement};
+use table_core::model::{EdmType, Entity, TableName};
 
 use self::csv_file::{CsvReader, common};
 pub(crate) use self::csv_file::{Values, edm_type};
 use self::json_file::{read_json, read_lines};
-pub(crate) use self::key_templates::KeyTemplates;
 #[cfg(feature = "parquet")]
 use self::parquet_file::{ParquetReader, seekable};
 #[cfg(feature = "parquet")]
 pub(crate) use self::parquet_file::{UNIX_EPOCH, type_column};
 use crate::data_file::{DataFile, DataFormat};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 const PARTITION: &str = "PartitionKey";
 const ROW: &str = "RowKey";
@@ -38,6 +38,52 @@ pub(crate) struct BadRow {
 
 /// A row of a file.
 pub(crate) type Row = Result<Entity, BadRow>;
+
+/// How keys are made from the columns of a file that has none.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyTemplates(Option<Arc<Evaluator>>);
+
+impl KeyTemplates {
+    /// Parses the templates of PartitionKey and RowKey. Both are given, or neither.
+    pub(crate) fn new(partition: Option<&str>, row: Option<&str>) -> Result<Self> {
+        let (partition, row) = match (partition, row) {
+            (None, None) => return Ok(Self(None)),
+            (Some(partition), Some(row)) => (template(PARTITION, partition)?, template(ROW, row)?),
+            _ => return Err(Failure::misuse("give both --partition-key and --row-key, or neither")),
+        };
+        // The library evaluates templates as the keys of an index. In another table no key is an entity's own.
+        let table = TableName::new("Keys").map_err(Failure::misuse)?;
+        let definition = IndexDefinition::keyed("key", Placement::OtherTable(table), Some(partition), row);
+        Ok(Self(Some(Arc::new(definition.evaluator().map_err(Failure::misuse)?))))
+    }
+
+    /// Whether templates are given, so that the file needs no keys.
+    pub(crate) const fn are_given(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Refuses a file of columns from which no key can be made.
+    pub(crate) fn check(&self, has_key: bool) -> Result<()> {
+        match has_key || self.are_given() {
+            true => Ok(()),
+            false => Err(Failure::misuse(
+                "the file has no columns PartitionKey and RowKey: give --partition-key and --row-key, with {COLUMN} for values of columns",
+            )),
+        }
+    }
+
+    /// Gives an entity its key.
+    pub(crate) fn apply(&self, entity: Entity) -> Result<Entity, String> {
+        let Some(evaluator) = &self.0 else { return Ok(entity) };
+        let keys = evaluator.entry_keys(&entity).map_err(|error| error.to_string())?;
+        let key = keys.into_iter().next().ok_or("a column of the key templates is absent")?;
+        Ok(entity.with_key(key))
+    }
+}
+
+fn template(name: &str, text: &str) -> Result<KeyTemplate> {
+    text.parse().map_err(|error| Failure::misuse(format!("the template of the {name}, {text:?}: {error}")))
+}
 
 /// Reads the rows of a file, or of several files one after another.
 pub(crate) struct RowReader {
@@ -138,5 +184,23 @@ impl RowReader {
             #[cfg(feature = "parquet")]
             Opened::Parquet(reader) => reader.read(take),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::json_file::entity_of;
+    use super::*;
+
+    #[test]
+    fn keys_are_written_as_the_library_writes_key_parts() {
+        let keys =
+            KeyTemplates::new(Some("{origin}"), Some("{time_hour:hour}_{carrier}_{flight:u32:04}")).unwrap();
+        let line = r#"{"origin":"EWR","carrier":"UA","flight":15,"time_hour@odata.type":"Edm.DateTime","time_hour":"2013-01-01T10:00:00Z"}"#;
+        let entity = entity_of(line, &keys).unwrap();
+        assert_eq!(entity.key().partition(), "EWR");
+        assert_eq!(entity.key().row(), "2013-01-01T10_UA_0015");
+        assert!(entity_of(r#"{"origin":"EWR"}"#, &keys).unwrap_err().contains("absent"));
+        assert!(KeyTemplates::new(Some("{origin}"), None).is_err());
     }
 }

@@ -1,6 +1,5 @@
 //! Authorization by account keys and by signatures made with them.
 
-mod actions;
 mod permit;
 mod range;
 mod sas;
@@ -11,8 +10,7 @@ use std::net::IpAddr;
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, Method};
 
-pub(crate) use actions::Action;
-pub(crate) use permit::Permit;
+pub(crate) use permit::{Action, Permit};
 pub(crate) use range::KeyRange;
 #[cfg(fuzzing)]
 pub(crate) use sas::string_to_sign;

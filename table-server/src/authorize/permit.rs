@@ -1,9 +1,74 @@
-//! The permissions of a credential.
+//! The actions of requests, and the permissions of credentials that they need.
+//!
+//! <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#table-service>,
+//! <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#permissions-for-a-table>
 
 use table_core::model::{Key, TableName};
 
-use super::{Action, KeyRange};
+use super::KeyRange;
 use crate::errors::{Failure, Result};
+
+/// An action that needs authorization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    GetProperties,
+    SetProperties,
+    GetStatistics,
+    QueryTables,
+    CreateTable,
+    DeleteTable,
+    GetPolicies,
+    SetPolicies,
+    Query,
+    Insert,
+    Upsert,
+    Update,
+    Delete,
+}
+
+impl Action {
+    pub(crate) const fn is_read(self) -> bool {
+        matches!(
+            self,
+            Self::GetProperties | Self::GetStatistics | Self::QueryTables | Self::GetPolicies | Self::Query
+        )
+    }
+
+    /// Returns the resource type's letter in an account SAS; `None` if no account SAS allows the action.
+    const fn resource(self) -> Option<char> {
+        match self {
+            Self::GetProperties | Self::SetProperties | Self::GetStatistics => Some('s'),
+            Self::QueryTables | Self::CreateTable | Self::DeleteTable => Some('c'),
+            Self::GetPolicies | Self::SetPolicies => None,
+            Self::Query | Self::Insert | Self::Upsert | Self::Update | Self::Delete => Some('o'),
+        }
+    }
+
+    /// Returns the permission letters of an account SAS. One of these sets must be complete.
+    const fn account_permissions(self) -> &'static [&'static str] {
+        match self {
+            Self::GetProperties | Self::GetStatistics => &["r"],
+            Self::SetProperties => &["w"],
+            Self::QueryTables => &["l"],
+            Self::CreateTable => &["w", "c"],
+            Self::DeleteTable => &["d"],
+            Self::GetPolicies | Self::SetPolicies => &[],
+            entities => entities.table_permissions(),
+        }
+    }
+
+    /// Returns the permission letters of a table SAS. One of these sets must be complete.
+    const fn table_permissions(self) -> &'static [&'static str] {
+        match self {
+            Self::Query => &["r"],
+            Self::Insert => &["a"],
+            Self::Upsert => &["au"],
+            Self::Update => &["u"],
+            Self::Delete => &["d"],
+            _ => &[],
+        }
+    }
+}
 
 /// The permissions of a request's credential.
 #[derive(Clone, Debug)]
@@ -29,7 +94,7 @@ impl Permit {
                     let reason = format!("the signature's resource types lack '{resource}'");
                     return Err(Failure::unauthorized("AuthorizationResourceTypeMismatch", &reason));
                 }
-                permitted(permissions, action.account_permissions())
+                check_permissions(permissions, action.account_permissions())
             }
             Self::Table { table: signed, permissions, .. } => {
                 // Table names ignore case, and the signature has the lower-case name.
@@ -37,7 +102,7 @@ impl Permit {
                     let reason = "the signature is for the entities of another table";
                     return Err(Failure::unauthorized("AuthorizationFailure", reason));
                 }
-                permitted(permissions, action.table_permissions())
+                check_permissions(permissions, action.table_permissions())
             }
         }
     }
@@ -67,12 +132,18 @@ impl Permit {
     }
 }
 
-fn permitted(permissions: &str, sufficient: &[&str]) -> Result<()> {
+/// Checks that permissions have every letter of one of the sufficient sets. An action without a set is never permitted.
+fn check_permissions(permissions: &str, sufficient: &[&str]) -> Result<()> {
     if sufficient.iter().any(|set| set.chars().all(|letter| permissions.contains(letter))) {
         return Ok(());
     }
-    let reason =
-        format!("the signature's permissions '{permissions}' are not '{}'", sufficient.join("' or '"));
+    let reason = match sufficient {
+        [] => "no signature for a table allows this action: use an account key".to_owned(),
+        sets => format!(
+            "the signature has the permissions '{permissions}', and this action needs '{}'",
+            sets.join("' or '")
+        ),
+    };
     Err(Failure::unauthorized("AuthorizationPermissionMismatch", &reason))
 }
 

@@ -5,35 +5,39 @@ use std::cmp::Ordering;
 use table_core::model::{Key, key_order};
 use table_core::query::Filter;
 
-/// The range of entities that a signature covers, with both ends included. An empty bound is unbounded.
+/// The range of entities that a signature covers, with both ends included. An end without fields is unbounded.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#table-access-ranges>
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyRange {
-    pub(crate) start: Option<Edge>,
-    pub(crate) end: Option<Edge>,
+    pub(crate) start: Option<Bound>,
+    pub(crate) end: Option<Bound>,
 }
 
-/// An end of a range: a PartitionKey and optionally a RowKey.
+/// One end of a range: a PartitionKey and optionally a RowKey.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Edge {
+pub(crate) struct Bound {
     pub(crate) partition: String,
     pub(crate) row: Option<String>,
 }
 
-impl Edge {
-    /// Creates an edge from its two fields. A RowKey without a PartitionKey is an error.
-    pub(crate) fn of(partition: Option<&str>, row: Option<&str>) -> Result<Option<Self>, ()> {
+impl Bound {
+    /// Creates a bound from its two fields; `None` if both are empty. A RowKey without a PartitionKey is an error.
+    ///
+    /// An empty field is a missing field, although keys can be empty: the string to sign is the same for both, so the holder of a
+    /// signature could remove or add an empty field.
+    pub(crate) fn of(partition: &str, row: &str) -> Result<Option<Self>, ()> {
         match (partition, row) {
-            (None, None) => Ok(None),
-            (None, Some(_)) => Err(()),
-            (Some(partition), row) => {
-                Ok(Some(Self { partition: partition.to_owned(), row: row.map(str::to_owned) }))
+            ("", "") => Ok(None),
+            ("", _) => Err(()),
+            (partition, row) => {
+                let row = Some(row).filter(|row| !row.is_empty()).map(str::to_owned);
+                Ok(Some(Self { partition: partition.to_owned(), row }))
             }
         }
     }
 
-    /// Compares a key with the edge. An edge without a RowKey equals all rows of its partition.
+    /// Compares a key with the bound. A bound without a RowKey equals all rows of its partition.
     fn compare(&self, key: &Key) -> Ordering {
         let row = |row: &String| key_order::compare(key.row(), row);
         key_order::compare(key.partition(), &self.partition)
@@ -88,15 +92,15 @@ mod tests {
         prop::sample::select(vec!["", "a", "b", "ba", "c", "\u{E000}", "\u{1F600}"]).prop_map(str::to_owned)
     }
 
-    fn edge() -> impl Strategy<Value = Option<Edge>> {
-        let edge =
-            (text(), proptest::option::of(text())).prop_map(|(partition, row)| Edge { partition, row });
-        proptest::option::of(edge)
+    fn bound() -> impl Strategy<Value = Option<Bound>> {
+        let bound =
+            (text(), proptest::option::of(text())).prop_map(|(partition, row)| Bound { partition, row });
+        proptest::option::of(bound)
     }
 
     proptest! {
         #[test]
-        fn the_filter_is_equivalent_to_the_range(start in edge(), end in edge(), partition in text(), row in text()) {
+        fn the_filter_is_equivalent_to_the_range(start in bound(), end in bound(), partition in text(), row in text()) {
             let range = KeyRange { start, end };
             let entity = Entity::new(&partition, &row).unwrap();
             let by_filter = range.filter().is_none_or(|filter| filter.matches(&entity));
@@ -107,14 +111,15 @@ mod tests {
 
     #[test]
     fn row_bounds_apply_to_the_partition_of_their_end() {
-        let edge = |partition: &str, row: &str| Edge::of(Some(partition), Some(row)).unwrap();
-        let range = KeyRange { start: edge("a", "5"), end: edge("c", "5") };
+        let bound = |partition: &str, row: &str| Bound::of(partition, row).unwrap();
+        let range = KeyRange { start: bound("a", "5"), end: bound("c", "5") };
         for (partition, row, within) in
             [("a", "4", false), ("a", "5", true), ("b", "9", true), ("c", "5", true), ("c", "6", false)]
         {
             assert_eq!(range.contains(&Key::new(partition, row).unwrap()), within, "{partition} {row}");
         }
-        assert!(Edge::of(None, Some("r")).is_err());
+        assert!(Bound::of("", "r").is_err(), "a RowKey needs its PartitionKey");
+        assert_eq!(Bound::of("", "").unwrap(), None);
         assert!(KeyRange::default().is_all() && KeyRange::default().filter().is_none());
     }
 }

@@ -7,14 +7,13 @@ use std::net::IpAddr;
 
 use table_core::model::TableName;
 
-use super::range::Edge;
+use super::range::Bound;
 use super::{Credentials, KeyRange, Permit};
-use crate::acl::{self, StoredPolicy};
+use crate::acl::{self, StoredPolicy, parse_time};
 use crate::address::Parameters;
 use crate::errors::{Failure, Result};
 use crate::request::table;
 use crate::tenant::Tenant;
-use crate::time::parse_time;
 
 /// Returns what the SAS in a request's URL allows now.
 pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Result<Permit> {
@@ -211,12 +210,20 @@ impl<'a> Token<'a> {
         ))
     }
 
+    /// Returns the range of keys.
+    ///
+    /// Each end has no field, a PartitionKey, or a PartitionKey and a RowKey: "`startPk` must accompany `startRk`"
+    /// (<https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-table-access-ranges>).
     fn range(&self) -> Result<KeyRange> {
-        let [start_partition, start_row, end_partition, end_row] =
-            self.keys.map(|key| Some(key).filter(|key| !key.is_empty()));
-        let lone = |()| Failure::unauthenticated("a range of rows (srk, erk) needs its partition (spk, epk)");
-        let start = Edge::of(start_partition, start_row).map_err(lone)?;
-        let end = Edge::of(end_partition, end_row).map_err(lone)?;
+        let [start_partition, start_row, end_partition, end_row] = self.keys;
+        let lone = |row, partition| {
+            let reason = format!(
+                "the signature has a RowKey ({row}) and no PartitionKey ({partition}) for the same end: sign both"
+            );
+            move |()| Failure::unauthenticated(&reason)
+        };
+        let start = Bound::of(start_partition, start_row).map_err(lone("srk", "spk"))?;
+        let end = Bound::of(end_partition, end_row).map_err(lone("erk", "epk"))?;
         Ok(KeyRange { start, end })
     }
 }

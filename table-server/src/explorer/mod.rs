@@ -4,9 +4,8 @@
 //! The page is static; its script reads JSON and creates text nodes only. The content security policy allows no
 //! other script, so a value with markup is shown as text.
 
-mod drift;
-
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
@@ -33,6 +32,9 @@ const CHARS: usize = 4000;
 const PAGES: usize = 20;
 /// Partitions in a picture: the largest.
 const PARTITIONS: usize = 60;
+/// Pages of entries and of entities that a comparison reads.
+#[cfg(feature = "indexes")]
+const DRIFT_PAGES: usize = 20;
 
 /// A request for the page or for its data.
 #[derive(Clone, Copy, Debug)]
@@ -120,9 +122,7 @@ impl Visit<'_> {
         }
         let table = crate::request::table(parameters.get("table")?.unwrap_or_default())?;
         match self.path {
-            "/drift" => {
-                drift::compare(&tenant.store, &table, parameters.get("index")?.unwrap_or_default()).await
-            }
+            "/drift" => drift(&tenant.store, &table, parameters.get("index")?.unwrap_or_default()).await,
             "/manifest" => Ok(manifest(&*ManifestCache::for_store(store).get(store, &table).await?)),
             "/entities" => entities(store, &table, &parameters).await,
             "/partitions" => partitions(store, &table).await,
@@ -289,4 +289,40 @@ async fn partitions(store: &dyn TableStore, table: &TableName) -> Result<Value> 
     let list: Vec<_> =
         counts.into_iter().map(|(partition, rows)| json!({ "partition": partition, "rows": rows })).collect();
     Ok(json!({ "rows": rows, "partitions": partitions, "complete": is_complete, "largest": list }))
+}
+
+/// Compares an index of the manifest with its entities, up to a limit of pages. `id` is the index's id. Changes nothing and does not
+/// register in the manifest.
+#[cfg(feature = "indexes")]
+async fn drift(store: &Arc<dyn TableStore>, table: &TableName, id: &str) -> Result<Value> {
+    use table_core::store::ManifestCache;
+    use table_patterns::index::{Index, IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport};
+
+    let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
+    let stored = manifest.indexes.iter().find(|index| index.id() == id);
+    let stored = stored.ok_or_else(Failure::resource_not_found)?;
+    let definition = stored.definition.clone().ok_or_else(|| {
+        Failure::invalid_input("a later version of the library has written the definition of this index")
+    })?;
+    let index = vec![Index::from_definition(definition)?];
+    let indexed =
+        IndexedEntities::open_to_read(Arc::clone(store), table.clone(), index, IndexOptions::default())
+            .await?;
+    let (mut report, mut cursor) = (ScrubReport::default(), Some(ScrubCursor::default()));
+    for _ in 0..DRIFT_PAGES {
+        let Some(at) = cursor.take() else { break };
+        cursor = indexed.scrub_page(&stored.name, ScrubMode::Report, at, &mut report).await?;
+    }
+    let ScrubReport { entries, dangling, entities, missing, taken } = report;
+    Ok(serde_json::json!({
+        "entries": entries, "dangling": dangling, "entities": entities, "missing": missing, "taken": taken,
+        "complete": cursor.is_none(),
+    }))
+}
+
+#[cfg(not(feature = "indexes"))]
+async fn drift(_: &Arc<dyn TableStore>, _: &TableName, _: &str) -> Result<Value> {
+    Err(Failure::not_implemented(
+        "a comparison of indexes: the server is built without the feature `indexes`",
+    ))
 }

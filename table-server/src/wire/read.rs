@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use table_core::model::{EdmType, Properties};
+use table_core::model::{EdmType, EdmValue, Properties, Ticks};
+use uuid::Uuid;
 
-use super::value::{self, Scalar};
 use crate::errors::{Failure, Result};
 
 /// Maximum number of members of an object: several times the members of the largest entity with an annotation per
@@ -35,7 +37,7 @@ pub(crate) fn read_fields(json: &[u8]) -> Result<Fields> {
             "Timestamp" => {}
             name if name.starts_with("odata.") || name.contains("@odata.") => {}
             name => {
-                if let Some(value) = value::read(name, annotated(&members, name)?, value)? {
+                if let Some(value) = property(name, annotated(&members, name)?, value)? {
                     fields.properties.push(name, value.as_ref(), false);
                 }
             }
@@ -88,7 +90,7 @@ fn key(name: &str, value: &Scalar<'_>) -> Result<Option<String>> {
     match value {
         Scalar::Text(text) => Ok(Some(text.clone().into_owned())),
         Scalar::Null => Err(needs_value(name)),
-        _ => Err(value::invalid(name, "a key must be a string")),
+        _ => Err(invalid(name, "a key must be a string")),
     }
 }
 
@@ -100,9 +102,9 @@ fn annotated(members: &Members<'_>, name: &str) -> Result<Option<EdmType>> {
         Some((_, Scalar::Text(text))) if text == "Edm.Null" => Ok(None),
         Some((_, Scalar::Text(text))) => {
             let known = EdmType::from_name(text);
-            known.map(Some).ok_or_else(|| value::invalid(name, &format!("the type '{text}' is not known")))
+            known.map(Some).ok_or_else(|| invalid(name, &format!("the type '{text}' is not known")))
         }
-        Some(_) => Err(value::invalid(name, "its type is not a string")),
+        Some(_) => Err(invalid(name, "its type is not a string")),
     }
 }
 
@@ -210,6 +212,87 @@ impl<'de> Visitor<'de> for Scalars {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Scalar::Nested)
     }
+}
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq)]
+enum Scalar<'a> {
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    /// A whole number that does not fit an Int64.
+    Large,
+    Decimal(f64),
+    Text(Cow<'a, str>),
+    /// An array or an object.
+    Nested,
+}
+
+/// Whole numbers up to this value are exact as Doubles.
+const EXACT: u64 = 1 << 53;
+
+/// Returns a property's value; `None` for null, which is an absent property.
+fn property(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result<Option<EdmValue>> {
+    let of = |wanted, value: EdmValue| edm_type.is_none_or(|found| found == wanted).then_some(value);
+    let read = match value {
+        Scalar::Null => return Ok(None),
+        Scalar::Boolean(value) => of(EdmType::Boolean, (*value).into()),
+        Scalar::Decimal(value) => of(EdmType::Double, (*value).into()),
+        Scalar::Integer(value) => integer(*value, edm_type),
+        Scalar::Text(text) => from_text(text, edm_type.unwrap_or(EdmType::String)),
+        Scalar::Large | Scalar::Nested => None,
+    };
+    let expected = edm_type
+        .map_or("a string, a Boolean, or a number that fits its type (annotate Edm.Int64)", EdmType::name);
+    read.map(Some).ok_or_else(|| invalid(name, &format!("it is not {expected}")))
+}
+
+fn integer(value: i64, edm_type: Option<EdmType>) -> Option<EdmValue> {
+    // A number that a Double would round is refused instead of being stored as another number.
+    let exact = value.unsigned_abs() <= EXACT;
+    match (edm_type, i32::try_from(value)) {
+        (None | Some(EdmType::Int32), Ok(value)) => Some(value.into()),
+        (Some(EdmType::Int64), _) => Some(value.into()),
+        (None | Some(EdmType::Double), _) if exact => Some(EdmValue::Double(value as f64)),
+        _ => None,
+    }
+}
+
+fn from_text(text: &str, edm_type: EdmType) -> Option<EdmValue> {
+    Some(match edm_type {
+        EdmType::String => text.into(),
+        EdmType::Int64 => EdmValue::Int64(text.parse().ok()?),
+        EdmType::Int32 => EdmValue::Int32(text.parse().ok()?),
+        EdmType::DateTime => EdmValue::DateTime(time(text)?),
+        // `try_parse` also takes forms without hyphens and with braces, which are no Edm.Guid.
+        EdmType::Guid if text.len() == 36 => EdmValue::Guid(Uuid::try_parse(text).ok()?),
+        EdmType::Guid => return None,
+        EdmType::Double => EdmValue::Double(double(text)?),
+        EdmType::Boolean => EdmValue::Boolean(text.parse().ok()?),
+        EdmType::Binary => EdmValue::Binary(STANDARD.decode(text).ok()?),
+    })
+}
+
+/// Parses a time as filters do: without an offset it is UTC, and seconds may be left out.
+fn time(text: &str) -> Option<Ticks> {
+    let seconds = if text.len() == 16 { ":00Z" } else { "Z" };
+    text.parse().or_else(|_| format!("{text}{seconds}").parse()).ok()
+}
+
+fn double(text: &str) -> Option<f64> {
+    match text {
+        "NaN" => Some(f64::NAN),
+        "Infinity" | "INF" => Some(f64::INFINITY),
+        "-Infinity" | "-INF" => Some(f64::NEG_INFINITY),
+        _ => text.parse().ok().filter(|number: &f64| number.is_finite()),
+    }
+}
+
+fn invalid(name: &str, reason: &str) -> Failure {
+    let name: String = name.chars().take(256).collect();
+    Failure::invalid_input(format!(
+        "An error occurred while processing this request: property '{name}': {reason}."
+    ))
 }
 
 #[cfg(test)]
