@@ -115,6 +115,15 @@ pub(crate) enum Access {
     Write,
 }
 
+/// How `tables serve` keeps the file of an embedded store; `None` is the default of the library.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) struct FileOptions {
+    /// Bytes of memory for pages.
+    pub(crate) cache: Option<usize>,
+    /// The largest file, in bytes, that is read whole after a crash.
+    pub(crate) scan_up_to: Option<u64>,
+}
+
 /// An open store, and the count of the requests to it.
 #[derive(Debug)]
 pub(crate) struct OpenStore {
@@ -177,7 +186,7 @@ impl StoreName {
     }
 
     /// Opens the store for `tables serve`: groups of a local store have room for index entries.
-    pub(crate) async fn open_to_serve(&self, access: Access, cache: Option<usize>) -> Result<OpenStore> {
+    pub(crate) async fn open_to_serve(&self, access: Access, file: FileOptions) -> Result<OpenStore> {
         match (self, access) {
             (Self::Memory, _) => Ok(OpenStore::around(
                 MemoryStore::with_profile(ServiceProfile::SERVED),
@@ -185,12 +194,16 @@ impl StoreName {
                 Pace::default(),
             )),
             (Self::Embedded(directory), _) => {
-                let builder = EmbeddedStore::builder(directory).served();
-                let builder = match cache {
-                    Some(bytes) => builder.cache_bytes(bytes),
-                    None => builder,
-                };
-                let builder = if access == Access::Read { builder.read_only() } else { builder };
+                let mut builder = EmbeddedStore::builder(directory).served();
+                if let Some(bytes) = file.cache {
+                    builder = builder.cache_bytes(bytes);
+                }
+                if let Some(bytes) = file.scan_up_to {
+                    builder = builder.scan_up_to(bytes);
+                }
+                if access == Access::Read {
+                    builder = builder.read_only();
+                }
                 let store = builder.open().await?;
                 Ok(OpenStore::around(store.clone(), Some(store), Pace::default()))
             }

@@ -208,7 +208,7 @@ fn a_directory_is_served_until_a_signal() {
 #[test]
 fn a_server_for_reading_refuses_writes() {
     let (directory, name) = embedded(employees());
-    let serving = Serving::start(&[&name, "--read-only", "--cache", "16"], &[], 1);
+    let serving = Serving::start(&[&name, "--read-only", "--cache", "16", "--scan-up-to", "0"], &[], 1);
     let client = serving.client();
     run(async {
         assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), 3);
@@ -278,6 +278,7 @@ fn mistakes_are_explained_without_keys() {
     refused(&["memory", "--account", "orders:file:absent"], "absent");
     refused(&["memory", "--fault", "explode=1"], "not a fault");
     refused(&["memory", "--cache", "512"], "for embedded stores");
+    refused(&["memory", "--scan-up-to", "512"], "for embedded stores");
     refused(&["embedded:absent", "--cache", "0"], "--cache");
     refused(&["memory", "--https", "absent", "absent"], "absent");
     let public = ["serve", "memory", "--listen", "0.0.0.0:0"];
