@@ -353,7 +353,7 @@ impl ChunkBuilder {
     }
 }
 
-/// Collects the entities of a page. They share buffers of about 64 KiB, so an entity needs no allocation of
+/// Collects the entities of a page. They share buffers of about 48 KiB, so an entity needs no allocation of
 /// its own. For stores that build entities from received data; see [`Entity::detached`].
 ///
 /// ```

@@ -100,7 +100,7 @@ impl Entity {
         self.properties.get(name)
     }
 
-    /// Moves the entity to its own memory. The entities of a page share buffers of about 64 KiB, which a
+    /// Moves the entity to its own memory. The entities of a page share buffers of about 48 KiB, which a
     /// single kept entity would keep alive. A clone has its own memory too.
     #[must_use]
     pub fn detached(self) -> Self {

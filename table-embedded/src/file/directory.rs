@@ -10,7 +10,7 @@ use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend};
 
 use super::Contents;
 use super::contents::check_format;
-use super::page::{Header, PAGE};
+use super::page::{Header, MAGIC, PAGE};
 use super::session::{LockMode, Session};
 use super::unsynced::Unsynced;
 use crate::disk::{Access, private};
@@ -22,8 +22,6 @@ const FILE: &str = "tables.redb";
 /// A new file has this name until it is complete; then it is renamed.
 const UNFINISHED: &str = "tables.redb.new";
 const LOCK: &str = "lock";
-/// The first bytes of every redb file.
-const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// How long opening waits for a store that was dropped without `close` and still holds its lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 

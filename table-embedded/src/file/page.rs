@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::xxh3_128;
 pub(crate) const PAGE: u64 = 4096;
 /// Bytes of the header that are used.
 const HEADER: usize = 320;
-const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
+/// The first bytes of every redb file.
+pub(super) const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 // Offsets in the header: <https://github.com/cberner/redb/blob/master/docs/design.md>. redb calls the byte of flags the god byte: bit 0
 // selects the current one of two commit slots, bit 1 says that the file was not closed. A commit fills the other slot and
 // flips bit 0, so the slot of the commit before it stays whole until the next commit.

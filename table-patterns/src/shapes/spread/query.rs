@@ -234,7 +234,7 @@ impl<T: TableEntity> SpreadQuery<T> {
     /// others, and do not count towards a [`limit`](Self::limit).
     ///
     /// # Errors
-    /// As items: those of [`readable_page`](Self::readable_page).
+    /// The errors of [`readable_page`](Self::readable_page), as items.
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {

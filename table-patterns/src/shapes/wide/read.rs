@@ -383,7 +383,7 @@ impl<T: FromEntity> WideQuery<T> {
     /// others, and do not count towards a [`limit`](Self::limit).
     ///
     /// # Errors
-    /// As items: those of [`readable_page`](Self::readable_page).
+    /// The errors of [`readable_page`](Self::readable_page), as items.
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<Wide<T>, UnreadableEntity>>> + Send + Unpin + use<T> {

@@ -171,7 +171,7 @@ impl<'a> SharedRows<'a> {
                 Ok(true)
             }
             // `DoubtKeepsBlobs`: the operation may still take effect, and its row would name the new blobs. The old blobs stay too, because
-            // the row may still name them. A collection deletes those that no row names.
+            // the row may still name them. A collection deletes the blobs that no row names.
             Err(error) if error.is_ambiguous() => Err(error),
             Err(error) => {
                 self.refused([prepared]).await;

@@ -180,7 +180,7 @@ impl Watch {
         let mut next = HashMap::with_capacity(rows.len());
         for row in rows {
             let before = seen.get(&row.id).filter(|(etag, _)| etag.is_some() && *etag == row.etag);
-            // A row without an ETag, or with another one than before, begins its observation anew.
+            // A row without an ETag, or with another one than before, is observed from the beginning.
             let since = before.map_or_else(Instant::now, |(_, since)| *since);
             let unchanged = asked.saturating_duration_since(since);
             // `WatchWhole`: a process that pauses for less than the lifetime of its row still acts by its

@@ -24,7 +24,7 @@ use crate::rows::encrypted::marked;
 /// Rows of ended processes that a build, a drop or an upkeep removes in one round.
 pub(crate) const FORGOTTEN_AT_ONCE: usize = 10;
 
-/// The entities that a handle is for: those that it may write, or reads.
+/// The entities that a handle may write, or reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntityScope {
     /// Entities of one type, in the layout of this schema.

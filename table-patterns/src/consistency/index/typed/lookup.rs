@@ -213,7 +213,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// others, and do not count towards a [`limit`](Self::limit).
     ///
     /// # Errors
-    /// As items: those of [`readable_page`](Self::readable_page).
+    /// The errors of [`readable_page`](Self::readable_page), as items.
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<R, UnreadableEntity>>> + Send + Unpin + use<T, R, K> {
