@@ -322,7 +322,7 @@ macro_rules! pattern_behaviours {
                 rows_stay_within_the_limits
                 more_than_a_thousand_rows_keep_every_slot
                 the_slots_of_a_row_fit_its_properties
-                a_repeated_deletion_of_a_series_is_ambiguous
+                a_deletion_with_a_lost_answer_is_ambiguous
                 a_crashed_write_takes_effect_or_not
                 a_growing_set_of_slots_keeps_its_values
                 values_are_booleans_and_times
