@@ -12,7 +12,9 @@ use table_core::adapter::{Faulty, RequestMeter};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, Entity, IfMatch, TableName, Ticks};
-use table_core::store::{BulkSummary, Conflicts, LocalChange, LocalWriters, ManifestCache, Result};
+use table_core::store::{
+    BulkSummary, Conflicts, LocalChange, LocalWriters, ManifestCache, MovedCopy, Result,
+};
 use table_core::typed::set::{Decision, SetWrite};
 use table_core::typed::upgrade::UpgradePage;
 use table_core::typed::{
@@ -126,8 +128,9 @@ fn manifests(
     send(change.known());
 }
 
-fn conflicts(conflicts: &mut Conflicts) {
+fn conflicts(conflicts: &mut Conflicts, copy: MovedCopy) {
     send(conflicts.wait(any()));
+    send(copy.remove_after(any(), |_| std::future::ready(Ok(()))));
     send(conflicts.wait_if(true, any()));
 }
 

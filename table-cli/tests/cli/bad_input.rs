@@ -161,7 +161,9 @@ fn every_command_refuses_bad_input_and_changes_nothing() {
             refused(&store, "1", &[], 2, "invalid table name");
         }
         if has(Existing) {
-            run(arguments, &store, at, "Orders", &[]).code(1).stderr(contains("'Orders'"));
+            // The tables of a backup are known before anything is done.
+            let code = if arguments[0] == "restore" { 2 } else { 1 };
+            run(arguments, &store, at, "Orders", &[]).code(code).stderr(contains("'Orders'"));
         }
         if has(Filter) {
             refused(&store, "Employees", &["--filter", "Age gt"], 2, "invalid filter");

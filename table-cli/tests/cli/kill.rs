@@ -147,7 +147,7 @@ fn kill_commands(count: usize) {
             let again = tables().args(restore(directory, &saved)).assert();
             // The restore is complete if it was killed after its end.
             if !again.get_output().status.success() {
-                again.code(1).stderr(predicates::str::contains("exists and has rows"));
+                again.code(2).stderr(predicates::str::contains("exists and has rows"));
             }
             same(directory);
         },
