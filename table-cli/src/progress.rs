@@ -151,9 +151,7 @@ impl Progress {
         let left = left.map(|left| format!(", {} left", indicatif::HumanDuration(left))).unwrap_or_default();
         format!("{}{of} rows {}, {rate} rows/s, {} requests{left}", self.rows, self.verb, self.meter.total())
     }
-}
 
-impl Progress {
     /// The time that the rows of the store that are left take at the rate of this run.
     fn left_of_stored(&self, elapsed: Duration) -> Option<Duration> {
         let left = self.stored?.checked_sub(self.read)?;

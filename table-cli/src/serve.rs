@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     cache: Option<u32>,
     /// The size up to which the file of an embedded store is read whole after a crash, in MiB; 512 without this. In a larger file,
-    /// each commit records the pages in use, so that the store opens in milliseconds, and writes take about twice as long
+    /// each commit is synced twice, so that the store opens in milliseconds
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(0..))]
     scan_up_to: Option<u32>,
     /// Refuse writes

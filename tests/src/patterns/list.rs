@@ -54,11 +54,6 @@ macro_rules! pattern_behaviours {
                 sweeps_remove_everything_of_expired_entities
                 a_sweep_without_blobs_leaves_their_entities
                 lookups_leave_out_what_has_expired
-                claimants_remove_expired_owners
-                claimants_remove_the_blobs_of_owners
-                a_claim_and_a_renewal_exclude_each_other (virtual_time)
-                one_of_two_claimants_gets_the_value (virtual_time)
-                a_claim_can_fail_at_any_request (virtual_time)
                 a_sweep_leaves_what_is_renewed (virtual_time)
                 a_sweep_can_fail_at_any_request (virtual_time)
                 a_sweep_finds_entities_by_an_index_on_the_time
@@ -68,6 +63,13 @@ macro_rules! pattern_behaviours {
                 groups_treat_hidden_entities_as_single_writes_do
                 groups_register_types_without_indexes
                 pages_both_ways_leave_out_what_has_expired
+            }
+            expiry_claims {
+                claimants_remove_expired_owners
+                claimants_remove_the_blobs_of_owners
+                a_claim_and_a_renewal_exclude_each_other (virtual_time)
+                one_of_two_claimants_gets_the_value (virtual_time)
+                a_claim_can_fail_at_any_request (virtual_time)
             }
             expiry_versions {
                 programs_agree_about_expiry

@@ -15,6 +15,7 @@ mod declared_shapes;
 mod declared_writes;
 mod denormalization;
 mod expiry;
+mod expiry_claims;
 mod expiry_versions;
 mod feed;
 mod forms;

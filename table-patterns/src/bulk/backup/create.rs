@@ -141,12 +141,13 @@ impl BackupJob {
             ));
         }
         let mut backup = self.begin().await?;
-        let (mut tables, mut resumed) = (Vec::new(), 0);
-        for name in backup.tables.keys() {
-            let saved = TableProgress::load(&self.to, name).await?;
-            resumed += saved.table.rows();
-            tables.push((name.clone(), saved));
-        }
+        let names: Vec<TableName> = backup.tables.keys().cloned().collect();
+        let loads = stream::iter(names).map(|name| async move {
+            let saved = TableProgress::load(&self.to, &name).await?;
+            Ok::<_, Error>((name, saved))
+        });
+        let tables: Vec<_> = loads.buffered(self.concurrency).try_collect().await?;
+        let resumed = tables.iter().map(|(_, saved)| saved.table.rows()).sum();
         if let Some(report) = &self.progress {
             report(resumed);
         }
@@ -225,10 +226,9 @@ impl BackupJob {
     async fn back_up(
         &self,
         table: &TableName,
-        saved: TableProgress,
+        mut saved: TableProgress,
         total: &AtomicU64,
     ) -> Result<super::BackupTable> {
-        let mut saved = saved;
         if saved.is_finished {
             return Ok(saved.table);
         }
