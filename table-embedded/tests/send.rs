@@ -12,6 +12,7 @@ fn stores(store: &EmbeddedStore, builder: EmbeddedBuilder) {
     send(EmbeddedStore::open(any::<&str>()));
     send(builder.open());
     send(store.backup(any::<&str>()));
+    send(store.rows());
     send(store.compact());
     send(store.verify(1));
     send(store.close());
