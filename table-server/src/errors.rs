@@ -278,7 +278,7 @@ mod tests {
             (4 * 1024 * 1024, (413, "RequestBodyTooLarge")),
             (15, (400, "InvalidInput")),
         ] {
-            let limit = ErrorKind::LimitExceeded { what: "x".to_owned(), allowed, actual: allowed + 1 };
+            let limit = ErrorKind::LimitExceeded { quantity: "x".to_owned(), allowed, actual: allowed + 1 };
             assert_eq!(of(limit), expected);
         }
         assert_eq!(of(ErrorKind::Throttled { retry_after: None }), (503, "ServerBusy"));

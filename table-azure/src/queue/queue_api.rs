@@ -137,7 +137,7 @@ impl QueueApi {
         if !matches!(code(&error), Some("MessageNotFound" | "PopReceiptMismatch")) {
             return error;
         }
-        error.explained(ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() })
+        error.into_cause_of(ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() })
     }
 }
 

@@ -146,9 +146,10 @@ impl Failure {
 
     /// A limit that only the service can check, such as the size of an entity after a merge. The service does
     /// not report the actual size.
-    fn limit(self, what: &str, allowed: usize) -> ErrorKind {
-        let what = format!("{what} as counted by the service; at least this many ({})", self.explanation());
-        ErrorKind::LimitExceeded { what, allowed, actual: allowed + 1 }
+    fn limit(self, quantity: &str, allowed: usize) -> ErrorKind {
+        let quantity =
+            format!("{quantity} as counted by the service; at least this many ({})", self.explanation());
+        ErrorKind::LimitExceeded { quantity, allowed, actual: allowed + 1 }
     }
 
     fn kind_by_status(self, subject: &Subject<'_>) -> ErrorKind {
@@ -159,7 +160,7 @@ impl Failure {
             412 => self.precondition(subject),
             429 | 503 => ErrorKind::Throttled { retry_after: self.retry_after },
             400..=499 if self.code.is_some() => ErrorKind::InvalidRequest(self.explanation()),
-            501 => ErrorKind::Unsupported { service: "the service", what: self.explanation() },
+            501 => ErrorKind::Unsupported { service: "the service", feature: self.explanation() },
             500.. => ErrorKind::Transport(format!("the service failed: {}", self.explanation())),
             _ => self.unexpected(),
         }

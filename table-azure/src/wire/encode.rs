@@ -5,7 +5,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use table_core::model::{EdmType, Entity, PackedPart, ValueRef};
+use table_core::model::{EdmType, Entity, PackedProperty, ValueRef};
 use uuid::Uuid;
 
 use super::byte_scan::before_escape;
@@ -22,7 +22,7 @@ use super::byte_scan::before_escape;
 /// ```
 pub fn encode_entity(entity: &Entity) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + 2 * entity.properties().as_packed().len());
-    encode(entity, &mut out, |_, part, out| push_name_and_type(out, part));
+    encode(entity, &mut out, |_, property, out| push_name_and_type(out, property));
     out
 }
 
@@ -30,15 +30,15 @@ pub fn encode_entity(entity: &Entity) -> Vec<u8> {
 fn encode(
     entity: &Entity,
     out: &mut Vec<u8>,
-    mut push_name: impl FnMut(usize, &PackedPart<'_>, &mut Vec<u8>),
+    mut push_name: impl FnMut(usize, &PackedProperty<'_>, &mut Vec<u8>),
 ) {
     out.extend_from_slice(b"{\"PartitionKey\":");
     push_text(out, entity.key().partition().as_bytes());
     out.extend_from_slice(b",\"RowKey\":");
     push_text(out, entity.key().row().as_bytes());
-    for (place, part) in entity.properties().packed_parts().enumerate() {
-        push_name(place, &part, out);
-        push_part(out, &part);
+    for (place, property) in entity.properties().packed_properties().enumerate() {
+        push_name(place, &property, out);
+        push_property(out, &property);
     }
     out.push(b'}');
 }
@@ -56,20 +56,20 @@ pub struct EntityEncoder {
 impl EntityEncoder {
     /// Appends the JSON of an entity to `out`; see [`encode_entity`].
     pub fn encode(&mut self, entity: &Entity, out: &mut Vec<u8>) {
-        encode(entity, out, |place, part, out| self.push_name(place, part, out));
+        encode(entity, out, |place, property, out| self.push_name(place, property, out));
     }
 
     /// Writes the bytes before a value.
     #[inline]
-    fn push_name(&mut self, place: usize, part: &PackedPart<'_>, out: &mut Vec<u8>) {
+    fn push_name(&mut self, place: usize, property: &PackedProperty<'_>, out: &mut Vec<u8>) {
         if let Some((prefix, before)) = self.known.get(place)
-            && self.texts[prefix.clone()] == *part.prefix
+            && self.texts[prefix.clone()] == *property.prefix()
         {
             return out.extend_from_slice(&self.texts[before.clone()]);
         }
         let from = out.len();
-        push_name_and_type(out, part);
-        self.keep(place, part.prefix, &out[from..]);
+        push_name_and_type(out, property);
+        self.keep(place, property.prefix(), &out[from..]);
     }
 
     /// Remembers the bytes before the value at this place, for the next entity of the same type.
@@ -96,25 +96,25 @@ impl EntityEncoder {
 /// Maximum bytes of names that are kept. Entities of one type need some hundreds.
 const KEPT: usize = 64 << 10;
 
-fn push_name_and_type(out: &mut Vec<u8>, part: &PackedPart<'_>) {
-    if !JSON_KNOWS.contains(&part.edm_type) {
-        push_name(out, part.name);
+fn push_name_and_type(out: &mut Vec<u8>, property: &PackedProperty<'_>) {
+    if !JSON_KNOWS.contains(&property.edm_type) {
+        push_name(out, property.name);
         // Replaces the closing quote.
         out.pop();
         out.extend_from_slice(b"@odata.type\":\"");
-        out.extend_from_slice(part.edm_type.name().as_bytes());
+        out.extend_from_slice(property.edm_type.name().as_bytes());
         out.push(b'"');
     }
-    push_name(out, part.name);
+    push_name(out, property.name);
     out.push(b':');
 }
 
 #[inline]
-fn push_part(out: &mut Vec<u8>, part: &PackedPart<'_>) {
-    if part.edm_type == EdmType::String {
+fn push_property(out: &mut Vec<u8>, property: &PackedProperty<'_>) {
+    if property.edm_type == EdmType::String {
         // Packed text is valid UTF-8, so it needs no check.
-        push_text(out, part.value);
-    } else if let Some(value) = ValueRef::from_packed(part.edm_type, part.value) {
+        push_text(out, property.value);
+    } else if let Some(value) = property.decode() {
         push_value(out, value);
     } else {
         debug_assert!(false, "packed properties are damaged");

@@ -1,8 +1,7 @@
 use super::{Record, RecordRef, Rows, Stamp};
 use crate::error::{Error, Result};
 use crate::model::{ETag, Entity, IfMatch, Key, TableName};
-use crate::operation::check_size;
-use crate::operation::{Operation, Written};
+use crate::operation::{Operation, Written, check_size};
 use crate::profile::ServiceProfile;
 
 /// The effect of an operation on its row.
@@ -57,17 +56,17 @@ pub fn apply(
         // <https://learn.microsoft.com/rest/api/storageservices/update-entity2>: 404 without an entity, 412 for
         // another version.
         Operation::Replace(entity, condition) => {
-            matching(table, entity.key(), current, &condition)?;
+            check_condition(table, entity.key(), current, &condition)?;
             Ok(put(entity))
         }
         // <https://learn.microsoft.com/rest/api/storageservices/merge-entity>: as a replace.
         Operation::Merge(entity, condition) => {
-            let current = matching(table, entity.key(), current, &condition)?;
+            let current = check_condition(table, entity.key(), current, &condition)?;
             merge(profile, current, &entity, stamp)
         }
         // <https://learn.microsoft.com/rest/api/storageservices/delete-entity1>: as a replace.
         Operation::Delete(key, condition) => {
-            matching(table, &key, current, &condition)?;
+            check_condition(table, &key, current, &condition)?;
             Ok(Change::Remove)
         }
     }
@@ -89,7 +88,7 @@ pub fn apply_to(
         // The stored row changes nothing about the result, so it is not read.
         return Ok((key, apply(profile, table, None, operation, stamp)?));
     }
-    let change = rows.look(&key, |row| {
+    let change = rows.with_row(&key, |row| {
         let current = row.map(RecordRef::parse).transpose()?;
         apply(profile, table, current, operation, stamp)
     })?;
@@ -119,6 +118,7 @@ pub fn apply_group(
     numbered.map(&mut decide).collect()
 }
 
+/// Returns the row with the properties of the patch merged into it.
 fn merge(profile: &ServiceProfile, current: RecordRef<'_>, patch: &Entity, stamp: Stamp) -> Result<Change> {
     let mut properties = current.to_record().properties;
     properties.merge(patch.properties());
@@ -127,7 +127,8 @@ fn merge(profile: &ServiceProfile, current: RecordRef<'_>, patch: &Entity, stamp
     Ok(Change::Put(Record { stamp, properties }))
 }
 
-fn matching<'a>(
+/// Returns the stored row, if it exists in the version that the condition requires.
+fn check_condition<'a>(
     table: &TableName,
     key: &Key,
     current: Option<RecordRef<'a>>,

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    Chunks, ETag, Entity, Key, Properties, PropertyDictionary, Raw, Span, System, TableName, Texts, Ticks,
-    key_order,
+    ETag, Entity, Key, PackedProperty, PageBuilder, Properties, PropertyDictionary, Span, SystemProperties,
+    TableName, Texts, Ticks, key_order,
 };
 use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Page, Position, Select};
@@ -126,30 +126,33 @@ pub trait Rows {
         key.to_sortable()
     }
 
-    /// Passes a row's bytes to `look`, or `None` if the row does not exist.
+    /// Calls `decide` with a row's bytes, or with `None` if the row does not exist, and returns its result. A backend can thus
+    /// lend the bytes of its buffer.
     ///
     /// # Errors
-    /// Returns the backend's errors and those of `look`.
-    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R>;
+    /// Returns the backend's errors and the errors of `decide`.
+    fn with_row<R>(&self, key: &[u8], decide: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R>;
 }
 
 /// The rows of a page, in chunks that their entities share.
 #[derive(Debug)]
 pub(super) struct PageRows {
-    rows: Chunks<Stamp>,
+    rows: PageBuilder<Stamp>,
     bytes: usize,
-    /// The length of the last PartitionKey.
+    /// Bytes of the last PartitionKey. The next row probably has the same PartitionKey.
     split: u32,
 }
 
 /// A key at the end of a chunk that does not belong to a row yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingKey {
+    /// The offset in the texts of the chunk.
     from: usize,
+    /// Bytes of the PartitionKey.
     split: u32,
 }
 
-impl System for Stamp {
+impl SystemProperties for Stamp {
     #[inline]
     fn etag_and_timestamp(self, _: &Texts) -> (Option<ETag>, Option<Ticks>) {
         (Some(ETag::from_version(self.version)), Some(self.time))
@@ -157,9 +160,9 @@ impl System for Stamp {
 }
 
 impl PageRows {
-    /// Creates a page for at most `most` rows.
-    pub(super) fn new(most: usize) -> Self {
-        Self { rows: Chunks::new(most), bytes: 0, split: 0 }
+    /// Creates a page for at most `max_rows` rows.
+    pub(super) fn new(max_rows: usize) -> Self {
+        Self { rows: PageBuilder::new(max_rows), bytes: 0, split: 0 }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -173,7 +176,7 @@ impl PageRows {
 
     /// Appends the key of a candidate row; `None` if the bytes are not a key.
     #[inline]
-    pub(super) fn key(&mut self, sortable: &[u8]) -> Option<PendingKey> {
+    pub(super) fn push_key(&mut self, sortable: &[u8]) -> Option<PendingKey> {
         // The key is appended before the filter has decided, because the filter reads its text there. `drop_key`
         // removes it if the row does not match, so no key is copied twice.
         let keys = &mut self.rows.current_mut().keys;
@@ -186,7 +189,7 @@ impl PageRows {
         Some(PendingKey { from, split })
     }
 
-    /// Returns PartitionKey and RowKey.
+    /// Returns PartitionKey and RowKey of a pending key.
     pub(super) fn texts(&self, key: PendingKey) -> Option<(&str, &str)> {
         let texts = std::str::from_utf8(&self.rows.current().keys[key.from..]).ok()?;
         texts.split_at_checked(key.split as usize)
@@ -220,7 +223,7 @@ impl PageRows {
         dictionary: &Arc<PropertyDictionary>,
         packed: usize,
     ) {
-        self.rows.number(dictionary);
+        self.rows.set_dictionary(dictionary);
         let row = &mut self.rows.current_mut().properties;
         let from = row.len();
         row.extend_from_slice(record.packed());
@@ -239,11 +242,12 @@ impl PageRows {
     }
 }
 
+/// Appends the packed properties that are selected.
 fn push_selected(out: &mut Vec<u8>, packed: &[u8], select: &Select) {
     let mut rest = packed;
-    while let Some(raw) = Raw::split(&mut rest) {
-        if select.names().any(|name| name.as_bytes() == raw.name) {
-            out.extend_from_slice(raw.whole);
+    while let Some(property) = PackedProperty::split(&mut rest) {
+        if select.names().any(|name| name.as_bytes() == property.name) {
+            out.extend_from_slice(property.whole);
         }
     }
 }

@@ -7,13 +7,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 use crate::model::{Entity, Key, PackBuffer, PropertyDictionary, TableName, key_order};
 use crate::profile::ServiceProfile;
-use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, RowRef, Select};
+use crate::query::{
+    Continuation, Filter, KeyBounds, Page, Position, Query, Range, ResidualFilter, RowRef, Select,
+};
 
 /// Maximum number of rows visited for one page. A filter with few matches gets a short page with a
 /// continuation token, so that it does not occupy the store for long. (The service stops after 5 seconds:
 /// <https://learn.microsoft.com/rest/api/storageservices/query-timeout-and-pagination>.)
 const MAX_VISITED: usize = 10_000;
-/// Maximum bytes of visited rows. One row can be as large as a thousand others.
+/// Maximum bytes of visited rows, as `MAX_VISITED`: one row can be as large as a thousand others.
 const MAX_VISITED_BYTES: usize = 16 * limits::PAGE_BYTES;
 
 /// Builds one page of a query over ordered rows: selects the rows to visit, receives them and builds the
@@ -27,10 +29,14 @@ pub struct Scan<'a> {
     to: Bound<Vec<u8>>,
     /// The part of the filter that the key range does not imply.
     filter: Option<Filter>,
+    /// Maximum number of rows of the page.
     limit: usize,
+    /// Number and bytes of the rows that were visited, whether they matched or not.
     visited: usize,
     visited_bytes: usize,
+    /// The rows that matched.
     rows: PageRows,
+    /// The first row of the next page.
     next: Option<Key>,
     /// Buffer for one row at a time, if the query needs its properties.
     unpacked: PackBuffer,
@@ -64,16 +70,16 @@ impl<'a> Scan<'a> {
         if let Some(from) = from {
             start = later(start, position(from, profile, table, query)?);
         }
-        // The part of the filter that the key bounds do not decide. An error means that no row can match: visit none.
-        let residual = query.filter.as_ref().map_or(Ok(None), |filter| filter.within(&visited(&bounds)));
-        // An empty range, not an error: a filter that no row can match is a valid query with an empty result.
-        if residual.is_err() {
-            (start, end) = (Bound::Included(Vec::new()), Bound::Excluded(Vec::new()));
-        }
-        let filter = residual.unwrap_or_default();
+        let filter = match query.filter.as_ref().map(|filter| filter.residual(&bounds_of_visited(&bounds))) {
+            None | Some(ResidualFilter::Always) => None,
+            Some(ResidualFilter::When(filter)) => Some(filter),
+            // An empty range, not an error: a filter that no row can match is a valid query with an empty result.
+            Some(ResidualFilter::Never) => {
+                (start, end) = (Bound::Included(Vec::new()), Bound::Excluded(Vec::new()));
+                None
+            }
+        };
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
-        let (visited, visited_bytes, next) = (0, 0, None);
-        let (rows, unpacked) = (PageRows::new(limit), PackBuffer::default());
         Ok(Self {
             profile,
             table,
@@ -82,11 +88,11 @@ impl<'a> Scan<'a> {
             to: end,
             filter,
             limit,
-            visited,
-            visited_bytes,
-            rows,
-            next,
-            unpacked,
+            visited: 0,
+            visited_bytes: 0,
+            rows: PageRows::new(limit),
+            next: None,
+            unpacked: PackBuffer::default(),
         })
     }
 
@@ -179,7 +185,7 @@ impl<'a> Scan<'a> {
     fn visit(&mut self, key: &[u8], bytes: usize) -> Result<PendingKey> {
         self.visited += 1;
         self.visited_bytes += bytes;
-        self.rows.key(key).ok_or_else(damaged_key)
+        self.rows.push_key(key).ok_or_else(damaged_key)
     }
 
     #[inline]
@@ -260,7 +266,7 @@ fn later(lower: Bound<Vec<u8>>, position: Vec<u8>) -> Bound<Vec<u8>> {
 
 /// Returns bounds that hold for every key between [`lower`] and [`upper`]. Bounds of the RowKey hold in a
 /// single partition only.
-fn visited(bounds: &KeyBounds) -> KeyBounds {
+fn bounds_of_visited(bounds: &KeyBounds) -> KeyBounds {
     match bounds.partition.as_single() {
         // Over several partitions: ('a', 'z') is between ('a', 'b') and ('c', 'd'), so the bounds of the RowKey do
         // not hold for it.

@@ -55,10 +55,10 @@ pub enum ErrorKind {
         key: String,
     },
     /// Something is larger than the service allows.
-    #[error("{what}: at most {allowed} allowed, got {actual}")]
+    #[error("{quantity}: at most {allowed} allowed, got {actual}")]
     LimitExceeded {
         /// The quantity with its unit, such as `bytes in the RowKey`.
-        what: String,
+        quantity: String,
         /// The limit.
         allowed: usize,
         /// The actual number.
@@ -103,8 +103,8 @@ pub enum ErrorKind {
     /// A query, group transaction or call that contradicts itself or the state of its handle.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
-    /// A continuation of another query or another store, or text that is no continuation.
-    #[error("invalid continuation: {0}")]
+    /// A continuation token of another query or another store, or text that is not a continuation token.
+    #[error("invalid continuation token: {0}")]
     InvalidContinuation(String),
     /// Another entity has the value in a unique index.
     #[error(
@@ -158,10 +158,10 @@ pub enum ErrorKind {
         /// How long to wait, if the service said so.
         retry_after: Option<Duration>,
     },
-    /// The service did not answer in the time allowed.
-    #[error("no answer within {}", Seconds(*after))]
+    /// The service did not answer within the allowed time.
+    #[error("no answer within {after:?}")]
     Timeout {
-        /// The time allowed.
+        /// The allowed time.
         after: Duration,
     },
     /// A stored entity does not fit the Rust type.
@@ -177,12 +177,12 @@ pub enum ErrorKind {
     #[error("not allowed: {0}")]
     Forbidden(String),
     /// The service or store does not have a feature.
-    #[error("{service} does not support {what}")]
+    #[error("{service} does not support {feature}")]
     Unsupported {
         /// The service.
         service: &'static str,
         /// The feature, and what to do instead.
-        what: String,
+        feature: String,
     },
     /// A guard refused a costly query.
     #[error("the scan guard refused a {path} of '{table}': {advice}")]
@@ -194,7 +194,7 @@ pub enum ErrorKind {
         /// How to make the query cheaper.
         advice: String,
     },
-    /// The connection failed, or the exchange of request and answer.
+    /// The connection failed, or a request or answer could not be transmitted.
     #[error("transport: {0}")]
     Transport(String),
     /// The local file or stored data is damaged, comes from another program, or cannot be used.
@@ -202,10 +202,10 @@ pub enum ErrorKind {
     Storage(String),
     /// The disk is full, or a quota is used up. The write was not applied, unless the error's
     /// [`Outcome`](super::Outcome) says otherwise.
-    #[error("no room: {0}")]
+    #[error("the storage is full: {0}")]
     StorageFull(String),
     /// The service's answer breaks its protocol.
-    #[error("the service answered: {0}")]
+    #[error("unexpected answer of the service: {0}")]
     Service(String),
 }
 
@@ -262,14 +262,6 @@ struct RetryAfter(Option<Duration>);
 
 impl fmt::Display for RetryAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |after| write!(f, "; retry after {}", Seconds(after)))
-    }
-}
-
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
+        self.0.map_or(Ok(()), |after| write!(f, "; retry after {after:?}"))
     }
 }

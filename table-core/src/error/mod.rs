@@ -75,14 +75,14 @@ impl Error {
         self
     }
 
-    /// Returns an error with this kind and the answer of this error, which becomes its cause. The outcome is *not applied*, so
-    /// this error must not be ambiguous.
+    /// Returns a new error with this kind, which has `self` as its cause and the same answer of the service. The outcome of the
+    /// new error is *not applied*, so `self` must not be ambiguous.
     #[doc(hidden)]
     #[must_use]
-    pub fn explained(self, kind: ErrorKind) -> Self {
-        let mut explained = Self::new(kind);
-        explained.0.answer.clone_from(&self.0.answer);
-        explained.with_source(self)
+    pub fn into_cause_of(self, kind: ErrorKind) -> Self {
+        let mut error = Self::new(kind);
+        error.0.answer.clone_from(&self.0.answer);
+        error.with_source(self)
     }
 
     /// Returns why the operation failed.
@@ -184,11 +184,6 @@ impl Error {
         matches!(self.root().kind(), ErrorKind::LimitExceeded { .. })
     }
 
-    /// Whether the disk is full or a quota is used up.
-    pub fn is_storage_full(&self) -> bool {
-        matches!(self.root().kind(), ErrorKind::StorageFull(_))
-    }
-
     /// Whether the operation may or may not have taken effect ([`Outcome::Ambiguous`]).
     pub fn is_ambiguous(&self) -> bool {
         self.outcome() == Outcome::Ambiguous
@@ -240,8 +235,8 @@ impl Error {
     }
 
     /// Creates an [`ErrorKind::LimitExceeded`].
-    pub fn limit(what: impl Into<String>, allowed: usize, actual: usize) -> Self {
-        Self::new(ErrorKind::LimitExceeded { what: what.into(), allowed, actual })
+    pub fn limit(quantity: impl Into<String>, allowed: usize, actual: usize) -> Self {
+        Self::new(ErrorKind::LimitExceeded { quantity: quantity.into(), allowed, actual })
     }
 
     /// Creates an [`ErrorKind::InvalidKey`].
@@ -298,13 +293,13 @@ impl Error {
     }
 
     /// Creates an [`ErrorKind::Storage`] for damaged stored bytes.
-    pub fn corrupt(what: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Storage(what.into()))
+    pub fn corrupt(damage: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Storage(damage.into()))
     }
 
     /// Creates an [`ErrorKind::Unsupported`].
-    pub fn unsupported(service: &'static str, what: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Unsupported { service, what: what.into() })
+    pub fn unsupported(service: &'static str, feature: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unsupported { service, feature: feature.into() })
     }
 }
 

@@ -199,14 +199,17 @@ impl IndexDefinition {
         Err(Error::invalid_request(format!("the index '{}': {problem}", self.name)))
     }
 
+    /// Returns a field of the key templates that the keys of the entities do not have.
     fn unknown_key_field(&self) -> Option<&Text> {
-        let own = || [&self.entity.partition_key, &self.entity.row_key].into_iter().flatten();
-        let fields = self.parts().filter(|part| matches!(part.source, PartSource::KeyField(_)));
-        fields.filter(|part| !own().any(|template| template.has(&part.source))).find_map(|part| {
-            match &part.source {
-                PartSource::KeyField(name) => Some(name),
-                _ => None,
+        let is_in = |template: &Option<KeyTemplate>, source| template.as_ref().is_some_and(|t| t.has(source));
+        self.parts().find_map(|part| match &part.source {
+            PartSource::KeyField(name)
+                if !is_in(&self.entity.partition_key, &part.source)
+                    && !is_in(&self.entity.row_key, &part.source) =>
+            {
+                Some(name)
             }
+            _ => None,
         })
     }
 
@@ -293,7 +296,6 @@ pub fn can_collide(a: &IndexDefinition, b: &IndexDefinition) -> bool {
     let same_table = match (&a.placement, &b.placement) {
         (Placement::OtherTable(a), Placement::OtherTable(b)) => a.as_str().eq_ignore_ascii_case(b.as_str()),
         // The "other" table may be the entities' own table. A definition does not know the name of its own table.
-        (Placement::OtherTable(_), _) | (_, Placement::OtherTable(_)) => true,
         _ => true,
     };
     let partitions = match (a.partition_key(), b.partition_key()) {
@@ -367,8 +369,8 @@ impl IndexState {
     /// # Errors
     /// Fails if there is no such state.
     pub fn parse(name: &str) -> Result<Self> {
-        let known = Self::ALL.into_iter().find(|state| state.name() == name);
-        known.ok_or_else(|| Error::invalid_request(format!("'{name}' is not a state of an index")))
+        let state = Self::ALL.into_iter().find(|state| state.name() == name);
+        state.ok_or_else(|| Error::invalid_request(format!("'{name}' is not a state of an index")))
     }
 }
 

@@ -67,7 +67,7 @@ impl Evaluator {
     pub fn entry_keys(&self, entity: &Entity) -> Result<Vec<Key>> {
         let IndexDefinition { name, placement, keys, .. } = &self.definition;
         let IndexKeys::Templates { partition_key, row_key } = keys else {
-            return Err(self.opaque());
+            return Err(self.opaque_error());
         };
         if !self.admits(entity)? {
             return Ok(Vec::new());
@@ -84,7 +84,7 @@ impl Evaluator {
             // Such an entry would replace an entity, or be read as one. The derive refuses the templates that always
             // collide; here are those that collide for some values.
             if !matches!(placement, Placement::OtherTable(_)) && self.is_key_of_entity(&key) {
-                return Err(could_be_entity(name, &self.definition.entity.name, &key));
+                return Err(entity_key_error(name, &self.definition.entity.name, &key));
             }
             if !keys.contains(&key) {
                 keys.push(key);
@@ -99,11 +99,12 @@ impl Evaluator {
         let PartSource::Property(name) = &part.source else { return Ok(Vec::new()) };
         let Some(value) = self.property(name, entity)? else { return Ok(Vec::new()) };
         let elements =
-            PartValue::elements(&part.encoding, value).map_err(|e| self.invalid(entity, name, &e))?;
+            PartValue::parse_list(&part.encoding, value).map_err(|e| self.invalid_key(entity, name, &e))?;
         Ok(elements.into_iter().map(Some).collect())
     }
 
-    /// Computes a key of an entity by a template; `None` if a property is absent.
+    /// Computes a key of an entity by a template; `None` if a property is absent. `element` is the element of the list that the key
+    /// is for.
     fn fill(
         &self,
         which: &'static str,
@@ -128,7 +129,8 @@ impl Evaluator {
                 },
             };
             let format = PartFormat { width: part.width, stop: template.stop(at) };
-            write(&mut key, part, value, format).map_err(|e| self.invalid(entity, &part.to_string(), &e))?;
+            write_part(&mut key, part, value, format)
+                .map_err(|e| self.invalid_key(entity, &part.to_string(), &e))?;
         }
         Ok(Some(key.finish()))
     }
@@ -136,16 +138,16 @@ impl Evaluator {
     /// Returns the value of a part, before its transforms.
     fn value<'e>(&self, part: &TemplatePart, entity: &'e Entity) -> Result<Option<PartValue<'e>>> {
         let key = entity.key();
-        let found = match &part.source {
+        let value = match &part.source {
             PartSource::PartitionKey => Ok(PartValue::Text(Cow::Borrowed(key.partition()))),
             PartSource::RowKey => Ok(PartValue::Text(Cow::Borrowed(key.row()))),
-            PartSource::KeyField(name) => self.key_field(part, name, key)?.declared_as(&part.encoding),
+            PartSource::KeyField(name) => self.key_field(part, name, key)?.with_declared_type(&part.encoding),
             PartSource::Property(name) => {
                 let Some(value) = self.property(name, entity)? else { return Ok(None) };
-                PartValue::stored(&part.encoding, value)
+                PartValue::from_stored(&part.encoding, value)
             }
         };
-        found.map(Some).map_err(|e| self.invalid(entity, &part.to_string(), &e))
+        value.map(Some).map_err(|e| self.invalid_key(entity, &part.to_string(), &e))
     }
 
     /// Returns a property. Refuses a property with the encrypt mark.
@@ -156,7 +158,7 @@ impl Evaluator {
                 let reason = "it must be encrypted, but keys are plaintext: use a blind index";
                 Err(Error::invalid_key("index key", name, reason))
             }
-            Some(_) => Ok(entity.get(name)),
+            Some(p) => Ok(Some(p.value())),
         }
     }
 
@@ -189,26 +191,26 @@ impl Evaluator {
     fn is_key_of_entity(&self, key: &Key) -> bool {
         let entity = &self.definition.entity;
         match (&entity.partition_key, &entity.row_key) {
-            (Some(partition), Some(row)) => could_have(partition, row, key),
+            (Some(partition), Some(row)) => fits_templates(partition, row, key),
             _ => false,
         }
     }
 
-    fn opaque(&self) -> Error {
+    fn opaque_error(&self) -> Error {
         Error::invalid_request(format!(
             "the index '{}' is opaque: Rust code that this program does not have computes its keys",
             self.definition.name
         ))
     }
 
-    fn invalid(&self, entity: &Entity, part: &str, error: &ValueError) -> Error {
+    fn invalid_key(&self, entity: &Entity, part: &str, error: &ValueError) -> Error {
         let reason = format!("{part} of {}: {error}", entity.key());
         Error::invalid_key("index key", &self.definition.name, reason)
     }
 }
 
 /// Returns the error for an entry whose key an entity could have.
-pub(crate) fn could_be_entity(index: &str, entity: &str, key: &Key) -> Error {
+pub(crate) fn entity_key_error(index: &str, entity: &str, key: &Key) -> Error {
     Error::invalid_request(format!(
         "the index '{index}' of {entity} gives an entry the key {key}, which an entity could have: start the key \
          template of the index with another text"
@@ -216,7 +218,7 @@ pub(crate) fn could_be_entity(index: &str, entity: &str, key: &Key) -> Error {
 }
 
 /// Appends a value with the transforms and the encoding of its part.
-fn write(
+fn write_part(
     key: &mut KeyBuilder,
     part: &TemplatePart,
     mut value: PartValue<'_>,
@@ -274,11 +276,11 @@ fn read_part<'e>(
 ) -> Option<PartValue<'e>> {
     let PartEncoding::Declared(part_type) = part.encoding else { return None };
     let descending = part.transforms.contains(&Transform::Descending);
-    PartValue::of_key(part_type, descending, parser, PartFormat { width: part.width, stop })
+    PartValue::parse_key(part_type, descending, parser, PartFormat { width: part.width, stop })
 }
 
 /// Whether a key fits both templates, and each field that occurs twice has one value.
-fn could_have(partition: &KeyTemplate, row: &KeyTemplate, key: &Key) -> bool {
+fn fits_templates(partition: &KeyTemplate, row: &KeyTemplate, key: &Key) -> bool {
     let mut fields: Vec<(&str, PartValue<'_>)> = Vec::new();
     for (of_partition, template) in [(true, partition), (false, row)] {
         let mut parser = parser(of_partition, key);

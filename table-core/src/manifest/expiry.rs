@@ -5,11 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{EntityType, Text};
-use crate::model::{Entity, Ticks, ValueRef};
+use crate::model::{Entity, TICKS_PER_DAY, Ticks, ValueRef};
 use crate::query::Filter;
-
-/// The number of ticks in a day.
-const DAY: i64 = 24 * 60 * 60 * 10_000_000;
 
 /// The expiry of an entity type: the properties with the times, as `#[expires]` and `#[deleted_at]` declare them.
 ///
@@ -42,7 +39,7 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// No property.
+    /// No property: entities never expire.
     pub const NEVER: Self = Self { expires: None, deleted: None, keep_days: 0 };
 
     /// Whether reads leave a row out at this time: it has expired, or it was deleted.
@@ -62,7 +59,7 @@ impl Expiry {
     }
 
     fn kept_ticks(&self) -> i64 {
-        i64::from(self.keep_days).saturating_mul(DAY)
+        i64::from(self.keep_days).saturating_mul(TICKS_PER_DAY)
     }
 
     /// Returns the names of the properties.
@@ -82,7 +79,7 @@ impl Expiry {
     }
 }
 
-/// The time in a property of a row.
+/// Returns the time in a property of a row; `None` if the property is absent or not a time.
 fn time(row: &Entity, name: Option<&Text>) -> Option<Ticks> {
     match row.get(name?)? {
         ValueRef::DateTime(at) => Some(at),
@@ -117,7 +114,7 @@ impl Expiries {
         self.of(row).any(|expiry| expiry.is_due(row, now))
     }
 
-    /// The properties that decide, discriminators included.
+    /// Returns the names of the properties that [`hides`](Self::hides) and [`is_due`](Self::is_due) read, with discriminators.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.types().flat_map(|(entity, expiry)| {
             let own = expiry.names().map(|name| &**name);
@@ -129,8 +126,8 @@ impl Expiries {
         self.0.iter().flat_map(|types| types.iter())
     }
 
+    /// Iterates over the expiries of the types that a row may have.
     fn of<'e>(&'e self, row: &'e Entity) -> impl Iterator<Item = &'e Expiry> {
-        let admitted = self.types().filter(|(entity, _)| entity.admits(row));
-        admitted.map(|(_, expiry)| expiry)
+        self.types().filter(|(entity, _)| entity.admits(row)).map(|(_, expiry)| expiry)
     }
 }

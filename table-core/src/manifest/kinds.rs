@@ -114,28 +114,6 @@ impl Shape {
         Self::Summary { sums: names(sums), minima: names::<Text>([]), maxima: names::<Text>([]) }
     }
 
-    /// Keeps the smallest values of the first properties and the largest values of the second in a summary. Another shape
-    /// does not change.
-    ///
-    /// ```
-    /// use table_core::manifest::Shape;
-    /// let salaries = Shape::summary(["Salary"]).with_extremes(["Salary", "Hired"], ["Salary"]);
-    /// assert_eq!(salaries.summarized().collect::<Vec<_>>(), ["Salary", "Salary", "Hired", "Salary"]);
-    /// ```
-    #[must_use]
-    pub fn with_extremes<N: Into<Text>, M: Into<Text>>(
-        self,
-        minima: impl IntoIterator<Item = N>,
-        maxima: impl IntoIterator<Item = M>,
-    ) -> Self {
-        match self {
-            Self::Summary { sums, .. } => {
-                Self::Summary { sums, minima: names(minima), maxima: names(maxima) }
-            }
-            other => other,
-        }
-    }
-
     /// Iterates over the properties that a summary reads, with repetitions; none for other shapes.
     pub fn summarized(&self) -> impl Iterator<Item = &str> {
         let all = match self {

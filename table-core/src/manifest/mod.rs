@@ -12,6 +12,7 @@ mod evaluate;
 mod expiry;
 mod kinds;
 mod layout;
+mod lowercase;
 mod plain;
 mod stored;
 mod template;
@@ -27,18 +28,18 @@ pub use definition::IndexState;
 pub use definition::can_collide;
 pub use definition::{EntityType, IndexDefinition, IndexKeys};
 pub use evaluate::Evaluator;
-pub(crate) use evaluate::could_be_entity;
+pub(crate) use evaluate::entity_key_error;
 #[doc(hidden)]
 pub use expiry::Expiries;
 pub use expiry::Expiry;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use layout::Layout;
+pub use lowercase::LOWERCASE_UNICODE;
+#[doc(hidden)]
+pub use lowercase::lowercase;
 #[doc(hidden)]
 pub use plain::WriteTarget;
 pub use template::{PartEncoding, PartSource, TemplatePart, Transform};
-pub use text::LOWERCASE_UNICODE;
-#[doc(hidden)]
-pub use text::lowercase;
 
 pub use stored::StoredType;
 #[doc(hidden)]

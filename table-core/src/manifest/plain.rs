@@ -60,12 +60,12 @@ impl Manifest {
     ) -> Result<()> {
         let Some(index) = self.index_of(target) else { return Ok(()) };
         let (id, key) = (index.id(), target.key());
-        let of = match index.entity.as_ref().map(|of| &*of.name) {
+        let entities = match index.entity.as_ref().map(|entity| &*entity.name) {
             Some("") | None => "entities of any type".to_owned(),
             Some(name) => format!("entities of the type {name}"),
         };
         Err(Error::invalid_request(format!(
-            "the table '{table}' has the index '{id}' of {of}, and {operation} of {key} would leave it stale: {advice}"
+            "the table '{table}' has the index '{id}' of {entities}, and {operation} of {key} would leave it stale: {advice}"
         )))
     }
 

@@ -109,11 +109,14 @@ impl StoredIndex {
     /// # Errors
     /// Fails if the names are too long for a key.
     pub fn key(&self) -> Result<Key> {
-        let of = self.entity.as_ref().map_or("", |entity| &*entity.name);
+        let type_name = self.entity.as_ref().map_or("", |entity| &*entity.name);
         // Both parts are escaped, so `~` separates them without doubt. The key has the fingerprint: programs that
         // declare the same index at once insert one row, and one of them is refused; another definition of the same
         // name has a row of its own.
-        Key::new(MANIFEST_PARTITION, format!("{INDEX_ROWS}{}~{}", part(of)?, part(&self.id())?))
+        Key::new(
+            MANIFEST_PARTITION,
+            format!("{INDEX_ROWS}{}~{}", key_part(type_name)?, key_part(&self.id())?),
+        )
     }
 
     /// Converts to the manifest row.
@@ -147,7 +150,8 @@ impl StoredIndex {
         Ok(row)
     }
 
-    /// The progress of an index that is being dropped. It distinguishes an interrupted drop from an interrupted build.
+    /// The progress of an index that is being dropped. It distinguishes an interrupted drop from an interrupted build: a position
+    /// of a build never starts with `~`.
     pub const DROPPING: &str = "~leaving";
 
     /// Whether a drop of the index has started and not finished. A build that starts later cancels the drop.
@@ -244,7 +248,8 @@ pub(super) fn read_type(row: &Entity) -> Option<EntityType> {
     Some(EntityType { name, discriminator, ..EntityType::ANY })
 }
 
-pub(super) fn part(text: &str) -> Result<String> {
+/// Returns the text as a part of a RowKey: escaped.
+pub(super) fn key_part(text: &str) -> Result<String> {
     Ok(KeyBuilder::new("RowKey", "manifest").part("name", &text.to_owned(), PartFormat::PLAIN)?.finish())
 }
 
@@ -336,7 +341,7 @@ impl StoredType {
     pub fn to_entity(&self) -> Result<Entity> {
         let any = EntityType::ANY;
         let entity = self.entity.as_ref().unwrap_or(&any);
-        let row = Key::new(MANIFEST_PARTITION, format!("{TYPE_ROWS}{}", part(&entity.name)?))?;
+        let row = Key::new(MANIFEST_PARTITION, format!("{TYPE_ROWS}{}", key_part(&entity.name)?))?;
         let mut row = Entity::from(row)
             .with(FORMAT_PROPERTY, FORMAT as i32)
             .with(TYPE, &*entity.name)

@@ -131,7 +131,7 @@ impl KeyTemplate {
                 (None, _) => continue,
                 // Nothing shows where the next part starts: ('ab', 'c') and ('a', 'bc') would have one key.
                 (Some(KeySegment::Part(_)), _) => "has no fixed width: add a separator such as `_` after it",
-                // An escape is `~` and two digits of this set (`model/key_part/escape.rs`). The reader ends the part
+                // An escape is `~` and two digits of this set (`model/key_part/writer.rs`). The reader ends the part
                 // at the first separator, which could be in the middle of an escape.
                 (_, Some('0'..='9' | 'A'..='F' | '~')) => {
                     "may be text, and the separator after it can be part of an escape: use another separator, such as `_`"
@@ -183,6 +183,14 @@ impl PartEncoding {
             known => Self::Declared(known),
         }
     }
+
+    /// Returns the declared type, if there is one.
+    const fn declared(&self) -> Option<KeyPartType> {
+        match self {
+            Self::Declared(part_type) => Some(*part_type),
+            Self::Stored | Self::Opaque { .. } => None,
+        }
+    }
 }
 
 /// A transform of a value before it is encoded.
@@ -200,6 +208,18 @@ pub enum Transform {
     Descending,
     /// The shard of a text, one of this number of shards: see [`Shards`](crate::model::Shards).
     Shard(u16),
+}
+
+impl Transform {
+    /// Returns the type of the transformed value of this type, if it is known.
+    const fn apply_to_type(self, part_type: Option<KeyPartType>) -> Option<KeyPartType> {
+        match self {
+            Self::Lower | Self::Prefix(_) => Some(KeyPartType::Text),
+            Self::Date => Some(KeyPartType::Day),
+            Self::Hour => Some(KeyPartType::Hour),
+            Self::Descending | Self::Shard(_) => part_type,
+        }
+    }
 }
 
 /// A part of a key template: a value of the entity and its encoding.
@@ -243,20 +263,9 @@ impl TemplatePart {
     }
 
     /// Returns the type after the transforms, if it is known.
-    pub(super) fn written(&self) -> Option<KeyPartType> {
-        let mut written = match self.encoding {
-            PartEncoding::Declared(part_type) => Some(part_type),
-            PartEncoding::Stored | PartEncoding::Opaque { .. } => None,
-        };
-        for transform in &*self.transforms {
-            written = match transform {
-                Transform::Lower | Transform::Prefix(_) => Some(KeyPartType::Text),
-                Transform::Date => Some(KeyPartType::Day),
-                Transform::Hour => Some(KeyPartType::Hour),
-                Transform::Descending | Transform::Shard(_) => written,
-            };
-        }
-        written
+    fn transformed_type(&self) -> Option<KeyPartType> {
+        let declared = self.encoding.declared();
+        self.transforms.iter().fold(declared, |part_type, transform| transform.apply_to_type(part_type))
     }
 
     /// Returns the number of characters in a key, if it is fixed.
@@ -264,9 +273,9 @@ impl TemplatePart {
         if let Some(count) = self.shards() {
             return Some(usize::from(count.saturating_sub(1)).to_string().len());
         }
-        match (self.width, self.written(), &self.encoding) {
+        match (self.width, self.transformed_type(), &self.encoding) {
             (Some(width), ..) => Some(width),
-            (None, Some(written), _) => written.width(),
+            (None, Some(part_type), _) => part_type.width(),
             (None, None, PartEncoding::Opaque { width, .. }) => *width,
             (None, None, _) => None,
         }
@@ -274,25 +283,23 @@ impl TemplatePart {
 
     /// Returns the rule that the part breaks, if it breaks one.
     pub(super) fn problem(&self) -> Option<String> {
-        let mut at = match self.encoding {
-            PartEncoding::Declared(part_type) => Some(part_type),
-            PartEncoding::Stored | PartEncoding::Opaque { .. } => None,
-        };
+        // The type of the value before each transform. An unknown type may fit any transform.
+        let mut part_type = self.encoding.declared();
         let mut transforms = self.transforms.iter().peekable();
         while let Some(transform) = transforms.next() {
-            let needs = |wanted: KeyPartType| at.is_none_or(|found| found == wanted);
+            let can_be = |expected: KeyPartType| part_type.is_none_or(|known| known == expected);
             let problem = match transform {
                 Transform::Lower | Transform::Prefix(_) | Transform::Shard(_)
-                    if !needs(KeyPartType::Text) =>
+                    if !can_be(KeyPartType::Text) =>
                 {
                     "`lower`, `prefix` and a shard are of text"
                 }
                 Transform::Prefix(0) => "a prefix has at least one character",
                 Transform::Shard(0) => "there is at least one shard",
-                Transform::Date | Transform::Hour if !needs(KeyPartType::Time) => {
+                Transform::Date | Transform::Hour if !can_be(KeyPartType::Time) => {
                     "`date` and `hour` need a time"
                 }
-                Transform::Descending if !at.is_none_or(KeyPartType::has_descending) => {
+                Transform::Descending if !part_type.is_none_or(KeyPartType::has_descending) => {
                     "only numbers and times have a descending order"
                 }
                 Transform::Shard(_) | Transform::Descending if transforms.peek().is_some() => {
@@ -303,14 +310,11 @@ impl TemplatePart {
             if !problem.is_empty() {
                 return Some(problem.to_owned());
             }
-            at = match transform {
-                Transform::Lower | Transform::Prefix(_) => Some(KeyPartType::Text),
-                Transform::Date => Some(KeyPartType::Day),
-                Transform::Hour => Some(KeyPartType::Hour),
-                Transform::Descending | Transform::Shard(_) => at,
-            };
+            part_type = transform.apply_to_type(part_type);
         }
-        if self.width.is_some() && (self.shards().is_some() || !at.is_none_or(KeyPartType::is_unsigned)) {
+        if self.width.is_some()
+            && (self.shards().is_some() || !part_type.is_none_or(KeyPartType::is_unsigned))
+        {
             return Some("only unsigned integers have a width".to_owned());
         }
         if self.each && !matches!(self.source, PartSource::Property(_)) {

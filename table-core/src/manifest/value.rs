@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use chrono::NaiveDate;
-use serde_json::Value as Json;
+use serde_json::{Number, Value as Json};
 use uuid::Uuid;
 
 use super::{PartEncoding, lowercase};
@@ -32,21 +32,21 @@ pub(super) enum PartValue<'e> {
 }
 
 impl<'e> PartValue<'e> {
-    /// Converts a stored value to the declared type, by the rules of typed reads.
-    pub(super) fn stored(encoding: &PartEncoding, value: ValueRef<'e>) -> Result<Self, ValueError> {
+    /// Converts a stored value to the type that the encoding declares, by the rules of typed reads.
+    pub(super) fn from_stored(encoding: &PartEncoding, value: ValueRef<'e>) -> Result<Self, ValueError> {
         match encoding {
-            PartEncoding::Stored => Self::as_stored(value),
-            PartEncoding::Declared(part_type) => Self::declared(*part_type, value),
+            PartEncoding::Stored => Self::from_undeclared(value),
+            PartEncoding::Declared(part_type) => Self::from_declared(*part_type, value),
             PartEncoding::Opaque { name, .. } => Err(opaque(name)),
         }
     }
 
-    fn as_stored(value: ValueRef<'e>) -> Result<Self, ValueError> {
+    /// Takes a stored value as a value of its stored type.
+    fn from_undeclared(value: ValueRef<'e>) -> Result<Self, ValueError> {
         Ok(match value {
             ValueRef::String(text) => Self::Text(Cow::Borrowed(text)),
             ValueRef::Boolean(value) => Self::Bool(value),
-            // Without a declared type, the stored type is the type: the same number has different keys as Int32 and
-            // as Int64.
+            // The same number has different keys as Int32 and as Int64.
             ValueRef::Int32(value) => Self::I32(value),
             ValueRef::Int64(value) => Self::I64(value),
             ValueRef::Double(value) => Self::F64(value),
@@ -58,7 +58,8 @@ impl<'e> PartValue<'e> {
         })
     }
 
-    fn declared(part_type: KeyPartType, value: ValueRef<'e>) -> Result<Self, ValueError> {
+    /// Converts a stored value to a declared type.
+    fn from_declared(part_type: KeyPartType, value: ValueRef<'e>) -> Result<Self, ValueError> {
         Ok(match part_type {
             KeyPartType::Text => match value {
                 ValueRef::String(text) => Self::Text(Cow::Borrowed(text)),
@@ -87,20 +88,27 @@ impl<'e> PartValue<'e> {
     }
 
     /// Parses the elements of a list that is stored as JSON.
-    pub(super) fn elements(encoding: &PartEncoding, value: ValueRef<'_>) -> Result<Vec<Self>, ValueError> {
+    pub(super) fn parse_list(encoding: &PartEncoding, value: ValueRef<'_>) -> Result<Vec<Self>, ValueError> {
         const LIST: &str = "a list as JSON text";
         let ValueRef::String(text) = value else { return Err(ValueError::new(LIST, value.edm_type())) };
         let elements: Vec<Json> = serde_json::from_str(text).map_err(|e| ValueError::new(LIST, e))?;
         elements.into_iter().map(|element| Self::element(encoding, element)).collect()
     }
 
+    /// Converts an element of a list to a declared type, or to text, Boolean or Int64 without a declared type.
     fn element(encoding: &PartEncoding, element: Json) -> Result<Self, ValueError> {
+        fn unsigned<N: TryFrom<u64>>(number: &Number) -> Option<N> {
+            number.as_u64()?.try_into().ok()
+        }
+        fn signed<N: TryFrom<i64>>(number: &Number) -> Option<N> {
+            number.as_i64()?.try_into().ok()
+        }
         let part_type = match encoding {
             PartEncoding::Declared(part_type) => Some(*part_type),
             PartEncoding::Stored => None,
             PartEncoding::Opaque { name, .. } => return Err(opaque(name)),
         };
-        let found = |element: &Json| match element {
+        let found = match &element {
             Json::Null => "null",
             Json::Bool(_) => "a boolean",
             Json::Number(_) => "a number out of range",
@@ -108,82 +116,70 @@ impl<'e> PartValue<'e> {
             Json::Array(_) => "a list",
             Json::Object(_) => "an object",
         };
-        let what = found(&element);
         let value = match (part_type, element) {
             (None | Some(KeyPartType::Text), Json::String(text)) => Some(Self::Text(Cow::Owned(text))),
             (None | Some(KeyPartType::Bool), Json::Bool(value)) => Some(Self::Bool(value)),
-            (Some(KeyPartType::U8), Json::Number(n)) => {
-                n.as_u64().and_then(|n| n.try_into().ok()).map(Self::U8)
-            }
-            (Some(KeyPartType::U16), Json::Number(n)) => {
-                n.as_u64().and_then(|n| n.try_into().ok()).map(Self::U16)
-            }
-            (Some(KeyPartType::U32), Json::Number(n)) => {
-                n.as_u64().and_then(|n| n.try_into().ok()).map(Self::U32)
-            }
-            (Some(KeyPartType::U64), Json::Number(n)) => n.as_u64().map(Self::U64),
-            (Some(KeyPartType::I8), Json::Number(n)) => {
-                n.as_i64().and_then(|n| n.try_into().ok()).map(Self::I8)
-            }
-            (Some(KeyPartType::I16), Json::Number(n)) => {
-                n.as_i64().and_then(|n| n.try_into().ok()).map(Self::I16)
-            }
-            (Some(KeyPartType::I32), Json::Number(n)) => {
-                n.as_i64().and_then(|n| n.try_into().ok()).map(Self::I32)
-            }
-            (None | Some(KeyPartType::I64), Json::Number(n)) => n.as_i64().map(Self::I64),
+            (Some(KeyPartType::U8), Json::Number(n)) => unsigned(&n).map(Self::U8),
+            (Some(KeyPartType::U16), Json::Number(n)) => unsigned(&n).map(Self::U16),
+            (Some(KeyPartType::U32), Json::Number(n)) => unsigned(&n).map(Self::U32),
+            (Some(KeyPartType::U64), Json::Number(n)) => unsigned(&n).map(Self::U64),
+            (Some(KeyPartType::I8), Json::Number(n)) => signed(&n).map(Self::I8),
+            (Some(KeyPartType::I16), Json::Number(n)) => signed(&n).map(Self::I16),
+            (Some(KeyPartType::I32), Json::Number(n)) => signed(&n).map(Self::I32),
+            (None | Some(KeyPartType::I64), Json::Number(n)) => signed(&n).map(Self::I64),
             _ => None,
         };
         value.ok_or_else(|| {
-            let wanted = part_type.map_or("text, booleans or integers", KeyPartType::word);
-            ValueError::new(format!("a list of {wanted}"), what)
+            let expected = part_type.map_or("text, booleans or integers", KeyPartType::word);
+            ValueError::new(format!("a list of {expected}"), found)
         })
     }
 
-    /// A part of the entity's own key.
-    pub(super) fn of_key(
+    /// Parses the next part of an entity's key; `None` if the key does not continue with such a part.
+    pub(super) fn parse_key(
         part_type: KeyPartType,
         descending: bool,
         parser: &mut KeyParser<'_>,
         format: PartFormat,
     ) -> Option<Self> {
-        fn plain<P: KeyPart>(parser: &mut KeyParser<'_>, format: PartFormat) -> Option<P> {
+        fn part<P: KeyPart>(parser: &mut KeyParser<'_>, format: PartFormat) -> Option<P> {
             parser.part("", format).ok()
         }
-        fn turned<P: ReverseKeyPart>(
+        /// Parses a part of a type that has a descending order.
+        fn ordered<P: ReverseKeyPart>(
             parser: &mut KeyParser<'_>,
             format: PartFormat,
             descending: bool,
         ) -> Option<P> {
             if descending {
-                plain::<Reverse<P>>(parser, format).map(|Reverse(value)| value)
+                part::<Reverse<P>>(parser, format).map(|Reverse(value)| value)
             } else {
-                plain(parser, format)
+                part(parser, format)
             }
         }
         Some(match part_type {
-            KeyPartType::Text => Self::Text(Cow::Owned(plain(parser, format)?)),
-            KeyPartType::Bool => Self::Bool(plain(parser, format)?),
-            KeyPartType::U8 => Self::U8(turned(parser, format, descending)?),
-            KeyPartType::U16 => Self::U16(turned(parser, format, descending)?),
-            KeyPartType::U32 => Self::U32(turned(parser, format, descending)?),
-            KeyPartType::U64 => Self::U64(turned(parser, format, descending)?),
-            KeyPartType::I8 => Self::I8(turned(parser, format, descending)?),
-            KeyPartType::I16 => Self::I16(turned(parser, format, descending)?),
-            KeyPartType::I32 => Self::I32(turned(parser, format, descending)?),
-            KeyPartType::I64 => Self::I64(turned(parser, format, descending)?),
-            KeyPartType::F64 => Self::F64(turned(parser, format, descending)?),
-            KeyPartType::Time => Self::Time(turned(parser, format, descending)?),
-            KeyPartType::Day => Self::Day(plain(parser, format)?),
-            KeyPartType::Hour => Self::Hour(plain(parser, format)?),
-            KeyPartType::Uuid => Self::Uuid(plain(parser, format)?),
+            KeyPartType::Text => Self::Text(Cow::Owned(part(parser, format)?)),
+            KeyPartType::Bool => Self::Bool(part(parser, format)?),
+            KeyPartType::U8 => Self::U8(ordered(parser, format, descending)?),
+            KeyPartType::U16 => Self::U16(ordered(parser, format, descending)?),
+            KeyPartType::U32 => Self::U32(ordered(parser, format, descending)?),
+            KeyPartType::U64 => Self::U64(ordered(parser, format, descending)?),
+            KeyPartType::I8 => Self::I8(ordered(parser, format, descending)?),
+            KeyPartType::I16 => Self::I16(ordered(parser, format, descending)?),
+            KeyPartType::I32 => Self::I32(ordered(parser, format, descending)?),
+            KeyPartType::I64 => Self::I64(ordered(parser, format, descending)?),
+            KeyPartType::F64 => Self::F64(ordered(parser, format, descending)?),
+            KeyPartType::Time => Self::Time(ordered(parser, format, descending)?),
+            KeyPartType::Day => Self::Day(part(parser, format)?),
+            KeyPartType::Hour => Self::Hour(part(parser, format)?),
+            KeyPartType::Uuid => Self::Uuid(part(parser, format)?),
             KeyPartType::Custom => return None,
         })
     }
 
     /// Converts an unsigned number of the entity's key to the unsigned type that a part declares. With a width in the
     /// template, all unsigned types have the same keys.
-    pub(super) fn declared_as(self, encoding: &PartEncoding) -> Result<Self, ValueError> {
+    pub(super) fn with_declared_type(self, encoding: &PartEncoding) -> Result<Self, ValueError> {
         let number = match (&self, encoding) {
             (Self::U8(n), _) => u64::from(*n),
             (Self::U16(n), _) => u64::from(*n),
@@ -209,7 +205,7 @@ impl<'e> PartValue<'e> {
     pub(super) fn lower(self) -> Result<Self, ValueError> {
         match self {
             Self::Text(text) => Ok(Self::Text(Cow::Owned(lowercase(&text)))),
-            other => Err(other.wrong("text, for `lower`")),
+            other => Err(other.type_error("text, for `lower`")),
         }
     }
 
@@ -217,7 +213,7 @@ impl<'e> PartValue<'e> {
     pub(super) fn prefix(self, count: u32) -> Result<Self, ValueError> {
         match self {
             Self::Text(text) => Ok(Self::Text(Cow::Owned(first_chars(&text, count).to_owned()))),
-            other => Err(other.wrong("text, for `prefix`")),
+            other => Err(other.type_error("text, for `prefix`")),
         }
     }
 
@@ -225,7 +221,7 @@ impl<'e> PartValue<'e> {
     pub(super) fn date(self) -> Result<Self, ValueError> {
         match self {
             Self::Time(time) => Ok(Self::Day(time.to_datetime().date_naive())),
-            other => Err(other.wrong("a time, for `date`")),
+            other => Err(other.type_error("a time, for `date`")),
         }
     }
 
@@ -233,13 +229,13 @@ impl<'e> PartValue<'e> {
     pub(super) fn hour(self) -> Result<Self, ValueError> {
         match self {
             Self::Time(time) => Ok(Self::Hour(Hour::of(time))),
-            other => Err(other.wrong("a time, for `hour`")),
+            other => Err(other.type_error("a time, for `hour`")),
         }
     }
 
     /// Appends the shard of a text to a key.
     pub(super) fn write_shard(&self, count: u16, key: &mut KeyBuilder) -> Result<(), ValueError> {
-        let Self::Text(text) = self else { return Err(self.wrong("text, for a shard")) };
+        let Self::Text(text) = self else { return Err(self.type_error("text, for a shard")) };
         let shards = Shards::new(count).map_err(|_| ValueError::new("1 to 1000 shards", count))?;
         key.push_text(&shards.partition("", text));
         Ok(())
@@ -252,7 +248,8 @@ impl<'e> PartValue<'e> {
         descending: bool,
         format: PartFormat,
     ) -> Result<(), ValueError> {
-        fn turned<P: ReverseKeyPart>(
+        /// Appends a value of a type that has a descending order.
+        fn ordered<P: ReverseKeyPart>(
             key: &mut KeyBuilder,
             value: P,
             descending: bool,
@@ -260,30 +257,29 @@ impl<'e> PartValue<'e> {
         ) -> Result<(), ValueError> {
             if descending { key.push(&Reverse(value), format) } else { key.push(&value, format) }
         }
-        // A number without a declared type may have a width, if it is not negative.
+        // A number without a declared type may have a width, if it is not negative. An Int32 and an Int64 then have one key.
         let value = match self {
             Self::I32(n) if format.width.is_some() => Self::I64(n.into()),
             other => other,
         };
         match value {
             Self::I64(n) if format.width.is_some() => {
-                let digits = u64::try_from(n);
-                let digits =
-                    digits.map_err(|_| ValueError::new("a number that is not negative, for a width", n))?;
-                turned(key, digits, descending, format)
+                let number = u64::try_from(n)
+                    .map_err(|_| ValueError::new("a number that is not negative, for a width", n))?;
+                ordered(key, number, descending, format)
             }
-            Self::U8(n) => turned(key, n, descending, format),
-            Self::U16(n) => turned(key, n, descending, format),
-            Self::U32(n) => turned(key, n, descending, format),
-            Self::U64(n) => turned(key, n, descending, format),
-            other if format.width.is_some() => Err(other.wrong("a whole number, for a width")),
-            Self::I8(n) => turned(key, n, descending, format),
-            Self::I16(n) => turned(key, n, descending, format),
-            Self::I32(n) => turned(key, n, descending, format),
-            Self::I64(n) => turned(key, n, descending, format),
-            Self::F64(n) => turned(key, n, descending, format),
-            Self::Time(time) => turned(key, time, descending, format),
-            other if descending => Err(other.wrong("a number or a time, for `desc`")),
+            Self::U8(n) => ordered(key, n, descending, format),
+            Self::U16(n) => ordered(key, n, descending, format),
+            Self::U32(n) => ordered(key, n, descending, format),
+            Self::U64(n) => ordered(key, n, descending, format),
+            other if format.width.is_some() => Err(other.type_error("a whole number, for a width")),
+            Self::I8(n) => ordered(key, n, descending, format),
+            Self::I16(n) => ordered(key, n, descending, format),
+            Self::I32(n) => ordered(key, n, descending, format),
+            Self::I64(n) => ordered(key, n, descending, format),
+            Self::F64(n) => ordered(key, n, descending, format),
+            Self::Time(time) => ordered(key, time, descending, format),
+            other if descending => Err(other.type_error("a number or a time, for `desc`")),
             Self::Text(text) => key.push(&text.into_owned(), format),
             Self::Bool(value) => key.push(&value, format),
             Self::Day(day) => key.push(&day, format),
@@ -292,7 +288,7 @@ impl<'e> PartValue<'e> {
         }
     }
 
-    fn wrong(&self, expected: &'static str) -> ValueError {
+    fn type_error(&self, expected: &'static str) -> ValueError {
         let found = match self {
             Self::Text(_) => "text",
             Self::Bool(_) => "a boolean",

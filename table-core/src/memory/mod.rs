@@ -46,6 +46,7 @@ pub struct MemoryStore {
 struct Shared {
     profile: ServiceProfile,
     tables: RwLock<BTreeMap<String, Arc<MemoryTable>>>,
+    /// The version number of the last write to any table.
     version: AtomicU64,
     writers: Arc<LocalWriters>,
     manifests: Arc<ManifestCache>,
@@ -163,18 +164,18 @@ impl TableStore for MemoryStore {
     }
 }
 
-/// The rows of one table: bytes of [`Record`] by sortable key.
+/// The rows of one table: bytes of an [`engine::Record`] by sortable key.
 #[derive(Debug)]
 struct MemoryTable {
     name: TableName,
-    rows: RwLock<Rows>,
+    rows: RwLock<RowMap>,
 }
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+type RowMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
-impl engine::Rows for Rows {
-    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
-        look(self.get(key).map(Vec::as_slice))
+impl engine::Rows for RowMap {
+    fn with_row<R>(&self, key: &[u8], decide: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+        decide(self.get(key).map(Vec::as_slice))
     }
 }
 
@@ -219,7 +220,7 @@ impl MemoryTable {
         // The stamp is taken under the lock, so that the versions of a table rise in the order of its writes.
         let (key, change) = apply_to(&*rows, profile, &self.name, operation, stamp())?;
         let written = change.written();
-        store(&mut rows, key, change);
+        apply_change(&mut rows, key, change);
         Ok(written)
     }
 
@@ -232,21 +233,21 @@ impl MemoryTable {
         let mut rows = self.write_lock();
         let changes = apply_group(&*rows, profile, &self.name, operations, stamp)?;
         let written = changes.iter().map(|(_, change)| change.written()).collect();
-        changes.into_iter().for_each(|(key, change)| store(&mut rows, key, change));
+        changes.into_iter().for_each(|(key, change)| apply_change(&mut rows, key, change));
         Ok(written)
     }
 
     // A panic cannot leave the map partly changed: all changes are decided before the first is stored.
-    fn read(&self) -> RwLockReadGuard<'_, Rows> {
+    fn read(&self) -> RwLockReadGuard<'_, RowMap> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_lock(&self) -> RwLockWriteGuard<'_, Rows> {
+    fn write_lock(&self) -> RwLockWriteGuard<'_, RowMap> {
         self.rows.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn store(rows: &mut Rows, key: Vec<u8>, change: Change) {
+fn apply_change(rows: &mut RowMap, key: Vec<u8>, change: Change) {
     match change {
         Change::Put(record) => rows.insert(key, record.to_bytes()),
         Change::Remove => rows.remove(&key),
@@ -255,6 +256,7 @@ fn store(rows: &mut Rows, key: Vec<u8>, change: Change) {
 
 type Bounds<B> = (Bound<B>, Bound<B>);
 
+/// Copies a range, so that the scan can be changed while the rows of its range are visited.
 fn owned(range: Option<Bounds<&[u8]>>) -> Option<Bounds<Vec<u8>>> {
     range.map(|(from, to)| (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec)))
 }

@@ -201,29 +201,32 @@ impl Default for ChunkBytes {
     }
 }
 
-/// Bytes of packed properties in a chunk. The first chunk of a page is smaller, because most pages of a
-/// lookup hold few rows.
-const CHUNK: usize = 48 << 10;
-const FIRST_CHUNK: usize = 4 << 10;
+/// Maximum bytes of packed properties in a chunk. An entity that a program keeps holds its whole chunk in memory, so a
+/// chunk is much smaller than a page (4 MiB).
+const CHUNK_BYTES: usize = 48 << 10;
+/// Like [`CHUNK_BYTES`], for the first chunk of a page. It is smaller, because most pages of a lookup hold few rows.
+const FIRST_CHUNK_BYTES: usize = 4 << 10;
 
-/// The system properties of a row of a page.
-pub(crate) trait System {
+/// ETag and Timestamp of a row of a page, in the form that its store has.
+pub(crate) trait SystemProperties {
     /// Returns the row's ETag and Timestamp. The text of the ETag may be in the chunk's texts.
     fn etag_and_timestamp(self, texts: &Texts) -> (Option<ETag>, Option<Ticks>);
 }
 
 /// Builds the entities of a page, chunk by chunk.
 #[derive(Debug)]
-pub(crate) struct Chunks<S> {
+pub(crate) struct PageBuilder<S> {
+    /// The entities of the ended chunks.
     entities: Vec<Entity>,
     /// Maximum number of entities of the page.
-    most: usize,
+    max_entities: usize,
     current: ChunkBuilder,
     /// The rows of the current chunk.
-    rows: Vec<(Place, S)>,
-    /// The bytes of their packed properties, and the maximum.
-    packed: usize,
-    room: usize,
+    rows: Vec<(RowSpans, S)>,
+    /// Bytes of the packed properties of the current chunk.
+    packed_bytes: usize,
+    /// Maximum of `packed_bytes`.
+    max_packed_bytes: usize,
 }
 
 /// A chunk under construction.
@@ -235,20 +238,29 @@ pub(crate) struct ChunkBuilder {
     dictionary: Option<Arc<PropertyDictionary>>,
 }
 
-/// The position of a row in its chunk.
+/// The ranges of a row in the buffers of its chunk.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RowSpans {
     key: Span,
+    /// Bytes of the PartitionKey, with which the key starts.
     split: u32,
+    /// The properties as they were added, packed or numbered.
     row: Span,
+    /// The properties in packed form.
     packed: Span,
 }
 
-impl<S: System> Chunks<S> {
-    /// Creates an empty page for at most `most` rows.
-    pub(crate) fn new(most: usize) -> Self {
-        let current = ChunkBuilder::new(FIRST_CHUNK, None);
-        Self { entities: Vec::new(), most, current, rows: Vec::new(), packed: 0, room: FIRST_CHUNK }
+impl<S: SystemProperties> PageBuilder<S> {
+    /// Creates an empty page for at most `max_entities` rows.
+    pub(crate) fn new(max_entities: usize) -> Self {
+        Self {
+            entities: Vec::new(),
+            max_entities,
+            current: ChunkBuilder::new(FIRST_CHUNK_BYTES, None),
+            rows: Vec::new(),
+            packed_bytes: 0,
+            max_packed_bytes: FIRST_CHUNK_BYTES,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -256,8 +268,8 @@ impl<S: System> Chunks<S> {
     }
 
     /// Changes the maximum number of rows.
-    pub(crate) const fn expect(&mut self, most: usize) {
-        self.most = most;
+    pub(crate) const fn set_max_entities(&mut self, max_entities: usize) {
+        self.max_entities = max_entities;
     }
 
     /// Returns the chunk under construction.
@@ -273,7 +285,7 @@ impl<S: System> Chunks<S> {
 
     /// Sets the dictionary of numbered rows. Either all rows of a page are numbered or none.
     #[inline]
-    pub(crate) fn number(&mut self, dictionary: &Arc<PropertyDictionary>) {
+    pub(crate) fn set_dictionary(&mut self, dictionary: &Arc<PropertyDictionary>) {
         if self.current.dictionary.is_none() {
             self.current.dictionary = Some(Arc::clone(dictionary));
         }
@@ -284,37 +296,41 @@ impl<S: System> Chunks<S> {
     #[inline]
     pub(crate) fn end_row(&mut self, key: Span, split: u32, from: usize, packed: usize, system: S) {
         let row = Span::new(from, self.current.properties.len());
-        let end = self.packed + packed;
-        // The place of the row among the packed bytes is fixed here, before these bytes exist. `Numbered::unpack`
+        let end = self.packed_bytes + packed;
+        // The range of the row in the packed bytes is fixed here, before these bytes exist. `Numbered::unpack`
         // converts the rows of a chunk in the same order, so a row starts where the lengths of the rows before it
         // end.
-        let place = Place { key, split, row, packed: Span::new(self.packed, end) };
-        self.packed = end;
-        self.rows.push((place, system));
-        // The next row probably has the same length.
+        let spans = RowSpans { key, split, row, packed: Span::new(self.packed_bytes, end) };
+        self.packed_bytes = end;
+        self.rows.push((spans, system));
+        // The next row probably has the same length. A longer buffer would be allocated and copied, so the chunk ends
+        // before such a row.
         let properties = &self.current.properties;
-        // A longer buffer would be allocated and copied, so the chunk ends before.
-        if end + packed > self.room || properties.len() + row.len() > properties.capacity() {
+        let is_full = properties.len() + row.len() > properties.capacity();
+        if is_full || end + packed > self.max_packed_bytes {
             self.end_chunk();
         }
     }
 
     fn end_chunk(&mut self) {
-        // Not in `new`: a page that ends in its first chunk needs no memory for `most` entities.
+        // Not in `new`: a page that ends in its first chunk needs no memory for `max_entities` entities.
         if self.entities.is_empty() {
-            self.entities.reserve_exact(self.most);
+            self.entities.reserve_exact(self.max_entities);
         }
-        let next = ChunkBuilder::new(CHUNK, self.current.dictionary.clone());
+        let next = ChunkBuilder::new(CHUNK_BYTES, self.current.dictionary.clone());
         let ended = std::mem::replace(&mut self.current, next);
-        (self.packed, self.room) = (0, CHUNK);
+        (self.packed_bytes, self.max_packed_bytes) = (0, CHUNK_BYTES);
         self.take_rows(ended);
     }
 
+    /// Converts the rows of a chunk to entities.
     fn take_rows(&mut self, chunk: ChunkBuilder) {
         let (texts, chunk) = chunk.end();
-        self.entities.extend(self.rows.drain(..).map(|(place, system)| {
+        self.entities.extend(self.rows.drain(..).map(|(spans, system)| {
+            let key = Key::in_chunk(Texts::clone(&texts), spans.key, spans.split);
+            let properties = Properties::in_chunk(Arc::clone(&chunk), spans.packed, spans.row);
             let (etag, timestamp) = system.etag_and_timestamp(&texts);
-            place.entity(&texts, &chunk).with_system(etag, timestamp)
+            Entity::from_parts(key, properties).with_system(etag, timestamp)
         }));
     }
 
@@ -328,18 +344,9 @@ impl<S: System> Chunks<S> {
     }
 }
 
-impl Place {
-    /// Converts the row to an entity.
-    #[inline]
-    fn entity(self, texts: &Texts, chunk: &Arc<Chunk>) -> Entity {
-        let key = Key::in_chunk(Texts::clone(texts), self.key, self.split);
-        Entity::from_parts(key, Properties::in_chunk(Arc::clone(chunk), self.packed, self.row))
-    }
-}
-
 impl ChunkBuilder {
-    /// Reserves `bytes` for packed properties and an eighth of that for keys. Numbered properties need less
-    /// than half of the packed size.
+    /// Reserves memory for rows with `bytes` of packed properties. Keys and ETags of usual rows have less than an eighth of
+    /// that, and numbered properties less than half.
     fn new(bytes: usize, dictionary: Option<Arc<PropertyDictionary>>) -> Self {
         let properties = if dictionary.is_some() { bytes / 2 } else { bytes };
         Self { keys: Vec::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), dictionary }
@@ -353,8 +360,7 @@ impl ChunkBuilder {
     }
 }
 
-/// Collects the entities of a page. They share buffers of about 48 KiB, so an entity needs no allocation of
-/// its own. For stores that build entities from received data; see [`Entity::detached`].
+/// Collects the entities of a page. They share buffers of about 48 KiB, so most entities need no allocation. For stores that build entities from received data; see [`Entity::detached`].
 ///
 /// ```
 /// use table_core::model::{ETag, PageEntities, Properties};
@@ -368,22 +374,26 @@ impl ChunkBuilder {
 /// # Ok::<(), table_core::Error>(())
 /// ```
 pub struct PageEntities {
-    rows: Chunks<Received>,
+    rows: PageBuilder<ReceivedSystem>,
 }
 
-/// The system properties of a received row: the place of its ETag in the texts, and its Timestamp.
-struct Received(Option<Span>, Option<Ticks>);
+/// The system properties of a row that a service has sent.
+struct ReceivedSystem {
+    /// The range of the ETag in the chunk's texts.
+    etag: Option<Span>,
+    timestamp: Option<Ticks>,
+}
 
-impl System for Received {
+impl SystemProperties for ReceivedSystem {
     fn etag_and_timestamp(self, texts: &Texts) -> (Option<ETag>, Option<Ticks>) {
-        (self.0.map(|span| ETag::in_chunk(texts, span)), self.1)
+        (self.etag.map(|span| ETag::in_chunk(texts, span)), self.timestamp)
     }
 }
 
 impl PageEntities {
     /// Creates an empty page.
     pub fn new() -> Self {
-        Self { rows: Chunks::new(0) }
+        Self { rows: PageBuilder::new(0) }
     }
 
     /// Returns the number of entities.
@@ -398,7 +408,7 @@ impl PageEntities {
 
     /// Reserves capacity for `additional` entities.
     pub fn reserve(&mut self, additional: usize) {
-        self.rows.expect(self.len() + additional);
+        self.rows.set_max_entities(self.len() + additional);
     }
 
     /// Adds an entity.
@@ -419,8 +429,9 @@ impl PageEntities {
         rows.extend_from_slice(packed);
         let key = append(keys, &[partition, row]);
         let etag = etag.map(|etag| append(keys, &[etag]));
-        let received = Received(etag, timestamp);
-        self.rows.end_row(key, partition.len() as u32, from, packed.len(), received);
+        let system = ReceivedSystem { etag, timestamp };
+        // A key has at most 512 UTF-16 units, so its length fits a `u32`.
+        self.rows.end_row(key, partition.len() as u32, from, packed.len(), system);
         Ok(())
     }
 
@@ -430,6 +441,7 @@ impl PageEntities {
     }
 }
 
+/// Appends texts and returns their common range.
 #[inline]
 fn append(out: &mut Vec<u8>, texts: &[&str]) -> Span {
     let from = out.len();

@@ -19,7 +19,7 @@ mod ticks;
 mod value;
 
 pub use chunk::PageEntities;
-pub(crate) use chunk::{Chunks, Span, System, Texts};
+pub(crate) use chunk::{PageBuilder, Span, SystemProperties, Texts};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
 pub use key::{Key, PartitionKey, RowKey};
@@ -30,9 +30,9 @@ pub use key_part::{
     TextKeyPart,
 };
 #[doc(hidden)]
-pub use properties::PackedPart;
+pub use properties::PackedProperty;
 pub use properties::{Properties, PropertiesIter, PropertyRef};
-pub(crate) use properties::{Raw, find, split_value, tag};
+pub(crate) use properties::{find, split_value, tag};
 pub use property::{Property, PropertySink, Text};
 pub(crate) use property_dictionary::split_row_value;
 #[doc(hidden)]
@@ -45,5 +45,6 @@ pub use system::{MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY};
 #[cfg(feature = "derive")]
 pub use table_derive::KeyPart;
 pub use table_name::TableName;
+pub(crate) use ticks::PER_DAY as TICKS_PER_DAY;
 pub use ticks::Ticks;
 pub use value::{EdmType, EdmValue, ValueError, ValueRef};

@@ -4,17 +4,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::properties::{MARK, read};
-use super::{EdmType, INDEX_NAME, Properties, Raw, ValueRef};
+use super::properties::{MARK, decode_value};
+use super::{EdmType, INDEX_NAME, PackedProperty, Properties, ValueRef};
 
 /// Bytes of a packed property before the name: tag and length of the name.
 const BEFORE_NAME: usize = 3;
-/// Dictionary entries up to this length are copied and compared as one block.
-const BLOCK: usize = 32;
-/// Values up to this length are copied as one block.
-const VALUE: usize = 16;
-/// A block may be longer than the appended length by this many bytes.
-const SLACK: usize = 32;
+/// Dictionary entries up to this number of bytes are copied and compared as one block, in one or two vector instructions. Most
+/// names of properties are shorter.
+const ENTRY_BLOCK: usize = 32;
+/// Values up to this number of bytes are copied as one block. All values of a fixed length have at most 16 bytes.
+const VALUE_BLOCK: usize = 16;
 
 /// A dictionary of property names with type and mark, for stores that keep it in addition to their rows. Rows
 /// refer to its entries by number. `docs/embedded-format.md` describes the bytes.
@@ -42,6 +41,7 @@ pub struct PropertyDictionary {
     /// For each number, the bytes of a property without its value. [`unpacked_len`](Self::unpacked_len) needs
     /// only these.
     sizes: Vec<Size>,
+    /// The number of each entry.
     numbers: HashMap<Arc<[u8]>, u16>,
     /// Whether an entry has the name [`INDEX_NAME`], which typed reads look for in each row.
     has_index_name: bool,
@@ -113,25 +113,25 @@ impl PropertyDictionary {
         out: &mut Vec<u8>,
         number: impl FnOnce(&[u8]) -> Result<Option<u16>, E>,
     ) -> Result<bool, E> {
-        let Some(raw) = Raw::split(packed) else { return Ok(false) };
-        match number(raw.prefix())? {
+        let Some(property) = PackedProperty::split(packed) else { return Ok(false) };
+        match number(property.prefix())? {
             Some(number) => push_number(number, out),
             None => {
                 out.push(Self::INLINE as u8);
-                out.extend_from_slice(raw.prefix());
+                out.extend_from_slice(property.prefix());
             }
         }
-        if raw.edm_type().packed_bytes().is_none() {
-            push_length(raw.bytes.len() as u32, out);
+        if property.edm_type.packed_bytes().is_none() {
+            push_length(property.value.len() as u32, out);
         }
-        out.extend_from_slice(raw.bytes);
+        out.extend_from_slice(property.value);
         Ok(true)
     }
 }
 
 impl PropertyDictionary {
-    /// Appends the first of the packed properties in the form of a row and splits it off, if the entry with this number is its
-    /// entry. Returns whether that is so. Faster than [`pack`](Self::pack) if the number is known.
+    /// Like [`pack_next`](Self::pack_next), if the first property has the entry with this number. Otherwise appends nothing and
+    /// returns `false`. Faster, because it searches no entry: for callers that expect the properties of the row before.
     #[inline]
     pub fn pack_as(&self, number: u16, packed: &mut &[u8], out: &mut Vec<u8>) -> bool {
         self.pack_one(number, packed, out).is_some()
@@ -140,7 +140,7 @@ impl PropertyDictionary {
     #[inline]
     fn pack_one(&self, number: u16, packed: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
         let entry = self.get(number)?;
-        // Compares tag, mark and name. A property of the same name with another type or mark has an entry of its own.
+        // Compares tag, mark and name. A property of the same name with another type or mark has another entry.
         let value = entry.strip(packed)?;
         let length = match entry.width() {
             Some(width) => width,
@@ -186,8 +186,8 @@ impl PropertyDictionary {
                 }
             };
             // Copies a block of a constant length, although the value may be shorter: a few instructions instead of a call of
-            // `memcpy` for each short value. What is too much is overwritten by the next property.
-            out.push_start::<VALUE>(row, length)?;
+            // `memcpy` for each short value. The next property overwrites the surplus bytes.
+            out.push_start::<VALUE_BLOCK>(row, length)?;
             // `push_start` has found this number of bytes, so the slice cannot panic.
             row = &row[length..];
         }
@@ -200,7 +200,7 @@ impl PropertyDictionary {
         let (mut bytes, mut at) = (0, 0);
         while at < row.len() {
             // At the first unusual property, the slower function takes the rest of the row.
-            let Some(Lengths { entry, before, value }) = self.usual(row, at) else {
+            let Some(Lengths { entry, before, value }) = self.short_lengths(row, at) else {
                 return Some(bytes + self.unpacked_len_of_any(&row[at..])?);
             };
             bytes += entry + if before == 1 { 0 } else { size_of::<u32>() } + value;
@@ -209,10 +209,10 @@ impl PropertyDictionary {
         (at == row.len()).then_some(bytes)
     }
 
-    /// Returns the lengths of the property at this place, if its number and its length have one byte each, as usual. `sizes` is indexed
-    /// by the byte, so that no entry is read.
+    /// Returns the lengths of the property at offset `at`, if its number and its length have one byte each. That is so for nearly all
+    /// properties. `sizes` is indexed by the byte, so that no entry is read.
     #[inline(always)]
-    fn usual(&self, row: &[u8], at: usize) -> Option<Lengths> {
+    fn short_lengths(&self, row: &[u8], at: usize) -> Option<Lengths> {
         let number = *row.get(at)?;
         let size = self.sizes.get(usize::from(number)).filter(|size| size.entry > 0 && number < 0x80)?;
         let (before, value) = match size.value {
@@ -256,7 +256,7 @@ impl PropertyDictionary {
         loop {
             let mut at = 0;
             // Skips entries of another length.
-            while let Some(Lengths { entry, before, value }) = self.usual(row, at)
+            while let Some(Lengths { entry, before, value }) = self.short_lengths(row, at)
                 && entry != BEFORE_NAME + name.len()
             {
                 at += before + value;
@@ -277,8 +277,8 @@ impl PropertyDictionary {
         }
     }
 
-    /// If the next property has this name, given with its length in front, returns its tag and the row from
-    /// the value on.
+    /// Returns the tag of the next property and the row from its value on, if the property has this name. `name` starts with its
+    /// length (`u16`), as in a packed property.
     #[inline(always)]
     pub(crate) fn named<'r, const N: usize>(&self, row: &'r [u8], name: &[u8; N]) -> Option<(u8, &'r [u8])> {
         let (first, rest) = row.split_first()?;
@@ -339,15 +339,17 @@ pub(crate) fn split_row_value(edm_type: EdmType, mut row: &[u8]) -> Option<(Valu
         None => take_length(&mut row)? as usize,
     };
     let (value, rest) = row.split_at_checked(length)?;
-    Some((read(edm_type, value)?, rest))
+    Some((decode_value(edm_type, value)?, rest))
 }
 
+/// Returns the number with this first byte, and the row after it: see [`push_number`].
 #[inline]
 fn two_bytes(low: u8, rest: &[u8]) -> Option<(u16, &[u8])> {
     let (high, rest) = rest.split_first()?;
     Some((u16::from(low & 0x7F) | u16::from(*high) << 7, rest))
 }
 
+/// Splits a length off the start of a row: see [`push_length`].
 #[inline]
 fn take_length(row: &mut &[u8]) -> Option<u32> {
     let (first, rest) = row.split_first()?;
@@ -396,9 +398,9 @@ fn push_length(mut length: u32, out: &mut Vec<u8>) {
 struct DictionaryEntry {
     packed: Arc<[u8]>,
     /// The first bytes; zeros after a shorter entry.
-    block: [u8; BLOCK],
+    block: [u8; ENTRY_BLOCK],
     /// Ones where `block` has bytes of the entry.
-    mask: [u8; BLOCK],
+    mask: [u8; ENTRY_BLOCK],
     /// Bytes of a value, if all values of the type have the same length.
     width: Option<usize>,
 }
@@ -410,10 +412,13 @@ struct Size {
     value: Option<usize>,
 }
 
-/// Bytes of a stored property: of its entry, and in the row before its value and of its value.
+/// Bytes of a property in a row.
 struct Lengths {
+    /// Bytes of its entry in packed form.
     entry: usize,
+    /// Bytes in the row before the value: the number, and the length if the value has one.
     before: usize,
+    /// Bytes of the value.
     value: usize,
 }
 
@@ -426,18 +431,18 @@ impl DictionaryEntry {
     /// Returns `None` if the bytes are not exactly one dictionary entry.
     fn new(packed: &[u8]) -> Option<Self> {
         let (entry, rest) = Self::split(packed)?;
-        let (mut block, mut mask) = ([0; BLOCK], [0; BLOCK]);
+        let (mut block, mut mask) = ([0; ENTRY_BLOCK], [0; ENTRY_BLOCK]);
         block.iter_mut().zip(entry).for_each(|(to, from)| *to = *from);
         mask.iter_mut().zip(entry).for_each(|(to, _)| *to = u8::MAX);
         rest.is_empty().then_some(Self { packed: entry.into(), block, mask, width: width(entry)? })
     }
 
-    /// Returns the bytes after the entry, if they start with it. Most entries are compared as one block.
+    /// Returns the bytes after the entry, if `bytes` starts with the entry. Most entries are compared as one block.
     #[inline]
     fn strip<'p>(&self, bytes: &'p [u8]) -> Option<&'p [u8]> {
         let length = self.packed.len();
-        match bytes.first_chunk::<BLOCK>() {
-            Some(found) if length <= BLOCK => {
+        match bytes.first_chunk::<ENTRY_BLOCK>() {
+            Some(found) if length <= ENTRY_BLOCK => {
                 // Compares all bytes of the block and never stops early, so that the compiler can use vector
                 // instructions. Behind the entry, the mask sets the bytes of the value to zero, as they are in
                 // `block`.
@@ -484,16 +489,16 @@ impl DictionaryEntry {
         self.block[0]
     }
 
-    /// Whether the entry has this name, given with its length in front.
+    /// Whether the entry has this name. `name` starts with its length.
     #[inline(always)]
     fn is_named<const N: usize>(&self, name: &[u8; N]) -> bool {
-        // A longer name would have a different length in front.
-        if N < BLOCK { self.block[1..].first_chunk() == Some(name) } else { self.packed[1..] == *name }
+        // The first two bytes compare the lengths, so a longer name that starts with `name` is different.
+        if N < ENTRY_BLOCK { self.block[1..].first_chunk() == Some(name) } else { self.packed[1..] == *name }
     }
 
     #[inline]
     fn push(&self, out: &mut PackBuffer) {
-        if self.packed.len() <= BLOCK {
+        if self.packed.len() <= ENTRY_BLOCK {
             out.push_block(&self.block, self.packed.len());
         } else {
             out.push(&self.packed);
@@ -510,7 +515,7 @@ fn width(packed: &[u8]) -> Option<Option<usize>> {
 /// fixed size, which is several times faster than copying exact lengths.
 #[derive(Default)]
 pub struct PackBuffer {
-    /// Bytes past the end are ignored.
+    /// The appended bytes, and unused bytes after `end`.
     bytes: Vec<u8>,
     end: usize,
 }
@@ -518,9 +523,8 @@ pub struct PackBuffer {
 impl PackBuffer {
     /// Reserves this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
-        // With the slack, also the last value of the expected bytes is copied as a block, and the buffer does not
-        // grow.
-        Self { bytes: vec![0; bytes + SLACK], end: 0 }
+        // The last block may end after the expected bytes. With space for it, the buffer does not grow.
+        Self { bytes: vec![0; bytes + ENTRY_BLOCK], end: 0 }
     }
 
     /// Returns the appended bytes.
@@ -551,11 +555,10 @@ impl PackBuffer {
     /// Appends the first bytes of a block.
     #[inline(always)]
     fn push_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
-        let room = self.bytes.get_mut(self.end..).and_then(|room| room.first_chunk_mut());
-        match room {
-            Some(room) => {
+        match self.bytes.get_mut(self.end..).and_then(|free| free.first_chunk_mut()) {
+            Some(target) => {
                 // Writes N bytes and counts `length` of them. The next append overwrites the rest.
-                *room = *block;
+                *target = *block;
                 self.end += length;
             }
             None => self.push(&block[..length]),

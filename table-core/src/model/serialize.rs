@@ -36,20 +36,20 @@ pub(crate) mod names {
 }
 use names::{ETAG, PARTITION_KEY, ROW_KEY, TIMESTAMP};
 
-/// Implements both traits by the text form of a type.
+/// Implements `Serialize` and `Deserialize` by the text form of a type.
 macro_rules! as_text {
-    ($($(#[$doc:meta])* $name:ty: $parse:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ty, $text:ident => $parse:expr;)*) => {$(
         $(#[$doc])*
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
 
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = Cow::<str>::deserialize(deserializer)?;
-                ($parse)(text).map_err(D::Error::custom)
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let $text = <std::borrow::Cow<'_, str> as serde::Deserialize>::deserialize(deserializer)?;
+                $parse.map_err(serde::de::Error::custom)
             }
         }
     )*};
@@ -59,18 +59,18 @@ pub(crate) use as_text;
 
 as_text! {
     /// As text.
-    ETag: |text: Cow<'_, str>| text.parse::<Self>();
+    ETag, text => text.parse::<Self>();
     /// As text. Deserializing validates the key.
-    PartitionKey: |text: Cow<'_, str>| Self::new(text);
+    PartitionKey, text => Self::new(text);
     /// As text. Deserializing validates the key.
-    RowKey: |text: Cow<'_, str>| Self::new(text);
+    RowKey, text => Self::new(text);
     /// As the name of the type, such as `Edm.Int64`.
-    EdmType: |text: Cow<'_, str>| Self::from_name(&text).ok_or_else(|| no_type(&text));
+    EdmType, text => Self::from_name(&text).ok_or_else(|| unknown_type(&text));
     /// As text, such as `2013-01-01T05`.
-    Hour: |text: Cow<'_, str>| text.parse::<Self>();
+    Hour, text => text.parse::<Self>();
 }
 
-fn no_type(found: &str) -> String {
+fn unknown_type(found: &str) -> String {
     let names = EdmType::ALL.map(EdmType::name).join(", ");
     format!("{found:?} is not the name of a type; the names are {names}")
 }
@@ -183,7 +183,7 @@ impl BinaryValue<'_> {
     }
 }
 
-/// A value as JSON without its type.
+/// Serializes a value as JSON, without an annotation of its type.
 struct Bare<'a>(ValueRef<'a>);
 
 impl Serialize for Bare<'_> {

@@ -31,7 +31,7 @@ impl TableName {
     /// Panics if the name breaks a rule above; in a constant, at compile time.
     pub const fn from_static(name: &'static str) -> Self {
         assert!(
-            is_valid(name),
+            problem(name).is_none(),
             "a table name must have 3 to 63 ASCII letters and digits, start with a letter, and not be `tables`"
         );
         Self(Cow::Borrowed(name))
@@ -48,36 +48,23 @@ impl TableName {
     }
 }
 
-fn problem(name: &str) -> Option<&'static str> {
-    match name.as_bytes() {
-        bytes if !(3..=63).contains(&bytes.len()) => Some("it must have 3 to 63 characters"),
-        bytes if !bytes.iter().all(u8::is_ascii_alphanumeric) => {
-            Some("only ASCII letters and digits are allowed")
-        }
-        [first, ..] if first.is_ascii_digit() => Some("the first character must be a letter"),
-        _ if name.eq_ignore_ascii_case("tables") => Some("the name `tables` is reserved"),
-        _ => None,
-    }
-}
-
-/// Like [`problem`], usable in constants.
-const fn is_valid(name: &str) -> bool {
+/// Returns the rule that the name breaks, if it breaks one. Loops in place of iterators, so that constants can call it.
+const fn problem(name: &str) -> Option<&'static str> {
     let bytes = name.as_bytes();
-    if bytes.len() < 3
-        || bytes.len() > 63
-        || !bytes[0].is_ascii_alphabetic()
-        || name.eq_ignore_ascii_case("tables")
-    {
-        return false;
+    if bytes.len() < 3 || bytes.len() > 63 {
+        return Some("it must have 3 to 63 characters");
     }
     let mut at = 0;
     while at < bytes.len() {
         if !bytes[at].is_ascii_alphanumeric() {
-            return false;
+            return Some("only ASCII letters and digits are allowed");
         }
         at += 1;
     }
-    true
+    if bytes[0].is_ascii_digit() {
+        return Some("the first character must be a letter");
+    }
+    if name.eq_ignore_ascii_case("tables") { Some("the name `tables` is reserved") } else { None }
 }
 
 impl FromStr for TableName {

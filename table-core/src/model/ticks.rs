@@ -20,7 +20,9 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(i64);
 
+/// Ticks in a second.
 pub(in crate::model) const PER_SECOND: i64 = 10_000_000;
+/// 1970-01-01T00:00:00Z in ticks.
 const UNIX_EPOCH: i64 = 621_355_968_000_000_000;
 
 impl Ticks {
@@ -116,7 +118,8 @@ impl fmt::Debug for Ticks {
     }
 }
 
-const PER_DAY: i64 = 86_400 * PER_SECOND;
+/// Ticks in a day.
+pub(crate) const PER_DAY: i64 = 86_400 * PER_SECOND;
 /// Days from 0000-03-01, where the calendar below starts, to 0001-01-01.
 const CALENDAR_START: i64 = 306;
 
@@ -166,14 +169,14 @@ impl FromStr for Ticks {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        utc(text.as_bytes()).or_else(|| any_offset(text)).ok_or_else(|| {
+        parse_utc(text.as_bytes()).or_else(|| parse_with_offset(text)).ok_or_else(|| {
             Error::invalid_value("DateTime", format!("{text:?} is not a time such as 2013-01-01T05:15:00Z"))
         })
     }
 }
 
-/// Parses the form that all services write.
-fn utc(text: &[u8]) -> Option<Ticks> {
+/// Parses a time with the offset `Z`, the form that all services write.
+fn parse_utc(text: &[u8]) -> Option<Ticks> {
     let (date_time, rest) = text.split_first_chunk::<19>()?;
     let fraction = match rest {
         [b'Z'] => 0,
@@ -184,28 +187,31 @@ fn utc(text: &[u8]) -> Option<Ticks> {
     let number = |from: usize, to: usize| number(&date_time[from..to]);
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    let plausible = separators == *b"--T::" && hour < 24 && minute < 60 && second < 60;
-    let days = days(year, month, day).filter(|_| plausible)?;
+    let is_time = separators == *b"--T::" && hour < 24 && minute < 60 && second < 60;
+    let days = days(year, month, day).filter(|_| is_time)?;
     // Cannot overflow: a year has four digits, and the last day of 9999 is far below the end of an `i64`.
     Ticks::new(days * PER_DAY + (hour * 3600 + minute * 60 + second) * PER_SECOND + fraction)
 }
 
-fn any_offset(text: &str) -> Option<Ticks> {
+fn parse_with_offset(text: &str) -> Option<Ticks> {
     let time = DateTime::parse_from_rfc3339(text).ok()?.with_timezone(&Utc);
     (DateTime::from(Ticks::MIN)..=DateTime::from(Ticks::MAX)).contains(&time).then(|| Ticks::from(time))
 }
 
 /// Converts decimals to ticks.
 fn fraction(digits: &[u8]) -> Option<i64> {
+    // A tick is the seventh decimal. Further decimals are dropped.
     let kept = digits.len().min(7);
     let valid = !digits.is_empty() && digits[kept..].iter().all(u8::is_ascii_digit);
     number(&digits[..kept]).filter(|_| valid).map(|n| n * 10_i64.pow(7 - kept as u32))
 }
 
+/// Parses decimal digits. The callers pass at most 7 digits, so the number cannot overflow.
 fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |n, d| d.is_ascii_digit().then(|| n * 10 + i64::from(d - b'0')))
 }
 
+/// Fills `out` with the last decimal digits of a number.
 fn digits(out: &mut [u8], mut number: i64) {
     for digit in out.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;

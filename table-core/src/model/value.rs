@@ -156,15 +156,6 @@ pub enum ValueRef<'a> {
     String(&'a str),
 }
 
-impl<'a> ValueRef<'a> {
-    /// Decodes the bytes of a [`PackedPart`](super::PackedPart) as a value of this type; `None` if they are
-    /// invalid.
-    #[inline]
-    pub fn from_packed(edm_type: EdmType, bytes: &'a [u8]) -> Option<Self> {
-        super::properties::read(edm_type, bytes)
-    }
-}
-
 impl ValueRef<'_> {
     /// Returns the type of the value.
     pub const fn edm_type(&self) -> EdmType {

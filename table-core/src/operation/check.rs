@@ -2,36 +2,46 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::model::{EdmType, Entity, Key, PartitionKey, Properties, PropertyRef, Raw, ValueRef};
+use crate::model::{EdmType, Entity, Key, PackedProperty, PartitionKey, Properties, PropertyRef, ValueRef};
 use crate::operation::{GroupTransaction, Operation};
 use crate::profile::ServiceProfile;
-use crate::query::{Filter, Query};
+use crate::query::{Filter, Query, identifier_problem};
 
 /// Refuses an operation that the service would refuse, or that would store a marked property in plaintext.
 ///
 /// # Errors
 /// Names the violated limit, name, value or mark.
 pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Result<()> {
+    check_with(profile, operation, |_, property| is_ordinary_name(profile, property))
+}
+
+/// Like [`check_operation`]. `is_ordinary` says whether the name of the property at a position is certainly allowed.
+fn check_with<'a>(
+    profile: &ServiceProfile,
+    operation: &'a Operation,
+    mut is_ordinary: impl FnMut(usize, &PackedProperty<'a>) -> bool,
+) -> Result<()> {
     check_key(profile, operation.key())?;
     let Some(entity) = operation.entity() else { return Ok(()) };
-    for raw in entity.properties().raw() {
-        check_raw(profile, &raw, is_ordinary_name(profile, &raw))?;
+    for (place, property) in entity.properties().packed_properties().enumerate() {
+        check_packed(profile, &property, is_ordinary(place, &property))?;
     }
     check_size(profile, entity.key(), entity.properties())
 }
 
-/// Type, mark and name of properties that were checked, by their position. The entities of a group mostly have the same names.
+/// Type, mark and name of properties that were checked, by their position. The entities of a group mostly have the same properties,
+/// so most names are compared with one name and not checked again.
 #[derive(Default)]
-struct Names<'a>(Vec<&'a [u8]>);
+struct CheckedNames<'a>(Vec<&'a [u8]>);
 
-impl<'a> Names<'a> {
+impl<'a> CheckedNames<'a> {
     #[inline]
-    fn is_ordinary(&mut self, profile: &ServiceProfile, place: usize, raw: &Raw<'a>) -> bool {
-        let prefix = raw.prefix();
+    fn is_ordinary(&mut self, profile: &ServiceProfile, place: usize, property: &PackedProperty<'a>) -> bool {
+        let prefix = property.prefix();
         if self.0.get(place) == Some(&prefix) {
             return true;
         }
-        let ordinary = is_ordinary_name(profile, raw);
+        let ordinary = is_ordinary_name(profile, property);
         if ordinary {
             // From this position on, the entity differs from the one before, so the names that follow are not known
             // to be allowed.
@@ -44,29 +54,14 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Like [`check_operation`], for an operation of a group.
-fn check_in_group<'a>(
-    profile: &ServiceProfile,
-    operation: &'a Operation,
-    names: &mut Names<'a>,
-) -> Result<()> {
-    check_key(profile, operation.key())?;
-    let Some(entity) = operation.entity() else { return Ok(()) };
-    for (place, raw) in entity.properties().raw().enumerate() {
-        check_raw(profile, &raw, names.is_ordinary(profile, place, &raw))?;
-    }
-    check_size(profile, entity.key(), entity.properties())
-}
-
-/// Refuses an entity with too many properties or bytes. Counts them only if the lengths do not show that they are within the
-/// limits.
+/// Refuses an entity with too many properties or bytes. Counts them only if the upper bounds exceed the limits.
 pub(crate) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Properties) -> Result<()> {
-    let bound = Tally::at_most(key, Some(properties));
+    let bound = Tally::upper_bound(key, Some(properties));
     if bound.count <= profile.custom_properties && bound.bytes <= profile.entity_bytes {
         return Ok(());
     }
     let mut tally = Tally::of(key);
-    properties.raw().for_each(|raw| tally.add(&raw));
+    properties.packed_properties().for_each(|property| tally.add(&property));
     let Tally { count, bytes, .. } = tally;
     if count > profile.custom_properties {
         return Err(Error::limit(format!("properties of {key}"), profile.custom_properties, count));
@@ -88,15 +83,14 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
     if group.len() > profile.group_operations {
         return Err(Error::limit("operations in a group transaction", profile.group_operations, group.len()));
     }
-    let (mut seen, mut names) = (HashSet::new(), Names::default());
+    let (mut seen, mut names) = (HashSet::new(), CheckedNames::default());
     for (index, operation) in group.operations().iter().enumerate() {
         // `push` has checked these rules; only an adapter that changed operations can have broken them.
-        let member = match group.is_as_pushed() {
-            true => Ok(()),
-            false => check_member(group.partition(), operation, &mut seen),
-        };
+        let member =
+            if group.is_unchanged() { Ok(()) } else { check_member(group.partition(), operation, &mut seen) };
+        let is_ordinary = |place, property: &_| names.is_ordinary(profile, place, property);
         member
-            .and_then(|()| check_in_group(profile, operation, &mut names))
+            .and_then(|()| check_with(profile, operation, is_ordinary))
             .map_err(|e| Error::in_transaction(index, e))?;
     }
     let bytes = group.payload_within(profile.group_bytes);
@@ -156,13 +150,13 @@ fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
 
 /// Checks a property. A fast check accepts most properties.
 #[inline]
-fn check_raw(profile: &ServiceProfile, raw: &Raw<'_>, ordinary_name: bool) -> Result<()> {
-    if ordinary_name && is_ordinary_value(profile, raw) {
+fn check_packed(profile: &ServiceProfile, property: &PackedProperty<'_>, ordinary_name: bool) -> Result<()> {
+    if ordinary_name && is_ordinary_value(profile, property) {
         return Ok(());
     }
     // The slow check decides, and names what is wrong. Bytes that cannot be parsed do not occur: `Properties` is
     // valid by construction.
-    raw.parse().map_or(Ok(()), |property| check_property(profile, &property))
+    property.parse().map_or(Ok(()), |property| check_property(profile, &property))
 }
 
 /// The bytes of ASCII identifiers. A table is several times faster than comparisons of each byte.
@@ -177,26 +171,26 @@ const IDENTIFIER: [bool; 256] = {
 
 /// Whether name and mark of a property are certainly allowed.
 #[inline]
-fn is_ordinary_name(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
-    let name = raw.name;
+fn is_ordinary_name(profile: &ServiceProfile, property: &PackedProperty<'_>) -> bool {
+    let name = property.name;
     let identifier = name.iter().fold(true, |all, byte| all & IDENTIFIER[usize::from(*byte)]);
     identifier
         && name.first().is_some_and(|first| !first.is_ascii_digit())
         && name.len() <= limits::PROPERTY_NAME_CHARS
-        && !raw.is_encrypted()
-        && !SYSTEM.iter().chain(profile.reserved_properties).any(|taken| taken.as_bytes() == name)
+        && !property.is_encrypted()
+        && !SYSTEM_PROPERTIES.iter().chain(profile.reserved_properties).any(|taken| taken.as_bytes() == name)
 }
 
 /// Whether a value is certainly allowed.
 #[inline]
-fn is_ordinary_value(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
-    match raw.edm_type() {
-        EdmType::Binary => raw.bytes.len() <= limits::BINARY_BYTES,
+fn is_ordinary_value(profile: &ServiceProfile, property: &PackedProperty<'_>) -> bool {
+    match property.edm_type {
+        EdmType::Binary => property.value.len() <= limits::BINARY_BYTES,
         // Bytes in place of UTF-16 units: a character has at least as many bytes as units, so a text that passes here
         // is allowed.
-        EdmType::String => raw.bytes.len() <= limits::STRING_UNITS,
+        EdmType::String => property.value.len() <= limits::STRING_UNITS,
         EdmType::DateTime => {
-            matches!(raw.value(), Some(ValueRef::DateTime(time)) if time.get() >= profile.datetime_min)
+            matches!(property.decode(), Some(ValueRef::DateTime(time)) if time.get() >= profile.datetime_min)
         }
         _ => true,
     }
@@ -222,18 +216,14 @@ fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Resul
 }
 
 /// The names of keys and system properties.
-const SYSTEM: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
+const SYSTEM_PROPERTIES: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
 
 fn name_problem(profile: &ServiceProfile, name: &str) -> Option<&'static str> {
-    let mut chars = name.chars();
-    let starts = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
-    if !starts || !chars.all(|c| c == '_' || c.is_alphanumeric()) {
-        return Some("it must be an identifier: a letter or '_', then letters, digits or '_'");
-    }
-    if SYSTEM.contains(&name) {
+    let reserved = || profile.reserved_properties.contains(&name).then_some("the service reserves it");
+    if SYSTEM_PROPERTIES.contains(&name) {
         return Some("the key or the store sets it; it cannot be a property");
     }
-    profile.reserved_properties.contains(&name).then_some("the service reserves it")
+    identifier_problem(name).or_else(reserved)
 }
 
 fn check_value(profile: &ServiceProfile, name: &str, value: ValueRef<'_>) -> Result<()> {
@@ -263,7 +253,7 @@ fn check_value(profile: &ServiceProfile, name: &str, value: ValueRef<'_>) -> Res
 /// <https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage>
 pub fn entity_size(key: &Key, properties: &Properties) -> usize {
     let mut tally = Tally::of(key);
-    properties.raw().for_each(|raw| tally.add(&raw));
+    properties.packed_properties().for_each(|property| tally.add(&property));
     tally.bytes
 }
 
@@ -274,52 +264,57 @@ pub(crate) struct Tally {
     pub(super) count: usize,
     /// See [`entity_size`].
     pub(super) bytes: usize,
-    /// See [`least_payload`].
+    /// See [`min_payload`].
     pub(crate) payload: usize,
 }
 
-/// No property has more bytes in [`entity_size`] or [`least_payload`] than this many times its packed bytes: a Boolean without
+/// No property has more bytes in [`entity_size`] or [`min_payload`] than this many times its packed bytes: a Boolean without
 /// a name has 4 packed bytes and 9 by the service's formula, and a Guid 19 and 40 in a payload.
-const MOST_PER_BYTE: usize = 3;
-/// Packed bytes of the smallest property.
-const LEAST_PACKED: usize = 4;
+const MAX_PER_PACKED_BYTE: usize = 3;
+/// Packed bytes of the smallest property: tag, length of the name, and a Boolean.
+const MIN_PACKED: usize = 4;
 
 impl Tally {
-    /// Upper bounds of the sizes of an operation's entity or key, from lengths alone. Nearly all entities are far below the
+    /// Returns upper bounds of the sizes of an operation's entity or key, from lengths alone. Nearly all entities are far below the
     /// limits, so they need not be counted.
     #[inline]
-    pub(crate) fn at_most(key: &Key, properties: Option<&Properties>) -> Self {
+    pub(crate) fn upper_bound(key: &Key, properties: Option<&Properties>) -> Self {
         let keys = key.partition().len() + key.row().len();
         let packed = properties.map_or(0, |properties| properties.as_packed().len());
-        let (bytes, payload) = (4 + 2 * keys + MOST_PER_BYTE * packed, keys + MOST_PER_BYTE * packed);
-        Self { count: packed / LEAST_PACKED, bytes, payload }
+        let properties = MAX_PER_PACKED_BYTE * packed;
+        let (bytes, payload) = (4 + 2 * keys + properties, keys + properties);
+        Self { count: packed / MIN_PACKED, bytes, payload }
     }
 
-    /// Like [`at_most`](Self::at_most), for an operation.
+    /// Like [`upper_bound`](Self::upper_bound), for an operation.
     #[inline]
-    pub(crate) fn at_most_of(operation: &Operation) -> Self {
-        Self::at_most(operation.key(), operation.entity().map(Entity::properties))
+    pub(crate) fn upper_bound_of(operation: &Operation) -> Self {
+        Self::upper_bound(operation.key(), operation.entity().map(Entity::properties))
     }
 
-    /// The sizes of an entity without properties.
+    /// Returns the sizes of an entity without properties.
     pub(super) fn of(key: &Key) -> Self {
         let (partition, row) = (key.partition(), key.row());
         let bytes = 4 + 2 * (utf16(partition) + utf16(row));
         Self { count: 0, bytes, payload: partition.len() + row.len() }
     }
 
-    /// The sizes of an operation's entity, or of the key that it deletes.
+    /// Returns the sizes of an operation's entity, or of the key that it deletes.
     pub(crate) fn of_operation(operation: &Operation) -> Self {
         let mut tally = Self::of(operation.key());
-        operation.entity().iter().flat_map(|e| e.properties().raw()).for_each(|raw| tally.add(&raw));
+        operation
+            .entity()
+            .iter()
+            .flat_map(|e| e.properties().packed_properties())
+            .for_each(|property| tally.add(&property));
         tally
     }
 
     /// Adds a property.
     #[inline]
-    pub(super) fn add(&mut self, raw: &Raw<'_>) {
-        let value = raw.bytes;
-        let (size, payload) = match raw.edm_type() {
+    pub(super) fn add(&mut self, property: &PackedProperty<'_>) {
+        let value = property.value;
+        let (size, payload) = match property.edm_type {
             EdmType::String => (4 + 2 * units(value), value.len()),
             // In JSON, bytes are base64: four characters for three bytes. A GUID has 36 characters, and the shortest
             // time 20.
@@ -329,17 +324,17 @@ impl Tally {
             EdmType::Boolean | EdmType::Double | EdmType::Int32 | EdmType::Int64 => (value.len(), 1),
         };
         self.count += 1;
-        self.bytes += 8 + 2 * units(raw.name) + size;
-        self.payload += raw.name.len() + 4 + payload;
+        self.bytes += 8 + 2 * units(property.name) + size;
+        self.payload += property.name.len() + 4 + payload;
     }
 }
 
-/// Returns the size of one property by the formula of [`entity_size`].
+/// Returns the bytes of one property by the formula of [`entity_size`].
 pub fn property_size(name: &str, value: ValueRef<'_>) -> usize {
     let mut one = Properties::new();
     one.push(name, value, false);
     let mut tally = Tally { count: 0, bytes: 0, payload: 0 };
-    one.raw().for_each(|raw| tally.add(&raw));
+    one.packed_properties().for_each(|property| tally.add(&property));
     tally.bytes
 }
 
@@ -360,7 +355,7 @@ fn units(text: &[u8]) -> usize {
 
 /// Returns a lower bound of an operation's bytes in a group transaction, for every JSON style: method, keys
 /// twice and encoded at most once, names and values in their shortest form.
-pub(super) fn least_payload(operation: &Operation) -> usize {
+pub(super) fn min_payload(operation: &Operation) -> usize {
     Tally::of_operation(operation).payload
 }
 
@@ -392,7 +387,7 @@ mod tests {
                     properties.push(name, *value, false);
                     let entity = Entity::from_parts(key.clone(), properties);
                     let operation = Operation::Insert(entity);
-                    let (bound, exact) = (Tally::at_most_of(&operation), Tally::of_operation(&operation));
+                    let (bound, exact) = (Tally::upper_bound_of(&operation), Tally::of_operation(&operation));
                     let fits = exact.count <= bound.count
                         && exact.bytes <= bound.bytes
                         && exact.payload <= bound.payload;

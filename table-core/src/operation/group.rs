@@ -1,7 +1,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Operation;
-use super::check::{Tally, least_payload};
+use super::check::{Tally, min_payload};
 use crate::error::{Error, Result};
 use crate::model::{Key, PartitionKey};
 use crate::profile::ServiceProfile;
@@ -32,9 +32,9 @@ pub struct GroupTransaction {
     hashes: Vec<u64>,
     /// Whether operations may have changed after `push`. The hashes and sizes are then outdated.
     may_have_changed: bool,
-    /// An upper bound of the operations' [payload](least_payload), from their lengths. Only a group near the limit is counted.
-    at_most: usize,
-    /// The number of operations whose payload was counted, and their payload.
+    /// An upper bound of the operations' [payload](min_payload), from their lengths. Only a group near the limit is counted.
+    payload_bound: usize,
+    /// The number of operations whose payload was counted, and their payload in bytes.
     counted: (usize, usize),
     max_operations: usize,
     max_bytes: usize,
@@ -48,7 +48,7 @@ impl GroupTransaction {
             operations: Vec::new(),
             hashes: Vec::new(),
             may_have_changed: false,
-            at_most: 0,
+            payload_bound: 0,
             counted: (0, 0),
             max_operations: profile.group_operations,
             max_bytes: profile.group_bytes,
@@ -71,7 +71,7 @@ impl GroupTransaction {
         let hash = xxh3_64(key.row().as_bytes());
         // The service refuses a group that writes an entity twice
         // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
-        if self.hashes.contains(&hash) && self.writes(key) {
+        if self.hashes.contains(&hash) && self.contains(key) {
             return Err(Error::invalid_group(format!(
                 "{key} occurs twice: a group transaction can write an entity once"
             )));
@@ -83,45 +83,45 @@ impl GroupTransaction {
                 self.max_operations + 1,
             ));
         }
-        let at_most = self.at_most.saturating_add(Tally::at_most_of(&operation).payload);
+        let payload_bound = self.payload_bound.saturating_add(Tally::upper_bound_of(&operation).payload);
         // Near the limit the bound is too rough. The operations up to here are counted once, and their sum is kept.
-        if at_most > self.max_bytes {
+        if payload_bound > self.max_bytes {
             self.counted = (self.operations.len(), self.payload());
-            let bytes = self.counted.1 + least_payload(&operation);
+            let bytes = self.counted.1 + min_payload(&operation);
             if bytes > self.max_bytes {
                 return Err(Error::limit("bytes in a group transaction", self.max_bytes, bytes));
             }
         }
-        self.at_most = at_most;
+        self.payload_bound = payload_bound;
         self.hashes.push(hash);
         self.operations.push(operation);
         Ok(())
     }
 
-    /// The payload of all operations.
+    /// Returns the payload of all operations in bytes.
     fn payload(&self) -> usize {
         let (counted, bytes) = self.counted;
-        bytes + self.operations[counted..].iter().map(least_payload).sum::<usize>()
+        bytes + self.operations[counted..].iter().map(min_payload).sum::<usize>()
     }
 
-    /// Returns the payload as an error if it exceeds `most`.
-    pub(crate) fn payload_within(&self, most: usize) -> std::result::Result<(), usize> {
-        if self.at_most <= most {
+    /// Checks that the payload has at most `max` bytes; otherwise returns its bytes as the error.
+    pub(crate) fn payload_within(&self, max: usize) -> std::result::Result<(), usize> {
+        if self.payload_bound <= max {
             return Ok(());
         }
         let bytes = self.payload();
-        if bytes <= most { Ok(()) } else { Err(bytes) }
+        if bytes <= max { Ok(()) } else { Err(bytes) }
     }
 
-    fn writes(&self, key: &Key) -> bool {
+    fn contains(&self, key: &Key) -> bool {
         self.operations.iter().any(|operation| operation.key() == key)
     }
 
     /// Whether the group stays within the limits of operations and bytes if this operation is added.
     pub fn fits(&self, operation: &Operation) -> bool {
         let fits = || {
-            let at_most = self.at_most.saturating_add(Tally::at_most_of(operation).payload);
-            at_most <= self.max_bytes || self.payload() + least_payload(operation) <= self.max_bytes
+            let payload_bound = self.payload_bound.saturating_add(Tally::upper_bound_of(operation).payload);
+            payload_bound <= self.max_bytes || self.payload() + min_payload(operation) <= self.max_bytes
         };
         self.operations.len() < self.max_operations && fits()
     }
@@ -131,8 +131,8 @@ impl GroupTransaction {
         &self.partition
     }
 
-    /// Whether the operations are those that `push` has checked.
-    pub(crate) const fn is_as_pushed(&self) -> bool {
+    /// Whether the operations are unchanged since `push` has checked them.
+    pub(crate) const fn is_unchanged(&self) -> bool {
         !self.may_have_changed
     }
 
@@ -147,7 +147,7 @@ impl GroupTransaction {
         self.may_have_changed = true;
         // The caller may change any operation, so nothing that was counted holds; `usize::MAX` makes the next check
         // count again.
-        (self.at_most, self.counted) = (usize::MAX, (0, 0));
+        (self.payload_bound, self.counted) = (usize::MAX, (0, 0));
         &mut self.operations
     }
 

@@ -240,7 +240,7 @@ impl BulkSummary {
         }
     }
 
-    /// Adds the counts and failures of other work that was done in addition.
+    /// Adds the counts and failures of additional work.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.written += other.written;

@@ -55,7 +55,7 @@ impl Query {
         }
         Explanation {
             path: self.access_path(),
-            keys: self.seek(),
+            keys: self.service_bounds(),
             compares,
             comparisons: self.filter.as_ref().map_or(0, Filter::comparisons),
             limit: profile.filter_comparisons,
@@ -89,20 +89,20 @@ impl Query {
     /// keys the service reads the whole partition or table, and this classification says so.
     /// [`bounds`](Self::bounds) may be narrower, which makes a local scan shorter.
     pub fn access_path(&self) -> AccessPath {
-        self.seek().access_path()
+        self.service_bounds().access_path()
     }
 
     /// Returns the keys that the service reads.
-    pub(super) fn seek(&self) -> KeyBounds {
-        self.filter.as_ref().map_or(KeyBounds::ALL, seekable)
+    pub(super) fn service_bounds(&self) -> KeyBounds {
+        self.filter.as_ref().map_or(KeyBounds::ALL, keys_by_and)
     }
 }
 
-/// Returns the keys allowed by the conditions joined by `and`.
-fn seekable(filter: &Filter) -> KeyBounds {
+/// Returns the keys that satisfy the conditions that are joined by `and` at the top of a filter.
+fn keys_by_and(filter: &Filter) -> KeyBounds {
     match filter.node() {
         _ if !filter.is_bounded() => KeyBounds::ALL,
-        FilterNode::And(a, b) => seekable(a).intersect(seekable(b)),
+        FilterNode::And(a, b) => keys_by_and(a).intersect(keys_by_and(b)),
         FilterNode::Compare { property, comparison, value } => {
             KeyBounds::of_comparison(property, *comparison, value, false)
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::parse::name_problem;
 use crate::error::{Error, Result};
-use crate::model::{EdmValue, Entity, Key, Properties, Ticks, ValueRef, find, key_order};
+use crate::model::{EdmValue, Entity, Key, Properties, Ticks, ValueRef, as_text, find, key_order};
 
 /// The operator of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,8 +132,8 @@ pub enum FilterNode {
     Not(Filter),
 }
 
-/// Maximum nesting and number of comparisons of a filter that stores accept. Within these limits a filter can
-/// be processed recursively.
+/// Maximum nesting and number of comparisons of a filter that stores accept. Recursion over such a filter has at most 1,100
+/// levels: each level has a `not` or at least one comparison less than the level above it.
 pub(super) const MAX_NESTING: usize = 100;
 pub(super) const MAX_COMPARISONS: usize = 1000;
 
@@ -282,12 +282,12 @@ impl Filter {
 
     /// Calls `visit` with the name of every compared property, from left to right.
     pub fn for_each_property<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
-        let mut left = vec![self];
-        while let Some(filter) = left.pop() {
+        let mut pending = vec![self];
+        while let Some(filter) = pending.pop() {
             match filter.node() {
                 FilterNode::Compare { property, .. } => visit(property),
-                FilterNode::And(a, b) | FilterNode::Or(a, b) => left.extend([b, a]),
-                FilterNode::Not(inner) => left.push(inner),
+                FilterNode::And(a, b) | FilterNode::Or(a, b) => pending.extend([b, a]),
+                FilterNode::Not(inner) => pending.push(inner),
             }
         }
     }
@@ -302,15 +302,20 @@ impl std::ops::Not for Filter {
     }
 }
 
-/// Equal comparisons, joined in the same way.
+as_text! {
+    /// As `$filter` text.
+    Filter, text => text.parse::<Self>();
+}
+
+/// Filters are equal if their comparisons are equal and joined in the same way.
 impl PartialEq for Filter {
     fn eq(&self, other: &Self) -> bool {
         use FilterNode::{And, Compare, Not, Or};
-        let mut left = vec![(self, other)];
-        while let Some((a, b)) = left.pop() {
+        let mut pending = vec![(self, other)];
+        while let Some((a, b)) = pending.pop() {
             match (a.node(), b.node()) {
-                (And(a1, a2), And(b1, b2)) | (Or(a1, a2), Or(b1, b2)) => left.extend([(a2, b2), (a1, b1)]),
-                (Not(a), Not(b)) => left.push((a, b)),
+                (And(a1, a2), And(b1, b2)) | (Or(a1, a2), Or(b1, b2)) => pending.extend([(a2, b2), (a1, b1)]),
+                (Not(a), Not(b)) => pending.push((a, b)),
                 (
                     Compare { property, comparison, value },
                     Compare { property: property2, comparison: comparison2, value: value2 },
@@ -329,20 +334,20 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// Takes a filter apart that is too deep to be dropped recursively.
+/// A filter that is too deep for recursion is taken apart step by step.
 impl Drop for Filter {
     fn drop(&mut self) {
         // The parts of a filter within the limits are dropped by the compiler's code, which recurses.
         if self.is_bounded() {
             return;
         }
-        let mut left = vec![self.take()];
-        while let Some(node) = left.pop() {
+        let mut pending = vec![self.take()];
+        while let Some(node) = pending.pop() {
             match Arc::into_inner(node) {
                 Some(FilterNode::And(mut a, mut b) | FilterNode::Or(mut a, mut b)) => {
-                    left.extend([a.take(), b.take()]);
+                    pending.extend([a.take(), b.take()]);
                 }
-                Some(FilterNode::Not(mut inner)) => left.push(inner.take()),
+                Some(FilterNode::Not(mut inner)) => pending.push(inner.take()),
                 Some(FilterNode::Compare { .. }) | None => {}
             }
         }
@@ -418,21 +423,21 @@ impl Filter {
 
     /// Like [`matches`](Self::matches), on a stored row.
     pub(crate) fn holds(&self, row: &RowRef<'_>) -> bool {
-        if self.is_bounded() { self.holds_by_calls(row) } else { self.holds_by_steps(row) }
+        if self.is_bounded() { self.holds_recursively(row) } else { self.holds_iteratively(row) }
     }
 
-    fn holds_by_calls(&self, row: &RowRef<'_>) -> bool {
+    fn holds_recursively(&self, row: &RowRef<'_>) -> bool {
         match self.node() {
             FilterNode::Compare { property, comparison, value } => row.compares(property, *comparison, value),
-            FilterNode::And(a, b) => a.holds_by_calls(row) && b.holds_by_calls(row),
-            FilterNode::Or(a, b) => a.holds_by_calls(row) || b.holds_by_calls(row),
-            FilterNode::Not(inner) => !inner.holds_by_calls(row),
+            FilterNode::And(a, b) => a.holds_recursively(row) && b.holds_recursively(row),
+            FilterNode::Or(a, b) => a.holds_recursively(row) || b.holds_recursively(row),
+            FilterNode::Not(inner) => !inner.holds_recursively(row),
         }
     }
 
     /// Like [`holds`](Self::holds), for a filter that is too deep for recursion: evaluates every comparison
     /// and combines the results on an explicit stack.
-    fn holds_by_steps(&self, row: &RowRef<'_>) -> bool {
+    fn holds_iteratively(&self, row: &RowRef<'_>) -> bool {
         let (mut steps, mut found) = (vec![Step::Evaluate(self)], Vec::new());
         while let Some(step) = steps.pop() {
             let Step::Evaluate(filter) = step else {
@@ -460,6 +465,7 @@ impl Filter {
     }
 }
 
+/// A step of the evaluation without recursion: evaluate a filter, or join the last results.
 enum Step<'f> {
     Evaluate(&'f Filter),
     And,
@@ -489,7 +495,7 @@ impl<'a> RowRef<'a> {
             Filter::PARTITION_KEY => Some(ValueRef::String(self.partition)),
             Filter::ROW_KEY => Some(ValueRef::String(self.row)),
             Filter::TIMESTAMP => self.timestamp.map(ValueRef::DateTime),
-            _ => find(self.packed, name)?.value(),
+            _ => find(self.packed, name)?.decode(),
         }
     }
 }
@@ -532,24 +538,25 @@ impl fmt::Display for Filter {
                 write!(f, "{property} {comparison} {}", Literal(value.as_ref()))
             }
             FilterNode::And(a, b) => {
-                grouped(f, a, a.is_or())?;
+                write_grouped(f, a, a.is_or())?;
                 f.write_str(" and ")?;
-                grouped(f, b, b.is_and() || b.is_or())
+                write_grouped(f, b, b.is_and() || b.is_or())
             }
             FilterNode::Or(a, b) => {
-                grouped(f, a, false)?;
+                write_grouped(f, a, false)?;
                 f.write_str(" or ")?;
-                grouped(f, b, b.is_or())
+                write_grouped(f, b, b.is_or())
             }
             FilterNode::Not(inner) => {
                 f.write_str("not ")?;
-                grouped(f, inner, true)
+                write_grouped(f, inner, true)
             }
         }
     }
 }
 
-fn grouped(f: &mut fmt::Formatter<'_>, filter: &Filter, parentheses: bool) -> fmt::Result {
+/// Prints an operand, in parentheses if its grouping needs them.
+fn write_grouped(f: &mut fmt::Formatter<'_>, filter: &Filter, parentheses: bool) -> fmt::Result {
     if parentheses { write!(f, "({filter})") } else { write!(f, "{filter}") }
 }
 
@@ -559,10 +566,10 @@ struct Literal<'a>(ValueRef<'a>);
 impl fmt::Display for Literal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            ValueRef::Binary(bytes) => binary(f, bytes),
+            ValueRef::Binary(bytes) => write_binary(f, bytes),
             ValueRef::Boolean(v) => write!(f, "{v}"),
             ValueRef::DateTime(v) => write!(f, "datetime'{v}'"),
-            ValueRef::Double(v) => double(f, v),
+            ValueRef::Double(v) => write_double(f, v),
             ValueRef::Guid(v) => write!(f, "guid'{}'", v.as_hyphenated()),
             ValueRef::Int32(v) => write!(f, "{v}"),
             ValueRef::Int64(v) => write!(f, "{v}L"),
@@ -572,7 +579,7 @@ impl fmt::Display for Literal<'_> {
 }
 
 /// Prints the shortest digits that parse to the same number, always with a point or an exponent.
-fn double(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
+fn write_double(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     match value {
         f64::INFINITY => f.write_str("INF"),
         f64::NEG_INFINITY => f.write_str("-INF"),
@@ -580,7 +587,7 @@ fn double(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     }
 }
 
-fn binary(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+fn write_binary(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     f.write_str("X'")?;
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
     f.write_str("'")

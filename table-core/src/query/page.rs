@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::Query;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::{Entity, Key, TableName};
+use crate::model::{Entity, Key, TableName, as_text};
 use crate::profile::ServiceProfile;
 
 /// A part of a result, and the continuation token for the rest.
@@ -39,14 +39,14 @@ impl<T> Page<T> {
 /// [`TableQuery::readable_page`](crate::typed::TableQuery::readable_page).
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReadablePage<T = Entity> {
-    /// The readable entities in order, and the continuation token.
+    /// The readable entities, in the order of the page, and the continuation token.
     pub page: Page<T>,
     /// The unreadable entities.
     pub unreadable: Vec<UnreadableEntity>,
 }
 
 impl<T> ReadablePage<T> {
-    /// The page, if every entity of it can be read.
+    /// Returns the page, if every entity in it is readable.
     ///
     /// # Errors
     /// Returns the error of the first unreadable entity.
@@ -73,11 +73,11 @@ pub struct UnreadableEntity {
     pub error: Error,
 }
 
-/// The position where a query continues: opaque text that can be stored, or sent to a web client and back.
+/// A continuation token: the position where a query continues, as opaque text that can be stored, or sent to a web client and
+/// back.
 ///
-/// It belongs to its table (by the name, with the profile's rules for case), filter and projection, and is
-/// refused with another query. It does not belong to `top`, so the page size may change. It is not signed and
-/// contains a key: treat it as untrusted input.
+/// A token belongs to its table (by the name, with the profile's rules for case), filter and projection. Any other query refuses
+/// it. The number `top` may change from page to page. A token is not signed and contains a key: treat it as untrusted input.
 ///
 /// Convert it to text with [`Display`](fmt::Display) and back with [`str::parse`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ impl Continuation {
     /// # Errors
     /// Fails if the token belongs to another query.
     pub fn position(&self, profile: &ServiceProfile, table: &TableName, query: &Query) -> Result<&Position> {
-        self.check(fingerprint(&query_text(profile, table, query)))
+        self.position_for(fingerprint(&query_text(profile, table, query)))
     }
 
     /// Returns the position, if the token belongs to this listing.
@@ -121,7 +121,7 @@ impl Continuation {
     /// # Errors
     /// Fails if the token belongs to another listing.
     pub fn tables_position(&self, prefix: Option<&str>) -> Result<&Position> {
-        self.check(fingerprint(&tables_text(prefix)))
+        self.position_for(fingerprint(&tables_text(prefix)))
     }
 
     /// Whether the token belongs to the secondary copy of the data.
@@ -135,7 +135,8 @@ impl Continuation {
         self
     }
 
-    fn check(&self, query: u64) -> Result<&Position> {
+    /// Returns the position, if the token belongs to the query or listing with this fingerprint.
+    fn position_for(&self, query: u64) -> Result<&Position> {
         if self.of_secondary {
             let reason =
                 "it belongs to the secondary copy of the data; use it with the store that returned it";
@@ -149,6 +150,12 @@ impl Continuation {
     }
 }
 
+as_text! {
+    /// As text. The text contains a key of an entity.
+    Continuation, text => text.parse::<Self>();
+}
+
+/// Returns the text that identifies a query, for its fingerprint.
 fn query_text(profile: &ServiceProfile, table: &TableName, query: &Query) -> String {
     // The printed filter, not the text that was parsed: two spellings of one filter share tokens.
     let filter = query.filter.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -156,6 +163,7 @@ fn query_text(profile: &ServiceProfile, table: &TableName, query: &Query) -> Str
     format!("{}\n{filter}\n{}", profile.table_identity(table), select.unwrap_or_else(|| "*".to_owned()))
 }
 
+/// Returns the text that identifies a listing of tables, for its fingerprint.
 fn tables_text(prefix: Option<&str>) -> String {
     // Starts with the empty name of a table, which no query has: a token of a listing does not fit a query.
     format!("\n\n{}", prefix.unwrap_or_default())
@@ -167,12 +175,15 @@ fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// The version of the format of tokens.
 const VERSION: u8 = 1;
-/// The flags of a token.
+/// Flag in a token: it has the text [`Position::second`].
 const HAS_SECOND: u8 = 1;
+/// Flag in a token: it belongs to the secondary copy of the data.
 const OF_SECONDARY: u8 = 2;
 
-/// Prints URL-safe text: base64url of `version, query fingerprint, flags, length of first, texts`.
+/// Prints URL-safe text: base64url of version (1 byte), fingerprint of the query (8 bytes), flags (1 byte), length of `first`
+/// (4 bytes), `first` and `second`. Numbers are big-endian.
 impl fmt::Display for Continuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Position { first, second } = &self.position;

@@ -76,18 +76,23 @@ fn parse(text: &str) -> Result<Filter, Problem> {
     let mut parser = Parser { lexer, next, nesting: 0, comparisons: 0 };
     let filter = parser.filter()?;
     match parser.next.kind {
-        Kind::End => Ok(filter),
+        TokenKind::End => Ok(filter),
         _ => Err(parser.expected("'and', 'or' or the end")),
     }
 }
 
+/// A parser by recursive descent: one method for each rule of the grammar.
 struct Parser<'a> {
     lexer: Lexer<'a>,
+    /// The next token, which is not consumed yet.
     next: Token<'a>,
+    /// Number of parentheses and `not` that are open.
     nesting: usize,
+    /// Number of comparisons up to here.
     comparisons: usize,
 }
 
+/// A side of a comparison.
 enum Operand<'a> {
     Property(&'a str),
     Literal(EdmValue),
@@ -113,22 +118,23 @@ impl<'a> Parser<'a> {
     fn unary(&mut self) -> Result<Filter, Problem> {
         if self.skip_word("not")? {
             // A `not` with its parentheses counts once, so that parsed text is not too deep after printing.
-            let inner = if self.next.kind == Kind::Open { Self::group } else { Self::unary };
+            let inner = if self.next.kind == TokenKind::Open { Self::group } else { Self::unary };
             return Ok(!self.nested(inner)?);
         }
-        if self.next.kind == Kind::Open { self.nested(Self::group) } else { self.comparison() }
+        if self.next.kind == TokenKind::Open { self.nested(Self::group) } else { self.comparison() }
     }
 
     fn group(&mut self) -> Result<Filter, Problem> {
         self.advance()?;
         let inner = self.filter()?;
-        if self.next.kind != Kind::Close {
+        if self.next.kind != TokenKind::Close {
             return Err(self.expected("')'"));
         }
         self.advance()?;
         Ok(inner)
     }
 
+    /// Parses with `inner`, one level deeper.
     fn nested(
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<Filter, Problem>,
@@ -148,7 +154,7 @@ impl<'a> Parser<'a> {
             return Err(self.problem(format!("more than {MAX_COMPARISONS} comparisons")));
         }
         let left = self.operand("a property, a literal, 'not' or '('")?;
-        let Some(comparison) = self.operator() else { return self.alone(left) };
+        let Some(comparison) = self.operator() else { return self.without_operator(left) };
         self.advance()?;
         let right_at = self.next.at;
         match (left, self.operand("a property or a literal")?) {
@@ -167,20 +173,20 @@ impl<'a> Parser<'a> {
     }
 
     /// Handles an operand without an operator: a Boolean property, a Boolean, or an error.
-    fn alone(&self, operand: Operand<'a>) -> Result<Filter, Problem> {
+    fn without_operator(&self, operand: Operand<'a>) -> Result<Filter, Problem> {
         match (operand, &self.next.kind) {
             // Every entity has a PartitionKey, and the empty text comes before all others.
             (
                 Operand::Literal(EdmValue::Boolean(value)),
-                Kind::Close | Kind::End | Kind::Word("and" | "or"),
+                TokenKind::Close | TokenKind::End | TokenKind::Word("and" | "or"),
             ) => {
                 let comparison = if value { Comparison::GreaterThanOrEqual } else { Comparison::LessThan };
                 Ok(Filter::compare("PartitionKey", comparison, ""))
             }
-            (Operand::Property(name), Kind::Open) => Err(self.problem(format!(
+            (Operand::Property(name), TokenKind::Open) => Err(self.problem(format!(
                 "the service has no functions such as '{name}'; a prefix is a range of 'ge' and 'lt'"
             ))),
-            (Operand::Property(name), Kind::Close | Kind::End | Kind::Word("and" | "or")) => {
+            (Operand::Property(name), TokenKind::Close | TokenKind::End | TokenKind::Word("and" | "or")) => {
                 Ok(Filter::eq(name, true))
             }
             _ => Err(self.expected("an operator (eq, ne, gt, ge, lt, le)")),
@@ -189,24 +195,24 @@ impl<'a> Parser<'a> {
 
     fn operator(&self) -> Option<Comparison> {
         match self.next.kind {
-            Kind::Word(word) => Comparison::from_keyword(word),
+            TokenKind::Word(word) => Comparison::from_keyword(word),
             _ => None,
         }
     }
 
     fn operand(&mut self, expected: &str) -> Result<Operand<'a>, Problem> {
         let operand = match &self.next.kind {
-            Kind::Word("true") => Operand::Literal(EdmValue::Boolean(true)),
-            Kind::Word("false") => Operand::Literal(EdmValue::Boolean(false)),
-            Kind::Word("NaN") => Operand::Literal(EdmValue::Double(f64::NAN)),
-            Kind::Word("INF") => Operand::Literal(EdmValue::Double(f64::INFINITY)),
-            Kind::Word("null") => {
+            TokenKind::Word("true") => Operand::Literal(EdmValue::Boolean(true)),
+            TokenKind::Word("false") => Operand::Literal(EdmValue::Boolean(false)),
+            TokenKind::Word("NaN") => Operand::Literal(EdmValue::Double(f64::NAN)),
+            TokenKind::Word("INF") => Operand::Literal(EdmValue::Double(f64::INFINITY)),
+            TokenKind::Word("null") => {
                 return Err(self.problem("there is no null: no comparison holds for a missing property"));
             }
-            Kind::Word(word) if !is_reserved(word) => Operand::Property(word),
-            Kind::Quoted(text) => Operand::Literal(EdmValue::String(text.clone())),
-            Kind::Typed(prefix, text) => Operand::Literal(self.checked(typed(prefix, text))?),
-            Kind::Number(text) => Operand::Literal(self.checked(number(text))?),
+            TokenKind::Word(word) if !is_reserved(word) => Operand::Property(word),
+            TokenKind::Quoted(text) => Operand::Literal(EdmValue::String(text.clone())),
+            TokenKind::Typed(prefix, text) => Operand::Literal(self.checked(typed(prefix, text))?),
+            TokenKind::Number(text) => Operand::Literal(self.checked(number(text))?),
             _ => return Err(self.expected(expected)),
         };
         self.advance()?;
@@ -214,7 +220,7 @@ impl<'a> Parser<'a> {
     }
 
     fn skip_word(&mut self, word: &str) -> Result<bool, Problem> {
-        let found = self.next.kind == Kind::Word(word);
+        let found = self.next.kind == TokenKind::Word(word);
         if found {
             self.advance()?;
         }
@@ -230,8 +236,8 @@ impl<'a> Parser<'a> {
         result.map_err(|reason| self.problem(reason))
     }
 
-    fn expected(&self, what: &str) -> Problem {
-        self.problem(format!("expected {what}, found {}", self.next.kind))
+    fn expected(&self, expected: &str) -> Problem {
+        self.problem(format!("expected {expected}, found {}", self.next.kind))
     }
 
     fn problem(&self, reason: impl Into<String>) -> Problem {
@@ -250,11 +256,11 @@ pub(super) struct Problem {
 #[derive(Clone, Debug)]
 pub(super) struct Token<'a> {
     pub(super) at: usize,
-    pub(super) kind: Kind<'a>,
+    pub(super) kind: TokenKind<'a>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind<'a> {
+pub(super) enum TokenKind<'a> {
     Open,
     Close,
     /// A property name or a keyword.
@@ -268,7 +274,7 @@ pub(super) enum Kind<'a> {
     End,
 }
 
-impl fmt::Display for Kind<'_> {
+impl fmt::Display for TokenKind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open => f.write_str("'('"),
@@ -294,14 +300,14 @@ impl<'a> Lexer<'a> {
     }
 
     pub(super) fn next(&mut self) -> Result<Token<'a>, Problem> {
-        self.take(|c| c.is_ascii_whitespace());
+        self.take_while(|c| c.is_ascii_whitespace());
         let at = self.at;
-        let Some(first) = self.rest().chars().next() else { return Ok(Token { at, kind: Kind::End }) };
+        let Some(first) = self.rest().chars().next() else { return Ok(Token { at, kind: TokenKind::End }) };
         let kind = match first {
-            '(' => self.single(Kind::Open),
-            ')' => self.single(Kind::Close),
-            '\'' => Kind::Quoted(self.quoted()?),
-            '-' | '.' | '0'..='9' => Kind::Number(self.number()),
+            '(' => self.single(TokenKind::Open),
+            ')' => self.single(TokenKind::Close),
+            '\'' => TokenKind::Quoted(self.quoted()?),
+            '-' | '.' | '0'..='9' => TokenKind::Number(self.number()),
             c if starts_name(c) => self.word()?,
             c => return Err(Problem { at, reason: format!("unexpected character {c:?}") }),
         };
@@ -312,33 +318,34 @@ impl<'a> Lexer<'a> {
         &self.text[self.at..]
     }
 
-    fn take(&mut self, mut wanted: impl FnMut(char) -> bool) -> &'a str {
+    /// Consumes the characters up to the first for which `belongs` is false.
+    fn take_while(&mut self, mut belongs: impl FnMut(char) -> bool) -> &'a str {
         let rest = self.rest();
-        let end = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        let end = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
         self.at += end;
         &rest[..end]
     }
 
-    fn single(&mut self, kind: Kind<'a>) -> Kind<'a> {
+    fn single(&mut self, kind: TokenKind<'a>) -> TokenKind<'a> {
         self.at += 1;
         kind
     }
 
-    fn word(&mut self) -> Result<Kind<'a>, Problem> {
-        let word = self.take(continues_name);
+    fn word(&mut self) -> Result<TokenKind<'a>, Problem> {
+        let word = self.take_while(continues_name);
         if self.rest().starts_with('\'') {
-            return Ok(Kind::Typed(word, self.quoted()?));
+            return Ok(TokenKind::Typed(word, self.quoted()?));
         }
-        Ok(Kind::Word(word))
+        Ok(TokenKind::Word(word))
     }
 
     /// Reads digits, letters and dots, and a sign at the start or after the `e` of an exponent.
     fn number(&mut self) -> &'a str {
         let mut sign_allowed = true;
-        self.take(|c| {
-            let part = c == '.' || c.is_ascii_alphanumeric() || (sign_allowed && matches!(c, '-' | '+'));
+        self.take_while(|c| {
+            let belongs = c == '.' || c.is_ascii_alphanumeric() || (sign_allowed && matches!(c, '-' | '+'));
             sign_allowed = matches!(c, 'e' | 'E');
-            part
+            belongs
         })
     }
 
@@ -348,7 +355,7 @@ impl<'a> Lexer<'a> {
         let mut out = String::new();
         loop {
             self.at += 1;
-            out.push_str(self.take(|c| c != '\''));
+            out.push_str(self.take_while(|c| c != '\''));
             if self.rest().is_empty() {
                 let reason = "the text that starts here has no closing quote".to_owned();
                 return Err(Problem { at: open, reason });
@@ -444,13 +451,17 @@ fn binary(text: &str) -> Result<Vec<u8>, String> {
 /// Words of the filter language, which cannot be property names in a filter.
 const RESERVED: [&str; 8] = ["and", "or", "not", "true", "false", "null", "NaN", "INF"];
 
-/// Returns why a property with this name cannot be in a filter.
-pub(super) fn name_problem(name: &str) -> Option<&'static str> {
+/// Returns why the service does not allow a property with this name; `None` if it allows the property.
+pub(crate) fn identifier_problem(name: &str) -> Option<&'static str> {
     let mut chars = name.chars();
-    if !chars.next().is_some_and(starts_name) || !chars.all(continues_name) {
-        return Some("it must be an identifier: a letter or '_', then letters, digits or '_'");
-    }
-    is_reserved(name).then_some("it is a word of the filter language")
+    let is_identifier = chars.next().is_some_and(starts_name) && chars.all(continues_name);
+    (!is_identifier).then_some("it must be an identifier: a letter or '_', then letters, digits or '_'")
+}
+
+/// Returns why a property with this name cannot be in a filter; `None` if it can.
+pub(super) fn name_problem(name: &str) -> Option<&'static str> {
+    let is_word = || is_reserved(name).then_some("it is a word of the filter language");
+    identifier_problem(name).or_else(is_word)
 }
 
 fn is_reserved(word: &str) -> bool {

@@ -6,10 +6,11 @@ use super::{Comparison, Filter, FilterNode, KeyBounds, Query, Range};
 use crate::limits;
 use crate::model::{EdmValue, Key, key_order};
 
-/// Maximum number of parts in a plan. With more parts, a scan is not worse.
+/// Maximum number of parts in a plan. Each part costs a request, and a scan returns up to 1,000 entities per request: with more parts,
+/// a scan is hardly more expensive.
 const MAX_PARTS: usize = 1000;
-/// Maximum number of parts that advice lists.
-const SHOWN: usize = 3;
+/// Number of parts that the printed plan shows.
+const SHOWN_PARTS: usize = 3;
 
 /// Another way to the same result by cheaper access paths.
 ///
@@ -59,15 +60,16 @@ impl fmt::Display for Plan {
     }
 }
 
+/// Prints the number of parts and the first parts.
 fn write_parts<T>(
     f: &mut fmt::Formatter<'_>,
     [one, many]: [&str; 2],
     parts: &[T],
     text: impl FnMut(&T) -> String,
 ) -> fmt::Result {
-    let shown: Vec<String> = parts.iter().take(SHOWN).map(text).collect();
+    let shown: Vec<String> = parts.iter().take(SHOWN_PARTS).map(text).collect();
     write!(f, "{} {}: {}", parts.len(), if parts.len() == 1 { one } else { many }, shown.join("; "))?;
-    match parts.len().saturating_sub(SHOWN) {
+    match parts.len().saturating_sub(SHOWN_PARTS) {
         0 => Ok(()),
         more => write!(f, "; and {more} more"),
     }
@@ -95,7 +97,7 @@ impl Query {
         if !parts.iter().all(|part| part.access_path() < path) {
             return None;
         }
-        let parts: Vec<_> = parts.iter().map(|part| (part, within(filter, part))).collect();
+        let parts: Vec<_> = parts.iter().map(|part| (part, filter.residual(part))).collect();
         let plan = points(&parts).unwrap_or_else(|| Plan::Ranges(self.ranges(&parts)));
         plan.is_accepted(filter.comparisons().max(limits::FILTER_COMPARISONS)).then_some(plan)
     }
@@ -167,7 +169,7 @@ fn union(mut a: Vec<KeyBounds>, b: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
     (a.len() <= MAX_PARTS).then_some(a)
 }
 
-/// Returns disjoint bounds of the same keys in key order; `None` if partitions overlap without being equal.
+/// Returns disjoint bounds of the same keys in key order; `None` if two ranges of partitions overlap and differ.
 fn disjoint(mut parts: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
     // In this order a part can overlap only the last part kept: all others end before that one starts.
     parts.sort_by(|a, b| {
@@ -196,6 +198,7 @@ fn disjoint(mut parts: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
     Some(out)
 }
 
+/// Whether a text may be in both ranges.
 fn overlap(a: &Range, b: &Range) -> bool {
     !a.clone().intersect(b.clone()).is_empty()
 }
@@ -213,45 +216,38 @@ fn reaches(end: &Bound<String>, start: &Bound<String>) -> bool {
 }
 
 /// The part of a filter that must still be evaluated for entities whose keys are within bounds.
-pub(super) enum ResidualFilter {
+pub(crate) enum ResidualFilter {
+    /// Every entity with such a key matches.
     Always,
+    /// No entity with such a key matches.
     Never,
+    /// The entities that match this filter too match.
     When(Filter),
 }
 
 impl Filter {
-    /// Returns the part of the filter to evaluate for entities whose keys are within the bounds, or an error
-    /// if none of them can match.
-    pub(crate) fn within(&self, bounds: &KeyBounds) -> Result<Option<Self>, ()> {
-        match within(self, bounds) {
-            ResidualFilter::Always => Ok(None),
-            ResidualFilter::When(filter) => Ok(Some(filter)),
-            ResidualFilter::Never => Err(()),
+    /// Returns the part of the filter that must be evaluated for entities whose keys are within the bounds.
+    pub(crate) fn residual(&self, bounds: &KeyBounds) -> ResidualFilter {
+        match self.node() {
+            // Too deep for recursion. Evaluating all of it for each row is right too, and only slower.
+            _ if !self.is_bounded() => ResidualFilter::When(self.clone()),
+            FilterNode::Compare { property, comparison, value } => {
+                let result = match &**property {
+                    Filter::PARTITION_KEY => common_result(&bounds.partition, *comparison, value),
+                    Filter::ROW_KEY => common_result(&bounds.row, *comparison, value),
+                    _ => None,
+                };
+                result.map_or_else(|| ResidualFilter::When(self.clone()), ResidualFilter::constant)
+            }
+            FilterNode::And(a, b) => a.residual(bounds).and(|| b.residual(bounds)),
+            FilterNode::Or(a, b) => a.residual(bounds).or(|| b.residual(bounds)),
+            FilterNode::Not(inner) => inner.residual(bounds).not(),
         }
-    }
-}
-
-/// Returns the rest of a filter within bounds.
-pub(super) fn within(filter: &Filter, part: &KeyBounds) -> ResidualFilter {
-    match filter.node() {
-        // Too deep for recursion. Evaluating all of it for each row is right too, and only slower.
-        _ if !filter.is_bounded() => ResidualFilter::When(filter.clone()),
-        FilterNode::Compare { property, comparison, value } => {
-            let known = match &**property {
-                Filter::PARTITION_KEY => known(&part.partition, *comparison, value),
-                Filter::ROW_KEY => known(&part.row, *comparison, value),
-                _ => None,
-            };
-            known.map_or_else(|| ResidualFilter::When(filter.clone()), ResidualFilter::of)
-        }
-        FilterNode::And(a, b) => within(a, part).and(|| within(b, part)),
-        FilterNode::Or(a, b) => within(a, part).or(|| within(b, part)),
-        FilterNode::Not(inner) => within(inner, part).not(),
     }
 }
 
 impl ResidualFilter {
-    const fn of(holds: bool) -> Self {
+    const fn constant(holds: bool) -> Self {
         if holds { Self::Always } else { Self::Never }
     }
 
@@ -291,7 +287,7 @@ impl ResidualFilter {
 }
 
 /// Whether a comparison holds for every key of the range or for none; `None` if it depends on the key.
-fn known(range: &Range, comparison: Comparison, value: &EdmValue) -> Option<bool> {
+fn common_result(range: &Range, comparison: Comparison, value: &EdmValue) -> Option<bool> {
     // Keys are text. A comparison with another type has one result for every key.
     let EdmValue::String(text) = value else { return Some(comparison.holds(None)) };
     if let Some(key) = range.as_single() {

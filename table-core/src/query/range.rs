@@ -260,8 +260,8 @@ impl fmt::Display for KeyBounds {
 }
 
 impl Filter {
-    /// Returns the keys that can match, or if `negated`, those that may not match. Returns all keys if the
-    /// filter is too deep.
+    /// Returns the keys that can match. If `negated`, returns the keys that can match the negated filter. Returns all keys if the
+    /// filter is too deep for recursion.
     fn bounds(&self, negated: bool) -> KeyBounds {
         if !self.is_bounded() {
             return KeyBounds::ALL;

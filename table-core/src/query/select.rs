@@ -34,6 +34,19 @@ impl Select {
     }
 }
 
+/// As a list of names.
+impl serde::Serialize for Select {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Select {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <Vec<String> as serde::Deserialize>::deserialize(deserializer).map(Self::new)
+    }
+}
+
 /// A query of a table: filter, projection and page size.
 ///
 /// ```

@@ -272,7 +272,7 @@ fn with_advice(error: Error, table: &TableName) -> Error {
          the partition '{MANIFEST_PARTITION}'. If the written entities have no index and no layout, use `unmanaged()` of the table \
          or of the store instead, or `write_indexed` of a bulk write"
     ));
-    error.explained(kind)
+    error.into_cause_of(kind)
 }
 
 impl fmt::Debug for ManifestCache {

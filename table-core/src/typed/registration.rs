@@ -51,5 +51,5 @@ fn with_advice(error: Error, table: &TableName, schema: &Schema) -> Error {
          write an entity of the type once by a program that may write the partition '{MANIFEST_PARTITION}'",
         schema.rust_name
     ));
-    error.explained(kind)
+    error.into_cause_of(kind)
 }

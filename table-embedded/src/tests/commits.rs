@@ -43,7 +43,10 @@ async fn a_failed_sync_is_ambiguous_and_the_store_recovers() {
 #[tokio::test]
 async fn a_full_disk_has_its_own_error_and_the_store_recovers() {
     let error = survives(WRITES_FAIL).await;
-    assert!(error.is_storage_full() && error.outcome() == Outcome::NotApplied, "{error:?}");
+    assert!(
+        matches!(error.kind(), ErrorKind::StorageFull(_)) && error.outcome() == Outcome::NotApplied,
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 use std::sync::atomic::Ordering;
 
-use table_core::store::{Outcome, TableStore};
+use table_core::store::{ErrorKind, Outcome, TableStore};
 use tokio::time::{Duration, timeout};
 
 use super::disk::{READS_FAIL, SOUND, SYNCS_FAIL, WRITES_FAIL, WRITES_PANIC};
@@ -129,7 +129,10 @@ async fn a_compaction_without_disk_space_is_refused_before_any_change() {
     fixture.reopen().await;
     let (opens, syncs) = (fixture.disk.opens.load(Ordering::SeqCst), fixture.disk.syncs());
     let error = compact_and_read(&fixture).await.unwrap_err();
-    assert!(error.is_storage_full() && error.outcome() == Outcome::NotApplied, "{error:?}");
+    assert!(
+        matches!(error.kind(), ErrorKind::StorageFull(_)) && error.outcome() == Outcome::NotApplied,
+        "{error:?}"
+    );
     assert!(error.to_string().contains("1048576 are free"), "{error}");
     assert_eq!(fixture.disk.opens.load(Ordering::SeqCst), opens);
     assert_eq!(fixture.disk.syncs(), syncs);

@@ -275,13 +275,13 @@ impl engine::Rows for TableRows<'_, '_> {
         format::row_key(self.id, key)
     }
 
-    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+    fn with_row<R>(&self, key: &[u8], decide: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
         match self.rows.get(key) {
-            Ok(None) => look(None),
+            Ok(None) => decide(None),
             Ok(Some(row)) => {
                 let mut record = PackBuffer::default();
                 format::unpack_row(self.dictionary, key, row.value(), &mut record)?;
-                look(Some(record.as_bytes()))
+                decide(Some(record.as_bytes()))
             }
             Err(failure) => {
                 self.failure.set(Some(failure));

@@ -108,8 +108,8 @@ pub(super) fn check_names(shared: &Shared, table: &str, entity: &Entity) -> Resu
 /// Describes a limit that only the encrypted entity exceeds.
 fn grown(error: Error, profile: &ServiceProfile) -> Error {
     match error.into_kind() {
-        ErrorKind::LimitExceeded { what, allowed, actual } => {
-            Error::limit(format!("{what} as encrypted for {}", profile.name), allowed, actual)
+        ErrorKind::LimitExceeded { quantity, allowed, actual } => {
+            Error::limit(format!("{quantity} as encrypted for {}", profile.name), allowed, actual)
         }
         other => other.into(),
     }

@@ -15,16 +15,16 @@ impl PartFormat {
     /// A part with its default width, at the end of its key.
     pub const PLAIN: Self = Self { width: None, stop: None };
 
-    /// Adapts the format to a part of type `P`. A part with a fixed width needs no stop.
-    pub(super) fn of<P: KeyPart>(self) -> (Self, Option<usize>) {
+    /// Returns the format and the width of a part of type `P`. A part with a fixed width needs no separator.
+    pub(super) fn for_part<P: KeyPart>(self) -> (Self, Option<usize>) {
         let width = self.width.or(P::WIDTH);
         let stop = if width.is_some() { None } else { self.stop };
         (Self { stop, ..self }, width)
     }
 }
 
-/// Initial capacity; most keys fit.
-const ROOM: usize = 32;
+/// Initial capacity in bytes; most keys fit.
+const CAPACITY: usize = 32;
 
 /// Builds a key from literal texts and parts.
 ///
@@ -45,7 +45,7 @@ pub struct KeyBuilder {
 impl KeyBuilder {
     /// Creates an empty key. Its name and template are used in error messages.
     pub fn new(which: &'static str, template: &'static str) -> Self {
-        let writer = KeyWriter { out: String::with_capacity(ROOM), format: PartFormat::PLAIN };
+        let writer = KeyWriter { out: String::with_capacity(CAPACITY), format: PartFormat::PLAIN };
         Self { which, template, writer }
     }
 
@@ -70,7 +70,7 @@ impl KeyBuilder {
     /// Appends a part in place. After an error the key must not be used.
     pub(crate) fn push<P: KeyPart>(&mut self, value: &P, format: PartFormat) -> Result<(), ValueError> {
         let start = self.writer.out.len();
-        let (format, width) = format.of::<P>();
+        let (format, width) = format.for_part::<P>();
         self.writer.format = format;
         value.encode(&mut self.writer)?;
         let written = self.writer.out.len() - start;
@@ -102,7 +102,7 @@ impl KeyBuilder {
         Ok(self.literal(&text))
     }
 
-    /// Appends the start of a text part, for queries by prefix.
+    /// Appends the start of a text part, for queries by prefix. The end of the key is open, so no separator follows.
     #[must_use]
     pub fn text_prefix(mut self, prefix: &str, format: PartFormat) -> Self {
         self.writer.format = format;

@@ -6,6 +6,8 @@
 mod builder;
 mod parser;
 mod part_type;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::borrow::Cow;
@@ -87,9 +89,6 @@ pub trait KeyPart: Sized {
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError>;
 }
 
-#[cfg(test)]
-mod tests;
-
 /// A key part that can also be written in descending order: see [`Reverse`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reversed in a key",
@@ -161,10 +160,10 @@ macro_rules! number {
 fn from_number<T>(
     text: &KeyText<'_>,
     number: u64,
-    what: &'static str,
+    type_name: &'static str,
     from: impl Fn(u64) -> Option<T>,
 ) -> Result<T, ValueError> {
-    from(number).ok_or_else(|| text.expected(format!("the digits of a value of type {what}")))
+    from(number).ok_or_else(|| text.expected(format!("the digits of a value of type {type_name}")))
 }
 
 // A template may pad unsigned integers. Signed integers are offset by their minimum, which flips the sign
@@ -285,14 +284,14 @@ impl KeyPart for Hour {
     }
 
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
-        parse(text.as_str()).ok_or_else(|| text.expected(FORM))
+        parse_hour(text.as_str()).ok_or_else(|| text.expected(HOUR_FORM))
     }
 }
 
-const FORM: &str = "an hour as YYYY-MM-DDTHH";
+const HOUR_FORM: &str = "an hour as YYYY-MM-DDTHH";
 
-/// Parses the only text of an hour.
-fn parse(text: &str) -> Option<Hour> {
+/// Parses the text that `Display` writes, and no other form of the hour.
+fn parse_hour(text: &str) -> Option<Hour> {
     let time = NaiveDateTime::parse_from_str(&format!("{text}:00"), "%Y-%m-%dT%H:%M").ok()?;
     let hour = Hour::of(Ticks::checked(time.and_utc()).ok()?);
     (hour.to_string() == text).then_some(hour)
@@ -309,67 +308,69 @@ impl FromStr for Hour {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        parse(text).ok_or_else(|| ValueError::new(FORM, format_args!("{text:?}")))
+        parse_hour(text).ok_or_else(|| ValueError::new(HOUR_FORM, format_args!("{text:?}")))
     }
 }
 
-/// Number of hexadecimal digits of 64 bits.
-const DIGITS: usize = 16;
-const SIGN: u64 = 1 << 63;
+/// Number of hexadecimal digits of an `f64`.
+const F64_DIGITS: usize = 16;
+const SIGN_BIT: u64 = 1 << 63;
 
 /// Maps a number to bits that sort like the numbers. Returns `None` for NaN, which has no order. `-0.0`
 /// equals `0.0` and has the same bits.
-fn ordered(value: f64) -> Option<u64> {
+fn sortable_bits(value: f64) -> Option<u64> {
     // Adding zero converts negative zero to zero.
     let bits = (value + 0.0).to_bits();
     // IEEE 754 numbers of one sign are ordered like their bits. Setting the sign bit puts positive numbers above negative
     // ones; inverting all bits reverses the order of the negative ones.
-    (!value.is_nan()).then_some(if bits & SIGN == 0 { bits | SIGN } else { !bits })
+    (!value.is_nan()).then_some(if bits & SIGN_BIT == 0 { bits | SIGN_BIT } else { !bits })
 }
 
-fn from_ordered(ordered: u64) -> f64 {
-    f64::from_bits(if ordered & SIGN == 0 { !ordered } else { ordered & !SIGN })
+/// Reverses [`sortable_bits`].
+fn from_sortable_bits(bits: u64) -> f64 {
+    f64::from_bits(if bits & SIGN_BIT == 0 { !bits } else { bits & !SIGN_BIT })
 }
 
-fn write(value: f64, out: &mut KeyWriter, turn: impl Fn(u64) -> u64) -> Result<(), ValueError> {
-    let bits = ordered(value).ok_or_else(|| ValueError::new("a number", value))?;
-    out.text(&format!("{:0DIGITS$X}", turn(bits)));
+/// Writes a number. `map` inverts the bits for descending order.
+fn write_f64(value: f64, out: &mut KeyWriter, map: impl Fn(u64) -> u64) -> Result<(), ValueError> {
+    let bits = sortable_bits(value).ok_or_else(|| ValueError::new("a number", value))?;
+    out.text(&format!("{:0F64_DIGITS$X}", map(bits)));
     Ok(())
 }
 
-fn read(text: &KeyText<'_>, turn: impl Fn(u64) -> u64) -> Result<f64, ValueError> {
+/// Parses the text of [`write_f64`] with the same `map`.
+fn read_f64(text: &KeyText<'_>, map: impl Fn(u64) -> u64) -> Result<f64, ValueError> {
     let digits = text.as_str();
-    let is_canonical = |b: u8| matches!(b, b'0'..=b'9' | b'A'..=b'F');
-    let bits = u64::from_str_radix(digits, 16).ok().map(turn);
-    let found = bits.filter(|_| digits.len() == DIGITS && digits.bytes().all(is_canonical));
-    let value = found.map(|bits| (bits, from_ordered(bits)));
+    let is_upper_hex = |b: u8| matches!(b, b'0'..=b'9' | b'A'..=b'F');
+    let is_canonical = digits.len() == F64_DIGITS && digits.bytes().all(is_upper_hex);
+    let bits = u64::from_str_radix(digits, 16).ok().filter(|_| is_canonical).map(map);
     // NaN and negative zero are never written, so they are refused.
-    let value = value.filter(|(bits, value)| ordered(*value) == Some(*bits)).map(|(_, value)| value);
+    let value = bits.map(from_sortable_bits).filter(|value| sortable_bits(*value) == bits);
     value.ok_or_else(|| text.expected("the 16 hexadecimal digits of a number"))
 }
 
 /// The 64 bits of the number as 16 upper-case hexadecimal digits. The sign bit is flipped for numbers from
 /// zero up, and all bits for negative numbers, so that texts sort like the numbers. NaN is refused.
 impl KeyPart for f64 {
-    const WIDTH: Option<usize> = Some(DIGITS);
+    const WIDTH: Option<usize> = Some(F64_DIGITS);
     const PART_TYPE: KeyPartType = KeyPartType::F64;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
-        write(*self, out, |bits| bits)
+        write_f64(*self, out, |bits| bits)
     }
 
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
-        read(text, |bits| bits)
+        read_f64(text, |bits| bits)
     }
 }
 
 impl ReverseKeyPart for f64 {
     fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
-        write(*self, out, |bits| !bits)
+        write_f64(*self, out, |bits| !bits)
     }
 
     fn decode_reversed(text: &KeyText<'_>) -> Result<Self, ValueError> {
-        read(text, |bits| !bits)
+        read_f64(text, |bits| !bits)
     }
 }
 

@@ -60,7 +60,7 @@ impl<'a> KeyParser<'a> {
     /// Fails if the text is not the encoding of a value.
     #[inline(always)]
     pub fn part<P: KeyPart>(&mut self, name: &str, format: PartFormat) -> Result<P> {
-        let (format, width) = format.of::<P>();
+        let (format, width) = format.for_part::<P>();
         let end = match (width, format.stop) {
             // The width ends beyond the text or within a character, so the text is not an encoding of any
             // value.

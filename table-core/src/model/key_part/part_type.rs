@@ -82,7 +82,7 @@ impl KeyPartType {
 
     /// Returns the type with this name. A custom encoding has no name.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        ALL.into_iter().find(|of| of.word() == word)
+        ALL.into_iter().find(|part_type| part_type.word() == word)
     }
 
     /// Whether the type is an unsigned integer, whose width a template may set.

@@ -23,7 +23,7 @@ impl KeyWriter {
     /// Writes text. Escapes characters that are forbidden in keys, and the separator after the part. A prefix
     /// of the text gives a prefix of the output.
     pub fn text(&mut self, text: &str) {
-        push(&mut self.out, text, self.format.stop);
+        push_text(&mut self.out, text, self.format.stop);
     }
 
     /// Writes a number with leading zeros. The width is the template's, or `digits` by default.
@@ -31,7 +31,7 @@ impl KeyWriter {
     /// # Errors
     /// Fails if the number has more digits.
     pub fn number(&mut self, value: u64, digits: usize) -> Result<(), ValueError> {
-        self.digits(value, digits, |d| d)
+        self.write_digits(value, digits, |d| d)
     }
 
     /// Like [`number`](Self::number), with every digit subtracted from nine, so that larger numbers sort
@@ -40,18 +40,18 @@ impl KeyWriter {
     /// # Errors
     /// Fails if the number has more digits.
     pub fn number_reversed(&mut self, value: u64, digits: usize) -> Result<(), ValueError> {
-        self.digits(value, digits, |d| 9 - d)
+        self.write_digits(value, digits, |d| 9 - d)
     }
 
     #[inline]
-    fn digits(&mut self, value: u64, digits: usize, turn: impl Fn(u8) -> u8) -> Result<(), ValueError> {
+    fn write_digits(&mut self, value: u64, digits: usize, map: impl Fn(u8) -> u8) -> Result<(), ValueError> {
         let width = self.format.width.unwrap_or(digits).min(MAX_DIGITS);
         let (mut text, mut rest) = ([0; MAX_DIGITS], value);
-        for place in text[..width].iter_mut().rev() {
-            *place = b'0' + turn((rest % 10) as u8);
+        for digit in text[..width].iter_mut().rev() {
+            *digit = b'0' + map((rest % 10) as u8);
             rest /= 10;
         }
-        // Digits are UTF-8.
+        // Digits are valid UTF-8. A rest means that the number needs more digits.
         let digits = std::str::from_utf8(&text[..width]).ok().filter(|_| rest == 0);
         self.out.push_str(digits.ok_or_else(|| ValueError::new(format!("at most {width} digits"), value))?);
         Ok(())
@@ -70,7 +70,7 @@ impl<'a> KeyText<'a> {
     /// Fails if the escapes differ from those that `text` writes.
     #[inline]
     pub fn text(&self) -> Result<String, ValueError> {
-        read(self.text, self.format.stop)
+        parse_text(self.text, self.format.stop)
     }
 
     /// Parses the text of [`KeyWriter::number`].
@@ -79,7 +79,7 @@ impl<'a> KeyText<'a> {
     /// Fails if the text does not have that many digits, or exceeds a `u64`.
     #[inline]
     pub fn number(&self, digits: usize) -> Result<u64, ValueError> {
-        self.digits(digits, |d| d)
+        self.parse_number(digits, |d| d)
     }
 
     /// Parses the text of [`KeyWriter::number_reversed`].
@@ -87,18 +87,18 @@ impl<'a> KeyText<'a> {
     /// # Errors
     /// Fails if the text does not have that many digits, or exceeds a `u64`.
     pub fn number_reversed(&self, digits: usize) -> Result<u64, ValueError> {
-        self.digits(digits, |d| 9 - d)
+        self.parse_number(digits, |d| 9 - d)
     }
 
-    /// Returns the error for any other text.
-    pub fn expected(&self, what: impl Into<std::borrow::Cow<'static, str>>) -> ValueError {
-        ValueError::new(what, format_args!("{:?}", self.text))
+    /// Returns an error that shows this text and the text that was expected in its place.
+    pub fn expected(&self, expected: impl Into<std::borrow::Cow<'static, str>>) -> ValueError {
+        ValueError::new(expected, format_args!("{:?}", self.text))
     }
 
     #[inline]
-    fn digits(&self, digits: usize, turn: impl Fn(u8) -> u8) -> Result<u64, ValueError> {
+    fn parse_number(&self, digits: usize, map: impl Fn(u8) -> u8) -> Result<u64, ValueError> {
         let width = self.format.width.unwrap_or(digits);
-        let number = if self.text.len() == width { self.read_digits(turn) } else { None };
+        let number = if self.text.len() == width { self.parse_digits(map) } else { None };
         number.ok_or_else(
             #[cold]
             || self.expected(format!("a number of {width} digits")),
@@ -106,14 +106,14 @@ impl<'a> KeyText<'a> {
     }
 
     #[inline]
-    fn read_digits(&self, turn: impl Fn(u8) -> u8) -> Option<u64> {
+    fn parse_digits(&self, map: impl Fn(u8) -> u8) -> Option<u64> {
         let mut number = 0u64;
         for (place, byte) in self.text.bytes().enumerate() {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
                 return None;
             }
-            let digit = u64::from(turn(digit));
+            let digit = u64::from(map(digit));
             number = match place {
                 // Any 19 digits fit a `u64`.
                 0..19 => number * 10 + digit,
@@ -130,7 +130,7 @@ impl<'a> KeyText<'a> {
 const ESCAPE: char = '~';
 
 /// Appends `text`, escaped for a part that ends at `stop`.
-pub(super) fn push(out: &mut String, text: &str, stop: Option<char>) {
+pub(super) fn push_text(out: &mut String, text: &str, stop: Option<char>) {
     if is_plain(text, stop) {
         return out.push_str(text);
     }
@@ -145,8 +145,8 @@ fn push_escaped(out: &mut String, c: char) {
     out.extend([ESCAPE, digit(code >> 4), digit(code & 0xF)]);
 }
 
-/// Reverses [`push`]. Accepts only texts that `push` writes.
-pub(super) fn read(text: &str, stop: Option<char>) -> Result<String, ValueError> {
+/// Reverses [`push_text`]. Accepts only texts that `push_text` writes.
+pub(super) fn parse_text(text: &str, stop: Option<char>) -> Result<String, ValueError> {
     if is_plain(text, stop) {
         return Ok(text.to_owned());
     }

@@ -7,8 +7,8 @@ use super::chunk::{Chunk, ChunkBytes, Span};
 use super::{EdmValue, INDEX_NAME, PropertyDictionary, ValueRef};
 use crate::error::{Error, Result};
 
-pub use packed::PackedPart;
-pub(crate) use packed::{MARK, Raw, find, read, split_value, tag};
+pub use packed::PackedProperty;
+pub(crate) use packed::{MARK, decode_value, find, split_value, tag};
 
 /// The ordered properties of an entity, packed in one buffer.
 ///
@@ -59,7 +59,7 @@ impl Properties {
     /// Creates properties from their packed form.
     ///
     /// # Errors
-    /// Fails if the bytes are malformed (a decode error that names the offset).
+    /// Fails if the bytes are damaged. The error names the offset.
     pub fn from_packed(packed: Vec<u8>) -> Result<Self> {
         if let Some(offset) = packed::first_invalid_offset(&packed) {
             return Err(Error::corrupt(format!("properties are damaged before byte {offset}")));
@@ -70,7 +70,7 @@ impl Properties {
     /// Creates properties from a packed form that is known to be valid: this type wrote it, and its storage
     /// either keeps it intact or reports damage.
     pub(crate) fn from_trusted(packed: Vec<u8>) -> Self {
-        Self::assert_sound(&packed);
+        Self::debug_assert_valid(&packed);
         Self { packed: ChunkBytes::Own(packed) }
     }
 
@@ -80,7 +80,7 @@ impl Properties {
         let packed = ChunkBytes::Shared { chunk, packed, row };
         // Only properties that are packed already: the check of a numbered row would unpack the whole chunk.
         if let (bytes, None) = packed.raw_or_numbered() {
-            Self::assert_sound(bytes);
+            Self::debug_assert_valid(bytes);
         }
         Self { packed }
     }
@@ -91,7 +91,7 @@ impl Properties {
         self.packed.raw_or_numbered()
     }
 
-    fn assert_sound(packed: &[u8]) {
+    fn debug_assert_valid(packed: &[u8]) {
         debug_assert_eq!(packed::first_invalid_offset(packed), None, "packed properties are damaged");
     }
 
@@ -113,7 +113,7 @@ impl Properties {
 
     /// Returns the number of properties.
     pub fn len(&self) -> usize {
-        self.raw().count()
+        self.packed_properties().count()
     }
 
     /// Iterates over the properties in order.
@@ -122,28 +122,23 @@ impl Properties {
     }
 
     /// Iterates over the properties in order, without decoding the values.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn raw(&self) -> impl Iterator<Item = Raw<'_>> {
+    pub fn packed_properties(&self) -> impl Iterator<Item = PackedProperty<'_>> {
         let mut rest = &*self.packed;
-        std::iter::from_fn(move || Raw::split(&mut rest))
-    }
-
-    /// Iterates over the bytes of the properties in order.
-    #[inline]
-    pub fn packed_parts(&self) -> impl Iterator<Item = PackedPart<'_>> {
-        self.raw().map(|raw| raw.part())
+        std::iter::from_fn(move || PackedProperty::split(&mut rest))
     }
 
     /// Returns the value of a property.
     pub fn get(&self, name: &str) -> Option<ValueRef<'_>> {
-        find(&self.packed, name)?.value()
+        find(&self.packed, name)?.decode()
     }
 
     /// Returns the text of the property [`INDEX_NAME`] if it is a String. Numbered properties are not converted.
     #[inline]
     pub(crate) fn index_name(&self) -> Option<&str> {
         let value = match self.raw_or_numbered() {
-            (packed, None) => find(packed, INDEX_NAME)?.value(),
+            (packed, None) => find(packed, INDEX_NAME)?.decode(),
             (row, Some(dictionary)) => dictionary.index_name(row),
         };
         match value {
@@ -214,7 +209,7 @@ impl Properties {
     pub fn retain(&mut self, mut keep: impl FnMut(&PropertyRef<'_>) -> bool) {
         let mut kept = Vec::with_capacity(self.packed.len());
         let mut rest = &*self.packed;
-        while let Some(raw) = Raw::split(&mut rest) {
+        while let Some(raw) = PackedProperty::split(&mut rest) {
             if raw.parse().is_some_and(|p| keep(&p)) {
                 kept.extend_from_slice(raw.whole);
             }
@@ -236,7 +231,7 @@ impl Properties {
         let mut rest = &*self.packed;
         loop {
             let start = self.packed.len() - rest.len();
-            let raw = Raw::split(&mut rest)?;
+            let raw = PackedProperty::split(&mut rest)?;
             if raw.name == name.as_bytes() {
                 return Some((start, start + raw.whole.len()));
             }
@@ -330,7 +325,7 @@ impl<'a> Iterator for PropertiesIter<'a> {
     type Item = PropertyRef<'a>;
 
     fn next(&mut self) -> Option<PropertyRef<'a>> {
-        Raw::split(&mut self.rest).and_then(Raw::parse)
+        PackedProperty::split(&mut self.rest).and_then(PackedProperty::parse)
     }
 }
 

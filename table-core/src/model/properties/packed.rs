@@ -76,7 +76,7 @@ fn push_long(out: &mut Vec<u8>, bytes: &[u8]) {
 pub(super) fn first_invalid_offset(packed: &[u8]) -> Option<usize> {
     let mut rest = packed;
     while !rest.is_empty() {
-        if Raw::split(&mut rest).and_then(Raw::parse).is_none() {
+        if PackedProperty::split(&mut rest).and_then(PackedProperty::parse).is_none() {
             return Some(packed.len() - rest.len());
         }
     }
@@ -85,7 +85,7 @@ pub(super) fn first_invalid_offset(packed: &[u8]) -> Option<usize> {
 
 /// Finds the property with this name. Skips other properties without decoding them.
 #[inline]
-pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
+pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<PackedProperty<'a>> {
     let mut rest = packed;
     // Every access is checked. A row from a disk is only known to be as it was written, and a mistake here must end the
     // search instead of the process.
@@ -93,7 +93,7 @@ pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
         let len = usize::from(u16::from_le_bytes([*low, *high]));
         // The lengths first: most names of a type differ in length, so most are skipped without reading the name.
         if len == name.len() && after.get(..len)? == name.as_bytes() {
-            return Raw::split(&mut rest);
+            return PackedProperty::split(&mut rest);
         }
         // The length of a value follows from its type. Behind an unknown type nothing can be found, so the search
         // ends.
@@ -106,7 +106,7 @@ pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
     None
 }
 
-/// Splits a value of a known type off the start of `bytes`; `None` if they are damaged.
+/// Splits a value of a known type, with its length prefix, off the start of `bytes`; `None` if they are damaged.
 #[inline(always)]
 pub(crate) fn split_value(edm_type: EdmType, bytes: &[u8]) -> Option<(ValueRef<'_>, &[u8])> {
     let (start, len) = match FIXED[edm_type as usize] {
@@ -114,11 +114,12 @@ pub(crate) fn split_value(edm_type: EdmType, bytes: &[u8]) -> Option<(ValueRef<'
         fixed => (0, usize::from(fixed)),
     };
     let (value, after) = bytes.get(start..)?.split_at_checked(len)?;
-    Some((read(edm_type, value)?, after))
+    Some((decode_value(edm_type, value)?, after))
 }
 
+/// Decodes the bytes of a value, without a length prefix; `None` if they are damaged.
 #[inline(always)]
-pub(crate) fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
+pub(crate) fn decode_value(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
     Some(match edm_type {
         EdmType::Binary => ValueRef::Binary(v),
         EdmType::Boolean => ValueRef::Boolean(*v.first()? != 0),
@@ -131,11 +132,13 @@ pub(crate) fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
     })
 }
 
-/// The bytes of a packed property, for conversion to another format.
+/// The bytes of a packed property. The value is not decoded yet.
 #[derive(Clone, Copy)]
-pub struct PackedPart<'a> {
-    /// The bytes before the value: tag, length of the name, name.
-    pub prefix: &'a [u8],
+pub struct PackedProperty<'a> {
+    /// All bytes of the property.
+    pub(crate) whole: &'a [u8],
+    /// The type's number and the mark.
+    tag: u8,
     /// The name, UTF-8.
     pub name: &'a [u8],
     /// The type of the value.
@@ -145,30 +148,17 @@ pub struct PackedPart<'a> {
 }
 
 /// Does not show the value, which may be secret.
-impl std::fmt::Debug for PackedPart<'_> {
+impl std::fmt::Debug for PackedProperty<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = String::from_utf8_lossy(self.name);
-        f.debug_struct("PackedPart")
+        f.debug_struct("PackedProperty")
             .field("name", &name)
             .field("edm_type", &self.edm_type)
             .finish_non_exhaustive()
     }
 }
 
-/// A packed property that is not decoded yet.
-#[derive(Clone, Copy)]
-pub(crate) struct Raw<'a> {
-    /// All bytes of the property.
-    pub(crate) whole: &'a [u8],
-    /// The type's number and the mark.
-    tag: u8,
-    pub(crate) name: &'a [u8],
-    /// The value without its length prefix.
-    pub(crate) bytes: &'a [u8],
-    edm_type: EdmType,
-}
-
-impl<'a> Raw<'a> {
+impl<'a> PackedProperty<'a> {
     /// Splits off the first property; `None` at the end and for damaged bytes.
     #[inline]
     pub(crate) fn split(rest: &mut &'a [u8]) -> Option<Self> {
@@ -187,28 +177,18 @@ impl<'a> Raw<'a> {
         let (whole, after) = bytes.split_at_checked(start.checked_add(len)?)?;
         // Last, so that `rest` still starts at the property if its bytes are damaged.
         *rest = after;
-        Some(Self { whole, tag, name: whole.get(3..name_end)?, bytes: &whole[start..], edm_type })
+        Some(Self { whole, tag, name: whole.get(3..name_end)?, edm_type, value: &whole[start..] })
     }
 
-    /// Returns tag, length of the name, and name.
+    /// Returns the bytes before the value: tag, length of the name, name.
     #[inline]
-    pub(crate) fn prefix(&self) -> &'a [u8] {
+    pub fn prefix(&self) -> &'a [u8] {
         &self.whole[..3 + self.name.len()]
-    }
-
-    #[inline]
-    pub(super) fn part(&self) -> PackedPart<'a> {
-        PackedPart { prefix: self.prefix(), name: self.name, edm_type: self.edm_type, value: self.bytes }
     }
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {
         let name = std::str::from_utf8(self.name).ok()?;
-        Some(PropertyRef { name, value: self.value()?, encrypted: self.is_encrypted() })
-    }
-
-    #[inline]
-    pub(crate) const fn edm_type(&self) -> EdmType {
-        self.edm_type
+        Some(PropertyRef { name, value: self.decode()?, encrypted: self.is_encrypted() })
     }
 
     #[inline]
@@ -216,8 +196,9 @@ impl<'a> Raw<'a> {
         is_marked(self.tag)
     }
 
+    /// Decodes the value; `None` if its bytes are damaged.
     #[inline]
-    pub(crate) fn value(&self) -> Option<ValueRef<'a>> {
-        read(self.edm_type, self.bytes)
+    pub fn decode(&self) -> Option<ValueRef<'a>> {
+        decode_value(self.edm_type, self.value)
     }
 }

@@ -35,7 +35,7 @@ macro_rules! property {
 property! {
     bool => Boolean as Bool, v: *v, value: match value {
         ValueRef::Boolean(v) => Ok(v),
-        other => Err(wrong(EdmType::Boolean, other)),
+        other => Err(type_mismatch(EdmType::Boolean, other)),
     };
     i8 => Int32 as I8, v: i32::from(*v), value: narrow(int32(value)?);
     i16 => Int32 as I16, v: i32::from(*v), value: narrow(int32(value)?);
@@ -49,11 +49,11 @@ property! {
     f32 => Double as Custom, v: f64::from(*v), value: single(double(value)?);
     Vec<u8> => Binary as Custom, v: v, value: match value {
         ValueRef::Binary(v) => Ok(v.to_vec()),
-        other => Err(wrong(EdmType::Binary, other)),
+        other => Err(type_mismatch(EdmType::Binary, other)),
     };
     Uuid => Guid as Uuid, v: *v, value: match value {
         ValueRef::Guid(v) => Ok(v),
-        other => Err(wrong(EdmType::Guid, other)),
+        other => Err(type_mismatch(EdmType::Guid, other)),
     };
     Ticks => DateTime as Time, v: *v, value: ticks(value);
     DateTime<Utc> => DateTime as Time, v: Ticks::checked(*v)?, value: ticks(value).map(Ticks::to_datetime);
@@ -68,7 +68,7 @@ property! {
 }
 
 #[cold]
-fn wrong(expected: EdmType, found: ValueRef<'_>) -> ValueError {
+fn type_mismatch(expected: EdmType, found: ValueRef<'_>) -> ValueError {
     ValueError::new(expected.name(), found.edm_type())
 }
 
@@ -76,7 +76,7 @@ fn wrong(expected: EdmType, found: ValueRef<'_>) -> ValueError {
 fn int32(value: ValueRef<'_>) -> Result<i32, ValueError> {
     match value {
         ValueRef::Int32(v) => Ok(v),
-        other => Err(wrong(EdmType::Int32, other)),
+        other => Err(type_mismatch(EdmType::Int32, other)),
     }
 }
 
@@ -85,7 +85,7 @@ fn int64(value: ValueRef<'_>) -> Result<i64, ValueError> {
     match value {
         ValueRef::Int64(v) => Ok(v),
         ValueRef::Int32(v) => Ok(v.into()),
-        other => Err(wrong(EdmType::Int64, other)),
+        other => Err(type_mismatch(EdmType::Int64, other)),
     }
 }
 
@@ -94,15 +94,15 @@ fn double(value: ValueRef<'_>) -> Result<f64, ValueError> {
     match value {
         ValueRef::Double(v) => Ok(v),
         ValueRef::Int32(v) => Ok(v.into()),
-        ValueRef::Int64(v) => exact(v),
-        other => Err(wrong(EdmType::Double, other)),
+        ValueRef::Int64(v) => exact_double(v),
+        other => Err(type_mismatch(EdmType::Double, other)),
     }
 }
 
-/// An Int64 as the Double that is the same number: every one up to 2^53, and some beyond.
-fn exact(value: i64) -> Result<f64, ValueError> {
+/// Converts an Int64 to the Double that is the same number. Every integer up to 2^53 has one, and some larger integers.
+fn exact_double(value: i64) -> Result<f64, ValueError> {
     let double = value as f64;
-    // The largest are rounded to 2^63, which is no `i64`.
+    // The largest integers are rounded to 2^63, which is not an `i64`.
     let is_same = double < -(i64::MIN as f64) && double as i64 == value;
     is_same.then_some(double).ok_or_else(|| ValueError::new("an Int64 that is exactly a Double", value))
 }
@@ -111,7 +111,7 @@ fn exact(value: i64) -> Result<f64, ValueError> {
 fn ticks(value: ValueRef<'_>) -> Result<Ticks, ValueError> {
     match value {
         ValueRef::DateTime(v) => Ok(v),
-        other => Err(wrong(EdmType::DateTime, other)),
+        other => Err(type_mismatch(EdmType::DateTime, other)),
     }
 }
 
@@ -125,13 +125,13 @@ fn day(time: Ticks) -> Result<NaiveDate, ValueError> {
     is_day.then(|| naive.date()).ok_or_else(|| ValueError::new("a day, as its midnight in UTC", time))
 }
 
-/// The number of 100 ns intervals, without a remainder.
+/// Returns the number of whole 100 ns intervals.
 fn intervals(duration: Duration) -> Result<i64, ValueError> {
     let intervals = i64::try_from(duration.as_nanos() / 100);
-    intervals.map_err(|_| ValueError::new(MOST_INTERVALS, format_args!("{duration:?}")))
+    intervals.map_err(|_| ValueError::new(MAX_DURATION, format_args!("{duration:?}")))
 }
 
-const MOST_INTERVALS: &str = "a duration of at most 2^63 intervals of 100 ns, which are 29,227 years";
+const MAX_DURATION: &str = "a duration of at most 2^63 intervals of 100 ns, which are 29,227 years";
 
 fn duration(intervals: i64) -> Result<Duration, ValueError> {
     let intervals = u64::try_from(intervals)
@@ -143,7 +143,7 @@ fn duration(intervals: i64) -> Result<Duration, ValueError> {
 fn signed_intervals(delta: TimeDelta) -> Result<i64, ValueError> {
     let seconds = delta.num_seconds().checked_mul(PER_SECOND);
     let intervals = seconds.and_then(|seconds| seconds.checked_add(i64::from(delta.subsec_nanos() / 100)));
-    intervals.ok_or_else(|| ValueError::new(MOST_INTERVALS, delta))
+    intervals.ok_or_else(|| ValueError::new(MAX_DURATION, delta))
 }
 
 fn delta(intervals: i64) -> TimeDelta {
@@ -156,7 +156,7 @@ fn delta(intervals: i64) -> TimeDelta {
 pub(crate) fn text(value: ValueRef<'_>) -> Result<&str, ValueError> {
     match value {
         ValueRef::String(v) => Ok(v),
-        other => Err(wrong(EdmType::String, other)),
+        other => Err(type_mismatch(EdmType::String, other)),
     }
 }
 
@@ -171,11 +171,11 @@ fn narrow<N, W: TryInto<N> + Copy + std::fmt::Display>(wide: W) -> Result<N, Val
 
 fn single(wide: f64) -> Result<f32, ValueError> {
     let narrow = wide as f32;
-    let same = wide.is_nan() || f64::from(narrow) == wide;
-    same.then_some(narrow).ok_or_else(|| ValueError::new("a Double that is an f32", wide))
+    let is_same = wide.is_nan() || f64::from(narrow) == wide;
+    is_same.then_some(narrow).ok_or_else(|| ValueError::new("a Double that is an f32", wide))
 }
 
 fn signed(value: u64) -> Result<i64, ValueError> {
-    let most = "at most 9223372036854775807 (store larger numbers with `#[entity(with = table_core::typed::Padded)]`)";
-    value.try_into().map_err(|_| ValueError::new(most, value))
+    let expected = "at most 9223372036854775807 (store larger numbers with `#[entity(with = table_core::typed::Padded)]`)";
+    value.try_into().map_err(|_| ValueError::new(expected, value))
 }

@@ -52,17 +52,17 @@ use super::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
 pub trait Property: Sized + Send + Sync + 'static {
     /// The type in the store.
     const TYPE: EdmType;
-    /// Whether it may be absent.
+    /// Whether the property may be absent.
     const OPTIONAL: bool = false;
 
-    /// The key part that is made of the same stored values, so that an index of such a property can be kept without the
-    /// Rust type. [`KeyPartType::Custom`]: only the Rust type knows what is stored, and an index of it is opaque.
+    /// The type of a key part with the same values. Programs without the Rust type can then maintain an index of the property.
+    /// With [`KeyPartType::Custom`], only programs with the Rust type can: the index is opaque.
     const KEY_TYPE: KeyPartType = KeyPartType::Custom;
 
-    /// Puts the value into the sink, or nothing to be absent.
+    /// Puts the value into the sink. Without a call of [`PropertySink::put`], the property is absent.
     ///
     /// # Errors
-    /// The store has no such value.
+    /// Fails if [`TYPE`](Self::TYPE) has no such value.
     fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError>;
 
     /// Reads a stored value.
@@ -71,7 +71,7 @@ pub trait Property: Sized + Send + Sync + 'static {
     /// Fails if the value has another type or is out of range.
     fn read(value: ValueRef<'_>) -> Result<Self, ValueError>;
 
-    /// The value of an absent property, if it may be absent.
+    /// Returns the value of an absent property; `None` if the property must not be absent.
     fn missing() -> Option<Self> {
         None
     }
@@ -86,7 +86,7 @@ pub struct PropertySink<'a> {
 }
 
 impl<'a> PropertySink<'a> {
-    /// A sink that appends a property, which must be new: see [`Properties::push`].
+    /// Creates a sink that appends a property with a new name: see [`Properties::push`].
     #[inline]
     pub const fn new(properties: &'a mut Properties, name: &'a str, encrypt: bool) -> Self {
         Self { properties, name, encrypt }
@@ -99,7 +99,7 @@ impl<'a> PropertySink<'a> {
     }
 }
 
-/// What `write` puts into its sink; `None` if nothing.
+/// Returns the value that `write` puts into its sink; `None` if it puts none.
 pub(crate) fn written(
     write: impl FnOnce(PropertySink<'_>) -> Result<(), ValueError>,
 ) -> Result<Option<EdmValue>, ValueError> {

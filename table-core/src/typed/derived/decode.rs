@@ -1,5 +1,5 @@
 use crate::model::property::text;
-use crate::model::{EdmType, Entity, Properties, Raw, ValueError, ValueRef};
+use crate::model::{EdmType, Entity, PackedProperty, Properties, ValueError, ValueRef};
 use crate::store::{Error, Result};
 use crate::typed::split::{BadParts, Parts, count_name};
 use crate::typed::{Property, PropertyGroup, PropertySchema};
@@ -14,7 +14,7 @@ pub struct Slots<'a, const N: usize> {
     /// The text in front of all names: the prefix of a flattened group.
     prefix: &'a str,
     entity: &'a Entity,
-    found: [Option<Raw<'a>>; N],
+    found: [Option<PackedProperty<'a>>; N],
 }
 
 /// Returns the position of a name in `names`. Searches from `next` on, then from the start.
@@ -46,11 +46,11 @@ impl<'a, const N: usize> Slots<'a, N> {
         let mut found = [None; N];
         let mut rest = entity.properties().as_packed();
         let mut next = 0;
-        while let Some(raw) = Raw::split(&mut rest) {
-            let Some(name) = raw.name.strip_prefix(prefix.as_bytes()) else { continue };
+        while let Some(property) = PackedProperty::split(&mut rest) {
+            let Some(name) = property.name.strip_prefix(prefix.as_bytes()) else { continue };
             let Some(place) = place(names, next, name) else { continue };
             if found[place].is_none() {
-                found[place] = Some(raw);
+                found[place] = Some(property);
             }
             // The next stored property is most likely the next field, so the search for it starts there.
             next = place + 1;
@@ -167,11 +167,11 @@ impl<'a, const N: usize> Slots<'a, N> {
         place: usize,
         read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
     ) -> Result<Option<T>> {
-        let Some(raw) = self.found[place] else { return Ok(None) };
-        if raw.is_encrypted() != ENCRYPT {
+        let Some(property) = self.found[place] else { return Ok(None) };
+        if property.is_encrypted() != ENCRYPT {
             return Err(self.wrong_mark(place, ENCRYPT));
         }
-        let Some(value) = raw.value() else { return Err(self.damaged(place)) };
+        let Some(value) = property.decode() else { return Err(self.damaged(place)) };
         match read(value) {
             Ok(value) => Ok(Some(value)),
             Err(error) => Err(self.wrong(place, &error, ENCRYPT.then_some(value.edm_type()))),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::KeyFields;
 use crate::manifest::{
     IndexDefinition, KeySegment, PartEncoding, PartSource, Placement, TemplatePart, Text, Transform,
-    could_be_entity,
+    entity_key_error,
 };
 use crate::model::{Key, KeyPartType};
 use crate::store::Result;
@@ -88,7 +88,7 @@ pub fn push_entry_key<T: TableEntity + KeyFields>(
     let shared = !matches!(placement, Placement::OtherTable(_));
     // An entry under a key that an entity can have would be overwritten by that entity, or would be read as one.
     if shared && T::key_fields(&key).is_ok() {
-        return Err(could_be_entity(name, T::SCHEMA.rust_name, &key));
+        return Err(entity_key_error(name, T::SCHEMA.rust_name, &key));
     }
     if !keys.contains(&key) {
         keys.push(key);

@@ -1,6 +1,6 @@
 use crate::model::{
-    EdmType, Entity, PackBuffer, PropertyDictionary, Raw, ValueError, ValueRef, split_row_value, split_value,
-    tag,
+    EdmType, Entity, PackBuffer, PackedProperty, PropertyDictionary, ValueError, ValueRef, split_row_value,
+    split_value, tag,
 };
 
 /// Decodes properties that are stored in the order in which the type writes them. This is the usual case: the next stored
@@ -89,8 +89,8 @@ fn named<'a, const N: usize>(packed: &'a [u8], name: &[u8; N]) -> Option<(u8, &'
 
 fn only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
     while !rest.is_empty() {
-        let raw = Raw::split(&mut rest)?;
-        if names.iter().any(|name| name.as_bytes() == raw.name) {
+        let property = PackedProperty::split(&mut rest)?;
+        if names.iter().any(|name| name.as_bytes() == property.name) {
             return None;
         }
     }

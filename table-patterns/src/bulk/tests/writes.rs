@@ -281,8 +281,8 @@ impl TableStore for SmallRequests {
         group: GroupTransaction,
     ) -> Result<Vec<table_core::store::Written>> {
         if group.len() > 30 {
-            let what = "bytes of a group transaction's request".to_owned();
-            return Err(ErrorKind::LimitExceeded { what, allowed: 30, actual: group.len() }.into());
+            let quantity = "bytes of a group transaction's request".to_owned();
+            return Err(ErrorKind::LimitExceeded { quantity, allowed: 30, actual: group.len() }.into());
         }
         self.0.transact(table, group).await
     }

@@ -590,10 +590,10 @@ pub(super) fn version(stored: &Stored) -> Result<IfMatch> {
 }
 
 fn too_large(key: &Key, error: Error) -> Error {
-    let ErrorKind::LimitExceeded { what, allowed, actual } = error.kind() else { return error };
-    let what = format!(
-        "the wide entity {key} must fit into one group transaction, and its {what} exceed the limit: keep large values in \
+    let ErrorKind::LimitExceeded { quantity, allowed, actual } = error.kind() else { return error };
+    let quantity = format!(
+        "the wide entity {key} must fit into one group transaction, and its {quantity} exceed the limit: keep large values in \
          blobs (large entities)"
     );
-    Error::limit(what, *allowed, *actual)
+    Error::limit(quantity, *allowed, *actual)
 }
