@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use table_core::model::{Key, KeyBuilder, KeyParser, KeyPart, PartFormat, Reverse, Ticks};
 
 const SIX: PartFormat = PartFormat { width: Some(6), ..PartFormat::PLAIN };
-const TO_UNDERSCORE: PartFormat = PartFormat { stop: Some('_'), ..PartFormat::PLAIN };
+const TO_UNDERSCORE: PartFormat = PartFormat { separator: Some('_'), ..PartFormat::PLAIN };
 
 /// Checks a key of one part.
 fn one<P: KeyPart>(key: &Key, format: PartFormat) {

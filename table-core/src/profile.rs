@@ -88,9 +88,14 @@ impl ServiceProfile {
     /// works with the service.
     pub const LOCAL: Self = Self { name: "local store", system: "table_store", ..Self::AZURE_TABLES };
 
-    /// A local store behind a server that maintains indexes for its clients: a group of 100 entities has room for their
-    /// index entries. The server enforces the limits of Azure Table Storage.
-    pub const SERVED: Self = Self { group_operations: 10_000, group_bytes: 64 << 20, ..Self::LOCAL };
+    /// A local store behind a server that maintains indexes for its clients. The server enforces the limits of Azure Table Storage for
+    /// the requests of its clients. The store takes larger groups, which contain the index entries of up to 100 entities too: 100
+    /// operations per entity, and 16 times the bytes.
+    pub const SERVED: Self = Self {
+        group_operations: 100 * limits::GROUP_OPERATIONS,
+        group_bytes: 16 * limits::GROUP_BYTES,
+        ..Self::LOCAL
+    };
 
     /// Returns the text that identifies a table: its name, in lower case if the service ignores case.
     ///
@@ -114,10 +119,10 @@ impl ServiceProfile {
         if !self.has_stale_reads {
             return Ok(());
         }
-        let what = format!(
+        let feature = format!(
             "{operation}, because reads may be stale; open a store that reads from the primary endpoint"
         );
-        Err(Error::unsupported(self.name, what))
+        Err(Error::unsupported(self.name, feature))
     }
 
     /// Sets [`encrypts`](Self::encrypts), for a store that encrypts marked properties in front of the service.

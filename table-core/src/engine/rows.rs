@@ -104,7 +104,7 @@ impl<'a> RecordRef<'a> {
     }
 
     /// Returns an owned copy. The properties are trusted to be valid; see [`Rows`](super::Rows).
-    pub fn to_record(self) -> Record {
+    pub(super) fn to_record(self) -> Record {
         Record { stamp: self.stamp, properties: Properties::from_trusted(self.packed.to_vec()) }
     }
 }

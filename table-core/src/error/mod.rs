@@ -38,7 +38,10 @@ pub struct ServiceAnswer {
 ///
 /// Errors can be cloned, so that all callers that wait for one request get its error.
 #[derive(Clone)]
-pub struct Error(Box<Inner>);
+pub struct Error(
+    // Boxed, so that a `Result` is hardly larger than its value.
+    Box<Inner>,
+);
 
 #[derive(Clone)]
 struct Inner {
@@ -163,6 +166,7 @@ impl Error {
     /// Whether another writer changed, inserted or deleted the entity first, and nothing was written: read the entity again
     /// and repeat the write.
     pub fn is_conflict(&self) -> bool {
+        // After a lost answer, the version that a repeated request finds may be the one that the first request has written.
         self.outcome() == Outcome::NotApplied
             && (self.is_precondition_failed() || self.is_already_exists() || self.is_entity_not_found())
     }
@@ -192,6 +196,8 @@ impl Error {
     /// Whether the error concerns one entity alone, and nothing was written: its stored values do not fit the type or cannot be decrypted, or the
     /// converted entity cannot be stored. Work on other entities can go on.
     pub fn is_of_one_entity(&self) -> bool {
+        // The kinds that depend on the values of an entity alone. All others, such as a missing table or a busy service, would also
+        // meet the next entity.
         let of_entity = matches!(
             self.root().kind(),
             ErrorKind::Decode(_)
@@ -255,18 +261,13 @@ impl Error {
     }
 
     /// Creates an [`ErrorKind::InvalidFilter`].
-    pub fn invalid_filter(position: usize, reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid_filter(position: usize, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidFilter { position, reason: reason.into() })
     }
 
     /// Creates an [`ErrorKind::InvalidRequest`].
     pub fn invalid_request(reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidRequest(reason.into()))
-    }
-
-    /// Creates an [`ErrorKind::InvalidRequest`] about a group transaction.
-    pub fn invalid_group(reason: impl Into<String>) -> Self {
-        Self::invalid_request(reason)
     }
 
     /// Creates an [`ErrorKind::TransactionFailed`] with the outcome of `error`. `index` counts from 0.

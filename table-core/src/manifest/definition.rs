@@ -314,6 +314,7 @@ pub fn can_collide(a: &IndexDefinition, b: &IndexDefinition) -> bool {
 /// Whether two templates may give the same text. They cannot if their first or last literals or their lengths contradict
 /// each other.
 fn can_equal(a: &KeyTemplate, b: &KeyTemplate) -> bool {
+    // The shorter literal continues with a part, which may have any text.
     let starts = a.prefix().starts_with(b.prefix()) || b.prefix().starts_with(a.prefix());
     let ends = a.suffix().ends_with(b.suffix()) || b.suffix().ends_with(a.suffix());
     let lengths = match (a.width(), b.width()) {

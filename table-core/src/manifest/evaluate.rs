@@ -86,6 +86,7 @@ impl Evaluator {
             if !matches!(placement, Placement::OtherTable(_)) && self.is_key_of_entity(&key) {
                 return Err(entity_key_error(name, &self.definition.entity.name, &key));
             }
+            // Two elements may have one key, such as `A` and `a` with `lower`. A group can write a row once only.
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -128,7 +129,7 @@ impl Evaluator {
                     None => return Ok(None),
                 },
             };
-            let format = PartFormat { width: part.width, stop: template.stop(at) };
+            let format = PartFormat { width: part.width, separator: template.separator(at) };
             write_part(&mut key, part, value, format)
                 .map_err(|e| self.invalid_key(entity, &part.to_string(), &e))?;
         }
@@ -154,6 +155,7 @@ impl Evaluator {
     fn property<'e>(&self, name: &str, entity: &'e Entity) -> Result<Option<ValueRef<'e>>> {
         match entity.properties().find(name) {
             None => Ok(None),
+            // Before anything else reads the value: no error and no key may show it.
             Some(p) if p.is_encrypted() => {
                 let reason = "it must be encrypted, but keys are plaintext: use a blind index";
                 Err(Error::invalid_key("index key", name, reason))
@@ -165,6 +167,7 @@ impl Evaluator {
     /// Reads a field from the entity's key, by the key templates of its type.
     fn key_field<'e>(&self, part: &TemplatePart, name: &str, key: &'e Key) -> Result<PartValue<'e>> {
         let entity = &self.definition.entity;
+        // A field in both keys has the same value in both, so the first template with the field is enough.
         let templates = [(true, &entity.partition_key), (false, &entity.row_key)];
         for (of_partition, template) in templates {
             let Some(template) = template.as_ref().filter(|template| template.has(&part.source)) else {
@@ -251,7 +254,7 @@ fn read_field<'e>(
         match segment {
             KeySegment::Literal(text) => parser.literal(text).ok()?,
             KeySegment::Part(part) => {
-                let value = read_part(&mut parser, part, template.stop(at))?;
+                let value = read_part(&mut parser, part, template.separator(at))?;
                 if matches!(&part.source, PartSource::KeyField(field) if field == name) {
                     found = found.or(Some(value));
                 }
@@ -272,11 +275,11 @@ fn parser(of_partition: bool, key: &Key) -> KeyParser<'_> {
 fn read_part<'e>(
     parser: &mut KeyParser<'_>,
     part: &TemplatePart,
-    stop: Option<char>,
+    separator: Option<char>,
 ) -> Option<PartValue<'e>> {
     let PartEncoding::Declared(part_type) = part.encoding else { return None };
     let descending = part.transforms.contains(&Transform::Descending);
-    PartValue::parse_key(part_type, descending, parser, PartFormat { width: part.width, stop })
+    PartValue::parse_key(part_type, descending, parser, PartFormat { width: part.width, separator })
 }
 
 /// Whether a key fits both templates, and each field that occurs twice has one value.
@@ -295,7 +298,7 @@ fn fits_templates(partition: &KeyTemplate, row: &KeyTemplate, key: &Key) -> bool
                 return true;
             }
             let (Some(value), PartSource::KeyField(name)) =
-                (read_part(&mut parser, part, template.stop(at)), &part.source)
+                (read_part(&mut parser, part, template.separator(at)), &part.source)
             else {
                 return false;
             };

@@ -55,6 +55,7 @@ impl Layout {
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         match (self.large(), other.large()) {
+            // A plain layout is one without large properties, so one list describes both kinds.
             (Some(these), Some(those)) => Self::of_one_row(these.iter().chain(those).cloned()),
             _ => self.clone(),
         }

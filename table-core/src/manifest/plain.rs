@@ -25,7 +25,9 @@ impl Manifest {
         if target.key().is_system() && !matches!(target, WriteTarget::Key(_)) {
             return None;
         }
-        self.indexes.iter().find(|index| index.entity.as_ref().is_none_or(|of| target.may_have_type(of)))
+        self.indexes
+            .iter()
+            .find(|index| index.entity.as_ref().is_none_or(|entity_type| target.may_have_type(entity_type)))
     }
 
     /// Refuses a write of a plain row if an index of the manifest may have entries of its entity, or if the entity has a
@@ -76,7 +78,8 @@ impl Manifest {
     #[doc(hidden)]
     pub fn check_wide(&self, table: &TableName, entity: &Entity) -> Result<()> {
         let is_other = |stored: &&StoredType| {
-            stored.layout != Layout::Wide && stored.entity.as_ref().is_some_and(|of| of.admits(entity))
+            stored.layout != Layout::Wide
+                && stored.entity.as_ref().is_some_and(|entity_type| entity_type.admits(entity))
         };
         let Some(stored) = self.types.iter().find(is_other) else { return Ok(()) };
         let (name, layout, key) = (stored.name(), &stored.layout, entity.key());
@@ -91,11 +94,11 @@ impl Manifest {
     /// A write of a known type is not refused here: `check_type` compares the layouts of the type. A key alone shows the
     /// type only by a prefix: a deletion of a row by its key is not refused otherwise.
     fn check_one_row(&self, table: &TableName, target: WriteTarget<'_>, operation: &str) -> Result<()> {
-        let shows = |of: &EntityType| match (&of.discriminator, target) {
+        let shows = |entity_type: &EntityType| match (&entity_type.discriminator, target) {
             (_, WriteTarget::Type(..))
             | (Discriminator::None | Discriminator::Property(_), WriteTarget::Key(_)) => false,
-            (Discriminator::Property(_), WriteTarget::Patch(patch)) => of.admits(patch),
-            _ => target.may_have_type(of),
+            (Discriminator::Property(_), WriteTarget::Patch(patch)) => entity_type.admits(patch),
+            _ => target.may_have_type(entity_type),
         };
         if self.types.is_empty() || target.key().is_system() {
             return Ok(());
@@ -137,16 +140,16 @@ impl<'a> WriteTarget<'a> {
     }
 
     /// Whether the entity may have the type. A discriminator in a key decides with certainty.
-    fn may_have_type(self, of: &EntityType) -> bool {
-        match (&of.discriminator, self) {
+    fn may_have_type(self, entity_type: &EntityType) -> bool {
+        match (&entity_type.discriminator, self) {
             (Discriminator::None, _) | (Discriminator::Property(_), Self::Key(_)) => true,
             (Discriminator::RowPrefix(prefix), _) => self.key().row().starts_with(&**prefix),
             (Discriminator::PartitionPrefix(prefix), _) => self.key().partition().starts_with(&**prefix),
-            (Discriminator::Property(_), Self::Type(known, _)) => !known.is_disjoint_from(of),
-            (Discriminator::Property(_), Self::Entity(entity)) => of.admits(entity),
+            (Discriminator::Property(_), Self::Type(known, _)) => !known.is_disjoint_from(entity_type),
+            (Discriminator::Property(_), Self::Entity(entity)) => entity_type.admits(entity),
             // A patch without the property leaves the type of the stored entity as it is, and that is not known here.
             (Discriminator::Property(name), Self::Patch(patch)) => {
-                patch.get(name).is_none() || of.admits(patch)
+                patch.get(name).is_none() || entity_type.admits(patch)
             }
         }
     }

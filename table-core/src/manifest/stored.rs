@@ -1,5 +1,6 @@
 //! The manifest of a table and its rows in the system partition: one row per index, one per entity type.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::{Discriminator, EntityType, Expiry, FORMAT, IndexDefinition, IndexState, Layout, Shape, Text};
@@ -313,11 +314,14 @@ impl StoredType {
     /// Returns the entry after another program has opened the table for the type too.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
-        let reader = match self.version.cmp(&other.version) {
-            std::cmp::Ordering::Less => other.reader,
-            // Two programs of one version disagree: the later reader is the one that is safe for both.
-            std::cmp::Ordering::Equal => self.reader.max(other.reader),
-            std::cmp::Ordering::Greater => self.reader,
+        let (reader, expiry) = match self.version.cmp(&other.version) {
+            Ordering::Less => (other.reader, &other.expiry),
+            // If two programs of one version disagree, the later reader is safe for both.
+            Ordering::Equal => (
+                self.reader.max(other.reader),
+                if self.expiry.is_some() { &self.expiry } else { &other.expiry },
+            ),
+            Ordering::Greater => (self.reader, &self.expiry),
         };
         Self {
             entity: self.entity.clone(),
@@ -325,11 +329,7 @@ impl StoredType {
             reader,
             layout: self.layout.with(&other.layout),
             encrypted: &self.encrypted | &other.encrypted,
-            expiry: match self.version.cmp(&other.version) {
-                std::cmp::Ordering::Less => other.expiry.clone(),
-                std::cmp::Ordering::Equal => self.expiry.clone().or_else(|| other.expiry.clone()),
-                std::cmp::Ordering::Greater => self.expiry.clone(),
-            },
+            expiry: expiry.clone(),
             etag: self.etag.clone(),
         }
     }

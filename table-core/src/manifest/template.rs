@@ -81,7 +81,7 @@ impl KeyTemplate {
     }
 
     /// Returns the first character of the literal after a segment. It ends the segment in a key.
-    pub(super) fn stop(&self, at: usize) -> Option<char> {
+    pub(super) fn separator(&self, at: usize) -> Option<char> {
         match self.segments.get(at + 1) {
             Some(KeySegment::Literal(text)) => text.chars().next(),
             _ => None,
@@ -127,7 +127,7 @@ impl KeyTemplate {
             if part.key_width().is_some() {
                 continue;
             }
-            let problem = match (self.segments.get(at + 1), self.stop(at)) {
+            let problem = match (self.segments.get(at + 1), self.separator(at)) {
                 (None, _) => continue,
                 // Nothing shows where the next part starts: ('ab', 'c') and ('a', 'bc') would have one key.
                 (Some(KeySegment::Part(_)), _) => "has no fixed width: add a separator such as `_` after it",
@@ -136,7 +136,9 @@ impl KeyTemplate {
                 (_, Some('0'..='9' | 'A'..='F' | '~')) => {
                     "may be text, and the separator after it can be part of an escape: use another separator, such as `_`"
                 }
-                (_, Some(stop)) if !stop.is_ascii() => "needs an ASCII separator after it, such as `_`",
+                (_, Some(separator)) if !separator.is_ascii() => {
+                    "needs an ASCII separator after it, such as `_`"
+                }
                 _ => continue,
             };
             return Some(format!("`{part}` {problem}"));
@@ -292,10 +294,10 @@ impl TemplatePart {
                 Transform::Lower | Transform::Prefix(_) | Transform::Shard(_)
                     if !can_be(KeyPartType::Text) =>
                 {
-                    "`lower`, `prefix` and a shard are of text"
+                    "`lower`, `prefix` and a shard need text"
                 }
-                Transform::Prefix(0) => "a prefix has at least one character",
-                Transform::Shard(0) => "there is at least one shard",
+                Transform::Prefix(0) => "the number of characters of a prefix must be at least 1",
+                Transform::Shard(0) => "the number of shards must be at least 1",
                 Transform::Date | Transform::Hour if !can_be(KeyPartType::Time) => {
                     "`date` and `hour` need a time"
                 }
@@ -318,7 +320,7 @@ impl TemplatePart {
             return Some("only unsigned integers have a width".to_owned());
         }
         if self.each && !matches!(self.source, PartSource::Property(_)) {
-            return Some("a key is not a list".to_owned());
+            return Some("only a property can be a list".to_owned());
         }
         None
     }

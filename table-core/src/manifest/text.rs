@@ -38,6 +38,8 @@ impl fmt::Display for TemplatePart {
                 Transform::Shard(count) => write!(f, "#{count}")?,
             }
         }
+        // `parse_part` accepts the width between other words too. It is always printed last, because the fingerprint of a
+        // definition depends on the text.
         if let Some(width) = self.width {
             write!(f, ":0{width}")?;
         }

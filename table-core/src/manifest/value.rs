@@ -78,6 +78,7 @@ impl<'e> PartValue<'e> {
             KeyPartType::Time => Self::Time(Ticks::read(value)?),
             KeyPartType::Uuid => Self::Uuid(Uuid::read(value)?),
             KeyPartType::Day => Self::Day(NaiveDate::read(value)?),
+            // No property has such a type: an hour is computed from a time, and only Rust code reads a custom type.
             KeyPartType::Hour | KeyPartType::Custom => {
                 return Err(ValueError::new(
                     format!("a {part_type}, which only keys contain"),

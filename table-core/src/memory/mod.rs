@@ -109,6 +109,7 @@ impl TableStore for MemoryStore {
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
+        // Kept to the end of the function: the cache forgets the manifest before and after the table is removed.
         let _change = self.shared.manifests.change(table);
         let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
         match tables.remove(&self.shared.profile.table_identity(table)) {
@@ -145,6 +146,7 @@ impl TableStore for MemoryStore {
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         engine::check_operation(&self.shared.profile, &operation)?;
+        // Kept to the end of the function, as in `delete_table`.
         let _change = self.shared.manifests.change_of(table, operation.key().partition());
         self.table(table)?.write(&self.shared.profile, operation, || self.stamp())
     }

@@ -19,6 +19,7 @@ enum Repr {
 
 /// Parses the version number in the text of a local store's ETag.
 fn version(text: &str) -> Option<u64> {
+    // Only the text that `Display` writes. Another text of the same number is another ETag, and must be sent back unchanged.
     let digits = text.strip_prefix("W/\"v")?.strip_suffix('"')?;
     let canonical = digits.len() == 16 && !digits.bytes().any(|b| b.is_ascii_uppercase() || b == b'+');
     u64::from_str_radix(digits, 16).ok().filter(|_| canonical)

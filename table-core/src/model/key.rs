@@ -118,8 +118,9 @@ key_text!(RowKey, "RowKey", "The key of an entity in its partition. The service 
 /// The validated key of an entity. Keys are ordered by PartitionKey, then RowKey, as in the service.
 #[derive(Clone)]
 pub struct Key {
-    /// PartitionKey and RowKey, concatenated.
+    /// PartitionKey and RowKey, concatenated: one allocation, and in a chunk one range.
     text: ChunkText,
+    /// Bytes of the PartitionKey.
     split: u32,
 }
 
@@ -187,7 +188,7 @@ impl Key {
         RowKey(self.row().into())
     }
 
-    /// Returns bytes that sort like the service's keys; see [`key_order::sortable_key`].
+    /// Returns bytes that sort like the service's keys: PartitionKey, a zero byte and RowKey, in the bytes of [`key_order`].
     pub fn to_sortable(&self) -> Vec<u8> {
         key_order::sortable_key(self.partition(), self.row())
     }

@@ -23,20 +23,13 @@ pub fn compare(a: &str, b: &str) -> Ordering {
 }
 
 /// Appends bytes for `text` that sort in the service's order.
-pub fn push_sortable(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn push_sortable(out: &mut Vec<u8>, text: &str) {
     // `raise` changes no byte of an ASCII text, and a copy of all bytes is much faster than a loop.
     if text.is_ascii() {
         out.extend_from_slice(text.as_bytes());
     } else {
         out.extend(text.bytes().map(raise));
     }
-}
-
-/// Converts sortable bytes to their text; `None` if they are invalid.
-pub fn from_sortable(bytes: &[u8]) -> Option<String> {
-    let mut text = Vec::with_capacity(bytes.len());
-    push_text(&mut text, bytes)?;
-    String::from_utf8(text).ok()
 }
 
 /// Appends the text of sortable bytes; appends nothing if they are invalid.
@@ -46,8 +39,8 @@ fn push_text(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     std::str::from_utf8(&out[from..]).ok().map(|_| ())
 }
 
-/// Appends both texts of a [`sortable_key`] in UTF-8 and returns the length of the first, which is probably
-/// `likely`. Returns `None` if the bytes are not a key; then `out` may have additional bytes.
+/// Appends both texts of a [`sortable_key`] in UTF-8 and returns the bytes of the first. `likely` is a guess of this number, which
+/// saves a search. Returns `None` if the bytes are not a key; then `out` may have additional bytes.
 #[inline]
 pub(crate) fn push_key_text(out: &mut Vec<u8>, key: &[u8], likely: u32) -> Option<u32> {
     // The rows of a page mostly have one PartitionKey, so the zero byte is where it was in the row before. A zero byte at
@@ -69,7 +62,7 @@ pub(crate) fn push_key_text(out: &mut Vec<u8>, key: &[u8], likely: u32) -> Optio
 ///
 /// Keys cannot contain U+0000, so the zero byte sorts a PartitionKey before every longer one with the same
 /// prefix.
-pub fn sortable_key(partition: &str, row: &str) -> Vec<u8> {
+pub(crate) fn sortable_key(partition: &str, row: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(partition.len() + row.len() + 1);
     push_sortable(&mut out, partition);
     out.push(0);
@@ -82,7 +75,7 @@ pub fn sortable_key(partition: &str, row: &str) -> Vec<u8> {
 ///
 /// The last character is replaced by its successor in the service's order.
 pub fn prefix_end(prefix: &str) -> Option<String> {
-    end(prefix, successor)
+    raise_last(prefix, successor)
 }
 
 /// Like [`prefix_end`], for keys: the end contains no character that is forbidden in keys.
@@ -94,10 +87,11 @@ pub fn prefix_end(prefix: &str) -> Option<String> {
 /// ```
 pub fn key_prefix_end(prefix: &str) -> Option<String> {
     let next = |c| std::iter::successors(successor(c), |c| successor(*c));
-    end(prefix, |c| next(c).find(|c| !super::key::is_forbidden(*c)))
+    raise_last(prefix, |c| next(c).find(|c| !super::key::is_forbidden(*c)))
 }
 
-fn end(prefix: &str, next: impl Fn(char) -> Option<char>) -> Option<String> {
+/// Replaces the last character by the next one; `None` if no character has a next one.
+fn raise_last(prefix: &str, next: impl Fn(char) -> Option<char>) -> Option<String> {
     let mut end = prefix.to_owned();
     // A last character without a successor is dropped, and the character before it is raised, like a carry in an
     // addition: after 'a\u{FFFF}' comes 'b'.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::properties::{MARK, decode_value};
-use super::{EdmType, INDEX_NAME, PackedProperty, Properties, ValueRef};
+use super::{EdmType, INDEX_NAME, PackedProperty, ValueRef};
 
 /// Bytes of a packed property before the name: tag and length of the name.
 const BEFORE_NAME: usize = 3;
@@ -26,9 +26,9 @@ const VALUE_BLOCK: usize = 16;
 /// properties.set("Dest", "IAH");
 /// let mut dictionary = PropertyDictionary::default();
 /// let mut row = Vec::new();
-/// PropertyDictionary::pack(&properties, &mut row, |entry| {
-///     Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)))
-/// }).unwrap();
+/// let mut number = |entry: &[u8]| Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
+/// let mut rest = properties.as_packed();
+/// while PropertyDictionary::pack_next(&mut rest, &mut row, &mut number).unwrap() {}
 /// // Entry 1, the length of the text, the text.
 /// assert_eq!(row, b"\x01\x03IAH");
 /// let mut unpacked = PackBuffer::default();
@@ -90,21 +90,8 @@ impl PropertyDictionary {
         self.entries.get(usize::from(number).checked_sub(1)?)
     }
 
-    /// Appends properties in the form of a row. `number` returns the number of an entry, if it has one.
-    ///
-    /// # Errors
-    /// Returns the errors of `number`.
-    pub fn pack<E>(
-        properties: &Properties,
-        out: &mut Vec<u8>,
-        mut number: impl FnMut(&[u8]) -> Result<Option<u16>, E>,
-    ) -> Result<(), E> {
-        let mut rest = properties.as_packed();
-        while Self::pack_next(&mut rest, out, &mut number)? {}
-        Ok(())
-    }
-
-    /// Like [`pack`](Self::pack), for the first of the packed properties, which is split off. Returns whether there was one.
+    /// Splits off the first of the packed properties and appends it in the form of a row. `number` returns the number of an entry,
+    /// if it has one. Returns whether there was a property.
     ///
     /// # Errors
     /// Returns the errors of `number`.
@@ -196,7 +183,7 @@ impl PropertyDictionary {
 
     /// Returns the number of bytes that [`unpack`](Self::unpack) appends; `None` if the row is damaged.
     #[inline]
-    pub fn unpacked_len(&self, row: &[u8]) -> Option<usize> {
+    pub(crate) fn unpacked_len(&self, row: &[u8]) -> Option<usize> {
         let (mut bytes, mut at) = (0, 0);
         while at < row.len() {
             // At the first unusual property, the slower function takes the rest of the row.

@@ -15,7 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use super::{
-    ETag, EdmType, EdmValue, Entity, Hour, IfMatch, Key, PartitionKey, Properties, RowKey, Ticks, ValueRef,
+    ETag, EdmType, EdmValue, Entity, Hour, IfMatch, Key, PartitionKey, Properties, RowKey, TableName, Ticks,
+    ValueRef,
 };
 
 /// The annotation with the type of a property.
@@ -60,6 +61,8 @@ pub(crate) use as_text;
 as_text! {
     /// As text.
     ETag, text => text.parse::<Self>();
+    /// As text. Deserializing validates the name.
+    TableName, text => Self::new(text);
     /// As text. Deserializing validates the key.
     PartitionKey, text => Self::new(text);
     /// As text. Deserializing validates the key.
@@ -420,6 +423,7 @@ impl PropertiesBuilder {
         if name.len() > usize::from(u16::MAX) {
             return Err(format!("a property name has {} bytes, more than {}", name.len(), u16::MAX));
         }
+        // A property has one value, and which of two values the writer meant is not known.
         if self.names.contains(&name) {
             return Err(format!("the property {name:?} occurs twice"));
         }

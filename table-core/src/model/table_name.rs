@@ -100,17 +100,3 @@ impl fmt::Debug for TableName {
         fmt::Debug::fmt(&self.0, f)
     }
 }
-
-/// Serializes as text. Deserializing validates the name.
-impl serde::Serialize for TableName {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for TableName {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let name = <String as serde::Deserialize>::deserialize(deserializer)?;
-        Self::new(name).map_err(serde::de::Error::custom)
-    }
-}

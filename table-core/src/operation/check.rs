@@ -78,7 +78,7 @@ pub(crate) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Prope
 /// Names the violated rule of groups, or returns a [`check_operation`] error with its index.
 pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result<()> {
     if group.is_empty() {
-        return Err(Error::invalid_group("the group transaction is empty"));
+        return Err(Error::invalid_request("the group transaction is empty"));
     }
     if group.len() > profile.group_operations {
         return Err(Error::limit("operations in a group transaction", profile.group_operations, group.len()));
@@ -105,10 +105,10 @@ fn check_member<'a>(
 ) -> Result<()> {
     let key = operation.key();
     if key.partition() != partition.as_str() {
-        return Err(Error::invalid_group(format!("{key} is not in the partition '{partition}'")));
+        return Err(Error::invalid_request(format!("{key} is not in the partition '{partition}'")));
     }
     if !seen.insert(key) {
-        return Err(Error::invalid_group(format!("{key} occurs twice")));
+        return Err(Error::invalid_request(format!("{key} occurs twice")));
     }
     Ok(())
 }
@@ -325,6 +325,7 @@ impl Tally {
         };
         self.count += 1;
         self.bytes += 8 + 2 * units(property.name) + size;
+        // 4 bytes: two quotes, a colon, and a comma or brace.
         self.payload += property.name.len() + 4 + payload;
     }
 }

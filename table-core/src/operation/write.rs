@@ -228,6 +228,7 @@ impl BulkSummary {
 
     /// Counts one outcome.
     pub fn add(&mut self, outcome: BulkOutcome) {
+        // Outcomes arrive in any order, several of one request. Requests are numbered without gaps.
         self.requests = self.requests.max(outcome.request.map_or(0, |request| request + 1));
         match outcome.result.as_ref().map_err(Error::outcome) {
             Ok(_) | Err(Outcome::Applied) => self.written += 1,

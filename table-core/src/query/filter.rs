@@ -25,7 +25,7 @@ pub enum Comparison {
 
 impl Comparison {
     /// Returns the operator in filter text, for example `ge`.
-    pub const fn keyword(self) -> &'static str {
+    const fn keyword(self) -> &'static str {
         match self {
             Self::Equal => "eq",
             Self::NotEqual => "ne",
@@ -94,8 +94,8 @@ impl fmt::Display for Comparison {
 /// properties and for other types.
 ///
 /// A filter may have at most 1000 comparisons and 100 nested `not` and parentheses, whether parsed or built
-/// by code. A larger filter can be built, cloned and dropped, but every store refuses it
-/// ([`check_size`](Self::check_size)). For thousands of keys use point reads.
+/// by code. A larger filter can be built, cloned and dropped, but every store refuses it.
+/// For thousands of keys use point reads.
 /// ```
 /// use table_core::query::Filter;
 /// let filter = Filter::eq("Origin", "LGA").and(Filter::gt("ArrDelay", 120));
@@ -197,15 +197,15 @@ impl Filter {
     /// Both filters must hold.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        let (left, right) = (self.is_or(), other.is_or() || other.is_and());
-        Self::joined(self, left, other, right, FilterNode::And)
+        let (left_grouped, right_grouped) = (self.is_or(), other.is_or() || other.is_and());
+        Self::joined(self, left_grouped, other, right_grouped, FilterNode::And)
     }
 
     /// At least one filter must hold.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        let right = other.is_or();
-        Self::joined(self, false, other, right, FilterNode::Or)
+        let right_grouped = other.is_or();
+        Self::joined(self, false, other, right_grouped, FilterNode::Or)
     }
 
     /// Joins two filters; each may need parentheses in the text.
@@ -254,7 +254,7 @@ impl Filter {
     ///
     /// # Errors
     /// Fails for more than 1000 comparisons, or more than 100 nested `not` and parentheses.
-    pub fn check_size(&self) -> Result<()> {
+    pub(crate) fn check_size(&self) -> Result<()> {
         if self.is_bounded() {
             return Ok(());
         }
@@ -438,30 +438,30 @@ impl Filter {
     /// Like [`holds`](Self::holds), for a filter that is too deep for recursion: evaluates every comparison
     /// and combines the results on an explicit stack.
     fn holds_iteratively(&self, row: &RowRef<'_>) -> bool {
-        let (mut steps, mut found) = (vec![Step::Evaluate(self)], Vec::new());
+        let (mut steps, mut results) = (vec![Step::Evaluate(self)], Vec::new());
         while let Some(step) = steps.pop() {
             let Step::Evaluate(filter) = step else {
                 // Every step leaves one result, so the results that an operator takes are always there. Both operands
                 // are evaluated, also where one decides: a comparison has no effect that could be noticed.
-                let last = found.pop().unwrap_or_default();
+                let last = results.pop().unwrap_or_default();
                 let joined = match step {
-                    Step::And => found.pop().unwrap_or_default() && last,
-                    Step::Or => found.pop().unwrap_or_default() || last,
+                    Step::And => results.pop().unwrap_or_default() && last,
+                    Step::Or => results.pop().unwrap_or_default() || last,
                     _ => !last,
                 };
-                found.push(joined);
+                results.push(joined);
                 continue;
             };
             match filter.node() {
                 FilterNode::Compare { property, comparison, value } => {
-                    found.push(row.compares(property, *comparison, value));
+                    results.push(row.compares(property, *comparison, value));
                 }
                 FilterNode::And(a, b) => steps.extend([Step::And, Step::Evaluate(b), Step::Evaluate(a)]),
                 FilterNode::Or(a, b) => steps.extend([Step::Or, Step::Evaluate(b), Step::Evaluate(a)]),
                 FilterNode::Not(inner) => steps.extend([Step::Not, Step::Evaluate(inner)]),
             }
         }
-        found.pop().unwrap_or_default()
+        results.pop().unwrap_or_default()
     }
 }
 
@@ -526,8 +526,8 @@ fn order(property: ValueRef<'_>, literal: ValueRef<'_>) -> Option<Ordering> {
 ///
 /// Parentheses are printed where grouping needs them, and always after `not`, which OData binds tighter than
 /// a comparison. A property name that filter text cannot contain is printed unchanged, and
-/// [`check_names`](Filter::check_names) refuses it. A filter that [`check_size`](Filter::check_size) refuses
-/// is printed as text that is not a filter.
+/// [`check_names`](Filter::check_names) refuses it. A filter that is too large is printed as text
+/// that is not a filter.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.is_bounded() {

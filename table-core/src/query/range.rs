@@ -184,8 +184,6 @@ pub struct KeyBounds {
 impl KeyBounds {
     /// Every key.
     pub const ALL: Self = Self { partition: Range::ALL, row: Range::ALL };
-    /// No key.
-    pub const EMPTY: Self = Self { partition: Range::EMPTY, row: Range::EMPTY };
 
     /// Whether the key is within the bounds.
     pub fn contains(&self, key: &Key) -> bool {

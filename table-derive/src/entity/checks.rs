@@ -10,7 +10,7 @@ use super::codec::{aliases, group};
 use super::generics::mentions;
 use super::keys::written_type;
 use super::model::{ENTRIES, Entity, SYSTEM};
-use super::templates::stop;
+use super::templates::separator;
 use crate::fields::{Field, Role, codec_for};
 use crate::template::{Part, Segment, Template, plain};
 
@@ -134,7 +134,7 @@ fn ended(
         return None;
     }
     let name = plain(&part.field);
-    let problem = match (template.segments.get(index + 1)?, stop(template, index)) {
+    let problem = match (template.segments.get(index + 1)?, separator(template, index)) {
         (Segment::Part(next), _) => {
             let next = plain(&next.field);
             format!(

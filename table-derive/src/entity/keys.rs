@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Ident, Path, Type};
 
 use super::model::Entity;
-use super::templates::stop;
+use super::templates::separator;
 use crate::fields::{Field, at};
 use crate::template::{Part, Segment, Template, Transform, plain};
 
@@ -96,8 +96,8 @@ fn local(entity: &Entity<'_>, part: &Part) -> Option<Ident> {
 pub(crate) fn format(entity: &Entity<'_>, template: &Template, index: usize, part: &Part) -> TokenStream {
     let krate = &entity.krate;
     let width = option(part.width);
-    let stop = option(stop(template, index));
-    quote!(#krate::model::PartFormat { width: #width, stop: #stop })
+    let separator = option(separator(template, index));
+    quote!(#krate::model::PartFormat { width: #width, separator: #separator })
 }
 
 fn option(value: Option<impl quote::ToTokens>) -> TokenStream {

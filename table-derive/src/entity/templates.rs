@@ -106,7 +106,7 @@ pub(super) fn key_fields(templates: [&Option<Template>; 2]) -> Vec<Ident> {
 }
 
 /// Returns the first character after a part, if literal text follows it.
-pub(crate) fn stop(template: &Template, index: usize) -> Option<char> {
+pub(crate) fn separator(template: &Template, index: usize) -> Option<char> {
     match template.segments.get(index + 1) {
         Some(Segment::Literal(text)) => text.chars().next(),
         _ => None,

@@ -32,7 +32,8 @@ fn stored(entities: &[Entity]) -> Stored {
         let stamp = Stamp { version: 1, time: Ticks::MIN };
         let mut numbered = Vec::new();
         stamp.push_bytes(&mut numbered);
-        PropertyDictionary::pack(&properties, &mut numbered, &mut number).unwrap();
+        let mut rest = properties.as_packed();
+        while PropertyDictionary::pack_next(&mut rest, &mut numbered, &mut number).unwrap() {}
         (key.to_sortable(), (Record { stamp, properties }.to_bytes(), numbered))
     };
     let rows = entities.iter().map(&mut row).collect();

@@ -45,20 +45,20 @@ fn templates_that_give_no_valid_key_are_refused() {
     refused("{Name:upper}", "not a word");
     refused("{Name:lower:text}", "not a word");
     refused("{Name:prefix(x)}", "prefix(3)");
-    refused("{Name:prefix(0)}", "at least one");
+    refused("{Name:prefix(0)}", "at least 1");
     refused("{Age#0}", "shards");
     refused("{Age#1001}", "shards");
     refused("{Name}{Age}", "no fixed width");
     refused("{Name}0", "separator");
     refused("{Name}é", "ASCII");
-    refused("{Age:u32:lower}", "of text");
+    refused("{Age:u32:lower}", "need text");
     refused("{Name:text:date}", "need a time");
     refused("{Name:text:desc}", "descending");
     refused("{At:time:date:desc}", "descending");
     refused("{Age:desc:lower}", "must be the last");
     refused("{Age:i32:06}", "unsigned");
     refused("{Name:text:06}", "unsigned");
-    refused("{RowKey[]}", "not a list");
+    refused("{RowKey[]}", "only a property can be a list");
     refused("{Tags[]}_{Others[]}", "two lists");
     let two = IndexDefinition {
         keys: IndexKeys::Templates {

@@ -29,7 +29,7 @@ fn evaluated(template: &str, entity: &Entity) -> String {
 /// The text that derived code writes for a part with text before and after it.
 fn written(part: &impl KeyPart, width: Option<usize>) -> String {
     let key = KeyBuilder::new("RowKey", "").literal("a_");
-    key.part("v", part, PartFormat { width, stop: Some('_') }).unwrap().literal("_b").finish()
+    key.part("v", part, PartFormat { width, separator: Some('_') }).unwrap().literal("_b").finish()
 }
 
 /// A declared part as itself and in descending order.

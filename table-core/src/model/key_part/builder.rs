@@ -8,18 +8,18 @@ pub struct PartFormat {
     /// The width set by the template.
     pub width: Option<usize>,
     /// The separator after the part. The part's text must not contain it.
-    pub stop: Option<char>,
+    pub separator: Option<char>,
 }
 
 impl PartFormat {
     /// A part with its default width, at the end of its key.
-    pub const PLAIN: Self = Self { width: None, stop: None };
+    pub const PLAIN: Self = Self { width: None, separator: None };
 
     /// Returns the format and the width of a part of type `P`. A part with a fixed width needs no separator.
     pub(super) fn for_part<P: KeyPart>(self) -> (Self, Option<usize>) {
         let width = self.width.or(P::WIDTH);
-        let stop = if width.is_some() { None } else { self.stop };
-        (Self { stop, ..self }, width)
+        let separator = if width.is_some() { None } else { self.separator };
+        (Self { separator, ..self }, width)
     }
 }
 
@@ -104,7 +104,7 @@ impl KeyBuilder {
 
     /// Appends the start of a text part, for queries by prefix. The end of the key is open, so no separator follows.
     #[must_use]
-    pub fn text_prefix(mut self, prefix: &str, format: PartFormat) -> Self {
+    pub(crate) fn text_prefix(mut self, prefix: &str, format: PartFormat) -> Self {
         self.writer.format = format;
         self.writer.text(prefix);
         self

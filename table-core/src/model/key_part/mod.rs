@@ -238,6 +238,7 @@ impl KeyPart for Uuid {
 
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
         let wrong = || text.expected("a UUID in lower case with hyphens");
+        // The parser also accepts upper case, braces and digits without hyphens. A key has one text, so they are refused.
         let uuid = Self::try_parse(text.as_str()).map_err(|_| wrong())?;
         let canonical = uuid.hyphenated().encode_lower(&mut Self::encode_buffer()) == text.as_str();
         canonical.then_some(uuid).ok_or_else(wrong)
@@ -454,6 +455,7 @@ impl KeyPart for NaiveDate {
     }
 
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
+        // The parser also accepts days such as `2013-1-1`. A key has one text, so they are refused.
         let date = text.as_str().parse::<Self>().ok();
         date.filter(|d| d.to_string() == text.as_str()).ok_or_else(|| text.expected("a date as YYYY-MM-DD"))
     }

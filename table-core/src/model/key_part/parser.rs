@@ -61,13 +61,13 @@ impl<'a> KeyParser<'a> {
     #[inline(always)]
     pub fn part<P: KeyPart>(&mut self, name: &str, format: PartFormat) -> Result<P> {
         let (format, width) = format.for_part::<P>();
-        let end = match (width, format.stop) {
+        let end = match (width, format.separator) {
             // The width ends beyond the text or within a character, so the text is not an encoding of any
             // value.
             (Some(width), _) if !self.rest.is_char_boundary(width) => self.rest.len(),
             (Some(width), _) => width,
             // The writer escapes the separator within the text, so the first one ends the part.
-            (None, Some(stop)) => self.rest.find(stop).unwrap_or(self.rest.len()),
+            (None, Some(separator)) => self.rest.find(separator).unwrap_or(self.rest.len()),
             (None, None) => self.rest.len(),
         };
         let (text, rest) = self.rest.split_at(end);

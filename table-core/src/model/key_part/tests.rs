@@ -19,11 +19,11 @@ fn decode<P: KeyPart>(text: &str) -> Result<P, ValueError> {
 }
 
 const fn wide(width: usize) -> PartFormat {
-    PartFormat { width: Some(width), stop: None }
+    PartFormat { width: Some(width), separator: None }
 }
 
-const fn until(stop: char) -> PartFormat {
-    PartFormat { width: None, stop: Some(stop) }
+const fn until(separator: char) -> PartFormat {
+    PartFormat { width: None, separator: Some(separator) }
 }
 
 #[test]
@@ -177,11 +177,11 @@ fn legal() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn text_survives_a_round_trip(value in text(), stop in prop::option::of(prop::char::range('!', '@'))) {
-        let format = PartFormat { width: None, stop };
+    fn text_survives_a_round_trip(value in text(), separator in prop::option::of(prop::char::range('!', '@'))) {
+        let format = PartFormat { width: None, separator };
         let written = encode(&value, format).unwrap();
         prop_assert_eq!(String::decode(&KeyText { text: &written, format }).unwrap(), value);
-        prop_assert!(stop.is_none_or(|s| s.is_ascii_digit() || s == '~' || !written.contains(s)));
+        prop_assert!(separator.is_none_or(|s| s.is_ascii_digit() || s == '~' || !written.contains(s)));
         prop_assert!(Key::new("", &written).is_ok());
     }
 

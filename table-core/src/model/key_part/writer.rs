@@ -23,7 +23,7 @@ impl KeyWriter {
     /// Writes text. Escapes characters that are forbidden in keys, and the separator after the part. A prefix
     /// of the text gives a prefix of the output.
     pub fn text(&mut self, text: &str) {
-        push_text(&mut self.out, text, self.format.stop);
+        push_text(&mut self.out, text, self.format.separator);
     }
 
     /// Writes a number with leading zeros. The width is the template's, or `digits` by default.
@@ -70,7 +70,7 @@ impl<'a> KeyText<'a> {
     /// Fails if the escapes differ from those that `text` writes.
     #[inline]
     pub fn text(&self) -> Result<String, ValueError> {
-        parse_text(self.text, self.format.stop)
+        parse_text(self.text, self.format.separator)
     }
 
     /// Parses the text of [`KeyWriter::number`].
@@ -129,13 +129,13 @@ impl<'a> KeyText<'a> {
 
 const ESCAPE: char = '~';
 
-/// Appends `text`, escaped for a part that ends at `stop`.
-pub(super) fn push_text(out: &mut String, text: &str, stop: Option<char>) {
-    if is_plain(text, stop) {
+/// Appends `text`, escaped for a part that ends at `separator`.
+pub(super) fn push_text(out: &mut String, text: &str, separator: Option<char>) {
+    if is_plain(text, separator) {
         return out.push_str(text);
     }
     for c in text.chars() {
-        if must_escape(c, stop) { push_escaped(out, c) } else { out.push(c) }
+        if must_escape(c, separator) { push_escaped(out, c) } else { out.push(c) }
     }
 }
 
@@ -146,16 +146,16 @@ fn push_escaped(out: &mut String, c: char) {
 }
 
 /// Reverses [`push_text`]. Accepts only texts that `push_text` writes.
-pub(super) fn parse_text(text: &str, stop: Option<char>) -> Result<String, ValueError> {
-    if is_plain(text, stop) {
+pub(super) fn parse_text(text: &str, separator: Option<char>) -> Result<String, ValueError> {
+    if is_plain(text, separator) {
         return Ok(text.to_owned());
     }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(|c| must_escape(c, stop)) {
+    while let Some(at) = rest.find(|c| must_escape(c, separator)) {
         out.push_str(&rest[..at]);
         // An escape of a character that needs none is refused too. Each text thus has one encoding, and a key has one row.
-        let c = rest[at..].strip_prefix(ESCAPE).and_then(escaped).filter(|c| must_escape(*c, stop));
+        let c = rest[at..].strip_prefix(ESCAPE).and_then(escaped).filter(|c| must_escape(*c, separator));
         let wrong =
             || ValueError::new("text with forbidden characters escaped as `~` and two hex digits", text);
         out.push(c.ok_or_else(wrong)?);
@@ -173,12 +173,12 @@ fn escaped(text: &str) -> Option<char> {
     upper.then(|| u8::from_str_radix(digits, 16).ok().map(char::from))?
 }
 
-fn must_escape(c: char, stop: Option<char>) -> bool {
-    c == ESCAPE || Some(c) == stop || is_forbidden(c)
+fn must_escape(c: char, separator: Option<char>) -> bool {
+    c == ESCAPE || Some(c) == separator || is_forbidden(c)
 }
 
 /// Whether the text certainly needs no escape.
 #[inline]
-fn is_plain(text: &str, stop: Option<char>) -> bool {
-    is_ordinary(text, |byte| char::from(byte) == ESCAPE || Some(char::from(byte)) == stop)
+fn is_plain(text: &str, separator: Option<char>) -> bool {
+    is_ordinary(text, |byte| char::from(byte) == ESCAPE || Some(char::from(byte)) == separator)
 }

@@ -208,10 +208,9 @@ impl Properties {
     /// Keeps the properties for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&PropertyRef<'_>) -> bool) {
         let mut kept = Vec::with_capacity(self.packed.len());
-        let mut rest = &*self.packed;
-        while let Some(raw) = PackedProperty::split(&mut rest) {
-            if raw.parse().is_some_and(|p| keep(&p)) {
-                kept.extend_from_slice(raw.whole);
+        for property in self.packed_properties() {
+            if property.parse().is_some_and(|p| keep(&p)) {
+                kept.extend_from_slice(property.whole);
             }
         }
         self.packed = ChunkBytes::Own(kept);
@@ -227,13 +226,14 @@ impl Properties {
         Self { packed: ChunkBytes::Own(self.packed.into_vec()) }
     }
 
+    /// Returns start and end of a property in the packed bytes.
     fn span(&self, name: &str) -> Option<(usize, usize)> {
         let mut rest = &*self.packed;
         loop {
             let start = self.packed.len() - rest.len();
-            let raw = PackedProperty::split(&mut rest)?;
-            if raw.name == name.as_bytes() {
-                return Some((start, start + raw.whole.len()));
+            let property = PackedProperty::split(&mut rest)?;
+            if property.name == name.as_bytes() {
+                return Some((start, start + property.whole.len()));
             }
         }
     }

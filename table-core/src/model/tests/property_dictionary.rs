@@ -5,9 +5,10 @@ use proptest::prelude::*;
 
 fn packed(properties: &Properties, dictionary: &mut PropertyDictionary) -> Vec<u8> {
     let mut row = Vec::new();
-    let number =
+    let mut number =
         |entry: &[u8]| Ok::<_, Infallible>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
-    PropertyDictionary::pack(properties, &mut row, number).unwrap();
+    let mut rest = properties.as_packed();
+    while PropertyDictionary::pack_next(&mut rest, &mut row, &mut number).unwrap() {}
     row
 }
 

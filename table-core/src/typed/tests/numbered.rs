@@ -44,8 +44,9 @@ fn numbered(entity: &Entity, before: usize) -> Entity {
     }
     let (stamp, mut row) = (Stamp { version: 1, time: Ticks::MIN }, Vec::new());
     stamp.push_bytes(&mut row);
-    let number = |entry: &[u8]| Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
-    PropertyDictionary::pack(entity.properties(), &mut row, number).unwrap();
+    let mut number = |entry: &[u8]| Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
+    let mut rest = entity.properties().as_packed();
+    while PropertyDictionary::pack_next(&mut rest, &mut row, &mut number).unwrap() {}
     let (table, query) = (TableName::new("Readings").unwrap(), Query::new());
     let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
     scan.offer_numbered(&entity.key().to_sortable(), &row, &Arc::new(dictionary)).unwrap();

@@ -130,7 +130,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         let (mine, theirs) = (self.table.entities.table(), handle.entities.table());
         if mine != theirs {
             let name = U::SCHEMA.rust_name;
-            return Err(Error::invalid_group(format!(
+            return Err(Error::invalid_request(format!(
                 "the handle of {name} belongs to the table '{theirs}', and the group to the table '{mine}': open {name} on '{mine}'"
             )));
         }
@@ -150,7 +150,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     pub fn of_plain<U: TableEntity>(&mut self) -> Result<GroupOf<'_, U>> {
         if let Some(index) = U::SCHEMA.indexes.first() {
             let (name, index) = (U::SCHEMA.rust_name, &index.name);
-            return Err(Error::invalid_group(format!(
+            return Err(Error::invalid_request(format!(
                 "{name} declares the index '{index}', which a plain write would leave stale: open the table by `IndexedTable::<{name}>::open`, and \
                  pass that handle to `IndexedGroup::of`"
             )));
@@ -391,7 +391,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
             return Ok(());
         }
         let reason = format!("{key} is not in the partition '{}' of the group", self.partition);
-        Err(Error::invalid_group(reason))
+        Err(Error::invalid_request(reason))
     }
 }
 
