@@ -62,15 +62,19 @@ fn copy(shared: &Shared, watch: Watch, file: &FileConfig, target: &Path) -> Resu
     if directory.file().exists() {
         return Err(Failure::BackupExists(target.to_owned()));
     }
-    let mut copy =
-        Copy { generation: shared.generation()?, shared, watch, upto: Vec::new(), tables: BTreeSet::new() };
+    let mut copy = Copy {
+        generation: shared.generation()?,
+        shared,
+        watch,
+        copied_up_to: Vec::new(),
+        tables: BTreeSet::new(),
+    };
     directory.create(&config_of_copy(file), |database| {
-        while let Some(contents) = copy.next_step(database)? {
-            if let Some(contents) = contents {
+        loop {
+            if let Some(contents) = copy.next_step(database)? {
                 return contents.write(database);
             }
         }
-        Ok(())
     })
 }
 
@@ -84,36 +88,36 @@ struct Copy<'s> {
     shared: &'s Shared,
     generation: Generation,
     watch: Watch,
-    upto: Vec<u8>,
+    copied_up_to: Vec<u8>,
     /// The tables that have rows in the copy.
     tables: BTreeSet<u64>,
 }
 
 impl Copy<'_> {
-    /// Applies the changes since the previous step and copies the next chunk. After the last chunk it copies
-    /// the rest of the file's contents.
-    fn next_step(&mut self, to: &Database) -> Result<Option<Option<Contents>>, Failure> {
+    /// Applies the changes since the previous step and copies the next chunk. After the last chunk it returns the metadata of the copy.
+    fn next_step(&mut self, to: &Database) -> Result<Option<Contents>, Failure> {
         let (reading, changed) = self.watch.take(|| self.shared.snapshot_of(self.generation));
         let reading = reading?;
         let mut contents = Contents::read(&reading.transaction)?;
         let rows = &reading.rows;
         let transaction = to.begin_write().map_err(Failure::write)?;
         let mut table = transaction.open_table(ROWS).map_err(Failure::write)?;
-        for key in changed.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*self.upto.clone()))) {
+        for key in changed.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*self.copied_up_to.clone())))
+        {
             self.copy_again(key, rows, &mut table)?;
         }
         let ended = self.copy_more(rows, &contents.dropped, &mut table)?;
         drop(table);
         transaction.commit().map_err(Failure::write)?;
         if !ended {
-            return Ok(Some(None));
+            return Ok(None);
         }
         // Tables that were dropped during the backup: the copy has some of their rows, so it must remove them like the original. Tables that
         // were dropped before have no rows in the copy.
         let known: BTreeSet<_> = contents.catalog.iter().map(|(id, _)| id).collect();
         contents.dropped = self.tables.difference(&known).copied().collect();
         contents.version_mark = contents.version_mark.saturating_add(VERSION_GAP);
-        Ok(Some(Some(contents)))
+        Ok(Some(contents))
     }
 
     fn copy_again(&mut self, key: &[u8], rows: &Rows, to: &mut CopiedRows<'_>) -> Result<(), Failure> {
@@ -125,16 +129,16 @@ impl Copy<'_> {
 
     /// Copies a chunk. Returns whether it was the last.
     fn copy_more(&mut self, rows: &Rows, dropped: &[u64], to: &mut CopiedRows<'_>) -> Result<bool, Failure> {
-        let from = self.upto.clone();
+        let from = self.copied_up_to.clone();
         let mut bytes = 0;
         for row in rows.range::<&[u8]>((Bound::Excluded(&*from), Bound::Unbounded)).map_err(Failure::read)? {
             let (key, row) = row.map_err(Failure::read)?;
             let (key, row) = (key.value(), row.value());
-            if key <= self.upto.as_slice() {
+            if key <= self.copied_up_to.as_slice() {
                 return Err(Failure::DamagedOrder);
             }
-            self.upto.clear();
-            self.upto.extend_from_slice(key);
+            self.copied_up_to.clear();
+            self.copied_up_to.extend_from_slice(key);
             if format::table_of(key).is_some_and(|table| dropped.contains(&table)) {
                 continue;
             }

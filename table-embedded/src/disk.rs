@@ -14,28 +14,28 @@ const MARGIN: u64 = 16 << 20;
 
 /// Returns the free bytes of a path's disk: from the file system, or from a test.
 #[derive(Clone, Copy)]
-pub(crate) struct Free(pub(crate) fn(&Path) -> io::Result<u64>);
+pub(crate) struct FreeSpace(pub(crate) fn(&Path) -> io::Result<u64>);
 
-impl Default for Free {
+impl Default for FreeSpace {
     fn default() -> Self {
-        Self(free)
+        Self(free_space)
     }
 }
 
-impl fmt::Debug for Free {
+impl fmt::Debug for FreeSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Free")
+        f.write_str("FreeSpace")
     }
 }
 
 #[cfg(target_os = "linux")]
-fn free(path: &Path) -> io::Result<u64> {
+fn free_space(path: &Path) -> io::Result<u64> {
     let disk = rustix::fs::statvfs(path)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn free(_: &Path) -> io::Result<u64> {
+fn free_space(_: &Path) -> io::Result<u64> {
     Ok(u64::MAX)
 }
 
@@ -97,7 +97,7 @@ impl Default for Opener {
             let writes = access != Access::Read;
             let mut options = OpenOptions::new();
             options.read(true).write(writes).create(writes).truncate(false);
-            let file = private(&mut options).open(path)?;
+            let file = owner_only(&mut options).open(path)?;
             Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
         }))
     }
@@ -110,7 +110,7 @@ impl fmt::Debug for Opener {
 }
 
 /// Makes files accessible to their owner only, where the operating system supports it.
-pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+pub(crate) fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options

@@ -48,13 +48,13 @@ pub(crate) enum Failure {
     #[error("the store is closed; open it again")]
     Closed,
     #[error("the writer ended without an answer")]
-    Lost,
+    NoAnswer,
     #[error("a write to the file failed; the store reopens the file{1}")]
-    Write(#[source] Arc<redb::Error>, Lost),
+    Write(#[source] Arc<redb::Error>, LostWrites),
     #[error("a write to the file failed; reads continue, and the store reopens the file for writing{1}")]
-    Disk(#[source] Arc<io::Error>, Lost),
+    Disk(#[source] Arc<io::Error>, LostWrites),
     #[error("the storage engine panicked; the store reopens the file{0}")]
-    Panicked(Lost),
+    Panicked(LostWrites),
     #[error(
         "the store accepts no writes since a write to the file failed ({reason}); it will reopen the file"
     )]
@@ -90,7 +90,7 @@ impl Failure {
     }
 
     pub(crate) fn write(error: impl Into<redb::Error>) -> Self {
-        Self::Write(Arc::new(error.into()), Lost::default())
+        Self::Write(Arc::new(error.into()), LostWrites::default())
     }
 
     pub(crate) fn is_disk_full(&self) -> bool {
@@ -131,9 +131,9 @@ impl From<Failure> for Error {
 
 /// The number of writes that were acknowledged with relaxed durability and may be lost with a failed write.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lost(pub(crate) usize);
+pub(crate) struct LostWrites(pub(crate) usize);
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostWrites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),

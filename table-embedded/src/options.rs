@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use table_core::store::ServiceProfile;
 
-use crate::disk::{Access, Free, Opener};
+use crate::disk::{Access, FreeSpace, Opener};
 
 /// What this store allows.
 pub(crate) const PROFILE: ServiceProfile = ServiceProfile::LOCAL;
@@ -80,7 +80,7 @@ pub(crate) struct FileConfig {
     pub(crate) verify_up_to: u64,
     pub(crate) scan_up_to: u64,
     pub(crate) opener: Opener,
-    pub(crate) free: Free,
+    pub(crate) free_space: FreeSpace,
 }
 
 impl EmbeddedBuilder {
@@ -91,7 +91,7 @@ impl EmbeddedBuilder {
             verify_up_to: 64 << 20,
             scan_up_to: 512 << 20,
             opener: Opener::default(),
-            free: Free::default(),
+            free_space: FreeSpace::default(),
         };
         let config = Config {
             profile: PROFILE,

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 /// permit from all others.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    most: usize,
+    max_threads: usize,
     pool: Arc<Mutex<Pool>>,
 }
 
@@ -25,10 +25,10 @@ pub(crate) struct Readers {
 type Work = Box<dyn FnOnce() -> Answer + Send>;
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Work, and the channel to the thread that executes it.
+/// Work, and the channel to the thread that executes it, which the thread returns to the pool.
 struct Task {
     work: Work,
-    again: Sender<Task>,
+    thread: Sender<Task>,
 }
 
 #[derive(Default)]
@@ -59,9 +59,9 @@ impl<T> Answered<T> {
 }
 
 impl Readers {
-    /// Creates a pool with at most `most` threads, and at least one.
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most: most.max(1), pool: Arc::default() }
+    /// Creates a pool with at most `max_threads` threads, and at least one.
+    pub(crate) fn new(max_threads: usize) -> Self {
+        Self { max_threads: max_threads.max(1), pool: Arc::default() }
     }
 
     /// Starts blocking work on a thread of the pool. Work whose answer was dropped before a thread was free is not done.
@@ -82,7 +82,7 @@ impl Readers {
         let mut pool = lock(&self.pool);
         let reader = match pool.idle.pop() {
             Some(reader) => reader,
-            None if pool.threads < self.most => {
+            None if pool.threads < self.max_threads => {
                 let reader = spawn(&self.pool);
                 let reader = reader.map_err(|e| failed("no thread to read with").with_source(e))?;
                 pool.threads += 1;
@@ -93,9 +93,9 @@ impl Readers {
                 return Ok(());
             }
         };
-        let again = reader.clone();
+        let thread = reader.clone();
         // If the thread is gone, the work is dropped, and so is its answer.
-        let _ = reader.send(Task { work, again });
+        let _ = reader.send(Task { work, thread });
         Ok(())
     }
 }
@@ -114,7 +114,7 @@ fn spawn(pool: &Arc<Mutex<Pool>>) -> std::io::Result<Sender<Task>> {
 
 /// Runs a task and then waiting tasks. The thread returns to the pool before the answer is sent, because the
 /// caller may ask for the next page immediately.
-fn work_on(pool: &Weak<Mutex<Pool>>, Task { work, again }: Task) {
+fn work_on(pool: &Weak<Mutex<Pool>>, Task { work, thread }: Task) {
     let mut next = Some(work);
     while let Some(work) = next {
         let answer = work();
@@ -122,7 +122,7 @@ fn work_on(pool: &Weak<Mutex<Pool>>, Task { work, again }: Task) {
             let mut pool = lock(&pool);
             let waiting = pool.waiting.pop_front();
             if waiting.is_none() {
-                pool.idle.push(again.clone());
+                pool.idle.push(thread.clone());
             }
             waiting
         });

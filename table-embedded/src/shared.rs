@@ -109,10 +109,10 @@ impl Shared {
         !matches!(*self.read(), State::Open(_))
     }
 
-    /// Gives readers the current state until the next commit is [published](Self::publish). Two reasons: a
+    /// Creates the snapshot that readers get until the next commit is [published](Self::publish), if there is none. Two reasons: a
     /// failed commit is never published, although the engine considers it done; and after a commit that
     /// changes the catalog, rows can only be read with the new catalog.
-    pub(crate) fn hold(&self) -> Result<(), Failure> {
+    pub(crate) fn keep_snapshot(&self) -> Result<(), Failure> {
         self.try_snapshot().map(drop)
     }
 
@@ -163,7 +163,7 @@ impl Shared {
         }
         // The write lock, because the first reader after a commit creates the snapshot. Another reader may have been faster, so
         // `View::snapshot` looks again.
-        // Catalog and transaction belong to the same commit: commits that change the catalog call `hold`
+        // Catalog and transaction belong to the same commit: commits that change the catalog call `keep_snapshot`
         // first.
         match &mut *self.write() {
             State::Open(view) => view.snapshot().map(Some),
@@ -230,7 +230,7 @@ mod tests {
         insert(&database, b"first");
         let (before, after) = (Arc::new(Catalog::default()), Arc::new(Catalog::default()));
         let shared = Shared::new(Arc::clone(&database), Arc::clone(&before));
-        shared.hold().unwrap();
+        shared.keep_snapshot().unwrap();
         insert(&database, b"second");
 
         let seen = shared.snapshot().await.unwrap();

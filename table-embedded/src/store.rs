@@ -25,10 +25,10 @@ use crate::read::{Ahead, ReadAhead};
 use crate::readers::{Answered, Readers};
 use crate::shared::{Shared, Snapshot};
 use crate::verify::{Verification, Walk};
-use crate::writer::{Queue, Request, Work, Writer};
+use crate::writer::{Queue, Request, Writer, Writes};
 
 /// How long [`close`](EmbeddedStore::close) waits for what follows the answers of writes.
-const FOLLOW_UP: Duration = Duration::from_secs(10);
+const FOLLOW_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A durable [`TableStore`](table_core::store::TableStore) in a directory on this machine.
 ///
@@ -68,7 +68,20 @@ impl EmbeddedBuilder {
     /// Fails if the store is already open; if its file is damaged, foreign or of another format (the file is
     /// then unchanged); or if the disk failed.
     pub async fn open(self) -> Result<EmbeddedStore> {
-        EmbeddedStore::start(self).await
+        let Self { directory: path, config } = self;
+        let (queue, requests) = Queue::new();
+        let (reads, access) = (config.reads, config.access);
+        let profile = config.profile.clone();
+        let (readers, file) = (Readers::new(config.max_scans), config.file.clone());
+        let directory = path.clone();
+        let open = move || Writer::open(Directory::lock(&directory, access)?, config, requests);
+        let writer = blocking(move || Ok(open()?)).await?;
+        let shared = writer.shared();
+        writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
+        let (read_ahead, maintenance) = (ReadAhead::default(), Arc::default());
+        let inner =
+            Inner { path, shared, queue, profile, reads, access, readers, read_ahead, file, maintenance };
+        Ok(EmbeddedStore { inner: Arc::new(inner) })
     }
 }
 
@@ -104,7 +117,7 @@ impl EmbeddedStore {
         let writers = self.inner.queue.writers();
         if !writers.is_followed_up() {
             // The bound matters only if the runtime of the work does not run: what is not done is left to recovery.
-            drop(timeout(FOLLOW_UP, writers.until_followed_up()).await);
+            drop(timeout(FOLLOW_UP_TIMEOUT, writers.until_followed_up()).await);
         }
         self.inner.queue.close().await
     }
@@ -150,34 +163,9 @@ impl EmbeddedStore {
         read(|| Ok(snapshot.rows.len().map_err(Failure::read)?))
     }
 
-    pub(crate) async fn start(EmbeddedBuilder { directory: path, config }: EmbeddedBuilder) -> Result<Self> {
-        let (queue, requests) = Queue::new();
-        let (reads, access) = (config.reads, config.access);
-        let profile = config.profile.clone();
-        let (readers, file) = (Readers::new(config.max_scans), config.file.clone());
-        let directory = path.clone();
-        let open = move || Writer::open(Directory::lock(&directory, access)?, config, requests);
-        let writer = blocking(move || Ok(open()?)).await?;
-        let shared = writer.shared();
-        writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
-        let inner = Inner {
-            path,
-            shared,
-            queue,
-            profile,
-            reads,
-            access,
-            readers,
-            read_ahead: ReadAhead::default(),
-            file,
-            maintenance: Arc::default(),
-        };
-        Ok(Self { inner: Arc::new(inner) })
-    }
-
-    async fn one(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        let mut written = self.request(Request::Write(table.clone(), Work::One(operation))).await?;
-        written.pop().ok_or_else(|| Failure::Lost.ambiguous())
+    async fn write_one(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        let mut written = self.request(Request::Write(table.clone(), Writes::One(operation))).await?;
+        written.pop().ok_or_else(|| Failure::NoAnswer.ambiguous())
     }
 
     async fn snapshot(&self) -> Result<Arc<Snapshot>> {
@@ -211,7 +199,7 @@ impl EmbeddedStore {
 
     async fn request(&self, request: Request) -> Result<Vec<Written>> {
         self.writable()?;
-        self.inner.queue.ask(request).await
+        self.inner.queue.submit(request).await
     }
 
     fn writable(&self) -> Result<()> {
@@ -337,12 +325,12 @@ impl TableStore for EmbeddedStore {
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         engine::check_operation(&PROFILE, &operation)?;
-        self.one(table, operation).await
+        self.write_one(table, operation).await
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.inner.profile, &group)?;
-        self.request(Request::Write(table.clone(), Work::Group(group.into_operations()))).await
+        self.request(Request::Write(table.clone(), Writes::Group(group.into_operations()))).await
     }
 
     /// The directory is locked: while this process may write, no other process can.

@@ -74,7 +74,7 @@ pub(crate) struct Pinned {
     /// The ids of all tables, including dropped ones, if they can be read.
     tables: Option<BTreeSet<u64>>,
     /// The result for the engine's own tables, if they were read.
-    own: Verification,
+    engine_tables: Verification,
     /// `None` if damage prevents the snapshot, and then every write too.
     snapshot: Option<Arc<Snapshot>>,
 }
@@ -86,17 +86,18 @@ impl Pinned {
         snapshot: Option<Arc<Snapshot>>,
         session: Session,
         file: Option<File>,
-        own: bool,
+        engine_tables: bool,
     ) -> Result<Self, Failure> {
         let mut header = vec![0; PAGE as usize];
         session.read_unchecked(0, &mut header).map_err(Failure::io("reading", "tables.redb"))?;
         let header = Header::parse(&header).ok_or(Failure::DamagedPage)?;
-        let mut pinned = Self { header, session, file, tables: None, own: Verification::default(), snapshot };
+        let mut pinned =
+            Self { header, session, file, tables: None, engine_tables: Verification::default(), snapshot };
         pinned.tables = pinned.snapshot.as_ref().and_then(|snapshot| guarded(|| tables(snapshot)).flatten());
-        if let Some(root) = pinned.header.roots[1].filter(|_| own) {
+        if let Some(root) = pinned.header.roots[1].filter(|_| engine_tables) {
             let mut walk = Walk::default();
             walk.definitions(&pinned, root, true, &mut None);
-            pinned.own = walk.report;
+            pinned.engine_tables = walk.report;
         }
         Ok(pinned)
     }
@@ -127,7 +128,7 @@ fn tables(snapshot: &Snapshot) -> Option<BTreeSet<u64>> {
 pub(crate) struct Walk {
     report: Verification,
     /// Rows up to this key were read.
-    upto: Option<Vec<u8>>,
+    read_up_to: Option<Vec<u8>>,
     slice: u64,
     rate: u64,
     /// Bytes and leaves with rows that were read from this snapshot.
@@ -170,7 +171,7 @@ impl Walk {
         self.read = 0;
         let first = !std::mem::replace(&mut self.begun, true);
         if first {
-            self.report = pinned.own.clone();
+            self.report = pinned.engine_tables.clone();
         }
         let mut rows = None;
         // The definitions once more for each snapshot, because the root of the rows moves with every commit. The other tables only in the
@@ -216,7 +217,9 @@ impl Walk {
     /// Reads the rows below a page. Their keys must be above `after` and at most `last`. Returns whether all
     /// were read.
     fn rows(&mut self, pinned: &Pinned, at: &PageRef, after: Option<&[u8]>, last: Option<&[u8]>) -> bool {
-        let done = |walk: &Self| last.zip(walk.upto.as_deref()).is_some_and(|(last, upto)| last <= upto);
+        let done = |walk: &Self| {
+            last.zip(walk.read_up_to.as_deref()).is_some_and(|(last, read_up_to)| last <= read_up_to)
+        };
         if done(self) {
             return true;
         }
@@ -226,7 +229,7 @@ impl Walk {
         }
         let Some(page) = self.page(pinned, at) else {
             // Nothing below the page can be read, so reading continues after it.
-            self.upto = last.map(<[u8]>::to_vec).or_else(|| self.upto.take());
+            self.read_up_to = last.map(<[u8]>::to_vec).or_else(|| self.read_up_to.take());
             self.leaves += 1;
             return true;
         };
@@ -256,10 +259,10 @@ impl Walk {
             return self.report.add(at, "its rows cannot be parsed".to_owned());
         };
         let mut before = after;
-        let upto = self.upto.clone();
+        let read_up_to = self.read_up_to.clone();
         for (key, row) in pairs {
             // Rows that an earlier step has counted.
-            self.report.rows += u64::from(upto.as_deref().is_none_or(|upto| key > upto));
+            self.report.rows += u64::from(read_up_to.as_deref().is_none_or(|read_up_to| key > read_up_to));
             if before.is_some_and(|before| key <= before) || last.is_some_and(|last| key > last) {
                 self.report.add(at, "its keys are out of order".to_owned());
             }
@@ -270,7 +273,7 @@ impl Walk {
             }
             before = Some(key);
         }
-        self.upto = before.map(<[u8]>::to_vec).max(upto);
+        self.read_up_to = before.map(<[u8]>::to_vec).max(read_up_to);
     }
 
     /// Returns a page that matches its checksum; otherwise reports the damage.

@@ -31,6 +31,7 @@ impl Contents {
             let value = meta.get(name).map_err(Failure::read)?;
             value.map(|v| v.value()).ok_or_else(|| corrupted(&format!("the number '{name}' is missing")))
         };
+        // Reads no row: a file without the table of rows is damaged, and this reports it when the file is opened.
         transaction.open_table(ROWS).map_err(Failure::read)?;
         Ok(Self {
             catalog: read_catalog(transaction)?,
@@ -61,6 +62,7 @@ impl Contents {
             for (number, entry) in self.catalog.dictionary.iter() {
                 dictionary.insert(number, entry).map_err(Failure::write)?;
             }
+            // In a write transaction, this creates the table if it is missing: a store without rows has it too.
             transaction.open_table(ROWS).map_err(Failure::write)?;
             let mut dropped = transaction.open_table(DROPPED).map_err(Failure::write)?;
             for table in &self.dropped {

@@ -13,8 +13,8 @@ use super::contents::check_format;
 use super::page::{Header, MAGIC, PAGE};
 use super::session::{LockMode, Session};
 use super::unsynced::Unsynced;
-use crate::disk::{Access, private};
-use crate::error::{Failure, Lost};
+use crate::disk::{Access, owner_only};
+use crate::error::{Failure, LostWrites};
 use crate::guard::guarded;
 use crate::options::FileConfig;
 
@@ -80,11 +80,12 @@ impl Directory {
             }
             self.create(config, |database| Contents::empty().write(database))?;
         }
-        // The order keeps a foreign file as it is: the first bytes are read before anything may write. `trust` writes only what the
-        // system's cache has already. The engine then works in memory, and `Session::release` writes after all checks.
+        // The order keeps a foreign file as it is: the first bytes are read before anything may write. `ensure_cache_is_on_disk`
+        // writes only what the system's cache has already. The engine then works in memory, and `Session::release` writes
+        // after all checks.
         check_magic(&path)?;
         let file = (config.opener.0)(&path, self.access).map_err(Failure::io("opening", &path))?;
-        self.trust(&*file)?;
+        self.ensure_cache_is_on_disk(&*file)?;
         let locks = if self.access == Access::Read { LockMode::Skip } else { locks };
         let session = Session::new(file, Arc::clone(&self.unsynced), locks);
         let session = session.map_err(Failure::io("reading", &path))?;
@@ -92,8 +93,8 @@ impl Directory {
         opened.unwrap_or_else(|| Err(damaged(&path, "its contents contradict each other")))
     }
 
-    /// Ensures that reads of the file return the data on the disk.
-    fn trust(&self, file: &dyn StorageBackend) -> Result<(), Failure> {
+    /// Ensures that the system's cache, from which the file is read, has the data on the disk: after a failed sync they may differ.
+    fn ensure_cache_is_on_disk(&self, file: &dyn StorageBackend) -> Result<(), Failure> {
         let path = self.file();
         if self.access == Access::Read {
             return if self.unsynced.is_marked() { Err(Failure::Unsynced(path)) } else { Ok(()) };
@@ -149,7 +150,7 @@ fn make(
     let file = file.map_err(Failure::io("creating", path))?;
     file.release().map_err(Failure::io("creating", path))?;
     // No reader has this file, so an error may reach the engine: it ends the creation.
-    file.set_strict(true);
+    file.set_reports_errors(true);
     let mut builder = Builder::new();
     builder.set_cache_size(config.cache_bytes);
     let database = builder.create_with_backend(file).map_err(Failure::write)?;
@@ -161,7 +162,7 @@ fn make(
 
 /// Runs all of the work and converts a panic into a failure.
 fn without_panic(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-    guarded(work).unwrap_or(Err(Failure::Panicked(Lost::default())))
+    guarded(work).unwrap_or(Err(Failure::Panicked(LostWrites::default())))
 }
 
 /// Returns the metadata of a path, following links; `None` if nothing exists there. A link without a target
@@ -194,10 +195,10 @@ fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {
         // there can be no writer.
         let existing = options.read(true).open(path);
         existing.or_else(|_| {
-            private(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
+            owner_only(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
         })
     } else {
-        private(options.read(true).write(true).create(true).truncate(false)).open(path)
+        owner_only(options.read(true).write(true).create(true).truncate(false)).open(path)
     };
     match lock {
         Ok(lock) => Ok(Some(lock)),

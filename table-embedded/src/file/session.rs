@@ -29,10 +29,12 @@ pub(crate) struct Session(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     file: Box<dyn StorageBackend>,
-    locks: Locks,
+    locks: LockMode,
+    /// The ranges to lock later.
+    unlocked: Mutex<Vec<(Bound<u64>, Bound<u64>)>>,
     unsynced: Arc<Unsynced>,
-    /// Whether changes outside the header are written to the file.
-    passing: AtomicBool,
+    /// Whether changes outside the header are written to the file at once.
+    writes_through: AtomicBool,
     checking: AtomicBool,
     held: Mutex<Held>,
     sums: Mutex<Sums>,
@@ -48,7 +50,7 @@ struct Held {
     /// Whether the file may have the header of a commit that is not known to be on the disk.
     header_is_out: bool,
     /// Whether the engine gets errors of failed writes.
-    strict: bool,
+    reports_errors: bool,
 }
 
 /// Why the file accepts no more writes.
@@ -68,21 +70,14 @@ struct Opening {
     scans: bool,
 }
 
-/// How to handle the locks that the engine takes on the file.
-#[derive(Debug)]
-enum Locks {
-    Take,
-    /// Takes no locks: a reader has the lock of the directory.
-    Skip,
-    /// Takes the locks later, because the previous session still holds them.
-    Later(Mutex<Vec<(Bound<u64>, Bound<u64>)>>),
-}
-
-/// Which session holds the locks.
+/// When a session takes the locks of the file that the engine asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockMode {
+    /// At once.
     Take,
+    /// Never: the handles of a read-only store share the lock of the directory.
     Skip,
+    /// By [`Session::take_locks`], because the previous session still holds them.
     Later,
 }
 
@@ -94,18 +89,19 @@ impl Session {
         locks: LockMode,
     ) -> io::Result<Self> {
         let len = file.len()?;
-        let locks = match locks {
-            LockMode::Take => Locks::Take,
-            LockMode::Skip => Locks::Skip,
-            LockMode::Later => Locks::Later(Mutex::default()),
+        let held = Held {
+            changes: Overlay::default(),
+            len,
+            failure: None,
+            header_is_out: false,
+            reports_errors: false,
         };
-        let held =
-            Held { changes: Overlay::default(), len, failure: None, header_is_out: false, strict: false };
         Ok(Self(Arc::new(Inner {
             file,
             locks,
+            unlocked: Mutex::default(),
             unsynced,
-            passing: AtomicBool::new(false),
+            writes_through: AtomicBool::new(false),
             checking: AtomicBool::new(false),
             held: Mutex::new(held),
             sums: Mutex::default(),
@@ -119,7 +115,7 @@ impl Session {
         let mut held = inner.held();
         let released = inner.write_held(&mut held);
         match &released {
-            Ok(()) => inner.passing.store(true, Ordering::Release),
+            Ok(()) => inner.writes_through.store(true, Ordering::Release),
             Err(error) => inner.fail(&mut held, error),
         }
         released
@@ -127,8 +123,7 @@ impl Session {
 
     /// Takes the locks that were deferred.
     pub(crate) fn take_locks(&self) -> io::Result<()> {
-        let Locks::Later(ranges) = &self.0.locks else { return Ok(()) };
-        for (start, end) in lock(ranges).iter() {
+        for (start, end) in lock(&self.0.unlocked).iter() {
             match self.0.file.try_lock_range(*start, *end) {
                 Ok(true) | Err(BackendError::Unsupported) => {}
                 Ok(false) => return Err(io::ErrorKind::ResourceBusy.into()),
@@ -175,7 +170,7 @@ impl Session {
 
     /// Reads the file, including the changes in memory, without checking pages.
     pub(crate) fn read_unchecked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        if at >= PAGE && self.0.passing.load(Ordering::Acquire) {
+        if at >= PAGE && self.0.writes_through.load(Ordering::Acquire) {
             return self.0.file.read(at, out);
         }
         self.0.read_held(at, out)
@@ -186,16 +181,16 @@ impl Session {
         self.0.held().failure.clone()
     }
 
-    /// Keeps all further changes in memory, because the engine's state is not reliable.
-    pub(crate) fn give_up(&self) {
+    /// Writes nothing more to the file, because the engine's state is not reliable. Further changes stay in memory.
+    pub(crate) fn stop_writing(&self) {
         let mut held = self.0.held();
         self.0.fail(&mut held, &io::Error::other("the engine failed"));
     }
 
     /// Sets whether the engine gets errors of failed writes. It then refuses all later calls, including
     /// reads.
-    pub(crate) fn set_strict(&self, strict: bool) {
-        self.0.held().strict = strict;
+    pub(crate) fn set_reports_errors(&self, reports: bool) {
+        self.0.held().reports_errors = reports;
     }
 }
 
@@ -233,7 +228,7 @@ impl Inner {
 
     fn fail(&self, held: &mut Held, error: &io::Error) {
         // First: a write that comes after the failed one must not reach the file.
-        self.passing.store(false, Ordering::Release);
+        self.writes_through.store(false, Ordering::Release);
         // Later failures are consequences of the first. Only at the first does `header_is_out` tell the outcome of the commit.
         if held.failure.is_none() {
             let may_be_applied = held.header_is_out;
@@ -250,12 +245,12 @@ impl Inner {
         make: impl FnOnce(&Self, &mut Held) -> io::Result<()>,
         hold: impl FnOnce(&mut Held),
     ) -> io::Result<()> {
-        if self.passing.load(Ordering::Acquire) {
+        if self.writes_through.load(Ordering::Acquire) {
             match make(self, held) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     self.fail(held, &error);
-                    if held.strict {
+                    if held.reports_errors {
                         return Err(error);
                     }
                 }
@@ -309,16 +304,17 @@ impl Inner {
     /// Reads a page and compares it with its checksum. If it does not match, it is read once more, and the
     /// second result counts.
     fn read_checked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        let passing = self.passing.load(Ordering::Acquire);
+        let writes_through = self.writes_through.load(Ordering::Acquire);
         // While the file is written directly, without the lock of `held`, which a sync holds: reads do not wait for a sync.
-        let read = |out: &mut [u8]| if passing { self.file.read(at, out) } else { self.read_held(at, out) };
+        let read =
+            |out: &mut [u8]| if writes_through { self.file.read(at, out) } else { self.read_held(at, out) };
         let expected = lock(&self.sums).expected(at, out.len());
         let mut sound = read(out).is_ok() && expected.is_met(out);
         if !sound {
             // A fault between disk and memory passes with another read; damage on the disk stays. Bytes that are kept in memory come
             // from the engine itself and need no comparison.
             read(out)?;
-            sound = expected.is_met(out) || (!passing && self.held().changes.touches(at, out.len()));
+            sound = expected.is_met(out) || (!writes_through && self.held().changes.touches(at, out.len()));
         }
         if !sound {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a page does not match its checksum"));
@@ -405,24 +401,20 @@ impl StorageBackend for Session {
     }
 
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        match &self.0.locks {
-            Locks::Take => self.0.file.try_lock_range(start, end),
-            Locks::Skip => Ok(true),
-            Locks::Later(ranges) => {
-                lock(ranges).push((start, end));
-                Ok(true)
-            }
+        match self.0.locks {
+            LockMode::Take => return self.0.file.try_lock_range(start, end),
+            LockMode::Skip => {}
+            LockMode::Later => lock(&self.0.unlocked).push((start, end)),
         }
+        Ok(true)
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        match &self.0.locks {
-            Locks::Take => self.0.file.unlock_range(start, end),
-            Locks::Skip => Ok(()),
-            Locks::Later(ranges) => {
-                lock(ranges).retain(|range| *range != (start, end));
-                Ok(())
-            }
+        match self.0.locks {
+            LockMode::Take => return self.0.file.unlock_range(start, end),
+            LockMode::Skip => {}
+            LockMode::Later => lock(&self.0.unlocked).retain(|range| *range != (start, end)),
         }
+        Ok(())
     }
 }

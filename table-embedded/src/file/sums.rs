@@ -10,7 +10,8 @@ const PART: usize = 1 << 10;
 const TAG_BITS: u32 = 16;
 // An entry from its low bits: 5 bits of order plus 1 (so 0 means unknown), 11 bits of kind, 48 bits of checksum. The table costs 8 bytes per
 // 4 KiB this way; with 48 bits, one of 2^48 damaged pages would pass.
-const ORDER_MASK: u64 = 0x1F;
+const ORDER_BITS: u32 = 5;
+const ORDER_MASK: u64 = (1 << ORDER_BITS) - 1;
 /// A tag instead of a page kind: this process wrote the page, and the checksum covers all of its bytes.
 const WRITTEN: u64 = 0x7FF;
 
@@ -49,14 +50,14 @@ impl Sums {
             self.kinds.len() - 1
         }) as u64;
         let entry = self.entry(page.at);
-        if *entry == 0 || (*entry >> 5) & WRITTEN != WRITTEN {
-            *entry = bits(page.sum as u64) | (kind << 5) | (u64::from(page.order) + 1);
+        if *entry == 0 || (*entry >> ORDER_BITS) & WRITTEN != WRITTEN {
+            *entry = bits(page.sum as u64) | (kind << ORDER_BITS) | (u64::from(page.order) + 1);
         }
     }
 
     pub(super) fn written(&mut self, at: u64, bytes: &[u8]) {
         let sum = xxh3_64(bytes);
-        *self.entry(at) = bits(sum) | (WRITTEN << 5) | (order(bytes.len()) + 1);
+        *self.entry(at) = bits(sum) | (WRITTEN << ORDER_BITS) | (order(bytes.len()) + 1);
     }
 
     pub(super) fn expected(&self, at: u64, len: usize) -> Expected {
@@ -68,7 +69,7 @@ impl Sums {
             UNKNOWN.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             return Expected::Unknown;
         }
-        match ((entry >> 5) & WRITTEN, entry >> TAG_BITS) {
+        match ((entry >> ORDER_BITS) & WRITTEN, entry >> TAG_BITS) {
             (WRITTEN, sum) => Expected::Written(sum),
             (kind, sum) => {
                 self.kinds.get(kind as usize).map_or(Expected::Unknown, |kind| Expected::Page(*kind, sum))

@@ -6,7 +6,7 @@ use tokio::time::{Duration, timeout};
 use super::disk::{READS_FAIL, SOUND, SYNCS_FAIL, WRITES_FAIL, WRITES_PANIC};
 use super::{Fixture, name};
 use crate::Durability;
-use crate::disk::Free;
+use crate::disk::FreeSpace;
 
 /// Returns a store that a compaction can shrink.
 async fn to_compact() -> Fixture {
@@ -123,7 +123,7 @@ async fn a_compaction_without_disk_space_is_refused_before_any_change() {
     let mut fixture = to_compact().await;
     fixture.store.close().await.unwrap();
     fixture.builder = |mut builder| {
-        builder.config.file.free = Free(|_| Ok(1 << 20));
+        builder.config.file.free_space = FreeSpace(|_| Ok(1 << 20));
         builder
     };
     fixture.reopen().await;

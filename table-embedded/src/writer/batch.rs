@@ -9,7 +9,7 @@ use table_core::{Result, engine};
 
 use super::commit::Packer;
 use super::commit::Versions;
-use super::queue::{Request, Work};
+use super::queue::{Request, Writes};
 use crate::catalog::Catalog;
 use crate::changes::Changes;
 use crate::disk::Access;
@@ -74,13 +74,13 @@ impl<'t> Batch<'t> {
 
     /// Executes a change, or refuses it without effect. The outer error concerns the file: then nothing of
     /// the transaction can be committed.
-    pub(super) fn make(
+    pub(super) fn execute(
         &mut self,
         request: Request,
         versions: &mut Versions,
     ) -> Result<Result<Vec<Written>>, StorageError> {
         match request {
-            Request::Write(table, work) => self.write(&table, work, versions),
+            Request::Write(table, writes) => self.write(&table, writes, versions),
             Request::CreateTable(table) => self.create_table(table),
             Request::DeleteTable(table) => self.delete_table(&table),
         }
@@ -101,7 +101,7 @@ impl<'t> Batch<'t> {
     fn write(
         &mut self,
         table: &TableName,
-        work: Work,
+        writes: Writes,
         versions: &mut Versions,
     ) -> Result<Result<Vec<Written>>, StorageError> {
         let id = match self.ledger.catalog.id(table) {
@@ -110,15 +110,15 @@ impl<'t> Batch<'t> {
         };
         let time = Ticks::now();
         let mut stamp = || Stamp { version: versions.next(), time };
-        if let Some(written) = self.insert_new(id, work.operations(), &mut stamp)? {
+        if let Some(written) = self.insert_new(id, writes.operations(), &mut stamp)? {
             return Ok(Ok(written));
         }
         let rows = TableRows::new(id, &self.rows, self.packer.dictionary());
-        let decided = match work {
-            Work::One(operation) => {
+        let decided = match writes {
+            Writes::One(operation) => {
                 apply_to(&rows, &PROFILE, table, operation, stamp()).map(|change| vec![change])
             }
-            Work::Group(operations) => apply_group(&rows, &PROFILE, table, operations, stamp),
+            Writes::Group(operations) => apply_group(&rows, &PROFILE, table, operations, stamp),
         };
         // First: a decision that could not read the file is no decision, and is not an answer to the caller.
         if let Some(failure) = rows.into_failure() {
@@ -285,7 +285,8 @@ impl engine::Rows for TableRows<'_, '_> {
             }
             Err(failure) => {
                 self.failure.set(Some(failure));
-                Err(Failure::Lost.into())
+                // Ends the engine's decision. No caller gets this error, because the writer asks for the failure first.
+                Err(Failure::NoAnswer.into())
             }
         }
     }

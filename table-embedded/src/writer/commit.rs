@@ -8,9 +8,9 @@ use table_core::model::{Properties, PropertyDictionary};
 use table_core::store::Written;
 
 use super::batch::{Batch, Ledger};
-use super::broken::Failed;
 use super::queue::Request;
-use super::{FLUSH_AFTER, FLUSH_BYTES, Unflushed, Writer, broken};
+use super::reopen::CommitFailure;
+use super::{FLUSH_AFTER, FLUSH_BYTES, Unflushed, Writer, reopen};
 use crate::error::Failure;
 use crate::format;
 use crate::format::{DICTIONARY, META_VERSION_MARK};
@@ -20,7 +20,7 @@ pub(super) type Answers = Vec<Result<Vec<Written>>>;
 
 /// The contents of a commit.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct CommitInput {
     pub(super) requests: Vec<Request>,
     pub(super) bytes: usize,
     /// The dropped table of which rows are removed.
@@ -29,66 +29,67 @@ pub(super) struct Work {
 
 impl Writer {
     /// Decides the requests in order and commits them. Returns an answer for each request.
-    pub(super) fn commit(&mut self, work: Work) -> Result<Answers, Failed> {
-        self.usable()?;
-        let done = broken::work(|| self.transact(work));
+    pub(super) fn commit(&mut self, input: CommitInput) -> Result<Answers, CommitFailure> {
+        self.ensure_writable()?;
+        let done = reopen::caught_work(|| self.transact(input));
         if let Err(failed) = &done {
             self.fail(failed);
         }
         done
     }
 
-    fn transact(&mut self, work: Work) -> Result<Answers, Failed> {
+    fn transact(&mut self, input: CommitInput) -> Result<Answers, CommitFailure> {
         let database = self.database()?;
-        let (started, transactions, bytes) = (Instant::now(), work.requests.len(), work.bytes);
-        let reclaims = work.reclaim.is_some();
+        let (started, transactions, bytes) = (Instant::now(), input.requests.len(), input.bytes);
+        let reclaims = input.reclaim.is_some();
         // The unwinding is caught before the transaction is dropped, so it is rolled back and the engine's
         // state is unchanged.
-        let mut transaction = broken::before_commit(|| database.begin_write().map_err(Failed::before))?;
-        let (answers, finished) = broken::before_commit(|| self.decide(&transaction, work))?;
+        let mut transaction =
+            reopen::before_commit(|| database.begin_write().map_err(CommitFailure::before))?;
+        let (answers, finished) = reopen::before_commit(|| self.decide(&transaction, input))?;
         let Some((ledger, must_sync)) = finished else { return Ok(answers) };
         // Also in relaxed mode a sync is due for a change of tables, for the mark of versions (an ETag must never repeat after a crash),
         // and for reclaiming, whose commit prepares the fast recovery.
         let sync = must_sync || reclaims || self.is_sync_due(bytes);
         let durability = if sync { redb::Durability::Immediate } else { redb::Durability::None };
-        transaction.set_durability(durability).map_err(Failed::before)?;
+        transaction.set_durability(durability).map_err(CommitFailure::before)?;
         let quick = reclaims || sync && self.is_recovery_long();
         transaction.set_quick_repair(quick);
         self.end(transaction)?;
         self.versions.committed();
         let writes = answers.iter().filter(|answer| answer.is_ok()).count();
         self.committed(ledger, (!sync).then_some((writes, bytes)));
-        self.settled = quick;
+        self.recovery_prepared = quick;
         if sync {
-            self.broken.succeeded();
+            self.reopening.succeeded();
         }
         tracing::debug!(transactions, bytes, sync, elapsed = ?started.elapsed(), "committed");
         Ok(answers)
     }
 
     /// Returns the database, if it can be written.
-    pub(super) fn database(&self) -> Result<Arc<Database>, Failed> {
+    pub(super) fn database(&self) -> Result<Arc<Database>, CommitFailure> {
         if let Some(failure) = self.session.failure() {
-            return Err(Failed::Writing(failure));
+            return Err(CommitFailure::Writing(failure));
         }
-        let closed = || Failed::Refused { reason: Failure::NotOpen.to_string(), disk_full: false };
+        let closed = || CommitFailure::Refused { reason: Failure::NotOpen.to_string(), disk_full: false };
         self.database.clone().ok_or_else(closed)
     }
 
     /// Commits. Readers keep the previous state until the commit is published. If the commit fails, they keep
     /// it too, although the engine then considers the commit done.
-    pub(super) fn end(&self, transaction: WriteTransaction) -> Result<(), Failed> {
-        broken::before_commit(|| self.shared.hold().map_err(Failed::reading))?;
+    pub(super) fn end(&self, transaction: WriteTransaction) -> Result<(), CommitFailure> {
+        reopen::before_commit(|| self.shared.keep_snapshot().map_err(CommitFailure::reading))?;
         if let Some(failure) = self.session.failure() {
-            return Err(Failed::Writing(failure));
+            return Err(CommitFailure::Writing(failure));
         }
         // The session keeps failed writes from the engine, so a successful `commit` proves nothing: the session is asked before
         // and after.
         let committed = transaction.commit();
         if let Some(failure) = self.session.failure() {
-            return Err(Failed::Writing(failure));
+            return Err(CommitFailure::Writing(failure));
         }
-        committed.map_err(Failed::committing)
+        committed.map_err(CommitFailure::committing)
     }
 
     /// Whether recovery would scan more than allowed. The commit then prepares a short recovery, which costs
@@ -101,16 +102,16 @@ impl Writer {
     fn decide(
         &mut self,
         transaction: &WriteTransaction,
-        work: Work,
-    ) -> Result<(Answers, Option<(Ledger, bool)>), Failed> {
+        input: CommitInput,
+    ) -> Result<(Answers, Option<(Ledger, bool)>), CommitFailure> {
         let mut batch =
-            Batch::begin(transaction, self.ledger.clone(), &self.changes).map_err(Failed::before)?;
-        let answers = work.requests.into_iter().map(|request| batch.make(request, &mut self.versions));
-        let answers = answers.collect::<Result<_, _>>().map_err(Failed::before)?;
-        if let Some(table) = work.reclaim {
-            batch.reclaim(table).map_err(Failed::before)?;
+            Batch::begin(transaction, self.ledger.clone(), &self.changes).map_err(CommitFailure::before)?;
+        let answers = input.requests.into_iter().map(|request| batch.execute(request, &mut self.versions));
+        let answers = answers.collect::<Result<_, _>>().map_err(CommitFailure::before)?;
+        if let Some(table) = input.reclaim {
+            batch.reclaim(table).map_err(CommitFailure::before)?;
         }
-        let finished = batch.finish(&mut self.versions).map_err(Failed::before)?;
+        let finished = batch.finish(&mut self.versions).map_err(CommitFailure::before)?;
         Ok((answers, finished))
     }
 

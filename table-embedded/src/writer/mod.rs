@@ -2,10 +2,10 @@
 //! answers.
 
 mod batch;
-mod broken;
 mod commit;
 mod queue;
 mod reclaim;
+mod reopen;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use redb::Database;
 
 use self::batch::Ledger;
-use self::broken::Broken;
 use self::commit::Versions;
 use self::queue::Requests;
 use self::reclaim::Reclaiming;
+use self::reopen::Reopening;
 use crate::changes::Changes;
 use crate::disk::Access;
 use crate::error::Failure;
@@ -30,7 +30,7 @@ use crate::guard::guarded;
 use crate::options::Config;
 use crate::shared::Shared;
 
-pub(crate) use self::queue::{Queue, Request, Work};
+pub(crate) use self::queue::{Queue, Request, Writes};
 
 /// The thread's state.
 #[derive(Debug)]
@@ -43,17 +43,17 @@ pub(crate) struct Writer {
     /// `None` after a failed compaction, until the file is reopened.
     database: Option<Arc<Database>>,
     session: Session,
-    broken: Broken,
-    /// Until this time each request has its own commit, because a page that one of them needs is unreadable.
-    apart_until: Option<Instant>,
+    reopening: Reopening,
+    /// Until this time each request has its own commit, because a request met an unreadable page.
+    separate_until: Option<Instant>,
     ledger: Ledger,
     versions: Versions,
     reclaiming: Reclaiming,
     last_batch: usize,
     last_commit: Instant,
     unflushed: Option<Unflushed>,
-    /// Whether the file is prepared for fast recovery.
-    settled: bool,
+    /// Whether the last commit on the disk recorded the pages in use, so that recovery need not scan the file.
+    recovery_prepared: bool,
 }
 
 /// Acknowledged writes that are not on disk.
@@ -65,7 +65,7 @@ struct Unflushed {
     bytes: usize,
 }
 
-/// After this time without writes, the file is prepared for fast recovery.
+/// After this time without writes, the writer [prepares recovery](Writer::prepare_recovery).
 const IDLE: Duration = Duration::from_millis(100);
 /// In relaxed mode, writes reach the disk after this time …
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
@@ -75,20 +75,24 @@ const FLUSH_BYTES: usize = 16 << 20;
 const MAX_LINGER: Duration = Duration::from_secs(1);
 /// Pause after the first failed attempt to reclaim.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long requests have separate commits after one of them met an unreadable page.
-const APART: Duration = Duration::from_secs(60);
+/// How long each request has its own commit after one of them met an unreadable page.
+const SEPARATE_COMMITS: Duration = Duration::from_secs(60);
 
 impl Writer {
+    /// Opens the file of a directory. Must be called where blocking is allowed.
     pub(crate) fn open(directory: Directory, config: Config, requests: Requests) -> Result<Self, Failure> {
         let Opened { database, contents, session, scanned } = directory.open(&config.file, LockMode::Take)?;
         if config.access != Access::Read {
+            // The file is known to be sound now, so it may get what opening changed: until here that was in memory.
             // Separate, because dropping a database during unwinding would abort the process.
             let released = guarded(|| session.release()).unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
             released.map_err(Failure::io("recovering", directory.file()))?;
         }
         let database = Arc::new(database);
         let versions = Versions::after(contents.version_mark);
-        let settled = !scanned || config.access == Access::Read;
+        // Without a scan, the file was closed or its last commit recorded the pages in use: the next recovery reads that record too. After
+        // a scan nothing is recorded. A read-only store records nothing.
+        let recovery_prepared = !scanned || config.access == Access::Read;
         let ledger = Ledger::of(contents, config.access);
         let shared = Arc::new(Shared::new(Arc::clone(&database), Arc::clone(&ledger.catalog)));
         Ok(Self {
@@ -99,15 +103,15 @@ impl Writer {
             changes: Arc::default(),
             database: Some(database),
             session,
-            broken: Broken::default(),
-            apart_until: None,
+            reopening: Reopening::default(),
+            separate_until: None,
             ledger,
             versions,
             reclaiming: Reclaiming::default(),
             last_batch: 0,
             last_commit: Instant::now(),
             unflushed: None,
-            settled,
+            recovery_prepared,
         })
     }
 

@@ -15,18 +15,18 @@ use crate::verify::Pinned;
 /// A change that the writer executes.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Write(TableName, Work),
+    Write(TableName, Writes),
     CreateTable(TableName),
     DeleteTable(TableName),
 }
 
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum Writes {
     One(Operation),
     Group(Vec<Operation>),
 }
 
-impl Work {
+impl Writes {
     /// The operations, in order.
     pub(super) fn operations(&self) -> &[Operation] {
         match self {
@@ -44,7 +44,7 @@ pub(super) enum Message {
     Compact(Reply<()>, OwnedMutexGuard<()>),
     /// Starts recording changes, from the next change on.
     Watch(Reply<Watch>),
-    /// Pins the last commit, on the disk; the flag says whether to read the engine's own tables too.
+    /// Pins the last commit, on the disk; the flag says whether to verify the engine's own tables too.
     Pin(Reply<Pinned>, bool),
     /// Closes the store. A store that is already closed sends no answer.
     Close(Closing),
@@ -61,25 +61,25 @@ pub(super) struct Job {
     caller: Caller,
 }
 
-/// The caller of a change. The permits end before the answer: what the caller does next sees no write and no change of a
-/// manifest of its own in progress. Hence the order of the fields.
+/// The caller of a change.
 #[derive(Debug)]
 pub(super) struct Caller {
-    room: Room,
+    permits: Permits,
     reply: Reply<Vec<Written>>,
 }
 
 impl Caller {
     pub(super) fn answer(self, result: Result<Vec<Written>>) {
-        drop(self.room);
+        // Before the answer, so that what the caller does next sees no write and no change of a manifest of its own in progress.
+        drop(self.permits);
         self.reply.send(result);
     }
 }
 
-/// The permits of a job until it is answered: its share of the queue, and its registration as a write in
-/// progress. The job keeps them even if its caller stopped waiting after it began.
-/// A change of a manifest is forgotten by the cache when it is made.
-type Room = (Option<OwnedSemaphorePermit>, LocalPermit, Option<Box<ManifestChange>>);
+/// The permits of a job until it is answered: its share of the queue's bytes, its registration as a write in progress, and the change of
+/// a manifest that it makes, after which the manifest cache drops its copy. The job keeps them even if its caller stopped waiting
+/// after it began.
+type Permits = (Option<OwnedSemaphorePermit>, LocalPermit, Option<Box<ManifestChange>>);
 
 impl Job {
     /// Whether the caller still waits. A job without a caller is not begun, because the caller may have done
@@ -110,7 +110,7 @@ impl<T> Reply<T> {
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
         if let Some(waiting) = self.0.take() {
-            let error = if panicking() { Failure::Lost.ambiguous() } else { Failure::Closed.into() };
+            let error = if panicking() { Failure::NoAnswer.ambiguous() } else { Failure::Closed.into() };
             let _ = waiting.send(Err(error));
         }
     }
@@ -119,8 +119,8 @@ impl<T> Drop for Reply<T> {
 /// Maximum bytes in the queue. Further requests wait.
 const QUEUE_BYTES: usize = 64 << 20;
 /// Bytes per queue permit. An operation takes at least one permit.
-const ROOM: usize = 1 << 10;
-const QUEUE_ROOM: usize = QUEUE_BYTES / ROOM;
+const PERMIT_BYTES: usize = 1 << 10;
+const QUEUE_PERMITS: usize = QUEUE_BYTES / PERMIT_BYTES;
 
 /// The channel to the writer, bounded by bytes.
 #[derive(Debug)]
@@ -134,21 +134,21 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new() -> (Self, Requests) {
         let (messages, receiver) = channel();
-        let room = Arc::new(Semaphore::new(QUEUE_ROOM));
+        let room = Arc::new(Semaphore::new(QUEUE_PERMITS));
         let manifests = Arc::new(ManifestCache::new(&PROFILE));
         (Self { messages, room, writers: Arc::default(), manifests }, Requests(receiver))
     }
 
     /// Sends a change to the writer. A future that is dropped before the writer begins the change cancels it;
     /// later, the change takes effect.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Vec<Written>> {
+    pub(crate) async fn submit(&self, request: Request) -> Result<Vec<Written>> {
         let bytes = request.bytes();
-        let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
+        let share = bytes.div_ceil(PERMIT_BYTES).clamp(1, QUEUE_PERMITS) as u32;
         // Before the message is sent. So the queue is bounded, and a caller that is dropped while it waits for room has changed nothing.
         // The semaphore is never closed.
-        let room = Arc::clone(&self.room).acquire_many_owned(room).await.ok();
-        let room = (room, self.writers.enter(), self.manifest_change(&request).map(Box::new));
-        self.send(|reply| Message::Change(Job { request, bytes, caller: Caller { room, reply } })).await
+        let share = Arc::clone(&self.room).acquire_many_owned(share).await.ok();
+        let permits = (share, self.writers.enter(), self.manifest_change(&request).map(Box::new));
+        self.send(|reply| Message::Change(Job { request, bytes, caller: Caller { permits, reply } })).await
     }
 
     /// Returns the writes in progress.
@@ -165,8 +165,8 @@ impl Queue {
         match request {
             Request::CreateTable(_) => None,
             Request::DeleteTable(table) => Some(self.manifests.change(table)),
-            Request::Write(table, work) => {
-                let partition = work.operations().first()?.key().partition();
+            Request::Write(table, writes) => {
+                let partition = writes.operations().first()?.key().partition();
                 self.manifests.change_of(table, partition)
             }
         }
@@ -182,9 +182,9 @@ impl Queue {
         self.send(Message::Watch).await
     }
 
-    /// Pins the last commit, on the disk. If `own`, also verifies the engine's own tables.
-    pub(crate) async fn pin(&self, own: bool) -> Result<Pinned> {
-        self.send(|reply| Message::Pin(reply, own)).await
+    /// Pins the last commit, on the disk. If `engine_tables`, also verifies the engine's own tables.
+    pub(crate) async fn pin(&self, engine_tables: bool) -> Result<Pinned> {
+        self.send(|reply| Message::Pin(reply, engine_tables)).await
     }
 
     /// Closes the store. Waits if it is being closed; does nothing if it is closed.
@@ -198,7 +198,7 @@ impl Queue {
         let (sender, answer) = oneshot::channel();
         // An error returns the message; dropping it answers the caller.
         let _ = self.messages.send(message(Reply(Some(sender))));
-        answer.await.unwrap_or_else(|_| Err(Failure::Lost.ambiguous()))
+        answer.await.unwrap_or_else(|_| Err(Failure::NoAnswer.ambiguous()))
     }
 }
 
@@ -210,7 +210,7 @@ impl Request {
     fn bytes(&self) -> usize {
         match self {
             Self::CreateTable(_) | Self::DeleteTable(_) => 0,
-            Self::Write(_, work) => work.operations().iter().map(operation_bytes).sum(),
+            Self::Write(_, writes) => writes.operations().iter().map(operation_bytes).sum(),
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
-use super::broken::Failed;
-use super::commit::Work;
+use super::commit::CommitInput;
+use super::reopen::CommitFailure;
 use super::{RETRY, Writer};
 
 /// Maximum rows of a dropped table that one commit removes. This takes about a millisecond, which a write may
@@ -65,13 +65,13 @@ impl Writer {
     /// Removes some rows of a dropped table. A failure affects no request: reclaiming has its own commit,
     /// before which all acknowledged writes are on disk and the file is prepared for fast recovery. Otherwise
     /// recovery would scan every page, find a damaged page of a dropped table, and refuse the file.
-    pub(super) fn reclaim(&mut self) -> Result<(), Failed> {
-        if !self.settled {
-            self.settle()?;
+    pub(super) fn reclaim(&mut self) -> Result<(), CommitFailure> {
+        if !self.recovery_prepared {
+            self.prepare_recovery()?;
         }
         let Some(table) = self.reclaiming.next(&self.ledger.dropped) else { return Ok(()) };
         let started = Instant::now();
-        let done = self.commit(Work { reclaim: Some(table), ..Work::default() });
+        let done = self.commit(CommitInput { reclaim: Some(table), ..CommitInput::default() });
         match &done {
             Ok(_) => self.reclaiming.succeeded(started, Instant::now()),
             Err(_) => self.reclaiming.failed(table, Instant::now()),

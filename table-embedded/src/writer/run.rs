@@ -1,10 +1,10 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use super::broken::{self, Failed};
-use super::commit::Work;
+use super::commit::CommitInput;
 use super::queue::{Closing, Job, Message};
-use super::{APART, FLUSH_AFTER, IDLE, MAX_LINGER, Writer};
+use super::reopen::{self, CommitFailure};
+use super::{FLUSH_AFTER, IDLE, MAX_LINGER, SEPARATE_COMMITS, Writer};
 use crate::guard::guarded;
 
 impl Writer {
@@ -17,7 +17,7 @@ impl Writer {
             None
         });
         let lost = self.lost();
-        let result = broken::work(|| self.shut_down()).map_err(|failed| failed.failure(lost));
+        let result = reopen::caught_work(|| self.shut_down()).map_err(|failed| failed.failure(lost));
         self.shared.close();
         if let Err(failure) = &result {
             tracing::error!(%failure, "closing the store failed");
@@ -42,9 +42,12 @@ impl Writer {
             while let Some(message) = next.take() {
                 match message {
                     Message::Change(job) => next = self.batch(job),
-                    Message::Compact(reply, _alone) => reply.send(self.compact().map_err(Into::into)),
+                    // The guard lives until the compaction is done: no backup holds a snapshot for which `take_database` would wait.
+                    Message::Compact(reply, _guard) => reply.send(self.compact().map_err(Into::into)),
                     Message::Watch(reply) => reply.send(Ok(self.changes.watch())),
-                    Message::Pin(reply, own) => reply.send(self.pin(own).map_err(Into::into)),
+                    Message::Pin(reply, engine_tables) => {
+                        reply.send(self.pin(engine_tables).map_err(Into::into));
+                    }
                     Message::Close(reply) => return Some(reply),
                 }
             }
@@ -61,13 +64,13 @@ impl Writer {
     /// Returns the time to wait for requests before [`idle`](Self::idle) has work.
     pub(super) fn next_wakeup(&self) -> Option<Duration> {
         // Nothing else is due while the file cannot be written.
-        if let Some(wait) = self.broken.wait(Instant::now()) {
+        if let Some(wait) = self.reopening.wait(Instant::now()) {
             return Some(wait);
         }
         let flush = self.unflushed.map(|unflushed| FLUSH_AFTER.saturating_sub(unflushed.since.elapsed()));
-        let settle = (!self.settled).then(|| IDLE.saturating_sub(self.last_commit.elapsed()));
+        let prepare = (!self.recovery_prepared).then(|| IDLE.saturating_sub(self.last_commit.elapsed()));
         let reclaim = self.reclaiming.wait(&self.ledger.dropped, Instant::now());
-        [flush, settle, reclaim].into_iter().flatten().min()
+        [flush, prepare, reclaim].into_iter().flatten().min()
     }
 
     /// Executes the queued changes as one commit. Returns a message that is not a change.
@@ -79,20 +82,20 @@ impl Writer {
         jobs.retain(Job::is_wanted);
         let bytes = jobs.iter().map(|job| job.bytes).sum();
         let (requests, callers): (Vec<_>, Vec<_>) = jobs.into_iter().map(Job::split).unzip();
-        match self.commit(Work { requests, bytes, reclaim: None }) {
+        match self.commit(CommitInput { requests, bytes, reclaim: None }) {
             Ok(answers) => {
                 callers.into_iter().zip(answers).for_each(|(caller, answer)| caller.answer(answer));
                 self.between_commits();
             }
             Err(failed) => {
-                if matches!(failed, Failed::Unreadable) {
+                if matches!(failed, CommitFailure::Unreadable) {
                     // A change touched a damaged page. One change per commit for a while, so that only the changes that need the page fail.
-                    self.apart_until = Some(Instant::now() + APART);
+                    self.separate_until = Some(Instant::now() + SEPARATE_COMMITS);
                 }
                 let lost = self.lost();
                 callers.into_iter().for_each(|caller| caller.answer(Err(failed.error(lost))));
                 // The first attempt is immediate.
-                let _ = self.usable();
+                let _ = self.ensure_writable();
             }
         }
         other
@@ -101,7 +104,7 @@ impl Writer {
     /// Takes jobs until the queue is empty, and waits a little if there are fewer than last time.
     fn gather(&self, first: Job) -> (Vec<Job>, Option<Message>) {
         let mut bounds = self.config.group_commit;
-        if self.apart_until.is_some_and(|until| Instant::now() < until) {
+        if self.separate_until.is_some_and(|until| Instant::now() < until) {
             bounds.max_transactions = 1;
         }
         let deadline = Instant::now() + bounds.linger.min(MAX_LINGER);

@@ -49,7 +49,7 @@ impl Turns {
 
     /// Executes a request in its own batch.
     fn ask(&mut self, request: Request) -> Result<Vec<Written>> {
-        let mut asking = std::pin::pin!(self.queue.ask(request));
+        let mut asking = std::pin::pin!(self.queue.submit(request));
         let mut context = Context::from_waker(Waker::noop());
         assert!(asking.as_mut().poll(&mut context).is_pending());
         let Ok(Message::Change(job)) = self.writer.requests.0.try_recv() else {
@@ -66,7 +66,7 @@ impl Turns {
         let text = "x".repeat(30_000);
         let entity = Entity::new("p", row).unwrap();
         let entity = (0..bytes / 30_000).fold(entity, |entity, n| entity.with(&format!("N{n}"), &*text));
-        self.ask(Request::Write(table(), Work::One(Operation::Insert(entity))))
+        self.ask(Request::Write(table(), Writes::One(Operation::Insert(entity))))
     }
 
     fn rows(&self) -> u64 {
@@ -144,14 +144,14 @@ fn dropped_tables_are_reclaimed_during_continuous_writes() {
 fn acknowledged_writes_are_on_disk_before_reclaiming() {
     let mut turns = Turns::relaxed();
     let before = turns.disk.syncs();
-    turns.writer.settle().unwrap();
-    let settling = turns.disk.syncs() - before;
+    turns.writer.prepare_recovery().unwrap();
+    let preparing = turns.disk.syncs() - before;
 
     turns.insert("acknowledged", 0).unwrap();
     assert!(turns.writer.unflushed.is_some());
     turns.writer.ledger.dropped = vec![7];
     // The earlier syncs succeed; the sync of the reclaim fails.
-    turns.disk.set_after(settling, SYNCS_FAIL);
+    turns.disk.set_after(preparing, SYNCS_FAIL);
     turns.writer.reclaim().unwrap_err();
     assert_eq!(turns.writer.lost().0, 0);
     assert_eq!(turns.rows(), 2);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use table_core::store::Error;
 
 use super::Writer;
-use crate::error::{Failure, Lost};
+use crate::error::{Failure, LostWrites};
 use crate::file::{LockMode, Opened, WriteFailure};
 use crate::guard::{Unwound, caught, guarded};
 
@@ -15,9 +15,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The pause is at least this many times the duration of the last attempt.
 const SHARE_OF_PAUSE: u32 = 10;
 
-/// Schedules attempts to reopen the file after failures.
+/// The schedule of attempts to reopen the file after failures.
 #[derive(Debug, Default)]
-pub(super) struct Broken {
+pub(super) struct Reopening {
     /// Number of failures since the last commit that reached the disk.
     failures: u32,
     /// Duration of the last attempt.
@@ -33,8 +33,8 @@ struct Pending {
     disk_full: bool,
 }
 
-impl Broken {
-    pub(super) fn is_broken(&self) -> bool {
+impl Reopening {
+    pub(super) fn is_pending(&self) -> bool {
         self.now.is_some()
     }
 
@@ -60,28 +60,28 @@ impl Broken {
         self.now.as_ref().map(|pending| pending.not_before.saturating_duration_since(now))
     }
 
-    fn refused(&self) -> Option<Failed> {
+    fn refused(&self) -> Option<CommitFailure> {
         let Pending { reason, disk_full, .. } = self.now.clone()?;
-        Some(Failed::Refused { reason, disk_full })
+        Some(CommitFailure::Refused { reason, disk_full })
     }
 }
 
 impl Writer {
     /// Returns an error if the file cannot be written. Reopens the file first if an attempt is due.
-    pub(super) fn usable(&mut self) -> Result<(), Failed> {
-        if self.broken.wait(Instant::now()) == Some(Duration::ZERO) {
+    pub(super) fn ensure_writable(&mut self) -> Result<(), CommitFailure> {
+        if self.reopening.wait(Instant::now()) == Some(Duration::ZERO) {
             self.reopen();
         }
-        self.broken.refused().map_or(Ok(()), Err)
+        self.reopening.refused().map_or(Ok(()), Err)
     }
 
     /// Records that the open file cannot be written. Reads continue.
-    pub(super) fn fail(&mut self, failed: &Failed) {
-        if matches!(failed, Failed::Unreadable | Failed::Refused { .. }) {
+    pub(super) fn fail(&mut self, failed: &CommitFailure) {
+        if matches!(failed, CommitFailure::Unreadable | CommitFailure::Refused { .. }) {
             return;
         }
-        self.session.give_up();
-        self.broken.failed(&failed.failure(self.lost()), Instant::now());
+        self.session.stop_writing();
+        self.reopening.failed(&failed.failure(self.lost()), Instant::now());
     }
 
     /// Reopens the file after a failure, which recovers it. Until then, readers use the previously opened
@@ -90,7 +90,7 @@ impl Writer {
         let started = Instant::now();
         let opened = guarded(|| self.directory.open(&self.config.file, LockMode::Later));
         let opened = opened.unwrap_or(Err(Failure::NotOpen));
-        self.broken.took = started.elapsed();
+        self.reopening.took = started.elapsed();
         match opened {
             Ok(opened) => self.switch_to(opened),
             Err(failure) => {
@@ -98,7 +98,7 @@ impl Writer {
                 if self.database.is_none() {
                     self.shared.fail(&failure);
                 }
-                self.broken.failed(&failure, Instant::now());
+                self.reopening.failed(&failure, Instant::now());
             }
         }
     }
@@ -116,31 +116,31 @@ impl Writer {
         self.shared.pause();
         self.close_file();
         let Opened { database, contents, session, scanned } = opened;
-        self.broken.now = None;
+        self.reopening.now = None;
         // Separate, because dropping a database during unwinding would abort the process.
         let released = guarded(|| session.release().and_then(|()| session.take_locks()));
         match released {
             Some(Ok(())) => tracing::warn!("reopened the file after a failure"),
             // The pending changes are in memory: the file can be read, and reopened once more.
             Some(Err(source)) => {
-                session.give_up();
+                session.stop_writing();
                 let failure = Failure::io("recovering", self.directory.file())(source);
-                self.broken.failed(&failure, Instant::now());
+                self.reopening.failed(&failure, Instant::now());
             }
             None => {
-                session.give_up();
-                self.broken.failed(&Failure::NotOpen, Instant::now());
+                session.stop_writing();
+                self.reopening.failed(&Failure::NotOpen, Instant::now());
             }
         }
         self.versions.reopened(contents.version_mark);
-        (self.session, self.unflushed, self.settled) = (session, None, !scanned);
+        (self.session, self.unflushed, self.recovery_prepared) = (session, None, !scanned);
         self.serve_from(database, contents);
     }
 }
 
 /// Why the work of a whole commit failed.
 #[derive(Clone, Debug)]
-pub(super) enum Failed {
+pub(super) enum CommitFailure {
     /// The engine refused before the commit: not applied.
     Before(Arc<redb::Error>),
     /// The engine refused during the commit: ambiguous.
@@ -155,7 +155,7 @@ pub(super) enum Failed {
     Refused { reason: String, disk_full: bool },
 }
 
-impl Failed {
+impl CommitFailure {
     pub(super) fn before(error: impl Into<redb::Error>) -> Self {
         Self::Before(Arc::new(error.into()))
     }
@@ -172,7 +172,7 @@ impl Failed {
         }
     }
 
-    pub(super) fn failure(&self, lost: Lost) -> Failure {
+    pub(super) fn failure(&self, lost: LostWrites) -> Failure {
         match self {
             Self::Before(error) | Self::Committing(error) => Failure::Write(Arc::clone(error), lost),
             Self::Writing(failure) => Failure::Disk(Arc::clone(&failure.error), lost),
@@ -185,7 +185,7 @@ impl Failed {
     }
 
     /// Returns the error for each operation of the batch.
-    pub(super) fn error(&self, lost: Lost) -> Error {
+    pub(super) fn error(&self, lost: LostWrites) -> Error {
         let may_be_applied = match self {
             Self::Before(_) | Self::Unreadable | Self::Refused { .. } => false,
             Self::Writing(failure) => failure.may_be_applied,
@@ -195,17 +195,17 @@ impl Failed {
     }
 }
 
-/// Works on the file and converts a panic of the engine to a failure. After any failure but
-/// [`Failed::Unreadable`], the file must be [reopened](super::Writer::reopen) before the next write.
-pub(super) fn work<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
-    caught(work).unwrap_or(Err(Failed::Panicked))
+/// Does work on the file and converts a panic of the engine to a failure. After any failure but
+/// [`CommitFailure::Unreadable`], the file must be [reopened](super::Writer::reopen) before the next write.
+pub(super) fn caught_work<T>(work: impl FnOnce() -> Result<T, CommitFailure>) -> Result<T, CommitFailure> {
+    caught(work).unwrap_or(Err(CommitFailure::Panicked))
 }
 
-/// Like [`work`], before a commit: an unreadable page then means that nothing was applied.
-pub(super) fn before_commit<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
+/// Like [`caught_work`], before a commit: an unreadable page then means that nothing was applied.
+pub(super) fn before_commit<T>(work: impl FnOnce() -> Result<T, CommitFailure>) -> Result<T, CommitFailure> {
     caught(work).unwrap_or_else(|unwound| match unwound {
-        Unwound::Unreadable => Err(Failed::Unreadable),
-        Unwound::Panicked => Err(Failed::Panicked),
+        Unwound::Unreadable => Err(CommitFailure::Unreadable),
+        Unwound::Panicked => Err(CommitFailure::Panicked),
     })
 }
 
@@ -215,20 +215,20 @@ mod tests {
 
     #[test]
     fn pauses_between_attempts_grow_until_a_commit_succeeds() {
-        let (mut broken, now) = (Broken::default(), Instant::now());
+        let (mut reopening, now) = (Reopening::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            broken.failed(&Failure::NotOpen, now);
-            pauses.push(broken.wait(now).unwrap().as_millis());
-            broken.now = None;
+            reopening.failed(&Failure::NotOpen, now);
+            pauses.push(reopening.wait(now).unwrap().as_millis());
+            reopening.now = None;
         }
         let expected = [0, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 60000];
         assert_eq!(pauses, expected);
-        broken.succeeded();
-        broken.took = Duration::from_secs(2);
-        broken.failed(&Failure::NotOpen, now);
-        assert_eq!(broken.wait(now), Some(Duration::ZERO));
-        broken.failed(&Failure::NotOpen, now);
-        assert_eq!(broken.wait(now), Some(Duration::from_secs(20)));
+        reopening.succeeded();
+        reopening.took = Duration::from_secs(2);
+        reopening.failed(&Failure::NotOpen, now);
+        assert_eq!(reopening.wait(now), Some(Duration::ZERO));
+        reopening.failed(&Failure::NotOpen, now);
+        assert_eq!(reopening.wait(now), Some(Duration::from_secs(20)));
     }
 }
