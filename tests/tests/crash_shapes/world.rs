@@ -14,7 +14,7 @@ use table_core::store::{BulkSummary, Operation, Result, TableStore, TableStoreEx
 use table_patterns::index::{
     BulkInsert, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
 };
-use table_patterns::journal::{Change, Clearing, Timing};
+use table_patterns::journal::{Change, Clearing};
 
 use crate::crashing_blobs::CrashingBlobs;
 
@@ -97,14 +97,6 @@ impl<'a> World<'a> {
         };
         world.store.create_table(&world.table()).await?;
         Ok(world)
-    }
-
-    /// With longer leases, for a store with slow answers.
-    pub(crate) fn slow(mut self) -> Self {
-        let timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO);
-        self.options.timing = timing.expect("consistent durations");
-        self.options.cache = Duration::from_secs(1);
-        self
     }
 
     fn table(&self) -> TableName {
