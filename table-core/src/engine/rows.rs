@@ -179,7 +179,7 @@ impl PageRows {
     pub(super) fn push_key(&mut self, sortable: &[u8]) -> Option<PendingKey> {
         // The key is appended before the filter has decided, because the filter reads its text there. `drop_key`
         // removes it if the row does not match, so no key is copied twice.
-        let keys = &mut self.rows.current_mut().keys;
+        let keys = &mut self.rows.current.keys;
         let from = keys.len();
         let Some(split) = key_order::push_key_text(keys, sortable, self.split) else {
             keys.truncate(from);
@@ -191,20 +191,20 @@ impl PageRows {
 
     /// Returns PartitionKey and RowKey of a pending key.
     pub(super) fn texts(&self, key: PendingKey) -> Option<(&str, &str)> {
-        let texts = std::str::from_utf8(&self.rows.current().keys[key.from..]).ok()?;
+        let texts = std::str::from_utf8(&self.rows.current.keys[key.from..]).ok()?;
         texts.split_at_checked(key.split as usize)
     }
 
     /// Removes a key whose row does not match.
     #[inline]
     pub(super) fn drop_key(&mut self, key: PendingKey) {
-        self.rows.current_mut().keys.truncate(key.from);
+        self.rows.current.keys.truncate(key.from);
     }
 
     /// Adds the row of the key with the selected properties.
     #[inline]
     pub(super) fn push(&mut self, key: PendingKey, record: RecordRef<'_>, select: Option<&Select>) {
-        let row = &mut self.rows.current_mut().properties;
+        let row = &mut self.rows.current.properties;
         let from = row.len();
         match select {
             None => row.extend_from_slice(record.packed()),
@@ -224,7 +224,7 @@ impl PageRows {
         packed: usize,
     ) {
         self.rows.set_dictionary(dictionary);
-        let row = &mut self.rows.current_mut().properties;
+        let row = &mut self.rows.current.properties;
         let from = row.len();
         row.extend_from_slice(record.packed());
         self.end_row(key, from, packed, record.stamp);
@@ -232,7 +232,7 @@ impl PageRows {
 
     #[inline]
     fn end_row(&mut self, key: PendingKey, from: usize, packed: usize, stamp: Stamp) {
-        let span = Span::new(key.from, self.rows.current().keys.len());
+        let span = Span::new(key.from, self.rows.current.keys.len());
         self.bytes += span.len() + packed;
         self.rows.end_row(span, key.split, from, packed, stamp);
     }

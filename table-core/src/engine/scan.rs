@@ -278,10 +278,9 @@ fn bounds_of_visited(bounds: &KeyBounds) -> KeyBounds {
 /// Returns the smallest key within the bounds.
 fn lower(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     match (&bounds.partition.from, bounds.partition.as_single()) {
-        (_, Some(partition)) => match &bounds.row.from {
+        (_, Some(partition)) => match bounds.row.from.as_ref() {
             Bound::Unbounded => Bound::Included(key_order::sortable_key(partition, "")),
-            Bound::Included(row) => Bound::Included(key_order::sortable_key(partition, row)),
-            Bound::Excluded(row) => Bound::Excluded(key_order::sortable_key(partition, row)),
+            bound => bound.map(|row| key_order::sortable_key(partition, row)),
         },
         (Bound::Unbounded, None) => Bound::Unbounded,
         (Bound::Included(partition), None) => Bound::Included(edge(partition, 0)),
@@ -292,10 +291,9 @@ fn lower(bounds: &KeyBounds) -> Bound<Vec<u8>> {
 /// Returns the end of the keys within the bounds.
 fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     match (&bounds.partition.to, bounds.partition.as_single()) {
-        (_, Some(partition)) => match &bounds.row.to {
+        (_, Some(partition)) => match bounds.row.to.as_ref() {
             Bound::Unbounded => Bound::Excluded(edge(partition, 1)),
-            Bound::Included(row) => Bound::Included(key_order::sortable_key(partition, row)),
-            Bound::Excluded(row) => Bound::Excluded(key_order::sortable_key(partition, row)),
+            bound => bound.map(|row| key_order::sortable_key(partition, row)),
         },
         (Bound::Unbounded, None) => Bound::Unbounded,
         (Bound::Included(partition), None) => Bound::Excluded(edge(partition, 1)),

@@ -226,7 +226,7 @@ impl fmt::Display for Duplicate {
     }
 }
 
-/// Shows the first 20 duplicates and the number of the others.
+/// Shows the first 20 duplicates and the number of the others. [`ErrorKind::DuplicateValues`] has all of them.
 struct Listed<'a>(&'a [Duplicate]);
 
 impl fmt::Display for Listed<'_> {

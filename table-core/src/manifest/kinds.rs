@@ -103,7 +103,8 @@ pub enum Overflow {
 }
 
 impl Shape {
-    /// Maximum number of bytes of references in an entity, so that keys and other properties fit too.
+    /// Maximum number of bytes of references in an entity: 896 KiB of the 1 MiB that an entity may have, so that keys and other
+    /// properties fit too.
     pub const LIST_BYTES: usize = 14 * limits::BINARY_BYTES;
 
     /// Lists with full entities and further list entities.

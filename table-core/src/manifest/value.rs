@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{PartEncoding, lowercase};
 use crate::model::{
     Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, PartFormat, Property, ReverseKeyPart, Shards, Ticks,
-    ValueError, ValueRef,
+    ValueError, ValueRef, property,
 };
 
 /// A value of a key part.
@@ -61,10 +61,7 @@ impl<'e> PartValue<'e> {
     /// Converts a stored value to a declared type.
     fn from_declared(part_type: KeyPartType, value: ValueRef<'e>) -> Result<Self, ValueError> {
         Ok(match part_type {
-            KeyPartType::Text => match value {
-                ValueRef::String(text) => Self::Text(Cow::Borrowed(text)),
-                other => return Err(ValueError::new("Edm.String", other.edm_type())),
-            },
+            KeyPartType::Text => Self::Text(Cow::Borrowed(property::text(value)?)),
             KeyPartType::Bool => Self::Bool(bool::read(value)?),
             KeyPartType::U8 => Self::U8(u8::read(value)?),
             KeyPartType::U16 => Self::U16(u16::read(value)?),
@@ -181,25 +178,22 @@ impl<'e> PartValue<'e> {
     /// Converts an unsigned number of the entity's key to the unsigned type that a part declares. With a width in the
     /// template, all unsigned types have the same keys.
     pub(super) fn with_declared_type(self, encoding: &PartEncoding) -> Result<Self, ValueError> {
-        let number = match (&self, encoding) {
-            (Self::U8(n), _) => u64::from(*n),
-            (Self::U16(n), _) => u64::from(*n),
-            (Self::U32(n), _) => u64::from(*n),
-            (Self::U64(n), _) => *n,
-            _ => return Ok(self),
+        let PartEncoding::Declared(part_type) = encoding else { return Ok(self) };
+        let number = match self {
+            Self::U8(n) => u64::from(n),
+            Self::U16(n) => u64::from(n),
+            Self::U32(n) => u64::from(n),
+            Self::U64(n) => n,
+            other => return Ok(other),
         };
-        let narrow = |part_type: KeyPartType| match part_type {
-            KeyPartType::U8 => u8::try_from(number).ok().map(Self::U8),
-            KeyPartType::U16 => u16::try_from(number).ok().map(Self::U16),
-            KeyPartType::U32 => u32::try_from(number).ok().map(Self::U32),
+        let value = match part_type {
+            KeyPartType::U8 => number.try_into().ok().map(Self::U8),
+            KeyPartType::U16 => number.try_into().ok().map(Self::U16),
+            KeyPartType::U32 => number.try_into().ok().map(Self::U32),
             KeyPartType::U64 => Some(Self::U64(number)),
             _ => None,
         };
-        match encoding {
-            PartEncoding::Declared(part_type) => narrow(*part_type)
-                .ok_or_else(|| ValueError::new(format!("a number of type {part_type}"), number)),
-            PartEncoding::Stored | PartEncoding::Opaque { .. } => Ok(self),
-        }
+        value.ok_or_else(|| ValueError::new(format!("a number of type {part_type}"), number))
     }
 
     /// Returns the lower case.

@@ -131,7 +131,10 @@ impl TableStore for MemoryStore {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        self.table(table)?.get(key, select)
+        let table = self.table(table)?;
+        let rows = table.read();
+        let row = rows.get(&key.to_sortable());
+        row.map(|bytes| read_entity(key.clone(), bytes, select)).transpose()
     }
 
     async fn query(
@@ -141,20 +144,44 @@ impl TableStore for MemoryStore {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         engine::check_query(&self.shared.profile, query)?;
-        self.table(table)?.query(&self.shared.profile, query, from)
+        let table = self.table(table)?;
+        // A page is read under one lock. `Scan` bounds the rows that it visits, and so the time for which writers
+        // wait.
+        let mut scan = Scan::new(&self.shared.profile, &table.name, query, from)?;
+        let rows = table.read();
+        if let Some((from, to)) = owned(scan.range()) {
+            for (key, record) in rows.range::<[u8], _>((as_ref(&from), as_ref(&to))) {
+                if scan.offer(key, record)? == ScanStep::Done {
+                    break;
+                }
+            }
+        }
+        Ok(scan.finish())
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         engine::check_operation(&self.shared.profile, &operation)?;
         // Kept to the end of the function, as in `delete_table`.
         let _change = self.shared.manifests.change_of(table, operation.key().partition());
-        self.table(table)?.write(&self.shared.profile, operation, || self.stamp())
+        let table = self.table(table)?;
+        let mut rows = table.write();
+        // The stamp is taken under the lock, so that the versions of a table rise in the order of its writes.
+        let (key, change) = apply_to(&*rows, &self.shared.profile, &table.name, operation, self.stamp())?;
+        let written = change.written();
+        apply_change(&mut rows, key, change);
+        Ok(written)
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.shared.profile, &group)?;
         let _change = self.shared.manifests.change_of(table, group.partition().as_str());
-        self.table(table)?.transact(&self.shared.profile, group.into_operations(), || self.stamp())
+        let table = self.table(table)?;
+        let mut rows = table.write();
+        let stamp = || self.stamp();
+        let changes = apply_group(&*rows, &self.shared.profile, &table.name, group.into_operations(), stamp)?;
+        let written = changes.iter().map(|(_, change)| change.written()).collect();
+        changes.into_iter().for_each(|(key, change)| apply_change(&mut rows, key, change));
+        Ok(written)
     }
 
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
@@ -186,65 +213,12 @@ impl MemoryTable {
         Self { name, rows: RwLock::default() }
     }
 
-    fn get(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let rows = self.read();
-        let row = rows.get(&key.to_sortable());
-        row.map(|bytes| read_entity(key.clone(), bytes, select)).transpose()
-    }
-
-    fn query(
-        &self,
-        profile: &ServiceProfile,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        // A page is read under one lock. `Scan` bounds the rows that it visits, and so the time for which writers
-        // wait.
-        let mut scan = Scan::new(profile, &self.name, query, from)?;
-        let rows = self.read();
-        if let Some((from, to)) = owned(scan.range()) {
-            for (key, record) in rows.range::<[u8], _>((as_ref(&from), as_ref(&to))) {
-                if scan.offer(key, record)? == ScanStep::Done {
-                    break;
-                }
-            }
-        }
-        Ok(scan.finish())
-    }
-
-    fn write(
-        &self,
-        profile: &ServiceProfile,
-        operation: Operation,
-        stamp: impl FnOnce() -> Stamp,
-    ) -> Result<Written> {
-        let mut rows = self.write_lock();
-        // The stamp is taken under the lock, so that the versions of a table rise in the order of its writes.
-        let (key, change) = apply_to(&*rows, profile, &self.name, operation, stamp())?;
-        let written = change.written();
-        apply_change(&mut rows, key, change);
-        Ok(written)
-    }
-
-    fn transact(
-        &self,
-        profile: &ServiceProfile,
-        operations: Vec<Operation>,
-        stamp: impl FnMut() -> Stamp,
-    ) -> Result<Vec<Written>> {
-        let mut rows = self.write_lock();
-        let changes = apply_group(&*rows, profile, &self.name, operations, stamp)?;
-        let written = changes.iter().map(|(_, change)| change.written()).collect();
-        changes.into_iter().for_each(|(key, change)| apply_change(&mut rows, key, change));
-        Ok(written)
-    }
-
     // A panic cannot leave the map partly changed: all changes are decided before the first is stored.
     fn read(&self) -> RwLockReadGuard<'_, RowMap> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_lock(&self) -> RwLockWriteGuard<'_, RowMap> {
+    fn write(&self) -> RwLockWriteGuard<'_, RowMap> {
         self.rows.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -220,7 +220,8 @@ pub(crate) struct PageBuilder<S> {
     entities: Vec<Entity>,
     /// Maximum number of entities of the page.
     max_entities: usize,
-    current: ChunkBuilder,
+    /// The chunk under construction. The bytes of a row are appended to it before [`end_row`](Self::end_row).
+    pub(crate) current: ChunkBuilder,
     /// The rows of the current chunk.
     rows: Vec<(RowSpans, S)>,
     /// Bytes of the packed properties of the current chunk.
@@ -270,17 +271,6 @@ impl<S: SystemProperties> PageBuilder<S> {
     /// Changes the maximum number of rows.
     pub(crate) const fn set_max_entities(&mut self, max_entities: usize) {
         self.max_entities = max_entities;
-    }
-
-    /// Returns the chunk under construction.
-    #[inline]
-    pub(crate) const fn current(&self) -> &ChunkBuilder {
-        &self.current
-    }
-
-    #[inline]
-    pub(crate) const fn current_mut(&mut self) -> &mut ChunkBuilder {
-        &mut self.current
     }
 
     /// Sets the dictionary of numbered rows. Either all rows of a page are numbered or none.
@@ -424,7 +414,7 @@ impl PageEntities {
         timestamp: Option<Ticks>,
     ) -> Result<()> {
         Key::check(partition, row)?;
-        let ChunkBuilder { keys, properties: rows, .. } = self.rows.current_mut();
+        let ChunkBuilder { keys, properties: rows, .. } = &mut self.rows.current;
         let (from, packed) = (rows.len(), properties.as_packed());
         rows.extend_from_slice(packed);
         let key = append(keys, &[partition, row]);

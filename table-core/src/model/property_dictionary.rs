@@ -71,18 +71,18 @@ impl PropertyDictionary {
         }
         let entry = DictionaryEntry::new(packed)?;
         let number = u16::try_from(self.entries.len() + 1).ok()?;
-        self.numbers.insert(entry.shared(), number);
+        self.numbers.insert(Arc::clone(&entry.packed), number);
         self.has_index_name |= DictionaryEntry::name_in(packed) == INDEX_NAME.as_bytes();
         // `sizes` is indexed by the number itself, so its first place, that of `INLINE`, has no entry.
         self.sizes.resize(usize::from(number), Size::UNKNOWN);
-        self.sizes.push(Size { entry: entry.packed().len(), value: entry.width() });
+        self.sizes.push(Size { entry: entry.packed.len(), value: entry.width });
         self.entries.push(entry);
         Some(number)
     }
 
     /// Iterates over numbers and entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        (1..).zip(self.entries.iter().map(DictionaryEntry::packed))
+        (1..).zip(self.entries.iter().map(|entry| &*entry.packed))
     }
 
     #[inline]
@@ -129,15 +129,15 @@ impl PropertyDictionary {
         let entry = self.get(number)?;
         // Compares tag, mark and name. A property of the same name with another type or mark has another entry.
         let value = entry.strip(packed)?;
-        let length = match entry.width() {
+        let length = match entry.width {
             Some(width) => width,
             None => u32::from_le_bytes(*value.first_chunk()?) as usize,
         };
-        let value = if entry.width().is_none() { &value[size_of::<u32>()..] } else { value };
+        let value = if entry.width.is_none() { &value[size_of::<u32>()..] } else { value };
         let (value, rest) = value.split_at_checked(length)?;
         push_number(number, out);
         // Copies of a length that the compiler knows need no call.
-        match (entry.width(), value.len()) {
+        match (entry.width, value.len()) {
             (None, length) => {
                 push_length(length as u32, out);
                 out.extend_from_slice(value);
@@ -157,7 +157,7 @@ impl PropertyDictionary {
             let width = match self.next_entry(&mut row)? {
                 NextEntry::Known(entry) => {
                     entry.push(out);
-                    entry.width()
+                    entry.width
                 }
                 NextEntry::Inline(entry) => {
                     out.push(entry);
@@ -215,7 +215,7 @@ impl PropertyDictionary {
         let mut bytes = 0;
         while !row.is_empty() {
             let (entry, width) = match self.next_entry(&mut row)? {
-                NextEntry::Known(entry) => (entry.packed(), entry.width()),
+                NextEntry::Known(entry) => (&*entry.packed, entry.width),
                 NextEntry::Inline(entry) => (entry, width(entry)?),
             };
             let length = match width {
@@ -250,7 +250,7 @@ impl PropertyDictionary {
             }
             row = row.get(at..)?;
             let entry = match self.next_entry(&mut row)? {
-                NextEntry::Known(entry) => entry.packed(),
+                NextEntry::Known(entry) => &entry.packed,
                 NextEntry::Inline(entry) => entry,
             };
             if DictionaryEntry::name_in(entry) == name.as_bytes() {
@@ -454,21 +454,6 @@ impl DictionaryEntry {
     /// Returns the name in the bytes of an entry.
     fn name_in(packed: &[u8]) -> &[u8] {
         packed.get(BEFORE_NAME..).unwrap_or_default()
-    }
-
-    #[inline]
-    fn packed(&self) -> &[u8] {
-        &self.packed
-    }
-
-    fn shared(&self) -> Arc<[u8]> {
-        Arc::clone(&self.packed)
-    }
-
-    /// Bytes of a value, if all values of the type have the same length.
-    #[inline]
-    const fn width(&self) -> Option<usize> {
-        self.width
     }
 
     #[inline]

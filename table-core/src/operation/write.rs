@@ -153,7 +153,8 @@ impl Written {
     }
 }
 
-/// The number of failures that a [`BulkSummary`] keeps.
+/// The number of failures that a [`BulkSummary`] keeps. They mostly have few causes, and the memory of a summary is bounded even if
+/// millions of operations fail.
 const KEPT_FAILURES: usize = 100;
 
 /// The outcome of one operation of bulk work: a bulk write, or a set operation of a query.
