@@ -20,7 +20,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
             rename_all,
             keys: &[],
             reserved: &SYSTEM,
-            unnamed: 0,
+            type_properties: 0,
             owner: Owner::Group,
         };
         fields::build(&sources, &rules, &errors)

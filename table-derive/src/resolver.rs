@@ -41,7 +41,7 @@ fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Res
     }
     let (mut variants, mut other) = (Vec::new(), None);
     for variant in &data.variants {
-        let Some(ty) = held(&variant.fields) else {
+        let Some(ty) = entity_type(&variant.fields) else {
             let shape = format!("a variant holds one entity: `{0}({0})`", variant.ident);
             errors.push(variant, shape);
             continue;
@@ -58,8 +58,8 @@ fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Res
     Some(Resolver { input, krate, variants, other })
 }
 
-/// Returns the type of the only unnamed field.
-fn held(fields: &Fields) -> Option<&Type> {
+/// Returns the entity type of a variant: the type of its only unnamed field.
+fn entity_type(fields: &Fields) -> Option<&Type> {
     match fields {
         Fields::Unnamed(fields) if fields.unnamed.len() == 1 => fields.unnamed.first().map(|f| &f.ty),
         _ => None,
@@ -153,7 +153,7 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
     let distinct = pairs.map(|((ident, ty), (other, other_ty))| {
         let (a, b) = (schema(ty), schema(other_ty));
         let problem = format!(
-            "{}::{other}: its rows look like those of `{ident}`; change its `type` or prefix",
+            "{}::{other}: its rows look like the rows of `{ident}`; change its `type` or prefix",
             input.ident
         );
         quote_spanned! {other_ty.span()=>

@@ -57,7 +57,7 @@ impl Part {
 
     /// Whether different values always give different texts, so that the text identifies the value. Descending order keeps
     /// that; the other transforms and a shard give many values one text.
-    pub(crate) fn tells_value(&self) -> bool {
+    pub(crate) fn identifies_value(&self) -> bool {
         self.shards.is_none() && self.transforms.iter().all(|t| *t == Transform::Descending)
     }
 
@@ -128,6 +128,14 @@ impl Template {
     /// Returns the literal text at the start.
     pub(crate) fn prefix(&self) -> Option<&str> {
         match self.segments.first() {
+            Some(Segment::Literal(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the literal text after a segment.
+    pub(crate) fn text_after(&self, index: usize) -> Option<&str> {
+        match self.segments.get(index + 1) {
             Some(Segment::Literal(text)) => Some(text),
             _ => None,
         }

@@ -1,7 +1,8 @@
-use super::call::{Answer, Call};
-use crate::model::TableName;
-use crate::query::Query;
-use crate::store::Result;
+//! A request as adapters see it, and adapters that run the same code around every request.
+
+use crate::model::{Entity, TableName};
+use crate::query::{AccessPath, Page, Query, ReadablePage};
+use crate::store::{Error, ErrorKind, OperationKind, Result, Written};
 
 /// An adapter that runs the same code around every request. [`impl_around`] implements the store.
 pub(super) trait Around: Sync {
@@ -12,13 +13,13 @@ pub(super) trait Around: Sync {
         request: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// Returns the key, if the adapter shows keys.
-    fn shown(&self, _key: impl FnOnce() -> String) -> Option<String> {
+    /// Returns the text of a key, if the adapter shows keys. Others do not pay for the text.
+    fn shown_key(&self, _key: impl FnOnce() -> String) -> Option<String> {
         None
     }
 
     /// Refuses a query that must not be sent.
-    fn check(&self, _table: &TableName, _query: &Query) -> Result<()> {
+    fn check_query(&self, _table: &TableName, _query: &Query) -> Result<()> {
         Ok(())
     }
 }
@@ -56,7 +57,7 @@ macro_rules! impl_around {
                 select: Option<&$crate::query::Select>,
             ) -> Result<Option<$crate::model::Entity>> {
                 let call = Call::new(OperationKind::Get, table).at($crate::query::AccessPath::Point);
-                let call = call.key(self.shown(|| key.to_string()));
+                let call = call.key(self.shown_key(|| key.to_string()));
                 self.around(call, self.store.get(table, key, select)).await
             }
 
@@ -66,7 +67,7 @@ macro_rules! impl_around {
                 query: &$crate::query::Query,
                 from: Option<&$crate::query::Continuation>,
             ) -> Result<$crate::query::Page<$crate::model::Entity>> {
-                self.check(table, query)?;
+                self.check_query(table, query)?;
                 let call = Call::new(OperationKind::Query, table).at(query.access_path());
                 self.around(call, self.store.query(table, query, from)).await
             }
@@ -77,7 +78,7 @@ macro_rules! impl_around {
                 query: &$crate::query::Query,
                 from: Option<&$crate::query::Continuation>,
             ) -> Result<$crate::query::ReadablePage> {
-                self.check(table, query)?;
+                self.check_query(table, query)?;
                 let call = Call::new(OperationKind::Query, table).at(query.access_path());
                 self.around(call, self.store.query_readable(table, query, from)).await
             }
@@ -88,7 +89,7 @@ macro_rules! impl_around {
                 operation: $crate::store::Operation,
             ) -> Result<$crate::store::Written> {
                 let call = Call::new(operation.kind(), table);
-                let call = call.key(self.shown(|| operation.key().to_string()));
+                let call = call.key(self.shown_key(|| operation.key().to_string()));
                 self.around(call, self.store.write(table, operation)).await
             }
 
@@ -98,7 +99,7 @@ macro_rules! impl_around {
                 group: $crate::store::GroupTransaction,
             ) -> Result<Vec<$crate::store::Written>> {
                 let call = Call::new(OperationKind::Transact, table);
-                let call = call.key(self.shown(|| group.partition().to_string()));
+                let call = call.key(self.shown_key(|| group.partition().to_string()));
                 self.around(call, self.store.transact(table, group)).await
             }
 
@@ -109,3 +110,111 @@ macro_rules! impl_around {
 }
 
 pub(super) use impl_around;
+
+/// The properties of a request that adapters know before it is sent.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) kind: OperationKind,
+    pub(super) table: Option<&'a TableName>,
+    /// The access path of a read; writes address their entities by key.
+    pub(super) path: Option<AccessPath>,
+    /// The key, for an adapter that shows keys.
+    pub(super) key: Option<String>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) const fn new(kind: OperationKind, table: &'a TableName) -> Self {
+        Self { kind, table: Some(table), path: None, key: None }
+    }
+
+    pub(super) const fn list_tables() -> Self {
+        Self { kind: OperationKind::ListTables, table: None, path: None, key: None }
+    }
+
+    pub(super) fn at(mut self, path: AccessPath) -> Self {
+        self.path = Some(path);
+        self
+    }
+
+    pub(super) fn key(mut self, key: Option<String>) -> Self {
+        self.key = key;
+        self
+    }
+}
+
+/// The result of a request.
+pub(super) trait Answer {
+    /// The number of entities returned or written, or of names in a listing of tables.
+    fn items(&self) -> u64;
+}
+
+impl Answer for () {
+    fn items(&self) -> u64 {
+        0
+    }
+}
+
+impl<T> Answer for Page<T> {
+    fn items(&self) -> u64 {
+        self.items.len() as u64
+    }
+}
+
+impl Answer for ReadablePage {
+    fn items(&self) -> u64 {
+        self.page.items()
+    }
+}
+
+impl Answer for Option<Entity> {
+    fn items(&self) -> u64 {
+        self.is_some().into()
+    }
+}
+
+impl Answer for Written {
+    fn items(&self) -> u64 {
+        1
+    }
+}
+
+impl Answer for Vec<Written> {
+    fn items(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+/// Returns the name of the error's kind, without the keys and names that its text may contain.
+pub(super) fn error_name(error: &Error) -> &'static str {
+    match error.root().kind() {
+        ErrorKind::TableNotFound { .. } => "table_not_found",
+        ErrorKind::TableAlreadyExists { .. } => "table_already_exists",
+        ErrorKind::TableBeingDeleted { .. } => "table_being_deleted",
+        ErrorKind::EntityNotFound { .. } => "entity_not_found",
+        ErrorKind::EntityAlreadyExists { .. } => "entity_already_exists",
+        ErrorKind::PreconditionFailed { .. } => "precondition_failed",
+        ErrorKind::LimitExceeded { .. } => "limit_exceeded",
+        ErrorKind::InvalidKey { .. } => "invalid_key",
+        ErrorKind::InvalidName { .. } => "invalid_name",
+        ErrorKind::InvalidValue { .. } => "invalid_value",
+        ErrorKind::InvalidFilter { .. } => "invalid_filter",
+        ErrorKind::InvalidRequest(_) => "invalid_request",
+        ErrorKind::InvalidContinuation(_) => "invalid_continuation",
+        ErrorKind::TransactionFailed { .. } => "transaction_failed",
+        ErrorKind::Throttled { .. } => "throttled",
+        ErrorKind::Timeout { .. } => "timeout",
+        ErrorKind::Decode(_) => "decode",
+        ErrorKind::Encryption(_) => "encryption",
+        ErrorKind::Unauthorized(_) => "unauthorized",
+        ErrorKind::Forbidden(_) => "forbidden",
+        ErrorKind::Unsupported { .. } => "unsupported",
+        ErrorKind::ScanRefused { .. } => "scan_refused",
+        ErrorKind::Transport(_) => "transport",
+        ErrorKind::Storage(_) => "storage",
+        ErrorKind::StorageFull(_) => "storage_full",
+        ErrorKind::UniqueViolation { .. } => "unique_violation",
+        ErrorKind::DuplicateValues { .. } => "duplicate_values",
+        ErrorKind::KeyCollision { .. } => "key_collision",
+        ErrorKind::Service(_) => "service",
+    }
+}

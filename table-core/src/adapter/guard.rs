@@ -1,5 +1,4 @@
-use super::around::{Around, impl_around};
-use super::call::{Answer, Call};
+use super::around::{Answer, Around, Call, impl_around};
 use crate::model::TableName;
 use crate::query::{AccessPath, Plan, Query};
 use crate::store::{ErrorKind, OperationKind, Result, TableStore};
@@ -93,8 +92,8 @@ impl ScanGuard {
 
     /// Whether the path is refused for a table. The last setting for the table counts.
     fn is_refused(&self, path: AccessPath, is_table: impl Fn(&TableName) -> bool) -> bool {
-        let said = self.tables.iter().rev().find(|(table, _)| is_table(table));
-        said.map_or(Some(self.from), |(_, from)| *from).is_some_and(|from| path >= from)
+        let setting = self.tables.iter().rev().find(|(table, _)| is_table(table));
+        setting.map_or(Some(self.from), |(_, from)| *from).is_some_and(|from| path >= from)
     }
 }
 
@@ -121,7 +120,7 @@ impl<S: TableStore> Around for Guarded<S> {
         request.await
     }
 
-    fn check(&self, table: &TableName, query: &Query) -> Result<()> {
+    fn check_query(&self, table: &TableName, query: &Query) -> Result<()> {
         let path = query.access_path();
         let exact = self.store.profile().case_sensitive_tables;
         let is_table = |named: &TableName| {

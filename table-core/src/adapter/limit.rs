@@ -8,8 +8,7 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::around::{Around, impl_around};
-use super::call::{Answer, Call};
+use super::around::{Answer, Around, Call, impl_around};
 use crate::model::TableName;
 use crate::store::{OperationKind, Result, TableStore};
 

@@ -17,7 +17,6 @@
 
 mod around;
 mod builder;
-mod call;
 mod clock;
 mod failover;
 mod fault;

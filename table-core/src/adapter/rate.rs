@@ -3,8 +3,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::around::{Around, impl_around};
-use super::call::{Answer, Call};
+use super::around::{Answer, Around, Call, impl_around};
 use crate::model::TableName;
 use crate::store::{Error, ErrorKind, OperationKind, Result, TableStore};
 

@@ -4,8 +4,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use tokio::time::Instant;
 
-use super::around::{Around, impl_around};
-use super::call::{Answer, Call, error_name};
+use super::around::{Answer, Around, Call, error_name, impl_around};
 use super::meter::Chain;
 use crate::model::TableName;
 use crate::store::{Error, ErrorKind, OperationKind, Result, TableStore};

@@ -1,8 +1,7 @@
 use tracing::field::{Empty, display};
 use tracing::{Instrument, Level, Span};
 
-use super::around::{Around, impl_around};
-use super::call::{Answer, Call, error_name};
+use super::around::{Answer, Around, Call, error_name, impl_around};
 use crate::model::TableName;
 use crate::store::{Error, OperationKind, Outcome, Result, TableStore};
 
@@ -75,7 +74,7 @@ impl<S: TableStore> Around for Traced<S> {
         result
     }
 
-    fn shown(&self, key: impl FnOnce() -> String) -> Option<String> {
+    fn shown_key(&self, key: impl FnOnce() -> String) -> Option<String> {
         (self.keys == TraceKeys::Shown && tracing::enabled!(Level::DEBUG)).then(key)
     }
 }

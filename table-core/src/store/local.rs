@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// ([`TableStore::local_writers`](super::TableStore::local_writers)). The clones and adapters of a store share one register.
 ///
 /// - A writer first takes a [permit](Self::enter). It reads the manifest if its copy is older than the table's last
-///   [change](Self::changed). It keeps the permit until its last request is done.
+///   [change](Self::last_change_of). It keeps the permit until its last request is done.
 /// - A process that changes a manifest, such as the state of an index, writes the manifest row and calls
 ///   [`change`](Self::change). It then waits until all permits from before the change are returned: every later
 ///   writer knows the change.
@@ -52,13 +52,13 @@ impl LocalWriters {
     }
 
     /// Returns the number of the last change of any table. A manifest that is read from now on contains this change.
-    pub fn last(&self) -> u64 {
+    pub fn last_change(&self) -> u64 {
         self.register().last
     }
 
     /// Returns the number of the last change of a table, given by its
     /// [identity](super::ServiceProfile::table_identity); zero if there was no change.
-    pub fn changed(&self, table: &str) -> u64 {
+    pub fn last_change_of(&self, table: &str) -> u64 {
         self.register().changed.get(table).copied().unwrap_or_default()
     }
 
@@ -216,9 +216,9 @@ mod tests {
         let (before, also) = (writers.enter(), writers.enter());
         let change = writers.change("people");
         let after = writers.enter();
-        assert_eq!(writers.changed("people"), 1);
-        assert_eq!(writers.changed("orders"), 0);
-        assert_eq!(writers.last(), 1);
+        assert_eq!(writers.last_change_of("people"), 1);
+        assert_eq!(writers.last_change_of("orders"), 0);
+        assert_eq!(writers.last_change(), 1);
         assert!(change.known().now_or_never().is_none());
         drop(also);
         assert!(!change.is_known(), "one earlier permit is left");

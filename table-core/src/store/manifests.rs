@@ -207,7 +207,7 @@ impl Slot {
     fn fresh(&self, local: Option<&LocalWriters>, identity: &str) -> Option<Arc<Manifest>> {
         let cached = self.cached();
         let CachedManifest { manifest, requested } = cached.as_ref()?;
-        let has_all_changes = local.is_none_or(|local| local.changed(identity) <= requested.change);
+        let has_all_changes = local.is_none_or(|local| local.last_change_of(identity) <= requested.change);
         (has_all_changes && requested.is_young()).then(|| Arc::clone(manifest))
     }
 
@@ -231,7 +231,7 @@ impl Slot {
 
 impl RequestTime {
     fn now(local: Option<&LocalWriters>) -> Self {
-        Self { change: local.map_or(0, LocalWriters::last), at: Instant::now() }
+        Self { change: local.map_or(0, LocalWriters::last_change), at: Instant::now() }
     }
 
     fn is_young(&self) -> bool {

@@ -17,11 +17,11 @@ impl MovedCopy {
         Self { version, has_replaced: true }
     }
 
-    /// Creates the copy of a write over the entity in the version `there`, or over none. `earlier` is the copy of the last attempt.
-    pub fn over(there: Option<&ETag>, version: Option<ETag>, earlier: Option<&Self>) -> Self {
-        let is_earlier = earlier.is_some_and(|earlier| earlier.version.as_ref() == there);
+    /// Creates the copy of a write over the entity in the version `replaced`, or over none. `earlier` is the copy that the last attempt has written.
+    pub fn over(replaced: Option<&ETag>, version: Option<ETag>, earlier: Option<&Self>) -> Self {
+        let is_earlier = earlier.is_some_and(|earlier| earlier.version.as_ref() == replaced);
         let has_replaced =
-            earlier.is_some_and(|earlier| earlier.has_replaced) || !(there.is_none() || is_earlier);
+            earlier.is_some_and(|earlier| earlier.has_replaced) || !(replaced.is_none() || is_earlier);
         Self { version, has_replaced }
     }
 

@@ -109,7 +109,7 @@ pub(crate) struct RowFilter {
 
 impl RowFilter {
     /// Sets the properties that the filter needs beyond those that the caller reads.
-    pub(crate) fn reading(mut self, requested: Option<&Select>) -> Self {
+    pub(crate) fn for_select(mut self, requested: Option<&Select>) -> Self {
         if let Some(requested) = requested {
             let missing = self.needed().filter(|name| !requested.contains(name));
             self.added = missing.map(Into::into).collect();
@@ -131,14 +131,14 @@ impl RowFilter {
         if page.items.iter().any(|entity| self.removes(entity)) {
             page.items.retain(|entity| !self.removes(entity));
         }
-        page.items.iter_mut().for_each(|entity| self.clean(entity));
+        page.items.iter_mut().for_each(|entity| self.remove_added(entity));
         before - page.items.len()
     }
 
     /// Returns the entity unless the filter removes it.
     pub(crate) fn filter(&self, mut entity: Entity) -> Option<Entity> {
         let removed = self.removes(&entity);
-        self.clean(&mut entity);
+        self.remove_added(&mut entity);
         (!removed).then_some(entity)
     }
 
@@ -158,7 +158,7 @@ impl RowFilter {
         self.hidden.as_ref().is_some_and(|(expiries, now)| expiries.hides(entity, *now))
     }
 
-    fn clean(&self, entity: &mut Entity) {
+    fn remove_added(&self, entity: &mut Entity) {
         for name in &self.added {
             entity.properties_mut().remove(name);
         }

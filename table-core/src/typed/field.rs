@@ -84,18 +84,6 @@ pub struct Condition<E> {
     of: PhantomData<fn() -> E>,
 }
 
-impl<E, V, C> Field<E, V, C> {
-    /// Creates a field with this name in the store.
-    pub const fn new(name: &'static str) -> Self {
-        Self { name, of: PhantomData }
-    }
-
-    /// Returns the name in the store.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
 /// Returns the name in the store, for example for [`TableQuery::select`](super::TableQuery::select).
 impl<E, V, C> AsRef<str> for Field<E, V, C> {
     fn as_ref(&self) -> &str {
@@ -289,18 +277,6 @@ impl<E, G> FieldGroup<E, G> {
     }
 }
 
-impl<E> EncryptedField<E> {
-    /// Creates a field with this name in the store.
-    pub const fn new(name: &'static str) -> Self {
-        Self { name, of: PhantomData }
-    }
-
-    /// Returns the name in the store.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
 impl<E> Condition<E> {
     /// Creates a condition from a filter, without a check that its names belong to `E`.
     pub const fn new(filter: Filter) -> Self {
@@ -354,45 +330,9 @@ impl<E> fmt::Debug for Condition<E> {
     }
 }
 
-impl<E, V, C> Clone for Field<E, V, C> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<E, V, C> Copy for Field<E, V, C> {}
-
-impl<E> Clone for EncryptedField<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<E> Copy for EncryptedField<E> {}
-
-impl<E, G> Clone for FieldGroup<E, G> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<E, G> Copy for FieldGroup<E, G> {}
-
 impl<E, G> fmt::Debug for FieldGroup<E, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FieldGroup")
-    }
-}
-
-impl<E> fmt::Debug for EncryptedField<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EncryptedField({})", self.name)
-    }
-}
-
-impl<E, V, C> fmt::Debug for Field<E, V, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Field({})", self.name)
     }
 }
 
@@ -427,51 +367,11 @@ impl<E> KeyField<E> {
     }
 }
 
-impl<E> Clone for KeyField<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<E> Copy for KeyField<E> {}
-
-impl<E> fmt::Debug for KeyField<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyField({})", self.name)
-    }
-}
-
 /// A property of `E` whose value may be in a blob (`#[large]`). It identifies the property for streams. Filters cannot compare
 /// it, because the row may contain a reference to the blob instead of the value.
 pub struct LargeField<E> {
     name: &'static str,
     of: PhantomData<fn() -> E>,
-}
-
-impl<E> LargeField<E> {
-    /// Creates a field with this name in the store.
-    pub const fn new(name: &'static str) -> Self {
-        Self { name, of: PhantomData }
-    }
-
-    /// Returns the name in the store.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-impl<E> Clone for LargeField<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<E> Copy for LargeField<E> {}
-
-impl<E> std::fmt::Debug for LargeField<E> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LargeField({})", self.name)
-    }
 }
 
 /// A property of `E` whose value may be in several properties (`#[entity(split)]`). Filters cannot compare it, because a row
@@ -498,31 +398,50 @@ impl<E> SplitField<E> {
     no_comparisons! { ComparesWithSplit: eq ne gt ge lt le starts_with }
 }
 
-impl<E> SplitField<E> {
-    /// Creates a field with this name in the store.
-    pub const fn new(name: &'static str) -> Self {
-        Self { name, of: PhantomData }
-    }
+/// Methods of the fields that are identified by their name in the store.
+macro_rules! stored_name {
+    ($($field:ident<$($param:ident),+>),+) => {$(
+        impl<$($param),+> $field<$($param),+> {
+            /// Creates a field with this name in the store.
+            pub const fn new(name: &'static str) -> Self {
+                Self { name, of: PhantomData }
+            }
 
-    /// Returns the name in the store.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
+            /// Returns the name in the store.
+            pub const fn name(&self) -> &'static str {
+                self.name
+            }
+        }
+    )+};
 }
 
-impl<E> Clone for SplitField<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
+stored_name!(Field<E, V, C>, EncryptedField<E>, LargeField<E>, SplitField<E>);
+
+/// A field is a name, so it can be copied and printed whatever its type parameters are. `derive` would require the traits of them.
+macro_rules! copied {
+    ($($field:ident<$($param:ident),+>),+) => {$(
+        impl<$($param),+> Clone for $field<$($param),+> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<$($param),+> Copy for $field<$($param),+> {}
+    )+};
 }
 
-impl<E> Copy for SplitField<E> {}
-
-impl<E> fmt::Debug for SplitField<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SplitField({})", self.name)
-    }
+macro_rules! printed {
+    ($($field:ident<$($param:ident),+>),+) => {$(
+        impl<$($param),+> fmt::Debug for $field<$($param),+> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($field), "({})"), self.name)
+            }
+        }
+    )+};
 }
+
+copied!(Field<E, V, C>, FieldGroup<E, G>, EncryptedField<E>, KeyField<E>, LargeField<E>, SplitField<E>);
+printed!(Field<E, V, C>, EncryptedField<E>, KeyField<E>, LargeField<E>, SplitField<E>);
 
 /// An argument for a `V` in comparisons, keys and patches: a `V`, a `&V`, or, for owned text and bytes, a `&str` or
 /// `&[u8]`.

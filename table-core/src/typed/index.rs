@@ -202,7 +202,7 @@ impl EntriesBuilder {
     /// Appends the start of a text part. Must be the last step.
     #[must_use]
     pub fn starting(self, prefix: &str, format: PartFormat) -> Self {
-        self.then(|key| Ok(Rows::Range(under(&key.text_prefix(prefix, format).finish()))))
+        self.then(|key| Ok(Rows::Range(starting_with(&key.text_prefix(prefix, format).finish()))))
     }
 
     /// Appends a range of a part. Must be the last step. `ends` says whether the key ends with the part.
@@ -217,20 +217,20 @@ impl EntriesBuilder {
         self.then(|key| {
             let text = |value: P| key.clone().part(name, &value, format).map(KeyBuilder::finish);
             // An open end of the range is the end of the prefix that the earlier parts give, not of the partition.
-            let all = under(&key.clone().finish());
+            let all = starting_with(&key.clone().finish());
             let from = match from {
                 Bound::Unbounded => all.from,
                 Bound::Included(value) => Bound::Included(text(value)?),
                 Bound::Excluded(value) if ends => Bound::Excluded(text(value)?),
                 // Further parts follow in the key. A range that excludes a value must exclude all keys that start
                 // with it.
-                Bound::Excluded(value) => after(under(&text(value)?)),
+                Bound::Excluded(value) => bound_after(starting_with(&text(value)?)),
             };
             let to = match to {
                 Bound::Unbounded => all.to,
                 Bound::Excluded(value) => Bound::Excluded(text(value)?),
                 Bound::Included(value) if ends => Bound::Included(text(value)?),
-                Bound::Included(value) => under(&text(value)?).to,
+                Bound::Included(value) => starting_with(&text(value)?).to,
             };
             Ok(Rows::Range(Range { from, to }))
         })
@@ -248,7 +248,7 @@ impl EntriesBuilder {
     /// Fails if a part could not be encoded.
     pub fn finish<T>(self) -> Result<IndexEntries<T>> {
         let rows = match self.rows? {
-            Rows::Prefix(key) => under(&key.finish()),
+            Rows::Prefix(key) => starting_with(&key.finish()),
             Rows::Range(range) => range,
         };
         Ok(IndexEntries::new(self.index, self.partition?, rows))
@@ -264,7 +264,7 @@ impl EntriesBuilder {
 }
 
 /// Returns the range of all texts that start with this text.
-fn under(text: &str) -> Range {
+fn starting_with(text: &str) -> Range {
     if text.is_empty() {
         return Range::ALL;
     }
@@ -273,7 +273,7 @@ fn under(text: &str) -> Range {
 }
 
 /// Returns the lower bound of the keys after a range.
-fn after(range: Range) -> Bound<String> {
+fn bound_after(range: Range) -> Bound<String> {
     match (range.from, range.to) {
         (_, Bound::Excluded(end)) => Bound::Included(end),
         (start, _) => start,

@@ -1,9 +1,9 @@
-//! The manifest entry of a type, created from and compared with the schema of a program's type.
+//! The manifest entry of a type: created from and compared with the schema of a program's type, and added by the first write of the type.
 
 use super::{Schema, Spread};
 use crate::manifest::{EntityType, Expiry, Layout, Manifest, StoredType};
-use crate::model::TableName;
-use crate::store::{Error, Result};
+use crate::model::{MANIFEST_PARTITION, TableName};
+use crate::store::{Error, ErrorKind, ManifestCache, Outcome, PlainWrite, Result, TableStore};
 
 impl Layout {
     /// Returns the layout of a type.
@@ -96,16 +96,17 @@ impl StoredType {
             return Ok(());
         }
         let (name, version) = (schema.rust_name, self.version);
-        let own = schema.expiry.as_ref().map_or_else(|| "no expiry".to_owned(), shown);
+        let own = schema.expiry.as_ref().map_or_else(|| "no expiry".to_owned(), described);
         Err(Error::invalid_request(format!(
             "the manifest of the table '{table}' says that {name} in version {version} has {}, and this program declares {own}: declare \
              the same `#[expires]` and `#[deleted_at]`, or another `version`",
-            shown(stored)
+            described(stored)
         )))
     }
 }
 
-fn shown(expiry: &Expiry) -> String {
+/// Returns the declarations of an expiry, for errors.
+fn described(expiry: &Expiry) -> String {
     let expires = expiry.expires.as_ref().map(|name| format!("the expiry '{name}'"));
     let deleted = expiry.deleted.as_ref();
     let deleted = deleted.map(|name| format!("the deletion '{name}', kept for {} days", expiry.keep_days));
@@ -115,8 +116,9 @@ fn shown(expiry: &Expiry) -> String {
 impl Manifest {
     /// Returns the entry of a type; `None` if no program has opened the table for it.
     pub fn type_of(&self, entity: &EntityType) -> Option<&StoredType> {
-        let is_it = |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.has_same_rows(entity));
-        self.types.iter().find(is_it)
+        let is_of_type =
+            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.has_same_rows(entity));
+        self.types.iter().find(is_of_type)
     }
 
     /// Checks that a program with this schema may write its entities: the manifest has no other layout for them, and
@@ -153,4 +155,56 @@ impl Manifest {
             None => Some(mine).filter(|mine| mine.layout != Layout::Plain || mine.expiry.is_some()),
         }
     }
+}
+
+/// Maximum number of attempts to add a type to the manifest while other programs change its row.
+const MAX_ATTEMPTS: usize = 16;
+
+/// Permits a write of an entity whose type must be in the manifest. `check` refuses the write, or returns the row of the type if the manifest lacks
+/// the type or has an earlier declaration: the row is then written first. Keep the result until the write is done.
+///
+/// 1 request if the manifest was not read for [`ManifestCache::LIFE`]. 2 more if the row is missing or has to change, so for the first write of the
+/// type in the table. No request in an unmanaged store.
+///
+/// # Errors
+/// Returns the errors of `check` and of the store. Nothing of the entity was written.
+#[doc(hidden)]
+pub async fn permit_registered(
+    store: &dyn TableStore,
+    manifests: &ManifestCache,
+    table: &TableName,
+    schema: &Schema,
+    check: impl Fn(&Manifest) -> Result<Option<StoredType>> + Send + Sync,
+) -> Result<PlainWrite> {
+    let mut attempt = 1;
+    loop {
+        let permitted = manifests.plain_write(store, table).await?;
+        let missing = check(permitted.manifest())?;
+        let Some(row) = missing.filter(|_| !manifests.is_unmanaged()) else { return Ok(permitted) };
+        let operation = row.operation()?;
+        let key = operation.key().clone();
+        match store.write(table, operation).await {
+            Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {}
+            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(table, key)),
+            // The row of the manifest may be written; the entity is not.
+            Err(error) => return Err(with_advice(error, table, schema).with_outcome(Outcome::NotApplied)),
+            Ok(_) => {
+                let local = store.local_writers();
+                local.map(|local| local.change(&store.profile().table_identity(table)));
+            }
+        }
+        manifests.forget(table);
+        attempt += 1;
+    }
+}
+
+/// Adds advice if the credential may not write the manifest, for example because it may only update rows.
+fn with_advice(error: Error, table: &TableName, schema: &Schema) -> Error {
+    let ErrorKind::Forbidden(reason) = error.kind() else { return error };
+    let kind = ErrorKind::Forbidden(format!(
+        "{reason}; the first write of {} to '{table}' adds the type to the table's manifest, and the credential does not allow this: \
+         write an entity of the type once by a program that may write the partition '{MANIFEST_PARTITION}'",
+        schema.rust_name
+    ));
+    error.into_cause_of(kind)
 }

@@ -8,8 +8,6 @@ mod field;
 mod index;
 mod layout;
 mod record;
-mod registration;
-mod requirements;
 mod row_prefix;
 mod schema;
 mod serde_form;
@@ -26,12 +24,12 @@ pub use entity::{EntityKey, EntityPatch, Expires, FromEntity, PartitionOf, SoftD
 pub use field::{ComparesWithEncrypted, ComparesWithKey, ComparesWithSplit};
 pub use field::{Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand, SplitField};
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
+#[doc(hidden)]
+pub use layout::permit_registered;
 pub use record::Record;
-#[doc(hidden)]
-pub use registration::permit_registered;
-#[doc(hidden)]
-pub use requirements::Requirements;
 pub use row_prefix::RowPrefix;
+#[doc(hidden)]
+pub use schema::Requirements;
 pub use schema::{PropertySchema, Schema, Spread};
 /// Set operations of handles: how the rows that a query finds are written.
 pub mod set {

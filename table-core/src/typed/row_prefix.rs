@@ -27,8 +27,8 @@ impl<T> RowPrefix<T> {
         Self::from_result(Ok(text.into()))
     }
 
-    /// Creates a prefix, or keeps the error of its encoding.
-    pub const fn from_result(text: Result<String>) -> Self {
+    /// Creates a prefix, or keeps the error of its encoding for the use of the prefix.
+    pub(crate) const fn from_result(text: Result<String>) -> Self {
         Self { text, of: PhantomData }
     }
 

@@ -13,6 +13,7 @@
 //! A merge cannot remove properties, so it would leave parts of a longer value. Code that merges a split value reads the
 //! entity and replaces it: see [`Schema::merged`](super::Schema::merged).
 
+use super::derived::{NamePieces, marks};
 use crate::limits::{BINARY_BYTES, STRING_UNITS};
 use crate::model::{EdmType, Entity, Properties, PropertyRef, ValueRef};
 
@@ -28,15 +29,27 @@ fn part_name(name: &str, number: usize) -> String {
     format!("{name}{PART}{number}")
 }
 
-/// Returns the name of the whole value, if a property has the name of a part or of the number of parts.
-pub(super) fn whole_name(name: &str) -> Option<&str> {
-    let (whole, suffix) = name.rsplit_once(PART)?;
-    (suffix == "s" || part_number(suffix).is_some()).then_some(whole)
-}
-
-fn part_number(digits: &str) -> Option<usize> {
-    let is_number = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-    digits.parse().ok().filter(|_| is_number)
+/// Whether a name is reserved for the parts of the split value `whole`: `_Parts`, or `_Part` and a number from 1 on,
+/// follows the name of the value.
+///
+/// Reads, writes and the derive macro all use this rule. So no other property of a type can be read as a part, or be removed
+/// with the parts of a former value.
+pub(super) const fn is_part(name: NamePieces<'_>, whole: &str) -> bool {
+    let number = whole.len() + PART.len();
+    if name.len() <= number || !name.starts_with(NamePieces(whole, PART)) {
+        return false;
+    }
+    if name.byte(number) == b's' {
+        return name.len() == number + 1;
+    }
+    // The writer of the parts writes no leading zeros.
+    let mut is_number = name.byte(number) != b'0';
+    let mut i = number;
+    while i < name.len() {
+        is_number &= name.byte(i).is_ascii_digit();
+        i += 1;
+    }
+    is_number
 }
 
 /// Appends a value as one property, or in parts if one property cannot hold it.
@@ -60,15 +73,15 @@ pub(super) fn push(properties: &mut Properties, name: &str, value: ValueRef<'_>,
 fn text_parts(mut text: &str, encrypt: bool) -> Vec<&str> {
     let mut parts = Vec::new();
     while !text.is_empty() {
-        let (part, rest) = text.split_at(text_part(text, encrypt));
+        let (part, rest) = text.split_at(first_part_bytes(text, encrypt));
         parts.push(part);
         text = rest;
     }
     parts
 }
 
-/// Returns the length in bytes of the longest start of a text that one property holds.
-fn text_part(text: &str, encrypt: bool) -> usize {
+/// Returns the length in bytes of the longest start of a text that one property can store.
+fn first_part_bytes(text: &str, encrypt: bool) -> usize {
     // Each UTF-16 unit takes at least one byte of UTF-8.
     if text.len() <= STRING_UNITS {
         return text.len();
@@ -91,12 +104,11 @@ pub(super) struct Parts<'a> {
     numbered: Vec<(usize, PropertyRef<'a>)>,
 }
 
-/// Why the parts of a value cannot be put together.
-pub(super) enum BadParts {
-    /// A property has another mark than the field.
-    Mark(String),
-    /// A property is absent or not as expected.
-    Value { property: String, expected: String, found: String },
+/// The property because of which the parts of a value cannot be put together: it is absent or not as expected.
+pub(super) struct BadPart {
+    pub(super) property: String,
+    pub(super) expected: String,
+    pub(super) found: String,
 }
 
 impl<'a> Parts<'a> {
@@ -104,11 +116,13 @@ impl<'a> Parts<'a> {
     pub(super) fn find(entity: &'a Entity, name: &str) -> Option<Self> {
         let (mut count, mut numbered) = (None, Vec::new());
         for property in entity.properties() {
-            let suffix = property.name().strip_prefix(name).and_then(|rest| rest.strip_prefix(PART));
-            match suffix.map(|suffix| (suffix == "s", part_number(suffix))) {
-                Some((true, _)) => count = Some(property),
-                Some((false, Some(number))) => numbered.push((number, property)),
-                _ => {}
+            if !is_part(NamePieces::of(property.name()), name) {
+                continue;
+            }
+            // A number that is too large for a `usize` is larger than every number of parts.
+            match &property.name()[name.len() + PART.len()..] {
+                "s" => count = Some(property),
+                number => numbered.push((number.parse().unwrap_or(usize::MAX), property)),
             }
         }
         numbered.sort_by_key(|(number, _)| *number);
@@ -125,29 +139,32 @@ impl<'a> Parts<'a> {
         edm_type: EdmType,
         encrypt: bool,
         read: impl for<'v> FnOnce(ValueRef<'v>) -> T,
-    ) -> Result<T, BadParts> {
-        let bad = |property, expected: &str, found: &str| BadParts::Value {
+    ) -> Result<T, BadPart> {
+        let bad = |property, expected: &str, found: &str| BadPart {
             property,
             expected: expected.to_owned(),
             found: found.to_owned(),
         };
-        let marked = |property: &PropertyRef<'_>| match property.is_encrypted() == encrypt {
+        let check_mark = |property: &PropertyRef<'_>| match property.is_encrypted() == encrypt {
             true => Ok(()),
-            false => Err(BadParts::Mark(property.name().to_owned())),
+            false => {
+                let (expected, found) = marks(encrypt);
+                Err(bad(property.name().to_owned(), expected, found))
+            }
         };
-        let counted = || bad(count_name(name), "the number of parts as an Edm.Int32", "no such number");
-        let count = self.count.as_ref().ok_or_else(counted)?;
-        marked(count)?;
-        let ValueRef::Int32(count) = count.value() else { return Err(counted()) };
-        let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or_else(counted)?;
+        let bad_count = || bad(count_name(name), "the number of parts as an Edm.Int32", "no such number");
+        let count = self.count.as_ref().ok_or_else(bad_count)?;
+        check_mark(count)?;
+        let ValueRef::Int32(count) = count.value() else { return Err(bad_count()) };
+        let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or_else(bad_count)?;
         let (mut text, mut bytes) = (String::new(), Vec::new());
         for number in 1..=count {
-            let part = self.numbered.binary_search_by_key(&number, |(number, _)| *number);
+            let position = self.numbered.binary_search_by_key(&number, |(number, _)| *number);
             let property = part_name(name, number);
             let expected = format!("part {number} of {count} as an {}", edm_type.name());
-            let Ok(place) = part else { return Err(bad(property, &expected, "no such property")) };
-            let part = &self.numbered[place].1;
-            marked(part)?;
+            let Ok(position) = position else { return Err(bad(property, &expected, "no such property")) };
+            let part = &self.numbered[position].1;
+            check_mark(part)?;
             match (edm_type, part.value()) {
                 (EdmType::String, ValueRef::String(part)) => text.push_str(part),
                 (EdmType::Binary, ValueRef::Binary(part)) => bytes.extend_from_slice(part),
@@ -195,9 +212,18 @@ mod tests {
             ("Body_Part0", None),
             ("Body_Part01", None),
             ("Body_Part1a", None),
+            ("Body_Partss", None),
+            ("Body_Partner", None),
             ("Body", None),
         ] {
-            assert_eq!(whole_name(name), whole, "{name}");
+            for candidate in ["A", "A_Part1", "Bod", "Body", "Body_Part", "Body_Part1"] {
+                assert_eq!(is_part(NamePieces::of(name), candidate), whole == Some(candidate), "{name}");
+                // The same name as the alias of a flattened group with a prefix.
+                for (prefix, alias) in (0..name.len()).map(|at| name.split_at(at)) {
+                    let pieces = NamePieces(prefix, alias);
+                    assert_eq!(is_part(pieces, candidate), whole == Some(candidate), "{prefix} {alias}");
+                }
+            }
         }
     }
 

@@ -102,7 +102,7 @@ fn case(item: &Item, errors: &Errors) -> Option<(LitStr, Case)> {
     let text = item.string(errors)?;
     let case = Case::parse(&text.value());
     if case.is_none() {
-        errors.push(&text, format!("unknown rule; use one of {}", Case::names()));
+        errors.push(&text, format!("unknown naming rule; use one of {}", Case::names()));
     }
     Some((text, case?))
 }

@@ -1,3 +1,6 @@
+use std::fmt::Display;
+use std::str::FromStr;
+
 use syn::{Attribute, Ident, LitInt, LitStr, Meta, Path, Type};
 
 use super::item::{Item, Value, items, set};
@@ -154,41 +157,42 @@ fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
     Some(KeyAttr { at: attr.path().clone(), format, spread, salt })
 }
 
-/// Default of `over` for a large field.
+/// Default of `over` for a large field, in bytes.
 const LARGE_OVER: usize = 32_768;
 
-/// Parses `#[large]`, with its settings.
+/// Parses `#[large]`, with its setting.
 fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {
-    let mut over = None;
-    for item in items(attr, errors) {
-        match item.name().as_str() {
-            "over" => set(&mut over, item.integer(errors), &item, errors),
-            _ => item.unknown(&["over"], errors),
-        }
-    }
-    let over = over.map_or(Ok(LARGE_OVER), |literal| {
-        literal.base10_parse().map_err(|_| errors.push(&literal, "a number of bytes, such as `over = 4096`"))
-    });
-    Some(LargeAttr { at: attr.path().clone(), over: over.ok()? })
+    let over = number(attr, "over", LARGE_OVER, "a number of bytes, such as `over = 4096`", errors)?;
+    Some(LargeAttr { at: attr.path().clone(), over })
 }
 
 /// Default of `keep_days` for a field with the time of deletion.
 const KEEP_DAYS: u32 = 30;
 
+/// Parses `#[deleted_at]`, with its setting.
 fn deleted_at(attr: &Attribute, errors: &Errors) -> Option<DeletedAtAttr> {
-    let mut keep_days = None;
+    let keep_days =
+        number(attr, "keep_days", KEEP_DAYS, "a number of days, such as `keep_days = 30`", errors)?;
+    Some(DeletedAtAttr { at: attr.path().clone(), keep_days })
+}
+
+/// Parses the only setting of an attribute, which is a number. `expected` describes the number in the error for a number that does not fit `N`.
+fn number<N: FromStr<Err: Display>>(
+    attr: &Attribute,
+    name: &str,
+    default: N,
+    expected: &str,
+    errors: &Errors,
+) -> Option<N> {
+    let mut given = None;
     for item in items(attr, errors) {
-        match item.name().as_str() {
-            "keep_days" => set(&mut keep_days, item.integer(errors), &item, errors),
-            _ => item.unknown(&["keep_days"], errors),
+        match item.name() == name {
+            true => set(&mut given, item.integer(errors), &item, errors),
+            false => item.unknown(&[name], errors),
         }
     }
-    let keep_days = keep_days.map_or(Ok(KEEP_DAYS), |literal| {
-        literal
-            .base10_parse()
-            .map_err(|_| errors.push(&literal, "a number of days, such as `keep_days = 30`"))
-    });
-    Some(DeletedAtAttr { at: attr.path().clone(), keep_days: keep_days.ok()? })
+    let Some(literal) = given else { return Some(default) };
+    literal.base10_parse().map_err(|_| errors.push(&literal, format!("expected {expected}"))).ok()
 }
 
 /// Sets the value of an attribute; reports an error if the field has the attribute twice.

@@ -123,7 +123,7 @@ fn payload(item: &Item, errors: &Errors) -> Option<(TokenStream, PayloadAttr)> {
     if found.is_none() {
         errors.push(
             item,
-            "write `payload = full`, `payload = reference`, or `payload = fields(a, b)` for some of them",
+            "write `payload = full` for all properties, `payload = reference` for none, or `payload = fields(a, b)` for the properties of some fields",
         );
     }
     Some((item.to_token_stream(), found?))
@@ -147,7 +147,7 @@ fn payload_of(value: &Value) -> Option<PayloadAttr> {
 }
 
 /// Returns the name, if the type is written as a single name.
-pub(super) fn name_of(ty: &Type) -> Option<Ident> {
+fn name_of(ty: &Type) -> Option<Ident> {
     match ty {
         Type::Path(path) => path.path.get_ident().cloned(),
         _ => None,
@@ -173,14 +173,13 @@ fn unique(item: &Item, errors: &Errors) -> Option<(TokenStream, ScopeAttr)> {
     Some((item.to_token_stream(), scope?))
 }
 
-// Parses `shape = …` of an index.
-
 const SHAPE_OPTIONS: &[&str] = &["bytes", "overflow"];
-/// The allowed bytes of a list entity; the library has the same limits.
+/// The bounds of the bytes of a list entity. The library has the same limits; the maximum is 14 properties of 64 KiB.
 const MIN_BYTES: usize = 256;
 const MAX_BYTES: usize = 14 * 64 * 1024;
 
-pub(super) fn shape(item: &Item, errors: &Errors) -> Option<ShapeAttr> {
+/// Parses `shape = …`.
+fn shape(item: &Item, errors: &Errors) -> Option<ShapeAttr> {
     let shape = match &item.value {
         Value::Type(ty) => match name_of(ty).map(|word| word.to_string()).as_deref() {
             Some("row") => Some(ShapeAttr::Row),
@@ -211,15 +210,15 @@ pub(super) fn shape(item: &Item, errors: &Errors) -> Option<ShapeAttr> {
 }
 
 fn list(settings: &[Item], errors: &Errors) -> ListAttr {
-    let (mut bytes_of, mut overflow_of) = (None, None);
+    let (mut bytes, mut overflows_into_blobs) = (None, None);
     for item in settings {
         match item.name().as_str() {
-            "bytes" => set(&mut bytes_of, bytes(item, errors), item, errors),
-            "overflow" => set(&mut overflow_of, overflow(item, errors), item, errors),
+            "bytes" => set(&mut bytes, list_bytes(item, errors), item, errors),
+            "overflow" => set(&mut overflows_into_blobs, overflow(item, errors), item, errors),
             _ => item.unknown(SHAPE_OPTIONS, errors),
         }
     }
-    ListAttr { bytes: bytes_of, overflows_into_blobs: overflow_of.unwrap_or(false) }
+    ListAttr { bytes, overflows_into_blobs: overflows_into_blobs.unwrap_or(false) }
 }
 
 fn summary(settings: &[Item], errors: &Errors) -> SummaryAttr {
@@ -243,12 +242,13 @@ fn fields(item: &Item, errors: &Errors) -> Option<Vec<Ident>> {
     };
     let names = names.filter(|names| !names.is_empty());
     if names.is_none() {
-        errors.push(item, format!("name fields: `{}(salary)`", item.name()));
+        errors.push(item, format!("name the fields in parentheses: `{}(salary)`", item.name()));
     }
     names
 }
 
-fn bytes(item: &Item, errors: &Errors) -> Option<usize> {
+/// Returns the maximum number of bytes of a list entity.
+fn list_bytes(item: &Item, errors: &Errors) -> Option<usize> {
     let number = item.integer(errors)?;
     let bytes = number.base10_parse().ok().filter(|bytes| (MIN_BYTES..=MAX_BYTES).contains(bytes));
     if bytes.is_none() {
@@ -269,7 +269,7 @@ fn overflow(item: &Item, errors: &Errors) -> Option<bool> {
         _ => None,
     };
     if into_blobs.is_none() {
-        errors.push(item, "write `overflow = entities`, more list entities, or `overflow = blob`");
+        errors.push(item, "write `overflow = entities` to store further references in more list entities, or `overflow = blob` to store them in a blob");
     }
     into_blobs
 }

@@ -2,87 +2,75 @@
 //! flattened properties, the previous version.
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use super::codec::{aliases, group};
+use super::codec::group;
+use super::discriminator::type_properties;
 use super::generics::mentions;
 use super::keys::written_type;
 use super::model::{ENTRIES, Entity, SYSTEM};
 use super::templates::separator;
-use crate::fields::{Field, Role, codec_for};
+use crate::fields::{Field, Property, Role, codec_for};
 use crate::template::{Part, Segment, Template, plain};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let partition = template(entity, &entity.partition, "partition key");
     let row = template(entity, &entity.row, "row key");
     let indexes = super::index::checks(entity);
-    let flattened = flattened(entity);
+    let names = names(entity);
     let previous = previous(entity);
-    let (large, split, times) = (large(entity), split(entity), times(entity));
-    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous #(#large)* #(#split)* #(#times)*)
+    let stored_types = stored_types(entity);
+    quote!(#(#partition)* #(#row)* #(#indexes)* #names #previous #(#stored_types)*)
 }
 
-/// Only text and bytes can move to a blob, and values up to `over` must fit a property.
-fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
-    let krate = &entity.krate;
-    let check = |field: &Field| {
-        let property = field.property()?;
-        let (over, ty, codec) = (property.large?, &field.ty, &property.codec);
-        let problem = format!(
-            "{}.{}: a large field is text or bytes (`String`, `Vec<u8>`, or an `Option` of one), and keeps at most \
-             32768 or 65536 bytes in the row",
-            entity.rust_name(),
-            field.ident
-        );
-        let codec = codec_for(krate, codec, ty);
-        Some(quote_spanned!(ty.span()=> const _: () = ::core::assert!(
-            #krate::__private::can_be_large(#codec::TYPE, #over), "{}", #problem);))
-    };
-    // A constant outside of the implementation cannot name its type parameters; such a field is not checked here.
-    entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
+/// Returns the checks of the stored types of properties. Only the compiler knows these types.
+fn stored_types(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let mut checks = Vec::new();
+    for field in &entity.fields {
+        // A constant outside of the implementation cannot name its type parameters; such a field is not checked here.
+        let Some(property) = field.property().filter(|_| !mentions(&field.ty, &entity.input.generics)) else {
+            continue;
+        };
+        let mut check = |rule: &str, more: TokenStream, problem: &str| {
+            checks.push(stored_type(entity, field, property, rule, &more, problem));
+        };
+        if let Some(over) = property.large {
+            let problem = "a large field is text or bytes (`String`, `Vec<u8>`, or an `Option` of one), and keeps at most 32768 or \
+                           65536 bytes in the row";
+            check("can_be_large", quote!(, #over), problem);
+        }
+        if property.split {
+            let problem =
+                "a split field is text, bytes, or stored as JSON or text, which can be cut into parts";
+            check("can_be_split", TokenStream::new(), problem);
+        }
+        if property.expires || property.deleted_at.is_some() {
+            let attribute = if property.expires { "expires" } else { "deleted_at" };
+            let problem =
+                format!("`#[{attribute}]` is for a time: `DateTime<Utc>`, `Ticks`, or an `Option` of one");
+            check("is_time", TokenStream::new(), &problem);
+        }
+    }
+    checks
 }
 
-/// Only text and bytes have parts, and no flattened property may have the name of a part.
-fn split(entity: &Entity<'_>) -> Vec<TokenStream> {
-    let krate = &entity.krate;
-    let groups: Vec<_> = entity.fields.iter().filter_map(|field| group(krate, field)).collect();
-    let check = |field: &Field| {
-        let property = field.property().filter(|property| property.split)?;
-        let (ty, codec, name) = (&field.ty, &property.codec, &property.name);
-        let at = format!("{}.{}", entity.rust_name(), field.ident);
-        let problem = format!(
-            "{at}: a split field is text, bytes, or stored as JSON or text, which can be cut into parts"
-        );
-        let taken = format!("{at}: a flattened field has the name of a part of `{name}`; rename one");
-        let codec = codec_for(krate, codec, ty);
-        Some(quote_spanned! {ty.span()=>
-            const _: () = ::core::assert!(#krate::__private::can_be_split(#codec::TYPE), "{}", #problem);
-            const _: () = ::core::assert!(
-                #krate::__private::are_parts_free(#name, &[#(#groups),*]), "{}", #taken);
-        })
-    };
-    entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
-}
-
-/// The fields of an expiry are stored as times.
-fn times(entity: &Entity<'_>) -> Vec<TokenStream> {
-    let krate = &entity.krate;
-    let check = |field: &Field| {
-        let property = field.property().filter(|p| p.expires || p.deleted_at.is_some())?;
-        let (ty, codec) = (&field.ty, &property.codec);
-        let attribute = if property.expires { "expires" } else { "deleted_at" };
-        let problem = format!(
-            "{}.{}: `#[{attribute}]` is for a time: `DateTime<Utc>`, `Ticks`, or an `Option` of one",
-            entity.rust_name(),
-            field.ident
-        );
-        let codec = codec_for(krate, codec, ty);
-        Some(quote_spanned!(ty.span()=> const _: () = ::core::assert!(
-            #krate::__private::is_time(#codec::TYPE), "{}", #problem);))
-    };
-    entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
+/// Returns the check that the stored type of a property fits a rule: a function of `table_core` that takes the type and the arguments
+/// `more`.
+fn stored_type(
+    entity: &Entity<'_>,
+    field: &Field,
+    property: &Property,
+    rule: &str,
+    more: &TokenStream,
+    problem: &str,
+) -> TokenStream {
+    let (krate, ty) = (&entity.krate, &field.ty);
+    let (rule, codec) = (format_ident!("{rule}"), codec_for(krate, &property.codec, ty));
+    let problem = format!("{}.{}: {problem}", entity.rust_name(), field.ident);
+    quote_spanned!(ty.span()=> const _: () = ::core::assert!(
+        #krate::__private::#rule(#codec::TYPE #more), "{}", #problem);)
 }
 
 /// Returns the checks of the parts of a key template: their widths, and that a reader can find their ends. `which` is the name
@@ -94,7 +82,7 @@ pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) ->
         if part.shards.is_some() {
             return None;
         }
-        let ty = entity.fields.iter().find(|f| f.ident == part.field)?.part_type();
+        let ty = entity.field(&part.field)?.part_type();
         let message = |problem: String| format!("{which} \"{}\": {problem}", template.display());
         let padded = padded(entity, part, ty, &message);
         let ended = ended(entity, template, i, part, ty, &message);
@@ -165,24 +153,57 @@ fn ended(
             #problem);))
 }
 
-/// Only the compiler knows the names of flattened properties.
+/// Returns the checks of names that belong to several fields. Only the compiler knows the names of flattened properties.
+fn names(entity: &Entity<'_>) -> Option<TokenStream> {
+    let krate = &entity.krate;
+    let (flattened, parts) = (flattened(entity), parts(entity));
+    if flattened.is_none() && parts.is_empty() {
+        return None;
+    }
+    let groups = entity.fields.iter().filter_map(|field| group(krate, field));
+    let lengths = entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten(_))).map(|f| &f.ty);
+    Some(quote! {
+        const __FLATTENED: &[#krate::typed::PropertySchema] = &#krate::__private::joined::<{
+            0 #(+ <#lengths as #krate::typed::PropertyGroup>::PROPERTIES.len())*
+        }>(&[#(#groups),*]);
+        #flattened
+        #(#parts)*
+    })
+}
+
+/// No other property has the name of a part of a split value.
+fn parts(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let krate = &entity.krate;
+    let split = entity.fields.iter().filter_map(|f| Some((f, f.property().filter(|p| p.split)?)));
+    let wholes =
+        split.flat_map(|(field, p)| [&p.name].into_iter().chain(&p.aliases).map(move |whole| (field, whole)));
+    let check = |(field, whole): (&Field, &String)| {
+        let taken = format!(
+            "{}.{}: another field, an alias or the discriminator has the name of a part of `{whole}`, such as `{whole}_Parts` or \
+             `{whole}_Part1`; rename it",
+            entity.rust_name(),
+            field.ident
+        );
+        quote_spanned!(field.ident.span()=>
+            const _: () = ::core::assert!(
+                #krate::__private::are_parts_free(#whole, __NAMES, __FLATTENED), "{}", #taken);)
+    };
+    wholes.map(check).collect()
+}
+
+/// The names of flattened properties are distinct and free, and the row has room for them.
 fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     let krate = &entity.krate;
-    let groups: Vec<_> =
-        entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten(_))).map(|f| &f.ty).collect();
-    let first = groups.first()?;
+    let first = entity.fields.iter().find(|f| matches!(f.role, Role::Flatten(_)))?;
     let name = entity.rust_name();
-    // The first schema version is not stored, nor an earliest reader that is the version itself.
-    let unwritten = usize::from(entity.version == 1) + usize::from(entity.min_reader == entity.version);
     let twice =
         format!("{name}: two fields are stored as the same property, one of them flattened; rename one");
     let many = format!(
         "{name}: an entity has at most 252 properties, flattened ones included: store a group together with \
          `#[entity(json)]`, or make it a wide entity, `#[entity(wide)]`"
     );
-    // `__NAMES` has all names that a row may have. The limit is for the names that this version writes.
-    let unread = unwritten + aliases(&entity.fields).len();
-    let pieces = entity.fields.iter().filter_map(|field| group(krate, field));
+    let own = type_properties(&entity.discriminator, entity.version, entity.min_reader)
+        + super::codec::names(&entity.fields).len();
     let most = if entity.wide { usize::MAX } else { 252 };
     // The names of type and version are in `__NAMES`. The macro sees other reserved names in fields, and not in groups.
     let entries = ENTRIES.iter().filter(|_| !entity.indexes.is_empty());
@@ -191,13 +212,11 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
         "{name}: a flattened field is stored under a reserved name (the key, the timestamp, or a property of index entries); rename it, \
          or change the prefix"
     );
-    Some(quote_spanned! {first.span()=>
+    Some(quote_spanned! {first.ty.span()=>
         const _: () = {
-            const __GROUPS: &[&[#krate::typed::PropertySchema]] =
-                &[#(#pieces),*];
-            ::core::assert!(#krate::__private::avoids(&[#(#reserved),*], __GROUPS), "{}", #taken);
-            ::core::assert!(#krate::__private::distinct(__NAMES, __GROUPS), "{}", #twice);
-            ::core::assert!(__NAMES.len() - #unread #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* <= #most, "{}", #many);
+            ::core::assert!(#krate::__private::avoids(&[#(#reserved),*], __FLATTENED), "{}", #taken);
+            ::core::assert!(#krate::__private::distinct(__NAMES, __FLATTENED), "{}", #twice);
+            ::core::assert!(#own + __FLATTENED.len() <= #most, "{}", #many);
         };
     })
 }

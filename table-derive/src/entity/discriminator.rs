@@ -1,6 +1,8 @@
 //! Parses how rows of a type, and of its versions, are distinguished from others.
 
-use syn::{Ident, LitStr};
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Ident, LitStr, Path};
 
 use super::model::{ENTRIES, SYSTEM};
 use crate::attr::{Container, DiscriminatorAttr};
@@ -12,6 +14,27 @@ pub(crate) enum Discriminator {
     Property(String),
     RowPrefix(String),
     PartitionPrefix(String),
+}
+
+impl Discriminator {
+    /// Returns the expression of the discriminator.
+    pub(crate) fn expand(&self, krate: &Path) -> TokenStream {
+        let text = quote!(#krate::__private::text);
+        let variant = match self {
+            Self::None => quote!(None),
+            Self::Property(name) => quote!(Property(#text(#name))),
+            Self::RowPrefix(prefix) => quote!(RowPrefix(#text(#prefix))),
+            Self::PartitionPrefix(prefix) => quote!(PartitionPrefix(#text(#prefix))),
+        };
+        quote!(#krate::typed::Discriminator::#variant)
+    }
+}
+
+/// Returns the number of properties that rows have besides the fields: of the type and of its schema version.
+pub(super) fn type_properties(discriminator: &Discriminator, version: u32, min_reader: u32) -> usize {
+    // The first schema version is not stored, nor an earliest reader that is the version itself.
+    let stored = [matches!(discriminator, Discriminator::Property(_)), version > 1, min_reader != version];
+    stored.into_iter().filter(|stored| *stored).count()
 }
 
 /// Returns the type's discriminator.
@@ -73,8 +96,10 @@ pub(super) fn min_reader(container: &Container, version: u32, errors: &Errors) -
     match literal.base10_parse() {
         Ok(reader) if (1..=version).contains(&reader) => reader,
         _ => {
-            errors
-                .push(literal, format!("`min_reader` is a version from 1 to that of the entity, {version}"));
+            errors.push(
+                literal,
+                format!("expected a schema version from 1 to the version of the entity, {version}"),
+            );
             version
         }
     }
@@ -99,7 +124,7 @@ pub(super) fn version(container: &Container, errors: &Errors) -> u32 {
         }
         Ok(version @ 1..=0x7FFF_FFFF) => version,
         _ => {
-            errors.push(literal, "versions count from 1, to at most 2147483647");
+            errors.push(literal, "expected a schema version from 1 to 2147483647");
             1
         }
     }

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
-use super::codec::property;
+use super::codec::{missing, property};
 use super::model::Entity;
 use crate::fields::{Field, Role, codec_for, var};
 
@@ -66,10 +66,7 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
         Role::Property(property) => {
             let (codec, encrypt, name) = (&property.codec, property.encrypt, counted(&property.name));
             let codec = codec_for(krate, codec, ty);
-            let missing = match &property.default {
-                None => quote!(#codec::missing),
-                Some(default) => quote_spanned!(span=> || ::core::option::Option::Some(#default())),
-            };
+            let missing = missing(property, &codec, ty);
             quote_spanned! {span=>
                 #in_order.get::<#ty, #encrypt, _>(#name, #codec::TYPE, #codec::read, #missing)?
             }

@@ -6,6 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Ident, Path, Type};
 
 use super::model::Entity;
+use super::option;
 use super::templates::separator;
 use crate::fields::{Field, at};
 use crate::template::{Part, Segment, Template, Transform, plain};
@@ -89,7 +90,7 @@ pub(crate) fn written_type(krate: &Path, part: &Part, ty: &Type) -> TokenStream 
 
 /// Returns the variable of a part's field.
 fn local(entity: &Entity<'_>, part: &Part) -> Option<Ident> {
-    entity.fields.iter().find(|field| field.ident == part.field).map(Field::local)
+    entity.field(&part.field).map(Field::local)
 }
 
 /// Returns `PartFormat { … }` of the part at an index.
@@ -98,13 +99,6 @@ pub(crate) fn format(entity: &Entity<'_>, template: &Template, index: usize, par
     let width = option(part.width);
     let separator = option(separator(template, index));
     quote!(#krate::model::PartFormat { width: #width, separator: #separator })
-}
-
-fn option(value: Option<impl quote::ToTokens>) -> TokenStream {
-    match value {
-        Some(value) => quote!(::core::option::Option::Some(#value)),
-        None => quote!(::core::option::Option::None),
-    }
 }
 
 /// Generates the struct of the key's fields, and the code that parses it.
@@ -173,7 +167,7 @@ fn read<'e>(
     seen: &mut Vec<&'e Ident>,
 ) -> TokenStream {
     let (name, format) = (plain(&part.field), format(entity, template, index, part));
-    let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
+    let Some(field) = entity.field(&part.field) else { return TokenStream::new() };
     let (local, ty) = (field.local(), &field.ty);
     // A field may be in both keys. Each place has a value of its own in a stored key, and a key in which they differ
     // was not written by this type.

@@ -48,9 +48,7 @@ pub(super) fn check(container: &Container, sources: &Sources<'_>, indexes: &[Ind
     }
 }
 
-// Parses how partitions are spread over buckets.
-
-/// The buckets of partitions.
+/// The buckets that partitions are spread over.
 pub(crate) struct Spread {
     pub(crate) buckets: u32,
     /// The salt that is hashed with the RowKey to find the bucket; may be empty.
@@ -63,7 +61,7 @@ pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Erro
     for row in sources.iter().filter_map(|(_, _, attrs)| attrs.row_key.as_ref()) {
         let both = [row.spread.to_token_stream(), row.salt.to_token_stream()];
         for at in both.into_iter().filter(|at| !at.is_empty()) {
-            errors.push(at, "only partitions can be spread; put it on the partition key");
+            errors.push(at, "only partitions can be spread: move the setting to the partition key");
         }
     }
     let buckets = one("spread", &container.spread, of_field.and_then(|key| key.spread.as_ref()), errors);
@@ -78,7 +76,7 @@ pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Erro
     match literal.base10_parse() {
         Ok(buckets @ 2..=1000) => Some(Spread { buckets, salt: salt.map(LitStr::value).unwrap_or_default() }),
         _ => {
-            errors.push(literal, "a number of buckets from 2 to 1000, such as `spread = 16`");
+            errors.push(literal, "expected a number of buckets from 2 to 1000, such as `spread = 16`");
             None
         }
     }

@@ -17,7 +17,7 @@ mod projection;
 mod templates;
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::DeriveInput;
 
 use crate::errors::Errors;
@@ -42,6 +42,14 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
         (Ok(()), Some(Input::Entity(entity))) => expand(&entity),
         (Ok(()), Some(Input::Projection(projection))) => projection::expand(&projection),
         (checked, _) => fallback::expand(input, checked.err()),
+    }
+}
+
+/// Returns the expression of an optional value.
+fn option(value: Option<impl ToTokens>) -> TokenStream {
+    match value {
+        Some(value) => quote!(::core::option::Option::Some(#value)),
+        None => quote!(::core::option::Option::None),
     }
 }
 

@@ -1,7 +1,7 @@
 use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, Generics, Ident, LitStr, Path, Type};
 
-use super::discriminator::{Discriminator, discriminator, min_reader, version};
+use super::discriminator::{Discriminator, discriminator, min_reader, type_properties, version};
 use super::generics::{check_key_generics, check_lifetimes, generics};
 use super::index::{self, Index};
 use super::layout;
@@ -119,7 +119,7 @@ fn entity<'a>(
     let row = template("row_key", container.row_key.as_ref(), input, sources, errors);
     let version = version(container, errors);
     let min_reader = min_reader(container, version, errors);
-    let keys: Vec<Ident> = key_fields([&partition, &row]);
+    let keys: Vec<Ident> = key_fields(partition.iter().chain(&row));
     let discriminator = discriminator(container, [&partition, &row], errors);
     let mut reserved = SYSTEM.to_vec();
     if let Some(Discriminator::Property(name)) = &discriminator {
@@ -130,11 +130,10 @@ fn entity<'a>(
     }
     let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
     let owner = if container.wide.is_some() { Owner::Wide } else { Owner::Entity };
-    // The first schema version is not stored, nor an earliest reader that is the version itself.
-    let written =
-        [matches!(discriminator, Some(Discriminator::Property(_))), version > 1, min_reader != version];
-    let unnamed = written.into_iter().filter(|written| *written).count();
-    let rules = FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, unnamed, owner };
+    let type_properties =
+        discriminator.as_ref().map_or(0, |discriminator| type_properties(discriminator, version, min_reader));
+    let rules =
+        FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, type_properties, owner };
     let fields = fields::build(sources, &rules, errors);
     check_key_generics(input, &fields, errors);
     let known = index::Context {
@@ -208,7 +207,7 @@ fn projection<'a>(
         rename_all,
         keys: &keys,
         reserved: &SYSTEM,
-        unnamed: 0,
+        type_properties: 0,
         owner: Owner::Projection,
     };
     let fields = fields::build(sources, &rules, errors);
@@ -220,15 +219,18 @@ impl Entity<'_> {
         plain(&self.input.ident)
     }
 
+    /// Returns the field with this name; `None` if a template names a field that the struct does not have.
+    pub(crate) fn field(&self, name: &Ident) -> Option<&Field> {
+        self.fields.iter().find(|field| field.ident == *name)
+    }
+
     /// Returns the fields of one key, each once, in the order of its template.
-    pub(crate) fn key_fields_of<'s>(&'s self, template: &'s Template) -> Vec<&'s Field> {
-        let keys = key_fields([&Some(template.clone()), &None]);
-        keys.iter().filter_map(|key| self.fields.iter().find(|f| f.ident == *key)).collect()
+    pub(crate) fn key_fields_of(&self, template: &Template) -> Vec<&Field> {
+        key_fields([template]).iter().filter_map(|key| self.field(key)).collect()
     }
 
     /// Returns the fields of both keys, each once, PartitionKey first.
     pub(crate) fn key_fields(&self) -> Vec<&Field> {
-        let keys = key_fields([&Some(self.partition.clone()), &Some(self.row.clone())]);
-        keys.iter().filter_map(|key| self.fields.iter().find(|f| f.ident == *key)).collect()
+        key_fields([&self.partition, &self.row]).iter().filter_map(|key| self.field(key)).collect()
     }
 }

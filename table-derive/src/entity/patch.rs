@@ -23,10 +23,10 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
         quote!(#ident: ::core::option::Option<#ty>)
     });
     let doc = format!("A partial update of [`{of}`], for merges: unset fields stay unchanged.");
-    let held =
+    let indexed =
         if entity.indexes.is_empty() { "" } else { " Fields that an index contains cannot be patched." };
     let remark =
-        format!("A merge cannot clear an `Option`: to clear it, read the entity and replace it.{held}");
+        format!("A merge cannot clear an `Option`: to clear it, read the entity and replace it.{indexed}");
     quote! {
         #[doc = #doc]
         #[doc = ""]
@@ -106,7 +106,7 @@ fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
         Role::Property(property) => property.large.is_none() && !property.split,
         role => matches!(role, Role::Flatten(_)),
     });
-    stored.filter(|field| !entity.indexes.iter().any(|index| index.holds(field, &entity.fields)))
+    stored.filter(|field| !entity.indexes.iter().any(|index| index.depends_on(field, &entity.fields)))
 }
 
 fn setter(krate: &Path, field: &Field) -> TokenStream {

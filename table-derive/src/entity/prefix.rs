@@ -9,7 +9,7 @@ use syn::Ident;
 
 use super::keys::{format, operand};
 use super::model::Entity;
-use crate::fields::is_fixed;
+use crate::fields::{Field, is_fixed};
 use crate::template::{Part, Segment, plain};
 
 fn name(entity: &Entity<'_>) -> Ident {
@@ -77,10 +77,10 @@ fn steps(entity: &Entity<'_>) -> Vec<TokenStream> {
 fn one_step(entity: &Entity<'_>, step: usize, index: usize, part: &Part, last: usize) -> TokenStream {
     let name = name(entity);
     let is_last = index + 1 == entity.row.segments.len();
-    let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
+    let Some(field) = entity.field(&part.field) else { return TokenStream::new() };
     // The last part has no end marker if its length varies: a prefix "ann" also matches "anna".
-    let whole = (!is_last || is_fixed(&field.ty)).then(|| whole(entity, step, index, part));
-    let starting = (!is_fixed(&field.ty)).then(|| starting(entity, index, part, last));
+    let whole = (!is_last || is_fixed(&field.ty)).then(|| whole(entity, step, index, part, field));
+    let starting = (!is_fixed(&field.ty)).then(|| starting(entity, index, part, field, last));
     quote! {
         #[automatically_derived]
         #[allow(dead_code)]
@@ -92,17 +92,12 @@ fn one_step(entity: &Entity<'_>, step: usize, index: usize, part: &Part, last: u
 }
 
 /// Generates the method that adds the part and the literal text after it.
-fn whole(entity: &Entity<'_>, step: usize, index: usize, part: &Part) -> TokenStream {
-    let (krate, vis, name, field) = (&entity.krate, &entity.input.vis, name(entity), &part.field);
-    let Some(ty) = entity.fields.iter().find(|f| f.ident == *field).map(|f| &f.ty) else {
-        return TokenStream::new();
-    };
+fn whole(entity: &Entity<'_>, step: usize, index: usize, part: &Part, field: &Field) -> TokenStream {
+    let (krate, vis, name, field, ty) =
+        (&entity.krate, &entity.input.vis, name(entity), &field.ident, &field.ty);
     let (text, next, format) = (plain(field), step + 1, format(entity, &entity.row, index, part));
     let operand = operand(krate, ty);
-    let literal = match entity.row.segments.get(index + 1) {
-        Some(Segment::Literal(text)) => Some(quote!(.literal(#text))),
-        _ => None,
-    };
+    let literal = entity.row.text_after(index).map(|text| quote!(.literal(#text)));
     let doc = format!("Only rows with this `{text}`.");
     quote! {
         #[doc = #doc]
@@ -114,12 +109,9 @@ fn whole(entity: &Entity<'_>, step: usize, index: usize, part: &Part) -> TokenSt
 }
 
 /// Generates the method that ends the prefix within the part.
-fn starting(entity: &Entity<'_>, index: usize, part: &Part, last: usize) -> TokenStream {
-    let (krate, vis, name, field) = (&entity.krate, &entity.input.vis, name(entity), &part.field);
-    let Some(ty) = entity.fields.iter().find(|f| f.ident == *field).map(|f| &f.ty) else {
-        return TokenStream::new();
-    };
-    let (text, format) = (plain(field), format(entity, &entity.row, index, part));
+fn starting(entity: &Entity<'_>, index: usize, part: &Part, field: &Field, last: usize) -> TokenStream {
+    let (krate, vis, name, ty) = (&entity.krate, &entity.input.vis, name(entity), &field.ty);
+    let (text, format) = (plain(&field.ident), format(entity, &entity.row, index, part));
     let method = format_ident!("{text}_starting");
     let doc = format!("Only rows whose `{text}` starts with this text.");
     quote! {

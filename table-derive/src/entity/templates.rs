@@ -5,7 +5,7 @@ use syn::{DeriveInput, Ident, LitStr};
 use super::model::Sources;
 use crate::attr::KeyAttr;
 use crate::errors::Errors;
-use crate::template::{Segment, Template, plain};
+use crate::template::{Template, plain};
 
 /// Returns the template of a key: from the struct's attribute or from the marked field.
 pub(super) fn template(
@@ -65,7 +65,7 @@ fn given(
         (None, [_, more @ ..]) => {
             let all: Vec<_> = marks.iter().map(|(ident, _)| format!("{{{}}}", plain(ident))).collect();
             let remedy = format!(
-                "for a key of several write `#[entity({name} = \"{}\")]` on the struct",
+                "for a key of several fields write `#[entity({name} = \"{}\")]` on the struct",
                 all.join("_")
             );
             let twice = format!("another field is the `{name}` already; {remedy}");
@@ -94,10 +94,10 @@ pub(crate) fn parsed(
     known.then_some(template)
 }
 
-/// Returns the fields of both keys, each once, in the order of the templates.
-pub(super) fn key_fields(templates: [&Option<Template>; 2]) -> Vec<Ident> {
+/// Returns the names of the fields in templates of keys, each once, in the order of the templates.
+pub(super) fn key_fields<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Vec<Ident> {
     let mut keys: Vec<Ident> = Vec::new();
-    for part in templates.into_iter().flatten().flat_map(Template::parts) {
+    for part in templates.into_iter().flat_map(Template::parts) {
         if !keys.contains(&part.field) {
             keys.push(part.field.clone());
         }
@@ -107,8 +107,5 @@ pub(super) fn key_fields(templates: [&Option<Template>; 2]) -> Vec<Ident> {
 
 /// Returns the first character after a part, if literal text follows it.
 pub(crate) fn separator(template: &Template, index: usize) -> Option<char> {
-    match template.segments.get(index + 1) {
-        Some(Segment::Literal(text)) => text.chars().next(),
-        _ => None,
-    }
+    template.text_after(index)?.chars().next()
 }

@@ -82,7 +82,7 @@ pub(crate) struct FieldRules<'a> {
     /// Reserved property names, and the reasons.
     pub(crate) reserved: &'a [(&'a str, &'a str)],
     /// The number of properties that rows have besides the fields: of the type and of its schema version.
-    pub(crate) unnamed: usize,
+    pub(crate) type_properties: usize,
     /// The kind of struct. It is used in messages and determines the possible roles.
     pub(crate) owner: Owner,
 }

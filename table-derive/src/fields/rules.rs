@@ -7,7 +7,6 @@ use syn::Ident;
 use super::{Field, FieldRules, Owner, Role, is_option};
 use crate::attr::FieldAttrs;
 use crate::errors::Errors;
-use crate::template::plain;
 
 /// An attribute that is present: its name and its tokens.
 type Present = (&'static str, TokenStream);
@@ -145,7 +144,7 @@ pub(crate) fn check_fields(
             names.push((name, &field.ident));
         }
     }
-    check_parts(built, &names, rules, errors);
+    check_part_names(built, errors);
     check_single(built, |r| matches!(r, Role::ETag), "etag", errors);
     check_single(built, |r| matches!(r, Role::Timestamp), "timestamp", errors);
     check_single(built, |r| matches!(r, Role::Rest), "rest", errors);
@@ -157,38 +156,20 @@ pub(crate) fn check_fields(
     check_count(built, rules, errors);
 }
 
-/// The properties of a long value have names of their own: see `table_core::typed::SplitField`.
-fn check_parts(built: &[Field], names: &[(String, &Ident)], rules: &FieldRules<'_>, errors: &Errors) {
-    /// `_Part` and a number of three digits.
-    const SUFFIX: usize = 8;
-    let split = built.iter().filter_map(|field| Some((field, field.property().filter(|p| p.split)?)));
-    for (field, property) in split {
-        for whole in std::iter::once(&property.name).chain(&property.aliases) {
-            if whole.chars().count() > 255 - SUFFIX {
-                let problem = format!(
-                    "`{whole}` cannot name a split property: at most {} characters are allowed",
-                    255 - SUFFIX
-                );
-                errors.push(&field.ident, problem);
-            }
-            let reserved = rules.reserved.iter().map(|(name, _)| (*name).to_owned());
-            let others = names.iter().map(|(name, _)| name.clone()).chain(reserved);
-            for other in others.filter(|other| is_part(other, whole)) {
-                let problem = format!(
-                    "`{other}` is the name of a part of the split property `{whole}`, which `{}` stores: rename one",
-                    plain(&field.ident)
-                );
-                errors.push(&field.ident, problem);
-            }
+/// The parts of a split value have longer names than the value, and the service limits them too. The compiler checks that no
+/// other property has such a name: see `are_parts_free` of `table_core`.
+fn check_part_names(built: &[Field], errors: &Errors) {
+    /// The limit of the service without `_Part` and the number of a part, which has at most 3 digits.
+    const MAX_CHARS: usize = 255 - 8;
+    for (field, property) in built.iter().filter_map(|f| Some((f, f.property().filter(|p| p.split)?))) {
+        let names = std::iter::once(&property.name).chain(&property.aliases);
+        for whole in names.filter(|whole| whole.chars().count() > MAX_CHARS) {
+            errors.push(
+                &field.ident,
+                format!("`{whole}` cannot name a split property: at most {MAX_CHARS} characters are allowed"),
+            );
         }
     }
-}
-
-fn is_part(name: &str, whole: &str) -> bool {
-    let suffix = name.strip_prefix(whole).and_then(|rest| rest.strip_prefix("_Part"));
-    suffix.is_some_and(|suffix| {
-        suffix == "s" || (!suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_digit()))
-    })
 }
 
 fn check_key_type(field: &Field, errors: &Errors) {
@@ -245,10 +226,9 @@ fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
         return;
     }
     let properties: Vec<_> = built.iter().filter(|f| f.property().is_some()).collect();
-    let own = rules.unnamed;
     // The first field that does not fit is where the error is shown.
-    if let Some(first) = properties.get(MAX_PROPERTIES - own) {
-        let count = properties.len() + own;
+    if let Some(first) = properties.get(MAX_PROPERTIES - rules.type_properties) {
+        let count = properties.len() + rules.type_properties;
         let remedy = "store some of them together with `#[entity(json)]`, in another entity, or as a wide entity, \
                       `#[entity(wide)]`";
         errors.push(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fastrand::Rng;
 
-use crate::adapter::call::Call;
+use crate::adapter::around::Call;
 use crate::forward_to_store;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Continuation, Page, Position, Query, ReadablePage, Select};
@@ -189,7 +189,7 @@ impl FaultRule {
         self
     }
 
-    fn fits(&self, call: &Call<'_>) -> bool {
+    fn matches(&self, call: &Call<'_>) -> bool {
         let named = |table: &TableName| {
             call.table.is_some_and(|called| called.as_str().eq_ignore_ascii_case(table.as_str()))
         };
@@ -203,30 +203,26 @@ impl FaultRule {
 #[derive(Debug)]
 struct ActiveRule {
     rule: FaultRule,
-    /// The number of requests that the rule fits.
-    fitted: u64,
-    /// The number of those that got the fault.
-    struck: u64,
+    /// The number of requests that match the rule.
+    matched: u64,
+    /// The number of requests to which the rule has applied its fault.
+    applied: u64,
 }
 
 impl ActiveRule {
-    const fn new(rule: FaultRule) -> Self {
-        Self { rule, fitted: 0, struck: 0 }
-    }
-
     /// Returns the fault if the rule applies to this request.
-    fn strike(&mut self, call: &Call<'_>, rng: &mut Rng) -> Option<Fault> {
-        if self.struck == self.rule.times || !self.rule.fits(call) {
+    fn apply(&mut self, call: &Call<'_>, rng: &mut Rng) -> Option<Fault> {
+        if self.applied == self.rule.times || !self.rule.matches(call) {
             return None;
         }
-        self.fitted += 1;
-        let now = match self.rule.when {
-            When::Every(k) => k > 0 && self.fitted.is_multiple_of(k),
-            When::Nth(n) => self.fitted == n,
+        self.matched += 1;
+        let applies = match self.rule.when {
+            When::Every(k) => k > 0 && self.matched.is_multiple_of(k),
+            When::Nth(n) => self.matched == n,
             When::Chance(probability) => rng.f64() < probability,
         };
-        self.struck += u64::from(now);
-        now.then_some(self.rule.fault)
+        self.applied += u64::from(applies);
+        applies.then_some(self.rule.fault)
     }
 }
 
@@ -264,18 +260,26 @@ pub struct FaultInjector {
 impl FaultInjector {
     /// Creates an injector without a plan: no request fails.
     pub fn new(seed: u64) -> Self {
-        Self { state: Arc::new(Mutex::new(State::new(seed))) }
+        let state = State {
+            rng: Rng::with_seed(seed),
+            requests: 0,
+            script: VecDeque::new(),
+            rules: Vec::new(),
+            crash: None,
+            log: Vec::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Adds a rule after the existing rules.
     pub fn add(&self, rule: FaultRule) {
-        self.lock().add_rule(rule);
+        self.lock().rules.push(ActiveRule { rule, matched: 0, applied: 0 });
     }
 
     /// Sets the faults of the next requests, one step per request; `None` lets a request pass. After the last
     /// step, the rules apply. A request passes if the fault of its step cannot happen to it.
     pub fn script(&self, steps: impl IntoIterator<Item = Option<Fault>>) {
-        self.lock().add_script(steps);
+        self.lock().script.extend(steps);
     }
 
     /// Simulates a crash at the `n`th request from now, starting at 1. `point` says whether that request
@@ -284,22 +288,27 @@ impl FaultInjector {
     /// To test what a crash leaves behind, crash at every request of a task in turn until
     /// [`is_crashed`](Self::is_crashed) stays false. Each time, [`heal`](Self::heal), recover and check.
     pub fn crash_at(&self, n: u64, point: CrashPoint) {
-        self.lock().crash_after(n, point);
+        let mut state = self.lock();
+        state.crash = Some((state.requests + n, point));
     }
 
     /// Whether the crash has happened.
     pub fn is_crashed(&self) -> bool {
-        self.lock().is_crashed()
+        let state = self.lock();
+        state.crash.is_some_and(|(at, _)| state.requests >= at)
     }
 
     /// Removes rules, script and crash, as if a new process had started. Counts and log are kept.
     pub fn heal(&self) {
-        self.lock().heal();
+        let mut state = self.lock();
+        state.rules.clear();
+        state.script.clear();
+        state.crash = None;
     }
 
     /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
-        self.lock().requests()
+        self.lock().requests
     }
 
     /// Returns the injected faults in order. Assert that there were some.
@@ -341,44 +350,6 @@ struct State {
 }
 
 impl State {
-    fn new(seed: u64) -> Self {
-        Self {
-            rng: Rng::with_seed(seed),
-            requests: 0,
-            script: VecDeque::new(),
-            rules: Vec::new(),
-            crash: None,
-            log: Vec::new(),
-        }
-    }
-
-    const fn requests(&self) -> u64 {
-        self.requests
-    }
-
-    fn add_rule(&mut self, rule: FaultRule) {
-        self.rules.push(ActiveRule::new(rule));
-    }
-
-    fn add_script(&mut self, script: impl IntoIterator<Item = Option<Fault>>) {
-        self.script.extend(script);
-    }
-
-    const fn crash_after(&mut self, more: u64, point: CrashPoint) {
-        self.crash = Some((self.requests + more, point));
-    }
-
-    fn is_crashed(&self) -> bool {
-        self.crash.is_some_and(|(at, _)| self.requests >= at)
-    }
-
-    /// Removes rules, script and crash; keeps the counts and the log.
-    fn heal(&mut self) {
-        self.rules.clear();
-        self.script.clear();
-        self.crash = None;
-    }
-
     /// Counts the request and decides its fault.
     fn next(&mut self, call: &Call<'_>) -> (u64, Option<Fault>) {
         self.requests += 1;
@@ -401,7 +372,7 @@ impl State {
         }
         // Every rule sees every request, so that their counts do not depend on their order.
         let rng = &mut self.rng;
-        self.rules.iter_mut().fold(None, |first, rule| first.or(rule.strike(call, rng)))
+        self.rules.iter_mut().fold(None, |first, rule| first.or(rule.apply(call, rng)))
     }
 }
 
@@ -611,7 +582,11 @@ impl<S: TableStore> TableStore for Faulty<S> {
         if let Some(Fault::LateEffect { requests }) = fault {
             // With a permit, as a write in flight has one: a change of the manifest must wait for the late write too.
             let late = LateWrite::One(table.clone(), operation.clone());
-            self.late.push(request + requests, late, self.store.local_writers().map(|all| all.enter()));
+            self.late.push(
+                request + requests,
+                late,
+                self.store.local_writers().map(|writers| writers.enter()),
+            );
         }
         self.run(call, fault, self.store.write(table, operation)).await
     }
@@ -621,7 +596,11 @@ impl<S: TableStore> TableStore for Faulty<S> {
         let (request, fault) = self.next(&call).await;
         if let Some(Fault::LateEffect { requests }) = fault {
             let late = LateWrite::Group(table.clone(), group.clone());
-            self.late.push(request + requests, late, self.store.local_writers().map(|all| all.enter()));
+            self.late.push(
+                request + requests,
+                late,
+                self.store.local_writers().map(|writers| writers.enter()),
+            );
         }
         self.run(call, fault, self.store.transact(table, group)).await
     }

@@ -8,8 +8,7 @@ use std::fmt;
 use std::ops::{AddAssign, Sub};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::adapter::around::{Around, impl_around};
-use crate::adapter::call::{Answer, Call};
+use crate::adapter::around::{Answer, Around, Call, impl_around};
 use crate::model::TableName;
 use crate::query::AccessPath;
 use crate::store::{OperationKind, Result, TableStore};
@@ -65,14 +64,6 @@ pub struct RequestCounts {
 }
 
 impl RequestCounts {
-    fn add(&mut self, request: Request, count: Count) {
-        *self.counts.entry(request).or_default() += count;
-    }
-
-    const fn set_round_trips(&mut self, round_trips: u64) {
-        self.round_trips = round_trips;
-    }
-
     /// Iterates over every category with its counts, by table, operation and access path.
     pub fn iter(&self) -> impl Iterator<Item = (&Request, &Count)> {
         self.counts.iter()
@@ -231,8 +222,8 @@ pub struct RequestMeter {
 
 #[derive(Debug, Default)]
 struct Tables {
-    named: HashMap<TableName, Sorts>,
-    listings: Sorts,
+    named: HashMap<TableName, TableCounts>,
+    listings: TableCounts,
     chain: Chain,
 }
 
@@ -275,10 +266,10 @@ impl Chain {
 }
 
 /// The counts of the requests to one table, by operation and access path.
-type Sorts = HashMap<(OperationKind, Option<AccessPath>), Count>;
+type TableCounts = HashMap<(OperationKind, Option<AccessPath>), Count>;
 
 impl Tables {
-    fn sorts(&mut self, table: Option<&TableName>) -> &mut Sorts {
+    fn counts_of(&mut self, table: Option<&TableName>) -> &mut TableCounts {
         match table {
             Some(table) => self.named.entry(table.clone()).or_default(),
             None => &mut self.listings,
@@ -286,10 +277,10 @@ impl Tables {
     }
 
     fn iter(&self) -> impl Iterator<Item = (Request, Count)> {
-        let named = self.named.iter().map(|(table, sorts)| (Some(table), sorts));
-        named.chain([(None, &self.listings)]).flat_map(|(table, sorts)| {
+        let named = self.named.iter().map(|(table, counts)| (Some(table), counts));
+        named.chain([(None, &self.listings)]).flat_map(|(table, counts)| {
             let request = move |&(kind, path)| Request { table: table.cloned(), kind, path };
-            sorts.iter().map(move |(sort, count)| (request(sort), *count))
+            counts.iter().map(move |(category, count)| (request(category), *count))
         })
     }
 }
@@ -307,11 +298,8 @@ impl RequestMeter {
 
     /// Returns the counts so far.
     pub fn snapshot(&self) -> RequestCounts {
-        let mut counts = RequestCounts::default();
         let tables = self.lock();
-        tables.iter().for_each(|(request, count)| counts.add(request, count));
-        counts.set_round_trips(tables.chain.length);
-        counts
+        RequestCounts { counts: tables.iter().collect(), round_trips: tables.chain.length }
     }
 
     /// Returns the counts since an earlier snapshot.
@@ -335,7 +323,7 @@ impl RequestMeter {
     }
 
     fn add(&self, call: &Call<'_>, more: Count) {
-        *self.lock().sorts(call.table).entry((call.kind, call.path)).or_default() += more;
+        *self.lock().counts_of(call.table).entry((call.kind, call.path)).or_default() += more;
     }
 
     // The counts are consistent after every statement, so a panic of another holder leaves nothing to repair.

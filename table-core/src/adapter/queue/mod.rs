@@ -210,20 +210,20 @@ impl<Q: WorkQueue> RetryingQueue<Q> {
     {
         let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
         let mut attempts = Attempts::new(&self.policy, call.name(), rng);
-        let mut doubt: Option<Error> = None;
+        let mut first_ambiguous: Option<Error> = None;
         loop {
             let failure = match attempts.run(call.is_read(), request()).await {
                 Err(failure) if failure.outcome() != Outcome::Applied => failure,
                 answer => return answer,
             };
-            if doubt.is_none() && failure.is_ambiguous() {
-                doubt = Some(failure.clone());
+            if first_ambiguous.is_none() && failure.is_ambiguous() {
+                first_ambiguous = Some(failure.clone());
             }
             // Every call may be repeated: a queue delivers at least once, so a message that was sent twice, or
             // received and lost, is allowed.
             let may_pass = failure.is_transient() || failure.is_ambiguous();
             if !(may_pass && attempts.another(&failure).await) {
-                return Err(match doubt {
+                return Err(match first_ambiguous {
                     Some(first) => in_doubt(first, failure),
                     None => failure,
                 });

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use crate::adapter::RateLimit;
-use crate::adapter::call::error_name;
+use crate::adapter::around::error_name;
 use crate::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
@@ -130,15 +130,6 @@ impl<S: TableStore> Retrying<S> {
         &self.policy
     }
 
-    const fn inner(&self) -> &S {
-        &self.store
-    }
-
-    /// Returns the limits that remain for the caller, if a write id is stored.
-    const fn caller_profile(&self) -> Option<&ServiceProfile> {
-        self.caller_profile.as_ref()
-    }
-
     /// Refuses write ids if reads may be stale, because they prove nothing then.
     fn check_ids(&self) -> Result<()> {
         if self.policy.write_ids { self.store.profile().check_reads("write ids") } else { Ok(()) }
@@ -197,7 +188,7 @@ impl<S: TableStore> TableStore for Retrying<S> {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         let page = self.read(OperationKind::Query, || self.store.query(table, query, from)).await?;
-        Ok(if self.policy.write_ids { strip_page(page) } else { page })
+        Ok(if self.policy.write_ids { page.map(strip) } else { page })
     }
 
     async fn query_readable(
@@ -208,7 +199,7 @@ impl<S: TableStore> TableStore for Retrying<S> {
     ) -> Result<ReadablePage> {
         let found = self.read(OperationKind::Query, || self.store.query_readable(table, query, from)).await?;
         let strips = self.policy.write_ids;
-        Ok(if strips { ReadablePage { page: strip_page(found.page), ..found } } else { found })
+        Ok(if strips { ReadablePage { page: found.page.map(strip), ..found } } else { found })
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -223,13 +214,14 @@ impl<S: TableStore> TableStore for Retrying<S> {
     }
 }
 
-/// The maximum text that an id adds to one operation of a group.
-const JSON: &str = r#""_WriteId@odata.type":"Edm.Guid","_WriteId":"00000000-0000-0000-0000-000000000000","#;
+/// The longest JSON that a write id adds to one operation of a group.
+const MAX_WRITE_ID_JSON: &str =
+    r#""_WriteId@odata.type":"Edm.Guid","_WriteId":"00000000-0000-0000-0000-000000000000","#;
 
 /// Returns the limits that remain for the caller.
 fn caller_profile(mut profile: ServiceProfile) -> ServiceProfile {
     profile.entity_bytes -= engine::property_size(WRITE_ID_PROPERTY, ValueRef::Guid(Uuid::nil()));
-    profile.group_bytes -= profile.group_operations * JSON.len();
+    profile.group_bytes -= profile.group_operations * MAX_WRITE_ID_JSON.len();
     profile.custom_properties -= 1;
     profile
 }
@@ -261,17 +253,13 @@ fn attach_one(operation: &mut Operation, id: Uuid, profile: &ServiceProfile) -> 
     Ok(())
 }
 
-fn carries(entity: Option<&Entity>, id: Uuid) -> bool {
+fn has_write_id(entity: Option<&Entity>, id: Uuid) -> bool {
     entity.and_then(|e| e.get(WRITE_ID_PROPERTY)) == Some(ValueRef::Guid(id))
 }
 
 fn strip(mut entity: Entity) -> Entity {
     entity.properties_mut().remove(WRITE_ID_PROPERTY);
     entity
-}
-
-fn strip_page(page: Page<Entity>) -> Page<Entity> {
-    page.map(strip)
 }
 
 /// The action after a failed attempt of a write that may have been applied.
@@ -298,21 +286,21 @@ impl<S: TableStore> Retrying<S> {
 
     /// Sends a write until its outcome is certain or no further attempt is allowed.
     async fn change(&self, table: &TableName, mut job: Job) -> Result<Vec<Written>> {
-        let id = self.caller_profile().map(|profile| attach(&mut job, profile)).transpose()?;
+        let id = self.caller_profile.as_ref().map(|profile| attach(&mut job, profile)).transpose()?;
         let mut attempts = self.attempts(job.kind());
         // The first ambiguous error. From then on an earlier attempt may have been applied.
-        let mut doubt: Option<Error> = None;
+        let mut first_ambiguous: Option<Error> = None;
         loop {
-            let failure = match attempts.run(false, job.send(self.inner(), table)).await {
+            let failure = match attempts.run(false, job.send(&self.store, table)).await {
                 // An error after the write was applied, for example an answer without an ETag, must not lead to a
                 // second effect.
                 Err(failure) if failure.outcome() != Outcome::Applied => failure,
                 answer => return answer,
             };
-            if doubt.is_none() && failure.is_ambiguous() {
-                doubt = Some(failure.clone());
+            if first_ambiguous.is_none() && failure.is_ambiguous() {
+                first_ambiguous = Some(failure.clone());
             }
-            let Some(first) = &doubt else {
+            let Some(first) = &first_ambiguous else {
                 if failure.is_transient() && attempts.another(&failure).await {
                     continue;
                 }
@@ -341,7 +329,7 @@ impl<S: TableStore> Retrying<S> {
             // that ours was deleted again.
             None if job.repeat() == Repeat::Insert => return Next::GiveUp,
             None => {}
-            Some(id) => match self.look(attempts, table, job, id).await {
+            Some(id) => match self.read_written(attempts, table, job, id).await {
                 Ok(Conclusion::Applied(written)) => return Next::Answer(written),
                 Ok(Conclusion::NotSeen) => {}
                 Ok(Conclusion::Undecided) | Err(_) => return Next::GiveUp,
@@ -354,7 +342,7 @@ impl<S: TableStore> Retrying<S> {
     }
 
     /// Reads the entities that the write would have written.
-    async fn look(
+    async fn read_written(
         &self,
         attempts: &mut Attempts<'_>,
         table: &TableName,
@@ -364,23 +352,23 @@ impl<S: TableStore> Retrying<S> {
         let mut found = Vec::with_capacity(job.operations().len());
         for operation in job.operations() {
             found.push(match operation.entity() {
-                Some(entity) => self.find(attempts, table, entity.key()).await?,
+                Some(entity) => self.read_write_id(attempts, table, entity.key()).await?,
                 None => None,
             });
         }
-        Ok(judge(job, &found, id, self.policy().absent_insert))
+        Ok(conclude(job, &found, id, self.policy.absent_insert))
     }
 
     /// Reads the write id of a stored entity. A failed read counts as an attempt.
-    async fn find(
+    async fn read_write_id(
         &self,
         attempts: &mut Attempts<'_>,
         table: &TableName,
         key: &Key,
     ) -> Result<Option<Entity>> {
-        let select = projection();
+        let select = Select::new([WRITE_ID_PROPERTY]);
         loop {
-            match attempts.run(true, self.inner().get(table, key, Some(&select))).await {
+            match attempts.run(true, self.store.get(table, key, Some(&select))).await {
                 Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
                 answer => return answer,
             }
@@ -589,18 +577,13 @@ enum Conclusion {
     Undecided,
 }
 
-/// Returns the properties that must be read to find a write's id.
-fn projection() -> Select {
-    Select::new([WRITE_ID_PROPERTY])
-}
-
 /// Evaluates the entities found under a write's keys. For deletes nothing is read.
 ///
 /// Only the id is proof, because two writers can store equal content.
-fn judge(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert) -> Conclusion {
+fn conclude(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert) -> Conclusion {
     let each = || job.operations().iter().zip(found);
     // One id is enough, because a group is atomic: if one of its writes took effect, all did, also its deletes.
-    if each().any(|(_, entity)| carries(entity.as_ref(), id)) {
+    if each().any(|(_, entity)| has_write_id(entity.as_ref(), id)) {
         return Conclusion::Applied(each().map(|(op, entity)| answer(op, entity.as_ref(), id)).collect());
     }
     // Before `NotSeen`: an entity that has changed since may have been changed by our own write and then by another
@@ -618,7 +601,7 @@ fn judge(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert) ->
 fn answer(operation: &Operation, entity: Option<&Entity>, id: Uuid) -> Written {
     match (operation, entity) {
         (Operation::Delete(..), _) => Written::deleted(),
-        (_, Some(entity)) if carries(Some(entity), id) => Written { etag: entity.etag().cloned() },
+        (_, Some(entity)) if has_write_id(Some(entity), id) => Written { etag: entity.etag().cloned() },
         _ => Written { etag: None },
     }
 }

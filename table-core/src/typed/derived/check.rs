@@ -3,6 +3,7 @@
 
 use crate::manifest::str_of;
 use crate::model::EdmType;
+use crate::typed::split::is_part;
 use crate::typed::{Discriminator, PropertySchema, Schema};
 
 const EMPTY: PropertySchema = PropertySchema {
@@ -80,37 +81,29 @@ pub const fn prefixed<const N: usize>(
     all
 }
 
-/// Whether no name and no alias occurs twice among `names` and the groups.
-pub const fn distinct(names: &[&str], groups: &[&[PropertySchema]]) -> bool {
-    // A type has up to 252 properties, and the compiler bounds the steps of a constant: most types have no aliases in groups.
-    let has_aliases = has_aliases(groups);
+/// Whether each name and alias occurs once among `names`, the names of a type's own properties with their aliases, and
+/// the properties of its flattened groups.
+pub const fn distinct(names: &[&str], flattened: &[PropertySchema]) -> bool {
+    // The compiler bounds the steps of a constant, and a type has up to 252 properties. Most groups have no aliases.
+    let has_aliases = has_aliases(flattened);
     let mut i = 0;
-    while i < names.len() {
-        if occurrences(names, groups, names[i]) > 1 || (has_aliases && former(groups, ["", names[i]]) > 0) {
+    while i < names.len() + flattened.len() {
+        let name = if i < names.len() { names[i] } else { flattened[i - names.len()].name };
+        let aliases = if has_aliases { count_aliases(flattened, NamePieces::of(name)) } else { 0 };
+        if count_names(names, flattened, name) + aliases > 1 {
             return false;
         }
         i += 1;
     }
-    let mut group = 0;
-    while group < groups.len() {
-        let mut i = 0;
-        while i < groups[group].len() {
-            let name = groups[group][i].name;
-            if occurrences(names, groups, name) > 1 || (has_aliases && former(groups, ["", name]) > 0) {
-                return false;
-            }
-            i += 1;
-        }
-        group += 1;
-    }
-    !has_aliases || are_aliases_distinct(groups)
+    !has_aliases || are_aliases_distinct(flattened)
 }
 
-/// Whether no property of the groups has one of these names, or had it.
-pub const fn avoids(reserved: &[&str], groups: &[&[PropertySchema]]) -> bool {
+/// Whether no flattened property has a reserved name, now or as an alias.
+pub const fn avoids(reserved: &[&str], flattened: &[PropertySchema]) -> bool {
     let mut i = 0;
     while i < reserved.len() {
-        if occurrences(&[], groups, reserved[i]) > 0 || former(groups, ["", reserved[i]]) > 0 {
+        let aliases = count_aliases(flattened, NamePieces::of(reserved[i]));
+        if count_names(&[], flattened, reserved[i]) + aliases > 0 {
             return false;
         }
         i += 1;
@@ -118,96 +111,129 @@ pub const fn avoids(reserved: &[&str], groups: &[&[PropertySchema]]) -> bool {
     true
 }
 
-const fn has_aliases(groups: &[&[PropertySchema]]) -> bool {
-    let mut group = 0;
-    while group < groups.len() {
-        let mut i = 0;
-        while i < groups[group].len() {
-            if !groups[group][i].aliases.is_empty() {
-                return true;
-            }
-            i += 1;
+/// Whether nothing but the parts of the split value `whole` has the name of one of its parts: not the names and aliases
+/// of the type's own properties, and not its flattened properties.
+pub const fn are_parts_free(whole: &str, names: &[&str], flattened: &[PropertySchema]) -> bool {
+    let mut i = 0;
+    while i < names.len() {
+        if is_part(NamePieces::of(names[i]), whole) {
+            return false;
         }
-        group += 1;
+        i += 1;
+    }
+    let mut i = 0;
+    while i < flattened.len() {
+        let PropertySchema { name, aliases, alias_prefix, .. } = flattened[i];
+        if is_part(NamePieces::of(name), whole) {
+            return false;
+        }
+        let mut alias = 0;
+        while alias < aliases.len() {
+            if is_part(NamePieces(alias_prefix, aliases[alias]), whole) {
+                return false;
+            }
+            alias += 1;
+        }
+        i += 1;
+    }
+    true
+}
+
+const fn has_aliases(properties: &[PropertySchema]) -> bool {
+    let mut i = 0;
+    while i < properties.len() {
+        if !properties[i].aliases.is_empty() {
+            return true;
+        }
+        i += 1;
     }
     false
 }
 
-const fn are_aliases_distinct(groups: &[&[PropertySchema]]) -> bool {
-    let mut group = 0;
-    while group < groups.len() {
-        let mut i = 0;
-        while i < groups[group].len() {
-            let PropertySchema { aliases, alias_prefix, .. } = groups[group][i];
-            let mut alias = 0;
-            while alias < aliases.len() {
-                if former(groups, [alias_prefix, aliases[alias]]) > 1 {
-                    return false;
-                }
-                alias += 1;
+const fn are_aliases_distinct(properties: &[PropertySchema]) -> bool {
+    let mut i = 0;
+    while i < properties.len() {
+        let PropertySchema { aliases, alias_prefix, .. } = properties[i];
+        let mut alias = 0;
+        while alias < aliases.len() {
+            if count_aliases(properties, NamePieces(alias_prefix, aliases[alias])) > 1 {
+                return false;
             }
-            i += 1;
+            alias += 1;
         }
-        group += 1;
+        i += 1;
     }
     true
 }
 
-const fn occurrences(names: &[&str], groups: &[&[PropertySchema]], name: &str) -> usize {
+/// Returns how often a name occurs among `names` and the current names of the properties.
+const fn count_names(names: &[&str], properties: &[PropertySchema], name: &str) -> usize {
     let (mut i, mut count) = (0, 0);
     while i < names.len() {
         count += equal(names[i], name) as usize;
         i += 1;
     }
-    let mut group = 0;
-    while group < groups.len() {
-        let mut i = 0;
-        while i < groups[group].len() {
-            count += equal(groups[group][i].name, name) as usize;
-            i += 1;
-        }
-        group += 1;
-    }
-    count
-}
-
-/// Returns the number of aliases that are this text, in two pieces.
-const fn former(groups: &[&[PropertySchema]], text: [&str; 2]) -> usize {
-    let (mut group, mut count) = (0, 0);
-    while group < groups.len() {
-        let mut i = 0;
-        while i < groups[group].len() {
-            let PropertySchema { aliases, alias_prefix, .. } = groups[group][i];
-            let mut alias = 0;
-            while alias < aliases.len() {
-                count += same([alias_prefix, aliases[alias]], text) as usize;
-                alias += 1;
-            }
-            i += 1;
-        }
-        group += 1;
-    }
-    count
-}
-
-/// Whether two texts, each in two pieces, are equal.
-const fn same(a: [&str; 2], b: [&str; 2]) -> bool {
-    if a[0].len() + a[1].len() != b[0].len() + b[1].len() {
-        return false;
-    }
     let mut i = 0;
-    while i < a[0].len() + a[1].len() {
-        if byte(a, i) != byte(b, i) {
-            return false;
+    while i < properties.len() {
+        count += equal(properties[i].name, name) as usize;
+        i += 1;
+    }
+    count
+}
+
+/// Returns how often a name occurs among the aliases of the properties.
+const fn count_aliases(properties: &[PropertySchema], name: NamePieces<'_>) -> usize {
+    let (mut i, mut count) = (0, 0);
+    while i < properties.len() {
+        let PropertySchema { aliases, alias_prefix, .. } = properties[i];
+        let mut alias = 0;
+        while alias < aliases.len() {
+            count += NamePieces(alias_prefix, aliases[alias]).equals(name) as usize;
+            alias += 1;
         }
         i += 1;
     }
-    true
+    count
 }
 
-const fn byte(pieces: [&str; 2], at: usize) -> u8 {
-    let first = pieces[0].as_bytes();
-    if at < first.len() { first[at] } else { pieces[1].as_bytes()[at - first.len()] }
+/// A property name in two pieces: the prefix of a flattened group, which may be empty, and a name or alias in the group.
+/// Constant functions cannot join texts of any length.
+#[derive(Clone, Copy)]
+pub(in crate::typed) struct NamePieces<'a>(pub(in crate::typed) &'a str, pub(in crate::typed) &'a str);
+
+impl<'a> NamePieces<'a> {
+    /// Creates a name without a prefix.
+    pub(in crate::typed) const fn of(name: &'a str) -> Self {
+        Self("", name)
+    }
+
+    /// Returns the length in bytes.
+    pub(in crate::typed) const fn len(self) -> usize {
+        self.0.len() + self.1.len()
+    }
+
+    pub(in crate::typed) const fn byte(self, at: usize) -> u8 {
+        let first = self.0.as_bytes();
+        if at < first.len() { first[at] } else { self.1.as_bytes()[at - first.len()] }
+    }
+
+    const fn equals(self, other: Self) -> bool {
+        self.len() == other.len() && self.starts_with(other)
+    }
+
+    pub(in crate::typed) const fn starts_with(self, start: NamePieces<'_>) -> bool {
+        if start.len() > self.len() {
+            return false;
+        }
+        let mut i = 0;
+        while i < start.len() {
+            if self.byte(i) != start.byte(i) {
+                return false;
+            }
+            i += 1;
+        }
+        true
+    }
 }
 
 /// Whether a field of a projection fits the entity type.
@@ -282,23 +308,6 @@ pub const fn has_extremes(edm_type: EdmType) -> bool {
 /// Whether `#[entity(split)]` is allowed for this type: only text and bytes have parts.
 pub const fn can_be_split(edm_type: EdmType) -> bool {
     matches!(edm_type, EdmType::String | EdmType::Binary)
-}
-
-/// Whether no property of the groups has the name of a part of the split property `name`.
-pub const fn are_parts_free(name: &str, groups: &[&[PropertySchema]]) -> bool {
-    let mut group = 0;
-    while group < groups.len() {
-        let mut i = 0;
-        while i < groups[group].len() {
-            let other = groups[group][i].name;
-            if starts_with(other, name) && starts_with(other.split_at(name.len()).1, "_Part") {
-                return false;
-            }
-            i += 1;
-        }
-        group += 1;
-    }
-    true
 }
 
 /// Whether a property is stored as a time.

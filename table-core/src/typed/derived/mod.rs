@@ -8,11 +8,13 @@ mod in_order;
 mod resolve;
 mod transform;
 
+pub(super) use check::NamePieces;
 pub use check::{
     Projected, are_parts_free, avoids, can_be_large, can_be_split, can_be_summed, distinct, has_extremes,
     is_distinct_from, is_time, joined, prefixed, prefixed_bytes, prefixed_names, projected, same_type,
 };
 pub use decode::Slots;
+pub(super) use decode::marks;
 pub use definition::{encoding, key_encoding, literal, part, push_entry_key, reversed, text};
 pub use encode::{Encoder, debug_patch};
 pub use in_order::InOrder;

@@ -2,7 +2,7 @@
 
 use super::handle::Shared;
 use super::{KeyOf, Table};
-use crate::model::{Entity, Key, Ticks};
+use crate::model::{Entity, Ticks};
 use crate::store::{Conflicts, Error, Operation, Result, Written};
 use crate::typed::{Schema, SoftDelete, TableEntity};
 
@@ -35,7 +35,7 @@ impl<T: TableEntity> Table<T> {
         self.shared().register(T::SCHEMA).await
     }
 
-    /// Inserts an entity. An entity that is due has the key for no one: it is replaced in the version that was read, so that its renewal
+    /// Inserts an entity. A stored entity that is due does not keep the key: it is replaced in the version that was read, so that its renewal
     /// by another writer fails the insert.
     pub(super) async fn insert_over_due(&self, entity: Entity) -> Result<Written> {
         let shared = self.shared();
@@ -100,16 +100,11 @@ impl Schema {
             return Ok(None);
         }
         self.check_replaceable(row)?;
-        Err(self.kept(row.key()))
-    }
-
-    /// The error of a merge into an entity that is deleted and kept.
-    #[doc(hidden)]
-    pub fn kept(&self, key: &Key) -> Error {
-        Error::invalid_request(format!(
-            "the {} {key} is deleted and kept: restore it first, or delete it for good",
-            self.rust_name
-        ))
+        Err(Error::invalid_request(format!(
+            "the {} {} is deleted and kept: restore it first, or delete it for good",
+            self.rust_name,
+            row.key()
+        )))
     }
 }
 

@@ -5,7 +5,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::handle::Shared;
 use super::write::{
     delete, discriminating, insert_or_merge_at, insert_or_replace_at, must_read_first, replace,
-    replace_by_merged,
+    replace_by_merged, stored_etag,
 };
 use super::{KeyOf, PartitionIn, Table};
 use crate::manifest::WriteTarget;
@@ -52,30 +52,30 @@ struct Check {
     replaces: bool,
 }
 
-/// What becomes of a write after its stored entity was read.
-enum Now {
-    /// It depends on this version, or on the absence of the entity.
-    At(Option<ETag>),
-    /// Another write takes its place.
-    Instead(Operation),
+/// How a write is sent after its stored entity was read.
+enum CheckedWrite {
+    /// On the condition that the entity is in this version, or is absent.
+    IfVersion(Option<ETag>),
+    /// As this other operation.
+    As(Operation),
 }
 
 impl Shared {
-    /// What becomes of an insert-or-merge, by the stored entity. 1 request.
-    async fn now_of_merge(&self, schema: &'static Schema, over: &Entity) -> Result<Now> {
+    /// Reads the stored entity of an insert-or-merge and decides how the write is sent. 1 request.
+    async fn check_insert_or_merge(&self, schema: &'static Schema, over: &Entity) -> Result<CheckedWrite> {
         let select = (!schema.has_split()).then(|| discriminating(schema));
         let Some(stored) = self.store.get(&self.name, over.key(), select.as_ref()).await? else {
-            return Ok(Now::At(None));
+            return Ok(CheckedWrite::IfVersion(None));
         };
         // Nothing of an entity that is due may come back.
         if !self.extra_rows.hidden && schema.merge_base(&stored, self.store.now())?.is_none() {
-            return Ok(Now::Instead(Operation::Replace(over.clone(), stored.version()?)));
+            return Ok(CheckedWrite::As(Operation::Replace(over.clone(), stored.version()?)));
         }
         if schema.has_split() {
-            return replace_by_merged(schema, &stored, over).map(Now::Instead);
+            return replace_by_merged(schema, &stored, over).map(CheckedWrite::As);
         }
         schema.check_patchable(&stored)?;
-        stored.etag().cloned().map(|etag| Now::At(Some(etag))).ok_or_else(|| Error::without_etag(over.key()))
+        stored_etag(&stored).map(|etag| CheckedWrite::IfVersion(Some(etag)))
     }
 }
 
@@ -248,23 +248,24 @@ impl<T: FromEntity> TableGroup<T> {
             let operation = &operations[index];
             let key = operation.key();
             let read = match (operation, operation.if_match()) {
-                (Operation::InsertOrMerge(over), _) => shared.now_of_merge(schema, over).await,
-                (_, Some(version)) if !replaces => {
-                    shared.check_schema(schema, key, version).await.map(|etag| Now::At(Some(etag)))
-                }
+                (Operation::InsertOrMerge(over), _) => shared.check_insert_or_merge(schema, over).await,
+                (_, Some(version)) if !replaces => shared
+                    .check_schema(schema, key, version)
+                    .await
+                    .map(|etag| CheckedWrite::IfVersion(Some(etag))),
                 (_, Some(_)) => match shared.replaceable_version(schema, key).await {
                     Ok(None) => Err(shared.not_found(key)),
-                    read => read.map(Now::At),
+                    read => read.map(CheckedWrite::IfVersion),
                 },
-                (_, None) => shared.replaceable_version(schema, key).await.map(Now::At),
+                (_, None) => shared.replaceable_version(schema, key).await.map(CheckedWrite::IfVersion),
             };
-            read.map(|now| (check, now)).map_err(|error| Error::in_transaction(index, error))
+            read.map(|checked| (check, checked)).map_err(|error| Error::in_transaction(index, error))
         });
         let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
-        for (Check { index, replaces, .. }, now) in read {
-            match now {
-                Now::At(etag) => self.make_conditional(index, replaces, etag),
-                Now::Instead(operation) => self.group.operations_mut()[index] = operation,
+        for (Check { index, replaces, .. }, checked) in read {
+            match checked {
+                CheckedWrite::IfVersion(etag) => self.make_conditional(index, replaces, etag),
+                CheckedWrite::As(operation) => self.group.operations_mut()[index] = operation,
             }
         }
         Ok(())
@@ -307,7 +308,7 @@ impl<T: FromEntity> TableGroup<T> {
                 None => Ok(None),
                 Some(row) => shared
                     .check_plain(plain, WriteTarget::Entity(&row), operation)
-                    .and_then(|()| row.etag().cloned().map(Some).ok_or_else(|| Error::without_etag(key))),
+                    .and_then(|()| stored_etag(&row).map(Some)),
             });
             stored.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
         });

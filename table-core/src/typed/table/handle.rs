@@ -293,7 +293,7 @@ impl Shared {
             hidden: self.hidden::<R>(extra),
             added: Vec::new(),
         };
-        filter.reading(select)
+        filter.for_select(select)
     }
 
     /// Returns the types whose hidden rows a read removes, with the present time.
@@ -347,7 +347,7 @@ impl Shared {
         permit_registered(&*self.store, &self.manifests, &self.name, schema, check).await.map(drop)
     }
 
-    pub(super) fn changed(&self, key: &Key) -> Error {
+    pub(super) fn precondition_failed(&self, key: &Key) -> Error {
         Error::precondition_failed(&self.name, key)
     }
 }
@@ -355,7 +355,7 @@ impl Shared {
 impl<T: TableEntity> Table<T> {
     /// Returns manifest and permit for a write of the entity with this key, and refuses the write if the entity may have an
     /// index or another layout. Keep the result until the write is done.
-    pub(super) async fn to_write(&self, key: &Key, operation: &str) -> Result<Option<PlainWrite>> {
+    pub(super) async fn permit_write(&self, key: &Key, operation: &str) -> Result<Option<PlainWrite>> {
         let shared = self.shared();
         // First the declarations of the type, which cost no request.
         shared.check_no_index(T::SCHEMA.indexes.first(), operation)?;

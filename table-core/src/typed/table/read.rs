@@ -3,10 +3,11 @@ use std::ops::{Deref, DerefMut};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::write::stored_etag;
 use super::{KeyOf, Table};
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
-use crate::store::{Error, Result};
+use crate::store::Result;
 use crate::typed::{FromEntity, Requirements};
 
 /// Point reads. They do not return index entries and system rows, unless
@@ -72,7 +73,10 @@ impl<T: FromEntity> Table<T> {
     pub async fn get_many<K: KeyOf<T>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<T>>> {
         let (distinct, places) = distinct(keys.into_iter().map(KeyOf::into_key));
         let found = self.read_all(distinct).await?;
-        spread(found, &places).into_iter().map(|found| found.map(T::from_entity).transpose()).collect()
+        in_given_order(found, &places)
+            .into_iter()
+            .map(|found| found.map(T::from_entity).transpose())
+            .collect()
     }
 
     async fn read_all(&self, keys: Vec<Key>) -> Result<Vec<Option<Entity>>> {
@@ -104,7 +108,7 @@ fn distinct(keys: impl Iterator<Item = Key>) -> (Vec<Key>, Vec<usize>) {
 }
 
 /// Returns the results of the given keys from the results of the distinct keys.
-fn spread(found: Vec<Option<Entity>>, places: &[usize]) -> Vec<Option<Entity>> {
+fn in_given_order(found: Vec<Option<Entity>>, places: &[usize]) -> Vec<Option<Entity>> {
     if places.len() == found.len() {
         return found;
     }
@@ -138,7 +142,7 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {
-        let etag = entity.etag().cloned().ok_or_else(|| Error::without_etag(entity.key()))?;
+        let etag = stored_etag(&entity)?;
         let timestamp = entity.timestamp();
         Ok(Self { value: T::from_entity(entity)?, etag, timestamp })
     }

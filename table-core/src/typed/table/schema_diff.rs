@@ -9,7 +9,8 @@ use super::readable::read;
 use crate::model::{EdmType, Entity};
 use crate::query::UnreadableEntity;
 use crate::store::Result;
-use crate::typed::split::{count_name, whole_name};
+use crate::typed::derived::NamePieces;
+use crate::typed::split::{count_name, is_part};
 use crate::typed::{PropertySchema, Schema, TableEntity};
 
 /// The differences between a type and the stored rows of the type: the plan of a migration.
@@ -62,7 +63,7 @@ pub struct PropertyDiff {
 }
 
 /// Rows that cannot be read and are listed.
-const LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 impl SchemaDiff {
     /// Reads every row of the type and compares it with the type. Writes nothing. 1 request per page.
@@ -120,7 +121,7 @@ impl SchemaDiff {
     /// Adds to the rows that cannot be read one that was counted before.
     pub(super) fn skip(&mut self, row: UnreadableEntity) {
         self.unreadable += 1;
-        if self.listed.len() < LISTED {
+        if self.listed.len() < MAX_LISTED {
             self.listed.push(row);
         }
     }
@@ -165,8 +166,8 @@ impl SchemaDiff {
 
 /// Returns the split property of which a property is a part, or the number of parts, under its present name.
 fn split_of<'s>(schema: &'s Schema, name: &str) -> Option<&'s PropertySchema> {
-    let whole = whole_name(name)?;
-    schema.properties.iter().find(|declared| declared.split && declared.name == whole)
+    let mut split = schema.properties.iter().filter(|declared| declared.split);
+    split.find(|declared| is_part(NamePieces::of(name), declared.name))
 }
 
 fn is_count(name: &str, split: &PropertySchema) -> bool {

@@ -116,10 +116,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     /// # Errors
     /// Fails if the value has no key, or if the key is too long or has a forbidden character.
     pub fn key_of(&self, value: &T) -> Result<Key> {
-        self.key_in(value, &encode(value)?)
+        self.key_of_encoded(value, &encode(value)?)
     }
 
-    fn key_in(&self, value: &T, encoded: &Encoded) -> Result<Key> {
+    fn key_of_encoded(&self, value: &T, encoded: &Encoded) -> Result<Key> {
         if let Some(keys) = &self.keys {
             return keys(value);
         }
@@ -137,7 +137,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     /// `null`, for example.
     fn to_entity(&self, value: &T) -> Result<Entity> {
         let encoded = encode(value)?;
-        let key = self.key_in(value, &encoded)?;
+        let key = self.key_of_encoded(value, &encoded)?;
         let entity = Entity::from_parts(key, encoded.properties).with_system(encoded.etag, None);
         decode::<T>(&entity).map_err(|error| {
             let name = std::any::type_name::<T>();
@@ -329,7 +329,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
             return Err(Error::invalid_request(format!(
-                "a move of {key} in '{}' has the same key as its target",
+                "the move of {key} in '{}' has this key as its target too: give another key or table",
                 self.name()
             )));
         }

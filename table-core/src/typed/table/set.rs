@@ -232,14 +232,14 @@ where
         groups
     }
 
-    async fn run_step(&self, step: Result<Step>, requests: &AtomicU64) -> Result<Vec<Option<BulkOutcome>>> {
+    async fn run_step(&self, step: Result<Step>, requests: &AtomicU64) -> Result<Vec<RowOutcome>> {
         match step? {
             Step::Done(results) => Ok(results),
             Step::Write(group) => Ok(self.write_group(group, requests).await),
         }
     }
 
-    async fn write_group(&self, group: Vec<RowChange>, requests: &AtomicU64) -> Vec<Option<BulkOutcome>> {
+    async fn write_group(&self, group: Vec<RowChange>, requests: &AtomicU64) -> Vec<RowOutcome> {
         let (mut results, mut left) = (Vec::new(), vec![group]);
         while let Some(mut group) = left.pop() {
             let number = requests.fetch_add(1, Ordering::Relaxed);
@@ -255,30 +255,28 @@ where
             };
             // One row must not keep the other 99 from being written. If the error names the row, it is written by
             // itself; otherwise halves of the group find it, with at most 2 log2(n) more requests.
-            if group.len() > 1 && is_of_one_row(&error) {
-                match self.writer.failed(&error).filter(|index| *index < group.len()) {
-                    Some(index) => {
-                        let one = group.remove(index);
-                        results.extend(self.write_again(one, error.root().clone(), number, requests).await);
-                        left.push(group);
-                    }
-                    None => {
-                        let second = group.split_off(group.len() / 2);
-                        left.extend([second, group]);
-                    }
+            let failed = match group.len() {
+                1 => Some(0),
+                rows if is_of_one_row(&error) => self.writer.failed(&error).filter(|index| *index < rows),
+                _ => {
+                    let outcome = |row: &RowChange| {
+                        Some(self.outcome(row.old.key(), number, Err(error.clone()), false))
+                    };
+                    results.extend(group.iter().map(outcome));
+                    continue;
                 }
-                continue;
+            };
+            match failed {
+                Some(index) => {
+                    let row = group.remove(index);
+                    results.extend(self.write_again(row, error.root().clone(), number, requests).await);
+                    left.extend((!group.is_empty()).then_some(group));
+                }
+                None => {
+                    let second = group.split_off(group.len() / 2);
+                    left.extend([second, group]);
+                }
             }
-            if let [_] = &*group
-                && let Some(one) = group.pop()
-            {
-                results.extend(self.write_again(one, error.root().clone(), number, requests).await);
-                continue;
-            }
-            let failed = group.iter();
-            results.extend(
-                failed.map(|one| Some(self.outcome(one.old.key(), number, Err(error.clone()), false))),
-            );
         }
         results
     }
@@ -291,7 +289,7 @@ where
         mut error: Error,
         mut number: u64,
         requests: &AtomicU64,
-    ) -> Option<Option<BulkOutcome>> {
+    ) -> Option<RowOutcome> {
         let (key, mut conflicts) = (change.old.key().clone(), Conflicts::new(self.attempts));
         loop {
             // Another writer has deleted the row, so it is not in the set any more.
@@ -341,10 +339,13 @@ impl<D, S> fmt::Debug for SetWrite<'_, D, S> {
     }
 }
 
+/// The outcome of a row of the set; `None` for a row that stays as it is.
+type RowOutcome = Option<BulkOutcome>;
+
 enum Step {
     Write(Vec<RowChange>),
-    /// Results of rows that need no write; `None` for an unchanged row.
-    Done(Vec<Option<BulkOutcome>>),
+    /// Rows that need no write.
+    Done(Vec<RowOutcome>),
 }
 
 /// Whether one row made the group fail, so that the others can be written without it.
@@ -366,7 +367,7 @@ impl<T> fmt::Debug for PlainWriter<T> {
 
 impl<T: TableEntity> SetWriter for PlainWriter<T> {
     fn check<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<()>> {
-        async move { self.table.to_write(key, "a set operation").await.map(drop) }.boxed()
+        async move { self.table.permit_write(key, "a set operation").await.map(drop) }.boxed()
     }
 
     fn most_operations(&self) -> usize {

@@ -43,7 +43,7 @@ impl<T: TableEntity> Table<T> {
         mut change: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<T> {
         let key = key.into_key();
-        self.to_write(&key, "an update").await?;
+        self.permit_write(&key, "an update").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let read = self.store().get(self.name(), &key, None).await?;
@@ -91,12 +91,12 @@ impl<T: TableEntity> Table<T> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
             return Err(Error::invalid_request(format!(
-                "a move of {key} in '{}' has the same key as its target",
+                "the move of {key} in '{}' has this key as its target too: give another key or table",
                 self.name()
             )));
         }
-        self.to_write(&key, "a move").await?;
-        target.to_write(&to, "a move").await?;
+        self.permit_write(&key, "a move").await?;
+        target.permit_write(&to, "a move").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         let mut copy = None;
         loop {
@@ -119,13 +119,13 @@ impl<T: TableEntity> Table<T> {
         let moved = row.with_system(None, None).with_key(to.clone());
         // The target first: a crash between the two requests leaves two entities. In the other order it would leave none.
         if T::SCHEMA.may_be_newer() {
-            let there = target.shared().replaceable_version(T::SCHEMA, to).await?;
-            let written = match target.write(insert_or_replace_at(moved, there.clone())).await {
+            let replaced = target.shared().replaceable_version(T::SCHEMA, to).await?;
+            let written = match target.write(insert_or_replace_at(moved, replaced.clone())).await {
                 // Not the error of a missing source.
-                Err(error) if error.is_conflict() => return Err(target.shared().changed(to)),
+                Err(error) if error.is_conflict() => return Err(target.shared().precondition_failed(to)),
                 written => written?,
             };
-            *copy = Some(MovedCopy::over(there.as_ref(), written.etag, copy.as_ref()));
+            *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag, copy.as_ref()));
         } else {
             let written = target.write(Operation::InsertOrReplace(moved)).await?;
             *copy = Some(MovedCopy::over_anything(written.etag));

@@ -171,7 +171,7 @@ pub struct UpgradeReport {
 }
 
 /// Failures that a report lists.
-const LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 impl UpgradeReport {
     /// Returns the number of rows of older schema versions that were read.
@@ -192,18 +192,19 @@ impl UpgradeReport {
 
     fn fail(&mut self, failure: UnreadableEntity) {
         self.failed += 1;
-        if self.failures.len() < LISTED {
+        if self.failures.len() < MAX_LISTED {
             self.failures.push(failure);
         }
     }
 }
 
-/// What became of one row.
-enum Done {
-    /// It has this version, and nothing is to be done.
-    Left(i64),
-    /// It had this older version. Whether it was written.
+/// What an upgrade did with one row, and the schema version that the row had before.
+enum RowResult {
+    /// The row has the current version or a later one.
+    Current(i64),
+    /// The row had an older version. Whether the upgrade has written it; a plan writes nothing.
     Older(i64, bool),
+    /// The row could not be converted. Its version is unknown if the version property cannot be read.
     Failed(Option<i64>, UnreadableEntity),
 }
 
@@ -237,7 +238,7 @@ impl<T: TableEntity> Upgrade<T> {
     /// # Errors
     /// Returns the errors of the store.
     pub async fn plan(&self) -> Result<UpgradeReport> {
-        self.each(false).await
+        self.pass(false).await
     }
 
     /// Converts every older row. A row that cannot be converted does not stop the others: it is listed.
@@ -245,7 +246,7 @@ impl<T: TableEntity> Upgrade<T> {
     /// # Errors
     /// Returns the errors of the store, which end the upgrade: continue at the last cursor that was reported.
     pub async fn run(&self) -> Result<UpgradeReport> {
-        self.each(true).await
+        self.pass(true).await
     }
 
     /// Reads every entity, in every layout, and compares it with the type. Writes nothing. Entities of several rows, with blobs or in buckets
@@ -281,7 +282,8 @@ impl<T: TableEntity> Upgrade<T> {
         }
     }
 
-    async fn each(&self, write: bool) -> Result<UpgradeReport> {
+    /// Reads each row once, and converts the rows of older versions if `write` is set.
+    async fn pass(&self, write: bool) -> Result<UpgradeReport> {
         let cursor = self.from.clone();
         let mut report = UpgradeReport { version: T::SCHEMA.version, cursor, ..UpgradeReport::default() };
         let mut cycles = CycleDetector::default();
@@ -293,7 +295,7 @@ impl<T: TableEntity> Upgrade<T> {
             next.as_deref().map_or(Ok(()), |next| cycles.add(next, found))?;
             report.rows += found as u64;
             unreadable.into_iter().for_each(|row| report.fail(row));
-            let work = stream::iter(rows).map(|row| one(&*self.rows, row, write));
+            let work = stream::iter(rows).map(|row| upgrade_row(&*self.rows, row, write));
             let mut work = std::pin::pin!(work.buffered(self.concurrency));
             while let Some(done) = work.try_next().await? {
                 report.add(done);
@@ -310,14 +312,14 @@ impl<T: TableEntity> Upgrade<T> {
 }
 
 impl UpgradeReport {
-    fn add(&mut self, done: Done) {
-        let version = match done {
-            Done::Left(version) => Some(version),
-            Done::Older(version, written) => {
+    fn add(&mut self, result: RowResult) {
+        let version = match result {
+            RowResult::Current(version) => Some(version),
+            RowResult::Older(version, written) => {
                 self.upgraded += u64::from(written);
                 Some(version)
             }
-            Done::Failed(version, failure) => {
+            RowResult::Failed(version, failure) => {
                 self.fail(failure);
                 version
             }
@@ -328,21 +330,26 @@ impl UpgradeReport {
     }
 }
 
-async fn one<T: TableEntity>(rows: &dyn UpgradeRows<T>, row: UpgradeRow, write: bool) -> Result<Done> {
+/// Converts a row of an older version, or checks that it can be converted. Returns the errors that do not belong to this row alone.
+async fn upgrade_row<T: TableEntity>(
+    rows: &dyn UpgradeRows<T>,
+    row: UpgradeRow,
+    write: bool,
+) -> Result<RowResult> {
     let key = row.entity.key().clone();
     let version = match T::SCHEMA.stored_version(&row.entity) {
-        Ok(version) if version >= i64::from(T::SCHEMA.version) => return Ok(Done::Left(version)),
+        Ok(version) if version >= i64::from(T::SCHEMA.version) => return Ok(RowResult::Current(version)),
         Ok(version) => version,
-        Err(error) => return Ok(Done::Failed(None, UnreadableEntity { key, error })),
+        Err(error) => return Ok(RowResult::Failed(None, UnreadableEntity { key, error })),
     };
     let done = match write {
         true => rows.convert(row).await,
         false => rows.check(&row).await.map(|()| false),
     };
     match done {
-        Ok(written) => Ok(Done::Older(version, written)),
+        Ok(written) => Ok(RowResult::Older(version, written)),
         Err(error) if error.is_of_one_entity() => {
-            Ok(Done::Failed(Some(version), UnreadableEntity { key, error }))
+            Ok(RowResult::Failed(Some(version), UnreadableEntity { key, error }))
         }
         Err(error) => Err(error),
     }

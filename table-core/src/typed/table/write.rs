@@ -29,7 +29,7 @@ impl<T: TableEntity> Table<T> {
         if !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrReplace(entity)).await;
         }
-        self.to_write(entity.key(), "an upsert").await?;
+        self.permit_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             // The condition is the ETag of this read, or that there is no entity. A write without a condition could
@@ -60,12 +60,12 @@ impl<T: TableEntity> Table<T> {
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         let entity = entity.to_entity()?;
         if T::SCHEMA.has_split() {
-            return self.insert_or_merge_whole(entity).await;
+            return self.insert_or_merge_split(entity).await;
         }
         if !T::SCHEMA.may_be_newer() && T::SCHEMA.expiry.is_none() {
             return self.write(Operation::InsertOrMerge(entity)).await;
         }
-        self.to_write(entity.key(), "an upsert").await?;
+        self.permit_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let stored = self.shared().patchable_version(T::SCHEMA, entity.key()).await?;
@@ -80,8 +80,9 @@ impl<T: TableEntity> Table<T> {
         }
     }
 
-    async fn insert_or_merge_whole(&self, entity: Entity) -> Result<Written> {
-        self.to_write(entity.key(), "an upsert").await?;
+    /// Inserts an entity of a type with split values, or replaces the stored entity by the result of the merge.
+    async fn insert_or_merge_split(&self, entity: Entity) -> Result<Written> {
+        self.permit_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let stored = self.store().get(self.name(), entity.key(), None).await?;
@@ -142,7 +143,7 @@ impl<T: TableEntity> Table<T> {
             return self.write(replace(entity, version)?).await;
         }
         let (entity, mut conflicts) = (entity.to_entity()?, Conflicts::new(self.shared().attempts));
-        self.to_write(entity.key(), "a replace").await?;
+        self.permit_write(entity.key(), "a replace").await?;
         loop {
             let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
             let stored = stored.ok_or_else(|| self.shared().not_found(entity.key()))?;
@@ -182,7 +183,7 @@ impl<T: TableEntity> Table<T> {
     }
 
     pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
-        let _plain = self.to_write(operation.key(), operation.kind().name()).await?;
+        let _plain = self.permit_write(operation.key(), operation.kind().name()).await?;
         self.store().write(self.name(), operation).await
     }
 }
@@ -262,7 +263,7 @@ impl<T: TableEntity> Table<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (entity, version) = (patch.to_entity(key.into_key())?, version.into());
-        self.to_write(entity.key(), "a merge").await?;
+        self.permit_write(entity.key(), "a merge").await?;
         if !must_read_first(T::SCHEMA, &version) {
             return self.write(Operation::Merge(entity, version)).await;
         }
@@ -301,7 +302,7 @@ impl Shared {
             return Ok(None);
         }
         schema.check_patchable(&entity)?;
-        entity.etag().cloned().map(Some).ok_or_else(|| Error::without_etag(key))
+        stored_etag(&entity).map(Some)
     }
 
     /// Returns the ETag of the stored entity, if it exists, and checks that a program with this schema may replace it.
@@ -315,7 +316,7 @@ impl Shared {
             return Ok(None);
         };
         schema.check_replaceable(&entity)?;
-        entity.etag().cloned().map(Some).ok_or_else(|| Error::without_etag(key))
+        stored_etag(&entity).map(Some)
     }
 
     /// Returns the ETag of the stored entity, which must exist in the given version, and checks that a patch of this schema
@@ -329,14 +330,23 @@ impl Shared {
         let entity = self.store.get(&self.name, key, Some(&discriminating(schema))).await?;
         let entity = entity.filter(|row| !self.hides_row_of(schema, row));
         let entity = entity.ok_or_else(|| self.not_found(key))?;
-        let etag = entity.etag().ok_or_else(|| Error::without_etag(key))?;
+        let etag = stored_etag(&entity)?;
         match version {
-            IfMatch::Exactly(wanted) if wanted != etag => Err(self.changed(key)),
-            _ => schema.check_patchable(&entity).map(|()| etag.clone()),
+            IfMatch::Exactly(wanted) if *wanted != etag => Err(self.precondition_failed(key)),
+            _ => schema.check_patchable(&entity).map(|()| etag),
         }
     }
 }
 
+/// Returns the ETag of an entity that was read.
+///
+/// # Errors
+/// Fails if the store returned none.
+pub(super) fn stored_etag(entity: &Entity) -> Result<ETag> {
+    entity.etag().cloned().ok_or_else(|| Error::without_etag(entity.key()))
+}
+
+/// Returns the properties that say which type and schema version a stored entity has, and whether it is hidden.
 pub(super) fn discriminating(schema: &Schema) -> Select {
     let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
     let times = schema.expiry.iter().flat_map(|expiry| expiry.names()).map(|name| &**name);

@@ -2,12 +2,12 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::Path;
 use syn::spanned::Spanned;
+use syn::{Path, Type};
 
 use super::{group, in_order, properties, property};
 use crate::entity::model::Entity;
-use crate::fields::{Field, Role, codec_for, var};
+use crate::fields::{Field, Property, Role, codec_for, var};
 
 pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
@@ -113,42 +113,29 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
             Role::Rest => quote_spanned!(span=> #slots.rest(#groups)),
             Role::Flatten(prefix) => quote_spanned!(span=> #slots.group::<#ty>(#prefix)?),
             Role::Property(property) => {
-                let (codec, encrypt, i) =
-                    (&property.codec, property.encrypt, Literal::usize_unsuffixed(place));
+                let (encrypt, own_place) = (property.encrypt, Literal::usize_unsuffixed(place));
                 place += 1;
-                let codec = codec_for(krate, codec, ty);
-                let aliases = property.aliases.iter().map(|_| {
-                    alias_place += 1;
-                    Literal::usize_unsuffixed(alias_place - 1)
-                });
-                let aliases: Vec<_> = aliases.collect();
+                let aliases: Vec<_> = (alias_place..alias_place + property.aliases.len())
+                    .map(Literal::usize_unsuffixed)
+                    .collect();
+                alias_place += aliases.len();
+                let codec = codec_for(krate, &property.codec, ty);
+                let missing = missing(property, &codec, ty);
+                // The current name is first: a row that was updated by a merge may have both, and the former name has
+                // the older value.
+                let places = quote!(&[#own_place #(, #aliases)*]);
+                let rest = quote_spanned!(span=> #codec::TYPE, #codec::read, #missing);
                 match &property.default {
-                    None if property.split => quote_spanned! {span=>
-                        #slots.get_split::<#ty, #encrypt>(
-                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read, #codec::missing)?
-                    },
-                    Some(default) if property.split => quote_spanned! {span=>
-                        #slots.get_split::<#ty, #encrypt>(
-                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read,
-                            || ::core::option::Option::Some(#default()))?
-                    },
-                    // The current name is first: a row that was updated by a merge may have both, and the former name
-                    // has the older value.
-                    None if !aliases.is_empty() => quote_spanned! {span=>
-                        #slots.get_renamed::<#ty, #encrypt>(
-                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read, #codec::missing)?
-                    },
-                    Some(default) if !aliases.is_empty() => quote_spanned! {span=>
-                        #slots.get_renamed::<#ty, #encrypt>(
-                            &[#i #(, #aliases)*], #codec::TYPE, #codec::read,
-                            || ::core::option::Option::Some(#default()))?
-                    },
-                    None => quote_spanned! {span=>
-                        #slots.get::<#ty, #encrypt>(#i, #codec::TYPE, #codec::read, #codec::missing)?
-                    },
-                    Some(default) => {
-                        quote_spanned!(span=> #slots.get_or::<#ty, #encrypt>(#i, #codec::read, #default)?)
+                    _ if property.split => {
+                        quote_spanned!(span=> #slots.get_split::<#ty, #encrypt>(#places, #rest)?)
                     }
+                    _ if !aliases.is_empty() => {
+                        quote_spanned!(span=> #slots.get_renamed::<#ty, #encrypt>(#places, #rest)?)
+                    }
+                    None => quote_spanned!(span=> #slots.get::<#ty, #encrypt>(#own_place, #rest)?),
+                    Some(default) => quote_spanned! {span=>
+                        #slots.get_or::<#ty, #encrypt>(#own_place, #codec::read, #default)?
+                    },
                 }
             }
         };
@@ -159,4 +146,12 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
         }
     };
     fields.iter().map(decode).collect()
+}
+
+/// Returns the function that creates the value of an absent property.
+pub(in crate::entity) fn missing(property: &Property, codec: &TokenStream, ty: &Type) -> TokenStream {
+    match &property.default {
+        None => quote_spanned!(ty.span()=> #codec::missing),
+        Some(default) => quote_spanned!(ty.span()=> || ::core::option::Option::Some(#default())),
+    }
 }

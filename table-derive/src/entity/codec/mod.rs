@@ -13,6 +13,7 @@ use super::model::Entity;
 use crate::fields::Field;
 
 pub(crate) use decode::decode_fields;
+pub(in crate::entity) use decode::missing;
 pub(crate) use encode::encode_fields;
 pub(crate) use schema::{group, properties};
 

@@ -5,35 +5,27 @@ use quote::{quote, quote_spanned};
 use syn::Path;
 use syn::spanned::Spanned;
 
-use super::{Discriminator, names};
+use super::names;
 use crate::entity::layout::Spread;
 use crate::entity::model::Entity;
+use crate::entity::option;
 use crate::fields::{Field, Role, at, codec_for};
 use crate::template::Segment;
 
 pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let (rust_name, type_name, version) = (entity.rust_name(), &entity.type_name, entity.version);
-    let discriminator = match &entity.discriminator {
-        Discriminator::None => quote!(None),
-        Discriminator::Property(name) => quote!(Property(#krate::__private::text(#name))),
-        Discriminator::RowPrefix(text) => quote!(RowPrefix(#krate::__private::text(#text))),
-        Discriminator::PartitionPrefix(text) => quote!(PartitionPrefix(#krate::__private::text(#text))),
-    };
+    let discriminator = entity.discriminator.expand(krate);
     let (partition, row) = (entity.partition.display(), entity.row.display());
     let properties = properties(krate, &entity.fields);
     let indexes = if entity.indexes.is_empty() { quote!(&[]) } else { quote!(__INDEXES) };
-    let spread = match &entity.spread {
-        None => quote!(::core::option::Option::None),
-        Some(Spread { buckets, salt }) => quote! {
-            ::core::option::Option::Some(#krate::typed::Spread { buckets: #buckets, salt: #salt })
-        },
-    };
+    let spread =
+        option(entity.spread.as_ref().map(
+            |Spread { buckets, salt }| quote!(#krate::typed::Spread { buckets: #buckets, salt: #salt }),
+        ));
     let is_open = row_key_is_open(entity);
-    let previous = match &entity.previous {
-        None => quote!(::core::option::Option::None),
-        Some(ty) => quote!(::core::option::Option::Some(<#ty as #krate::typed::TableEntity>::SCHEMA)),
-    };
+    let previous =
+        option(entity.previous.as_ref().map(|ty| quote!(<#ty as #krate::typed::TableEntity>::SCHEMA)));
     let min_reader = entity.min_reader;
     let (has_versions, wide) = (entity.has_versions, entity.wide);
     let expiry = expiry(entity);
@@ -42,7 +34,7 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
         #krate::typed::Schema {
             rust_name: #rust_name,
             type_name: #type_name,
-            discriminator: #krate::typed::Discriminator::#discriminator,
+            discriminator: #discriminator,
             version: #version,
             min_reader: #min_reader,
             previous: #previous,
@@ -69,10 +61,7 @@ fn expiry(entity: &Entity<'_>) -> TokenStream {
     if expires.is_none() && deleted.is_none() {
         return quote!(::core::option::Option::None);
     }
-    let text = |name: Option<&String>| match name {
-        None => quote!(::core::option::Option::None),
-        Some(name) => quote!(::core::option::Option::Some(#krate::__private::text(#name))),
-    };
+    let text = |name: Option<&String>| option(name.map(|name| quote!(#krate::__private::text(#name))));
     let keep_days = deleted.map_or(0, |(_, days)| days);
     let (expires, deleted) = (text(expires), text(deleted.map(|(name, _)| name)));
     quote! {
@@ -91,8 +80,7 @@ fn row_key_is_open(entity: &Entity<'_>) -> TokenStream {
         Some(Segment::Part(part)) if part.width.is_none() && part.shards.is_none() => part,
         _ => return quote!(false),
     };
-    let field = entity.fields.iter().find(|field| field.ident == part.field);
-    field.map_or_else(
+    entity.field(&part.field).map_or_else(
         || quote!(false),
         |field| {
             let (ty, root) = (field.value_type(), at(field.value_type().span(), &entity.krate));
@@ -113,10 +101,7 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
             if property.default.is_some() { quote!(true) } else { quote_spanned!(span=> #codec::OPTIONAL) };
         let root = at(span, krate);
         let split = property.split;
-        let large = match property.large {
-            None => quote!(::core::option::Option::None),
-            Some(over) => quote!(::core::option::Option::Some(#over)),
-        };
+        let large = option(property.large);
         Some(quote_spanned! {span=>
             #root::typed::PropertySchema {
                 name: #name,

@@ -11,7 +11,7 @@ pub(super) fn names(text: &str) -> Result<Vec<String>, String> {
     parser.or()?;
     match parser.words.first() {
         None => Ok(parser.names),
-        Some(word) => Err(format!("the filter goes on with `{}` where it could end", word.text())),
+        Some(word) => Err(format!("expected `and`, `or` or the end of the filter, found `{}`", word.text())),
     }
 }
 
@@ -55,7 +55,7 @@ fn words(text: &str) -> Result<Vec<Word>, String> {
                 let end = rest.find(|c| !is_of_number(c)).unwrap_or(rest.len());
                 (Word::Literal(rest[..end].to_owned()), &rest[end..])
             }
-            c => return Err(format!("`{c}` is no part of a filter")),
+            c => return Err(format!("`{c}` cannot be in a filter")),
         };
         words.push(word);
         rest = after.trim_start();

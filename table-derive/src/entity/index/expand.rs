@@ -68,7 +68,7 @@ fn summary_checks(entity: &Entity<'_>, index: &Index) -> Vec<TokenStream> {
     let ShapeAttr::Summary(SummaryAttr { sums, minima, maxima }) = &index.shape else { return Vec::new() };
     let name = plain(&index.name);
     let check = |ident: &Ident, rule: &str, problem: &str| {
-        let field = entity.fields.iter().find(|f| f.ident == *ident)?;
+        let field = entity.field(ident)?;
         let codec = codec_for(krate, &field.property()?.codec, &field.ty);
         let rule = format_ident!("{rule}");
         let problem = format!("the index `{name}`: {}.{ident} {problem}", entity.rust_name());
@@ -137,7 +137,7 @@ fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
         #krate::__private::push_entry_key::<Self>(&mut __keys, __index, __partition, __row)?;
     };
     let list = index.parts().find(|part| part.each);
-    let list = list.and_then(|part| entity.fields.iter().find(|f| f.ident == part.field)).map(Field::local);
+    let list = list.and_then(|part| entity.field(&part.field)).map(Field::local);
     let push = match list {
         // The loop variable takes the name of the list, so that the code for one key is the same with and without a
         // list.

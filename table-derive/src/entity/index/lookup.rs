@@ -5,8 +5,8 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
-use syn::Ident;
 use syn::spanned::Spanned as _;
+use syn::{Ident, Path, Visibility};
 
 use super::expand::partition_writer;
 use super::model::Index;
@@ -41,7 +41,8 @@ pub(crate) fn definition(entity: &Entity<'_>) -> TokenStream {
 
 pub(super) fn expand(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let start = start(entity, n, index);
-    let steps = index.row.parts().enumerate().map(|(step, part)| one_step(entity, index, step, part));
+    let steps = index.row.parts().enumerate();
+    let steps = steps.filter_map(|(n, part)| Some(Step::new(entity, index, n, part)?.expand()));
     let ends = (0..=done(index)).map(|step| entries_of(entity, index, step));
     quote!(#start #(#steps)* #(#ends)*)
 }
@@ -101,7 +102,7 @@ fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
     let at = place(&index.row, 0);
     let Some(Segment::Part(part)) = index.row.segments.get(at) else { return TokenStream::new() };
     let (text, format) = (plain(field), part_format(entity, &index.row, at, part));
-    let literal = text_after(&index.row, at);
+    let literal = literal_after(&index.row, at);
     let local = local_of(entity, field);
     let value = transformed(&entity.krate, part, quote!(&#local));
     quote!(.part(#text, #value, #format) #literal)
@@ -109,15 +110,12 @@ fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
 
 /// Returns the variable of a field.
 fn local_of(entity: &Entity<'_>, field: &Ident) -> Option<Ident> {
-    entity.fields.iter().find(|f| f.ident == *field).map(Field::local)
+    entity.field(field).map(Field::local)
 }
 
-/// Returns the literal text after a segment.
-fn text_after(template: &Template, at: usize) -> Option<TokenStream> {
-    match template.segments.get(at + 1) {
-        Some(Segment::Literal(text)) => Some(quote!(.literal(#text))),
-        _ => None,
-    }
+/// Returns the call that writes the literal text after a segment.
+fn literal_after(template: &Template, at: usize) -> Option<TokenStream> {
+    template.text_after(at).map(|text| quote!(.literal(#text)))
 }
 
 /// Generates `T::name_shards(…)`: the partitions of all shards.
@@ -162,121 +160,155 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
     }
 }
 
-/// Generates the methods that set one part.
-fn one_step(entity: &Entity<'_>, index: &Index, step: usize, part: &Part) -> TokenStream {
-    let name = name(entity, index);
-    let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
-    let at = place(&index.row, step);
-    let is_last = at + 1 == index.row.segments.len();
-    let value = value(entity, index, step, at, part, field);
-    // A range of times is not a range of days, and a range of texts is not a range of their first characters.
-    let (has_range, has_starts) = match part.transforms.as_slice() {
-        [] => {
-            let fixed = part.width.is_some() || is_fixed(field.part_type());
-            (fixed || is_last, !fixed)
-        }
-        [Transform::Descending] => (true, false),
-        [Transform::Lower] => (false, true),
-        _ => (false, false),
-    };
-    let starting = has_starts.then(|| starting(entity, index, at, part, field));
-    let range = has_range.then(|| range(entity, index, at, part, field));
-    quote! {
-        #[automatically_derived]
-        #[allow(dead_code)]
-        impl #name<#step> {
-            #value
-            #range
-            #starting
-        }
-    }
-}
-
 /// Returns the position of a step's part in the template.
 fn place(template: &Template, step: usize) -> usize {
     let parts = template.segments.iter().enumerate().filter(|(_, s)| matches!(s, Segment::Part(_)));
     parts.map(|(at, _)| at).nth(step).unwrap_or_default()
 }
 
-fn value(
-    entity: &Entity<'_>,
-    index: &Index,
-    step: usize,
+/// A step of a lookup: it sets one part of the RowKey.
+struct Step<'a> {
+    krate: &'a Path,
+    vis: &'a Visibility,
+    index: &'a Index,
+    /// The name of the lookup's struct.
+    name: Ident,
+    /// The number of parts that are set before this step.
+    number: usize,
+    /// The position of the part in the template.
     at: usize,
-    part: &Part,
-    field: &Field,
-) -> TokenStream {
-    let (krate, vis, name, ident) = (&entity.krate, &entity.input.vis, name(entity, index), &field.ident);
-    let (text, next, format) = (plain(ident), step + 1, part_format(entity, &index.row, at, part));
-    let (ty, operand) = (field.part_type(), operand(krate, field.part_type()));
-    let literal = text_after(&index.row, at);
-    let is_whole = (next == whole(index)).then(|| quote!(.whole()));
-    let needed = key_part(krate, ty);
-    let (entries, given) = (var("__entries", ty), var("__value", ty));
-    let written = transformed(krate, part, quote!(#given));
-    let key = quote_spanned!(ty.span()=> #entries.part(#text, #written, #format));
-    let (method, doc) = match part.transforms.as_slice() {
-        [] | [Transform::Descending] if part.each => {
-            (ident.clone(), format!("Only entries with this element of `{text}`."))
-        }
-        [] | [Transform::Descending] => (ident.clone(), format!("Only entries with this `{text}`.")),
-        transforms => match transforms.iter().rev().find(|t| !matches!(t, Transform::Lower)) {
-            Some(Transform::Prefix(count)) => (
-                format_ident!("{text}_prefix"),
-                format!("Only entries whose `{text}` has the same first {count} characters as this text."),
-            ),
-            Some(Transform::Date) => {
-                (ident.clone(), format!("Only entries whose `{text}` is on the UTC day of this time."))
-            }
-            Some(Transform::Hour) => {
-                (ident.clone(), format!("Only entries whose `{text}` is in the UTC hour of this time."))
-            }
-            _ => (ident.clone(), format!("Only entries with this `{text}`, in upper or lower case.")),
-        },
-    };
-    quote! {
-        #[doc = #doc]
-        #vis fn #method(self, #ident: impl #operand) -> #name<#next> {
-            #needed
-            let __value: #ty = #operand::into_operand(#ident);
-            let (#entries, #given) = (self.0, &__value);
-            #name(#key #literal #is_whole)
-        }
-    }
+    part: &'a Part,
+    field: &'a Field,
+    /// The name of the field.
+    text: String,
+    format: TokenStream,
 }
 
-fn range(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &Field) -> TokenStream {
-    let (krate, vis, name) = (&entity.krate, &entity.input.vis, name(entity, index));
-    let (text, done, format) = (plain(&field.ident), done(index), part_format(entity, &index.row, at, part));
-    let (ty, ends) = (field.part_type(), at + 1 == index.row.segments.len());
-    let method = format_ident!("{text}_in");
-    let turned = (!part.transforms.is_empty())
-        .then(|| quote!(let __bounds = #krate::__private::descending(__bounds);));
-    let doc = format!("Only entries whose `{text}` is in the range.");
-    quote! {
-        #[doc = #doc]
-        #vis fn #method(self, range: impl #krate::typed::PartRange<#ty>) -> #name<#done> {
-            let __bounds = #krate::typed::PartRange::<#ty>::into_bounds(range);
-            #turned
-            #name(self.0.range(#text, __bounds, #format, #ends))
+impl<'a> Step<'a> {
+    fn new(entity: &'a Entity<'_>, index: &'a Index, number: usize, part: &'a Part) -> Option<Self> {
+        let (field, at) = (entity.field(&part.field)?, place(&index.row, number));
+        Some(Self {
+            krate: &entity.krate,
+            vis: &entity.input.vis,
+            index,
+            name: name(entity, index),
+            number,
+            at,
+            part,
+            field,
+            text: plain(&field.ident),
+            format: part_format(entity, &index.row, at, part),
+        })
+    }
+
+    /// Whether the RowKey ends with the part.
+    fn is_last(&self) -> bool {
+        self.at + 1 == self.index.row.segments.len()
+    }
+
+    /// Generates the methods that set the part.
+    fn expand(&self) -> TokenStream {
+        let Self { name, number, part, field, .. } = self;
+        // A range of times is not a range of days, and a range of texts is not a range of their first characters.
+        let (has_range, has_starts) = match part.transforms.as_slice() {
+            [] => {
+                let fixed = part.width.is_some() || is_fixed(field.part_type());
+                (fixed || self.is_last(), !fixed)
+            }
+            [Transform::Descending] => (true, false),
+            [Transform::Lower] => (false, true),
+            _ => (false, false),
+        };
+        let value = self.value();
+        let range = has_range.then(|| self.range());
+        let starting = has_starts.then(|| self.starting());
+        quote! {
+            #[automatically_derived]
+            #[allow(dead_code)]
+            impl #name<#number> {
+                #value
+                #range
+                #starting
+            }
         }
     }
-}
 
-fn starting(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &Field) -> TokenStream {
-    let (krate, vis, name) = (&entity.krate, &entity.input.vis, name(entity, index));
-    let (text, done, format) = (plain(&field.ident), done(index), part_format(entity, &index.row, at, part));
-    let ty = field.part_type();
-    let prefix = match part.transforms.is_empty() {
-        true => quote!(prefix.as_prefix()),
-        false => quote!(&#krate::manifest::lowercase(prefix.as_prefix())),
-    };
-    let method = format_ident!("{text}_starting");
-    let doc = format!("Only entries whose `{text}` starts with this text.");
-    quote! {
-        #[doc = #doc]
-        #vis fn #method<P: #krate::__private::PrefixOf<#ty>>(self, prefix: P) -> #name<#done> {
-            #name(self.0.starting(#prefix, #format))
+    /// Generates the method that sets a value.
+    fn value(&self) -> TokenStream {
+        let Self { krate, vis, index, name, number, at, part, field, text, format } = self;
+        let (ident, ty, next) = (&field.ident, field.part_type(), number + 1);
+        let operand = operand(krate, ty);
+        let literal = literal_after(&index.row, *at);
+        let is_whole = (next == whole(index)).then(|| quote!(.whole()));
+        let needed = key_part(krate, ty);
+        let (entries, given) = (var("__entries", ty), var("__value", ty));
+        let written = transformed(krate, part, quote!(#given));
+        let key = quote_spanned!(ty.span()=> #entries.part(#text, #written, #format));
+        let (method, doc) = match part.transforms.as_slice() {
+            [] | [Transform::Descending] if part.each => {
+                (ident.clone(), format!("Only entries with this element of `{text}`."))
+            }
+            [] | [Transform::Descending] => (ident.clone(), format!("Only entries with this `{text}`.")),
+            transforms => match transforms.iter().rev().find(|t| !matches!(t, Transform::Lower)) {
+                Some(Transform::Prefix(count)) => (
+                    format_ident!("{text}_prefix"),
+                    format!(
+                        "Only entries whose `{text}` has the same first {count} characters as this text."
+                    ),
+                ),
+                Some(Transform::Date) => {
+                    (ident.clone(), format!("Only entries whose `{text}` is on the UTC day of this time."))
+                }
+                Some(Transform::Hour) => {
+                    (ident.clone(), format!("Only entries whose `{text}` is in the UTC hour of this time."))
+                }
+                _ => (ident.clone(), format!("Only entries with this `{text}`, in upper or lower case.")),
+            },
+        };
+        quote! {
+            #[doc = #doc]
+            #vis fn #method(self, #ident: impl #operand) -> #name<#next> {
+                #needed
+                let __value: #ty = #operand::into_operand(#ident);
+                let (#entries, #given) = (self.0, &__value);
+                #name(#key #literal #is_whole)
+            }
+        }
+    }
+
+    /// Generates the method that restricts the part to a range.
+    fn range(&self) -> TokenStream {
+        let Self { krate, vis, index, name, part, field, text, format, .. } = self;
+        let (ty, done, is_last) = (field.part_type(), done(index), self.is_last());
+        let method = format_ident!("{text}_in");
+        let reversed = (!part.transforms.is_empty())
+            .then(|| quote!(let __bounds = #krate::__private::descending(__bounds);));
+        let doc = format!("Only entries whose `{text}` is in the range.");
+        quote! {
+            #[doc = #doc]
+            #vis fn #method(self, range: impl #krate::typed::PartRange<#ty>) -> #name<#done> {
+                let __bounds = #krate::typed::PartRange::<#ty>::into_bounds(range);
+                #reversed
+                #name(self.0.range(#text, __bounds, #format, #is_last))
+            }
+        }
+    }
+
+    /// Generates the method that takes the start of a text.
+    fn starting(&self) -> TokenStream {
+        let Self { krate, vis, index, name, part, field, text, format, .. } = self;
+        let (ty, done) = (field.part_type(), done(index));
+        let prefix = match part.transforms.is_empty() {
+            true => quote!(prefix.as_prefix()),
+            false => quote!(&#krate::manifest::lowercase(prefix.as_prefix())),
+        };
+        let method = format_ident!("{text}_starting");
+        let doc = format!("Only entries whose `{text}` starts with this text.");
+        quote! {
+            #[doc = #doc]
+            #vis fn #method<P: #krate::__private::PrefixOf<#ty>>(self, prefix: P) -> #name<#done> {
+                #name(self.0.starting(#prefix, #format))
+            }
         }
     }
 }

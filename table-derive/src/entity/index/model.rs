@@ -107,8 +107,8 @@ impl Index {
         self.condition.as_ref().and_then(|filter| condition::names(&filter.value()).ok()).unwrap_or_default()
     }
 
-    /// Whether an entry depends on a field of these: the field is in its key, its condition, its payload or its summary.
-    pub(crate) fn holds(&self, field: &Field, fields: &[Field]) -> bool {
+    /// Whether entries depend on a field: the field is in their key, condition, payload or summary. `fields` are all fields of the entity.
+    pub(crate) fn depends_on(&self, field: &Field, fields: &[Field]) -> bool {
         let copied = match &self.payload {
             PayloadAttr::Full => true,
             PayloadAttr::Reference => false,

@@ -117,8 +117,10 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
         errors.push(&template.text, "a template can have one shard; remove the others");
     }
     if field(shard, cx).is_some_and(|f| !is_text(f.part_type())) {
-        errors
-            .push(&template.text, format!("a shard is made of text, and `{name}` is none: index a `String`"));
+        errors.push(
+            &template.text,
+            format!("a shard is made of text, and `{name}` is not text: index a `String`"),
+        );
     }
     // A lookup by the value reads one shard, in which other values are too. With the value first, its entries are one
     // range.
@@ -163,7 +165,7 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// Programs without the Rust type compute entries from the stored properties, and do not know former names.
 fn check_aliases(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let renamed = |field: &&Field| field.property().is_some_and(|property| !property.aliases.is_empty());
-    for field in cx.fields.iter().filter(renamed).filter(|field| index.holds(field, cx.fields)) {
+    for field in cx.fields.iter().filter(renamed).filter(|field| index.depends_on(field, cx.fields)) {
         let (name, index) = (plain(&field.ident), plain(&index.name));
         let problem = format!(
             "`{name}` has an alias, and the index `{index}` depends on it: the entries of rows with the former name would be wrong; \
@@ -262,7 +264,7 @@ fn check_unique(index: &Index, errors: &Errors) {
              within it: remove `partition_key`, or write `unique = \"table\"`"
         }
         (Some(ScopeAttr::Table), None) => {
-            "entries without a `partition_key` are kept by the entity's, so they can only be unique within it: \
+            "entries without a `partition_key` are in the entity's partition, so they can be unique only within it: \
              write `unique = \"partition\"`, or give the index a `partition_key`"
         }
         _ => return,
@@ -280,17 +282,20 @@ fn check_shape(index: &Index, errors: &Errors) {
     if shape == "summary" && index.unique.is_some() {
         errors.push(
             &index.unique_at,
-            "a summary is of many entities, a unique key has one: remove one of the two",
+            "a summary counts many entities, and a unique key belongs to one: remove `unique`, or the shape",
         );
     } else if index.unique.is_some() {
-        let message = format!("a {shape} holds many references, a unique key has one: remove one of the two");
+        let message = format!(
+            "a {shape} holds many references, and a unique key belongs to one entity: remove `unique`, or the shape"
+        );
         errors.push(&index.unique_at, message);
     }
     if shape == "summary" && !matches!(index.payload, PayloadAttr::Reference) {
-        errors.push(&index.payload_at, "a summary holds numbers alone: remove `payload`");
+        errors.push(&index.payload_at, "a summary holds only numbers: remove `payload`");
     } else if !matches!(index.payload, PayloadAttr::Reference) {
-        let message =
-            format!("a {shape} holds references alone: remove `payload`, or the shape for a row each");
+        let message = format!(
+            "a {shape} holds only references: remove `payload`, or remove the shape to store a row for each entity"
+        );
         errors.push(&index.payload_at, message);
     }
 }
@@ -308,7 +313,7 @@ fn check_summary(index: &Index, cx: &Context<'_>, errors: &Errors) {
     for name in summary.fields() {
         let role = cx.fields.iter().find(|f| f.ident == *name).map(|f| &f.role);
         let problem = match role {
-            None => "is no field of the type",
+            None => "is not a field of the type: name a number or a time",
             Some(Role::Property(property)) if property.encrypt => {
                 "is encrypted, and a summary would store its values in plain text: remove it here, or remove `#[encrypt]`"
             }

@@ -7,7 +7,7 @@ use syn::spanned::Spanned as _;
 
 use super::model::{Index, Placement};
 use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr, SummaryAttr};
-use crate::entity::{Discriminator, Entity};
+use crate::entity::{Entity, option};
 use crate::fields::{Field, Form};
 use crate::template::{Part, Segment, Template, Transform, plain};
 
@@ -24,19 +24,13 @@ pub(super) fn definitions(entity: &Entity<'_>) -> TokenStream {
 
 fn entity_type(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
-    let text = quote!(#krate::__private::text);
-    let discriminator = match &entity.discriminator {
-        Discriminator::None => quote!(None),
-        Discriminator::Property(name) => quote!(Property(#text(#name))),
-        Discriminator::RowPrefix(prefix) => quote!(RowPrefix(#text(#prefix))),
-        Discriminator::PartitionPrefix(prefix) => quote!(PartitionPrefix(#text(#prefix))),
-    };
+    let discriminator = entity.discriminator.expand(krate);
     let (name, partition, row) =
         (&entity.type_name, template(entity, &entity.partition), template(entity, &entity.row));
     quote! {
         #krate::manifest::EntityType {
-            name: #text(#name),
-            discriminator: #krate::manifest::Discriminator::#discriminator,
+            name: #krate::__private::text(#name),
+            discriminator: #discriminator,
             partition_key: ::core::option::Option::Some(#partition),
             row_key: ::core::option::Option::Some(#row),
         }
@@ -58,9 +52,11 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
         PayloadAttr::Full => quote!(Full),
         PayloadAttr::Reference => quote!(Reference),
         PayloadAttr::Fields(names) => {
-            let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
-            let names = names.iter().filter_map(of).map(|p| p.name.as_str());
-            let names = names.map(|name| quote!(#text(#name)));
+            let names = names.iter().filter_map(|ident| entity.field(ident)?.property());
+            let names = names.map(|property| {
+                let name = &property.name;
+                quote!(#text(#name))
+            });
             // A projection checks the schema version and its readers, so an entry with fields holds them. Also of a type that
             // says none of the readers: a later version that does has the same definition then.
             let schema = quote!(#krate::typed::Schema);
@@ -96,13 +92,7 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
         Some(ScopeAttr::Partition) => quote!(WithinPartition),
         Some(ScopeAttr::Table) => quote!(WithinTable),
     };
-    let partition = match &index.partition {
-        None => quote!(::core::option::Option::None),
-        Some(partition) => {
-            let partition = template(entity, partition);
-            quote!(::core::option::Option::Some(#partition))
-        }
-    };
+    let partition = option(index.partition.as_ref().map(|partition| template(entity, partition)));
     let row = template(entity, &index.row);
     let condition = option(index.condition.as_ref().map(|condition| quote!(#text(#condition))));
     quote! {
@@ -121,12 +111,10 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
 
 /// Returns the stored names of fields as a constant.
 fn names_of(entity: &Entity<'_>, fields: &[Ident]) -> TokenStream {
-    let (krate, text) = (&entity.krate, {
-        let krate = &entity.krate;
-        quote!(#krate::__private::text)
-    });
-    let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
-    let names = fields.iter().filter_map(of).map(|property| property.name.as_str());
+    let krate = &entity.krate;
+    let text = quote!(#krate::__private::text);
+    let names =
+        fields.iter().filter_map(|ident| entity.field(ident)?.property()).map(|property| &property.name);
     quote! {{
         const __NAMES: &[#krate::manifest::Text] = &[#(#text(#names)),*];
         ::std::borrow::Cow::Borrowed(__NAMES)
@@ -150,7 +138,7 @@ fn template(entity: &Entity<'_>, template: &Template) -> TokenStream {
 fn part(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
     let krate = &entity.krate;
     let (manifest, text) = (quote!(#krate::manifest), quote!(#krate::__private::text));
-    let field = entity.fields.iter().find(|f| f.ident == part.field)?;
+    let field = entity.field(&part.field)?;
     let source = match field.property() {
         Some(property) => {
             let name = &property.name;
@@ -213,12 +201,5 @@ fn encoding(entity: &Entity<'_>, field: &Field, of: &TokenStream, width: &TokenS
             let stored = quote_spanned!(ty.span()=> <#ty as #krate::typed::Property>::KEY_TYPE);
             quote!(#krate::__private::encoding(#of::PART_TYPE, #stored, #of::ENCODING, #of::WIDTH, #width))
         }
-    }
-}
-
-fn option(value: Option<impl quote::ToTokens>) -> TokenStream {
-    match value {
-        Some(value) => quote!(::core::option::Option::Some(#value)),
-        None => quote!(::core::option::Option::None),
     }
 }

@@ -31,22 +31,6 @@ struct Indexed {
 }
 
 #[derive(TableEntity)]
-#[entity(type = "Names", discriminator = "body_Part7")]
-struct Names {
-    #[partition_key]
-    department: String,
-    #[row_key]
-    id: u32,
-    #[entity(split, alias = "text")]
-    body: String,
-    #[entity(rename = "body_Parts")]
-    count: i32,
-    #[entity(alias = "text_Part12")]
-    other: Option<String>,
-    body_parts: String,
-}
-
-#[derive(TableEntity)]
 struct Whole {
     #[partition_key]
     department: String,

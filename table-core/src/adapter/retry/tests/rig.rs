@@ -1,8 +1,7 @@
 use std::sync::Mutex;
 
 use super::super::Job;
-use crate::adapter::around::{Around, impl_around};
-use crate::adapter::call::{Answer, Call};
+use crate::adapter::around::{Answer, Around, Call, impl_around};
 use crate::adapter::{Fault, FaultInjector, Faulty, Metered, RequestMeter, RetryPolicy, Retrying};
 use crate::memory::MemoryStore;
 use crate::model::{ETag, Entity, Key, PartitionKey, TableName};
@@ -83,7 +82,7 @@ impl Rig {
     }
 
     pub(super) fn intrude(&self, at: u64, operations: Vec<Operation>) {
-        *self.store.inner().plan.lock().unwrap() = (at, operations);
+        *self.store.store.plan.lock().unwrap() = (at, operations);
     }
 
     pub(super) async fn send(&self, job: &Job) -> Result<Vec<Written>> {

@@ -87,14 +87,19 @@ async fn metered() -> Result<(Arc<dyn TableStore>, RequestMeter)> {
 struct Process {
     store: MemoryStore,
     guest: bool,
-    /// Whether reads wait to be let go on.
-    held: AtomicBool,
+    /// Whether the answer of the next query waits for `go_on`.
+    pauses_next_query: AtomicBool,
     go_on: Notify,
 }
 
 impl Process {
     fn of(store: &MemoryStore) -> Self {
-        Self { store: store.clone(), guest: false, held: AtomicBool::new(false), go_on: Notify::new() }
+        Self {
+            store: store.clone(),
+            guest: false,
+            pauses_next_query: AtomicBool::new(false),
+            go_on: Notify::new(),
+        }
     }
 }
 
@@ -113,7 +118,7 @@ impl TableStore for Process {
             return Err(ErrorKind::Forbidden("the signature is of one partition".to_owned()).into());
         }
         let page = self.store.query(table, query, from).await;
-        if self.held.swap(false, Ordering::SeqCst) {
+        if self.pauses_next_query.swap(false, Ordering::SeqCst) {
             self.go_on.notified().await;
         }
         page
@@ -364,17 +369,17 @@ async fn a_write_is_waited_for() -> Result<()> {
     Ok(())
 }
 
-async fn held() -> Result<(Arc<Process>, Arc<ManifestCache>)> {
+async fn paused_process() -> Result<(Arc<Process>, Arc<ManifestCache>)> {
     let shared = MemoryStore::new();
     shared.create_table(&shop()).await?;
     let process = Process::of(&shared);
-    process.held.store(true, Ordering::SeqCst);
+    process.pauses_next_query.store(true, Ordering::SeqCst);
     Ok((Arc::new(process), Arc::new(ManifestCache::new(shared.profile()))))
 }
 
 #[tokio::test]
 async fn one_task_reads_for_all_and_another_task_after_its_future_is_dropped() -> Result<()> {
-    let (process, cache) = held().await?;
+    let (process, cache) = paused_process().await?;
     let meter = RequestMeter::new();
     let store = Metered::new(process.clone(), meter.clone());
     let table = shop();
@@ -387,7 +392,7 @@ async fn one_task_reads_for_all_and_another_task_after_its_future_is_dropped() -
     assert_eq!(meter.total(), 1);
 
     cache.forget(&shop());
-    process.held.store(true, Ordering::SeqCst);
+    process.pauses_next_query.store(true, Ordering::SeqCst);
     let (mut first, mut second) = (Box::pin(cache.get(&store, &table)), Box::pin(cache.get(&store, &table)));
     assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
     drop(first);
@@ -398,8 +403,8 @@ async fn one_task_reads_for_all_and_another_task_after_its_future_is_dropped() -
 
 /// The answer to a read that started before the manifest changed is outdated.
 #[tokio::test]
-async fn a_reading_of_before_a_change_is_not_kept() -> Result<()> {
-    let (process, cache) = held().await?;
+async fn a_manifest_that_was_read_before_a_change_is_not_cached() -> Result<()> {
+    let (process, cache) = paused_process().await?;
     let table = shop();
     let mut reading = Box::pin(cache.get(&*process, &table));
     assert!(reading.as_mut().now_or_never().is_none());
@@ -407,7 +412,7 @@ async fn a_reading_of_before_a_change_is_not_kept() -> Result<()> {
     declare(&process.store, orders()).await?;
     drop(change);
     process.go_on.notify_one();
-    assert!(reading.await?.indexes.is_empty(), "it was asked for before");
+    assert!(reading.await?.indexes.is_empty(), "the read began before the change");
     assert_eq!(cache.get(&*process, &table).await?.indexes.len(), 1);
 
     // A manifest row may be written before the creator of the table has its answer: the manifest is not cached as empty.

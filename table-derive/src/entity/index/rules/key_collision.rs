@@ -43,7 +43,7 @@ fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
     let own = if index.partition.is_none() { cx.partition } else { None };
     let is_contained = |part: &&Part| {
         let parts = index.parts().chain(own.into_iter().flat_map(Template::parts));
-        parts.into_iter().any(|p| p.field == part.field && p.tells_value())
+        parts.into_iter().any(|p| p.field == part.field && p.identifies_value())
     };
     let mut missing: Vec<&Part> = Vec::new();
     for part in cx.partition.into_iter().chain(cx.row).flat_map(Template::parts).filter(|p| !is_contained(p))

@@ -292,12 +292,12 @@ impl IndexSet {
 
     /// Whether a read of the manifest began after the last change of state by any set of this process.
     pub(crate) fn is_after_last_change(&self, asked: ReadTime) -> bool {
-        self.local.as_ref().is_none_or(|local| local.changed(&self.identity) <= asked.change)
+        self.local.as_ref().is_none_or(|local| local.last_change_of(&self.identity) <= asked.change)
     }
 
     /// The time of a read of the manifest that begins now.
     pub(crate) fn asked(&self) -> ReadTime {
-        let change = self.local.as_ref().map_or(0, |local| local.last());
+        let change = self.local.as_ref().map_or(0, |local| local.last_change());
         ReadTime { change, at: Instant::now() }
     }
 
