@@ -258,8 +258,8 @@ fn transform(word: &str) -> Result<Option<Transform>, String> {
         "desc" => Transform::Descending,
         _ => match word.strip_prefix("prefix(").and_then(|word| word.strip_suffix(')')) {
             Some(count) => {
-                let known = count.parse().ok().filter(|count| *count > 0);
-                Transform::Prefix(known.ok_or_else(|| {
+                let chars = count.parse().ok().filter(|count| *count > 0);
+                Transform::Prefix(chars.ok_or_else(|| {
                     format!("`:{word}` is not a prefix; write `:prefix(3)` for the first three characters")
                 })?)
             }
@@ -275,8 +275,9 @@ fn transform(word: &str) -> Result<Option<Transform>, String> {
 }
 
 fn shards(count: &str) -> Result<u16, String> {
-    let known = count.parse().ok().filter(|count| (1..=MAX_SHARDS).contains(count));
-    known.ok_or_else(|| format!("`#{count}` is not a number of shards; write `#16`, at most `#{MAX_SHARDS}`"))
+    let shards = count.parse().ok().filter(|count| (1..=MAX_SHARDS).contains(count));
+    shards
+        .ok_or_else(|| format!("`#{count}` is not a number of shards; write `#16`, at most `#{MAX_SHARDS}`"))
 }
 
 fn width(format: &str) -> Result<usize, String> {

@@ -89,8 +89,8 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
     /// # Errors
     /// Fails if the stores are not of the same kind: pages and continuation tokens would differ.
     pub fn new(primary: P, secondary: S) -> Result<Self> {
-        // Whether reads are stale is the one difference that is expected; both sides are set to `true` before they
-        // are compared.
+        // The stores are expected to differ in whether reads are stale, and in nothing else. So both sides are set to
+        // `true` before they are compared.
         let profile = ServiceProfile { has_stale_reads: true, ..primary.profile().clone() };
         let other = ServiceProfile { has_stale_reads: true, ..secondary.profile().clone() };
         if profile != other {
@@ -154,7 +154,7 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
         match first {
             Some(Ok(answer)) => Ok((answer, ReadFrom::Primary)),
             Some(Err(error)) => or_secondary(error, secondary).await,
-            // `select` polls its first future first: if both answers are there, the one that is not stale wins.
+            // `select` polls its first future first: if both answers are there, the answer of the primary wins, which is not stale.
             None => match select(primary, secondary).await {
                 Either::Left((Ok(answer), _)) => Ok((answer, ReadFrom::Primary)),
                 Either::Left((Err(error), secondary)) => or_secondary(error, secondary).await,

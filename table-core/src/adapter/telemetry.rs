@@ -17,7 +17,7 @@ use crate::store::{Error, ErrorKind, OperationKind, Result, TableStore};
 /// | `db.client.operation.duration` | histogram, `s` | operations as the caller sees them, with their retries |
 /// | `db.client.response.returned_rows` | histogram, `{row}` | the entities of each answer to a get or a query |
 /// | `table.client.requests` | counter, `{request}` | requests to the store, as the service bills them |
-/// | `table.client.round_trips` | counter, `{round_trip}` | how often a program waited for the store: the longest chain of requests of which each began after the end of the one before |
+/// | `table.client.round_trips` | counter, `{round_trip}` | how often a program waited for the store: the longest chain of requests in which each begins after the end of the request before |
 /// | `table.client.retries` | counter, `{retry}` | repetitions of a request |
 /// | `table.client.throttles` | counter, `{request}` | requests that the service refused because it was busy |
 ///

@@ -9,7 +9,8 @@ use super::{CycleDetector, Error, ErrorKind, Pages, QueryCursor, Result, TableSt
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Page, Query};
 
-fn exists(error: &Error) -> bool {
+/// Whether the table could not be created because it exists.
+fn is_table_already_exists(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::TableAlreadyExists { .. })
 }
 
@@ -24,9 +25,9 @@ pub trait TableStoreExt: TableStore {
     /// [`TableBeingDeleted`](ErrorKind::TableBeingDeleted).
     async fn create_table_if_missing(&self, table: &TableName) -> Result<bool> {
         match self.create_table(table).await {
-            Err(e) if exists(&e) => Ok(false),
+            Err(e) if is_table_already_exists(&e) => Ok(false),
             Err(lost) if lost.is_ambiguous() => match self.create_table(table).await {
-                Err(e) if exists(&e) => Ok(false),
+                Err(e) if is_table_already_exists(&e) => Ok(false),
                 Err(again) => Err(lost.with_source(again)),
                 Ok(()) => Ok(true),
             },
@@ -66,10 +67,10 @@ pub trait TableStoreExt: TableStore {
     fn check_encrypts(&self, table: &TableName, names: &[&str]) -> Result<()> {
         let Some(name) = names.first() else { return Ok(()) };
         if !self.profile().encrypts {
-            let what = format!(
+            let requirement = format!(
                 "encrypted properties, such as '{name}' in '{table}'; put an encrypting store around it"
             );
-            return Err(Error::unsupported(self.profile().name, what));
+            return Err(Error::unsupported(self.profile().name, requirement));
         }
         self.declare_encrypted(table, names);
         Ok(())

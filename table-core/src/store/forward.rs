@@ -49,7 +49,7 @@
 /// ```
 // `async_trait` does not look into a macro call in an impl. The methods below therefore have the signatures that it makes
 // of the trait's methods: a lifetime for each reference, then the lifetime of the future. The future of the other
-// store is returned as it is, without a box of its own.
+// store is returned as it is, without another box.
 #[macro_export]
 macro_rules! forward_to_store {
     ($self:ident => $store:expr; $($method:ident),+ $(,)?) => {

@@ -245,8 +245,8 @@ impl<'a, H: StoreHandle + 'a, C: Cursor + 'a> Stream for Entities<'a, H, C> {
         let this = &mut *self;
         loop {
             if let Some(item) = this.items.next() {
-                // A request makes progress only while it is polled. Between two items is the one moment at which the
-                // consumer lets this code run.
+                // A request makes progress only while it is polled. This code runs only when the consumer asks for an
+                // item, so it polls the request then.
                 if this.prefetch && this.items.len().is_multiple_of(PREFETCH_EVERY) {
                     this.pages.prefetch(cx);
                 }

@@ -169,7 +169,7 @@ impl<E, V, C> Field<E, V, C> {
         self.compare_stored(comparison, value).map(widened)
     }
 
-    /// Returns the field with comparisons of its own stored type only: each comparison stays one comparison.
+    /// Returns the field with comparisons of the stored type of `V` only: each comparison stays one comparison.
     ///
     /// Use it for `i64`, `u32`, `u64`, `f64` and `f32` if a filter comes near the limit of comparisons and every row
     /// has an Int64 or a Double. Rows that this library writes do. Values that another client has stored as Int32 are

@@ -149,10 +149,11 @@ impl Manifest {
     /// Returns the entry of a type as a program with this schema has to write it; `None` if the manifest says everything
     /// already, or need not say anything because the entities are plain rows that do not expire.
     pub fn type_to_register(&self, schema: &Schema) -> Option<StoredType> {
-        let mine = StoredType::of(schema);
+        let declared = StoredType::of(schema);
         match self.type_of(&schema.entity_type()) {
-            Some(stored) => Some(stored.with(&mine)).filter(|update| update != stored),
-            None => Some(mine).filter(|mine| mine.layout != Layout::Plain || mine.expiry.is_some()),
+            Some(stored) => Some(stored.with(&declared)).filter(|update| update != stored),
+            None => Some(declared)
+                .filter(|declared| declared.layout != Layout::Plain || declared.expiry.is_some()),
         }
     }
 }

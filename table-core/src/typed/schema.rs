@@ -128,7 +128,7 @@ impl Schema {
     ///
     /// # Errors
     /// Fails if a version property is not an integer.
-    pub(crate) fn reads_later(&self, entity: &Entity) -> Result<bool> {
+    pub(crate) fn is_later_but_readable(&self, entity: &Entity) -> Result<bool> {
         let own = i64::from(self.version);
         Ok(self.stored_version(entity)? > own
             && version_in(self, entity, Self::READER_PROPERTY)?.is_some_and(|reader| reader <= own))
@@ -157,7 +157,7 @@ impl Schema {
             return Ok(());
         }
         let stored = self.stored_version(entity)?;
-        if stored <= i64::from(self.version) || self.reads_later(entity)? {
+        if stored <= i64::from(self.version) || self.is_later_but_readable(entity)? {
             return Ok(());
         }
         let Self { rust_name, version, .. } = self;
@@ -210,7 +210,7 @@ impl Schema {
         }
         for property in old.properties() {
             let name = property.name();
-            if !self.knows(name) && name != WRITE_ID_PROPERTY && new.get(name).is_none() {
+            if !self.has_known_name(name) && name != WRITE_ID_PROPERTY && new.get(name).is_none() {
                 new.properties_mut().push(name, property.value(), property.is_encrypted());
             }
         }
@@ -244,11 +244,12 @@ impl Schema {
         schema
     }
 
-    fn knows(&self, name: &str) -> bool {
+    /// Whether rows of this version or of an earlier one have a property of the type under this name.
+    fn has_known_name(&self, name: &str) -> bool {
         [Self::VERSION_PROPERTY, Self::READER_PROPERTY].contains(&name)
             || self.discriminator.property() == Some(name)
             || self.properties.iter().any(|property| property.has_name(name))
-            || self.previous.is_some_and(|previous| previous.knows(name))
+            || self.previous.is_some_and(|previous| previous.has_known_name(name))
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Comparable, Condition, Field, Operand};
 use crate::model::EdmValue;
 use crate::query::{Comparison, Filter, FilterNode};
 
-/// A field that is compared with values of its own stored type only: see [`Field::exact_width`].
+/// A field whose comparisons match only values of the stored type of `V`: see [`Field::exact_width`].
 pub struct ExactWidth<E, V, C>(pub(super) Field<E, V, C>);
 
 impl<E, V, C> ExactWidth<E, V, C> {

@@ -202,9 +202,9 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
         "{name}: an entity has at most 252 properties, flattened ones included: store a group together with \
          `#[entity(json)]`, or make it a wide entity, `#[entity(wide)]`"
     );
-    let own = type_properties(&entity.discriminator, entity.version, entity.min_reader)
+    let own_properties = type_properties(&entity.discriminator, entity.version, entity.min_reader)
         + super::codec::names(&entity.fields).len();
-    let most = if entity.wide { usize::MAX } else { 252 };
+    let max_properties = if entity.wide { usize::MAX } else { 252 };
     // The names of type and version are in `__NAMES`. The macro sees other reserved names in fields, and not in groups.
     let entries = ENTRIES.iter().filter(|_| !entity.indexes.is_empty());
     let reserved = SYSTEM.iter().chain(entries).map(|(name, _)| *name);
@@ -216,7 +216,7 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
         const _: () = {
             ::core::assert!(#krate::__private::avoids(&[#(#reserved),*], __FLATTENED), "{}", #taken);
             ::core::assert!(#krate::__private::distinct(__NAMES, __FLATTENED), "{}", #twice);
-            ::core::assert!(#own + __FLATTENED.len() <= #most, "{}", #many);
+            ::core::assert!(#own_properties + __FLATTENED.len() <= #max_properties, "{}", #many);
         };
     })
 }

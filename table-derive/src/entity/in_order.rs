@@ -19,21 +19,21 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
     let krate = &entity.krate;
     let type_name = &entity.type_name;
     let check_type = property(entity).map(|name| {
-        let name = counted(name);
+        let name = name_with_length(name);
         quote!(__in_order.is_text(#name, #type_name)?;)
     });
     let check_version = (entity.version > 1).then(|| {
-        let (name, version) = (counted("EntityVersion"), entity.version);
+        let (name, version) = (name_with_length("EntityVersion"), entity.version);
         quote!(__in_order.is_version(#name, #version)?;)
     });
     let check_reader = (entity.min_reader < entity.version).then(|| {
-        let (name, reader) = (counted("EntityReader"), entity.min_reader);
+        let (name, reader) = (name_with_length("EntityReader"), entity.min_reader);
         quote!(__in_order.is_version(#name, #reader)?;)
     });
     let key = if entity.key_fields().is_empty() { quote!(_) } else { quote!(__key) };
     let fields = entity.fields.iter().map(|field| decode(entity, field));
-    // The generated closure lets `?` end the fast decoder alone. The code after it decodes the entity by names, or says what is
-    // wrong with it.
+    // The generated closure lets `?` end the fast decoder alone. The code after it decodes the entity by names, or returns the
+    // error.
     Some(quote! {
         let __decoded = (|| {
             let mut __in_order = #krate::__private::InOrder::new(&__entity);
@@ -64,7 +64,8 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
             ::core::option::Option::map(#stored.timestamp(), ::core::convert::From::from)),
         Role::Skip(default) => quote!(#default()),
         Role::Property(property) => {
-            let (codec, encrypt, name) = (&property.codec, property.encrypt, counted(&property.name));
+            let (codec, encrypt, name) =
+                (&property.codec, property.encrypt, name_with_length(&property.name));
             let codec = codec_for(krate, codec, ty);
             let missing = missing(property, &codec, ty);
             quote_spanned! {span=>
@@ -82,7 +83,7 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
 }
 
 /// Returns a name with its length in front, as stored.
-fn counted(name: &str) -> Literal {
+fn name_with_length(name: &str) -> Literal {
     // The first bytes of a packed property after its tag: `table_core::model::Properties`.
     let mut bytes = (name.len() as u16).to_le_bytes().to_vec();
     bytes.extend_from_slice(name.as_bytes());

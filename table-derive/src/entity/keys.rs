@@ -169,7 +169,7 @@ fn read<'e>(
     let (name, format) = (plain(&part.field), format(entity, template, index, part));
     let Some(field) = entity.field(&part.field) else { return TokenStream::new() };
     let (local, ty) = (field.local(), &field.ty);
-    // A field may be in both keys. Each place has a value of its own in a stored key, and a key in which they differ
+    // A field may be in both keys. A stored key then has its value twice, and a key in which the two values differ
     // was not written by this type.
     if seen.contains(&&part.field) {
         return quote!(__parser.again::<#ty>(#name, #format, &#local)?;);

@@ -136,7 +136,7 @@ fn entity<'a>(
         FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, type_properties, owner };
     let fields = fields::build(sources, &rules, errors);
     check_key_generics(input, &fields, errors);
-    let known = index::Context {
+    let context = index::Context {
         sources,
         fields: &fields,
         partition: partition.as_ref(),
@@ -146,7 +146,7 @@ fn entity<'a>(
     };
     let declared = IndexAttr::parse_all(&input.attrs, errors);
     layout::check(container, sources, &declared, errors);
-    let indexes = index::build(&declared, &known, errors);
+    let indexes = index::build(&declared, &context, errors);
     let (partition, row, discriminator) = (partition?, row?, discriminator?);
     Some(Entity {
         input,

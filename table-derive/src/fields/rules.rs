@@ -71,8 +71,9 @@ fn check_conflicts(is_key: bool, present: &[Present], errors: &Errors) {
     // each conflict.
     let Some((role, allowed, why)) = ROLES.iter().find(|(role, ..)| has(role)) else { return };
     for (name, at) in present.iter().filter(|(name, _)| name != role && !allowed.contains(name)) {
-        let what = if *role == "key" { "a key field".to_owned() } else { format!("`{role}`") };
-        errors.push(at, format!("`{name}` cannot be combined with {what}: {why}; remove one of them"));
+        let combined_with = if *role == "key" { "a key field".to_owned() } else { format!("`{role}`") };
+        errors
+            .push(at, format!("`{name}` cannot be combined with {combined_with}: {why}; remove one of them"));
     }
 }
 

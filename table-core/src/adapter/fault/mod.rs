@@ -190,12 +190,12 @@ impl FaultRule {
     }
 
     fn matches(&self, call: &Call<'_>) -> bool {
-        let named = |table: &TableName| {
+        let is_table = |table: &TableName| {
             call.table.is_some_and(|called| called.as_str().eq_ignore_ascii_case(table.as_str()))
         };
         self.fault.can_happen_to(call.kind)
             && (self.kinds.is_empty() || self.kinds.contains(&call.kind))
-            && self.table.as_ref().is_none_or(named)
+            && self.table.as_ref().is_none_or(is_table)
     }
 }
 

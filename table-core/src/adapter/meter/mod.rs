@@ -90,8 +90,8 @@ impl RequestCounts {
 
     /// Returns the number of requests to one table, compared without case.
     pub fn of_table(&self, table: &TableName) -> u64 {
-        let named = |name: &TableName| name.as_str().eq_ignore_ascii_case(table.as_str());
-        self.sum(|request| request.table.as_ref().is_some_and(named)).requests
+        let is_table = |name: &TableName| name.as_str().eq_ignore_ascii_case(table.as_str());
+        self.sum(|request| request.table.as_ref().is_some_and(is_table)).requests
     }
 
     /// Returns the number of reads by one access path.
@@ -227,8 +227,11 @@ struct Tables {
     chain: Chain,
 }
 
-/// The longest chain of requests of which each began after the end of the one before. Of the requests that can follow the chain, the one
-/// that ends first keeps the chain longest, so it is enough to look at each request when it ends.
+/// The longest chain of requests in which each request begins after the end of the request before.
+///
+/// If several requests can follow the chain, the request that ends first leaves the most room for further ones. Requests are added when they end, so
+/// the first request that can follow the chain is that request
+/// (<https://en.wikipedia.org/wiki/Interval_scheduling>).
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// Counts the begins and the ends of requests: their order, whatever the time on the clock.
@@ -247,9 +250,6 @@ impl Chain {
 
     /// Ends a request. Returns whether it made the chain longer.
     pub(in crate::adapter) fn end(&mut self, begin: u64) -> bool {
-        // Requests are looked at in the order of their ends. The first one that began after the chain's last end is
-        // thus the one that ends first of all that can follow, and taking it is the optimal choice
-        // (<https://en.wikipedia.org/wiki/Interval_scheduling>).
         self.events += 1;
         let is_longer = begin > self.end;
         if is_longer {

@@ -170,7 +170,7 @@ impl<Q: WorkQueue> WorkQueue for MeteredQueue<Q> {
 ///
 /// | call | effect of repeating it after a lost answer |
 /// |---|---|
-/// | send | the queue may contain the message twice; the receipt is that of the last one |
+/// | send | the queue may contain the message twice; the receipt belongs to the last message |
 /// | receive | the messages of the lost answer stay hidden until their visibility timeout, and are counted as received |
 /// | renew, delete, requeue | if the receipt is then invalid, the first attempt may have succeeded, or another worker has the message: the error is *ambiguous*, never a plain conflict |
 /// | peek, poison | none; a queue may hide listed poison messages for half a minute |

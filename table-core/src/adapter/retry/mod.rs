@@ -325,8 +325,8 @@ impl<S: TableStore> Retrying<S> {
         failure: &Error,
     ) -> Next {
         match id {
-            // Without an id, an entity at this key could be ours or that of another writer, and no entity could mean
-            // that ours was deleted again.
+            // Without an id, an entity at this key could be ours or another writer's. No entity could mean that ours was
+            // deleted again.
             None if job.repeat() == Repeat::Insert => return Next::GiveUp,
             None => {}
             Some(id) => match self.read_written(attempts, table, job, id).await {

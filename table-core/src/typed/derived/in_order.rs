@@ -71,8 +71,8 @@ impl<'a> InOrder<'a> {
     pub fn finish(self, names: &[&str]) -> Option<()> {
         match self.dictionary {
             _ if self.rest.is_empty() => Some(()),
-            None => only_others(self.rest, names),
-            Some(dictionary) => only_others_numbered(self.rest, dictionary, names),
+            None => check_only_others(self.rest, names),
+            Some(dictionary) => check_only_others_numbered(self.rest, dictionary, names),
         }
     }
 }
@@ -87,7 +87,8 @@ fn named<'a, const N: usize>(packed: &'a [u8], name: &[u8; N]) -> Option<(u8, &'
     (found_name == name).then_some((*found, value))
 }
 
-fn only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
+/// Returns `None` if one of the packed properties has one of the names.
+fn check_only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
     while !rest.is_empty() {
         let property = PackedProperty::split(&mut rest)?;
         if names.iter().any(|name| name.as_bytes() == property.name) {
@@ -98,8 +99,8 @@ fn only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
 }
 
 #[cold]
-fn only_others_numbered(rest: &[u8], dictionary: &PropertyDictionary, names: &[&str]) -> Option<()> {
+fn check_only_others_numbered(rest: &[u8], dictionary: &PropertyDictionary, names: &[&str]) -> Option<()> {
     let mut unpacked = PackBuffer::default();
     dictionary.unpack(rest, &mut unpacked)?;
-    only_others(unpacked.as_bytes(), names)
+    check_only_others(unpacked.as_bytes(), names)
 }

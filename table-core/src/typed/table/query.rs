@@ -42,7 +42,7 @@ pub struct TableQuery<T, R = T> {
     pub(super) options: Options,
     conditions: Result<Conditions>,
     select: Option<Select>,
-    /// The write path of set operations; `None`: that of the table.
+    /// The write path of set operations; `None` for the write path of the table.
     pub(super) writer: Option<Arc<dyn SetWriter>>,
     of: PhantomData<fn() -> R>,
 }
@@ -368,9 +368,9 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             Order::Any | Order::SortedOnClient => false,
         };
         if needs_order && profile.order == KeyOrder::Unsorted {
-            let what = "results in key order, which a limit needs; `sorted_on_client` reads and sorts all results, \
+            let requirement = "results in key order, which a limit needs; `sorted_on_client` reads and sorts all results, \
                 `in_any_order` accepts any results";
-            return Err(Error::unsupported(profile.name, what));
+            return Err(Error::unsupported(profile.name, requirement));
         }
         Ok(())
     }

@@ -87,7 +87,7 @@ impl SchemaDiff {
                 Ok(row) => {
                     diff.add(schema, &row);
                     if is_one_row && let Err(unreadable) = read::<T>(row) {
-                        diff.skip(unreadable);
+                        diff.list_unreadable(unreadable);
                     }
                 }
                 Err(unreadable) => diff.add_unreadable(unreadable),
@@ -96,7 +96,7 @@ impl SchemaDiff {
         Ok(diff)
     }
 
-    /// The declared properties, before a row is read.
+    /// Creates the difference before any row is read: only the declared properties.
     pub(super) fn of_no_rows(schema: &Schema) -> Self {
         let mut diff = Self { version: schema.version, ..Self::default() };
         for property in schema.properties {
@@ -110,7 +110,7 @@ impl SchemaDiff {
     /// Adds a row that the store cannot read.
     pub(super) fn add_unreadable(&mut self, row: UnreadableEntity) {
         self.rows += 1;
-        self.skip(row);
+        self.list_unreadable(row);
     }
 
     /// Returns the number of rows of older schema versions, which an upgrade rewrites.
@@ -118,15 +118,15 @@ impl SchemaDiff {
         self.versions.range(..i64::from(self.version)).map(|(_, rows)| rows).sum()
     }
 
-    /// Adds to the rows that cannot be read one that was counted before.
-    pub(super) fn skip(&mut self, row: UnreadableEntity) {
+    /// Lists a row that cannot be read. The row itself is counted already.
+    pub(super) fn list_unreadable(&mut self, row: UnreadableEntity) {
         self.unreadable += 1;
         if self.listed.len() < MAX_LISTED {
             self.listed.push(row);
         }
     }
 
-    /// Adds what a row is stored as.
+    /// Counts a row: its schema version, the stored types of its properties, and the declared properties that it lacks.
     pub(super) fn add(&mut self, schema: &Schema, row: &Entity) {
         self.rows += 1;
         // A row whose version is no number cannot be read, and is listed.

@@ -478,7 +478,7 @@ impl<T: TableEntity> TableQuery<T> {
         .await
     }
 
-    /// Decides about each entity, and writes. For handles that add conditions of their own.
+    /// Calls `decide` for each entity and writes the changes. For handles that add further conditions to the decision.
     ///
     /// # Errors
     /// As [`delete`](Self::delete).

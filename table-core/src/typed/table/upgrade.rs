@@ -271,7 +271,7 @@ impl<T: TableEntity> Upgrade<T> {
                 diff.add(T::SCHEMA, &entity);
                 match checked {
                     Err(error) if !error.is_of_one_entity() => return Err(error),
-                    Err(error) => diff.skip(UnreadableEntity { key: entity.key().clone(), error }),
+                    Err(error) => diff.list_unreadable(UnreadableEntity { key: entity.key().clone(), error }),
                     Ok(()) => {}
                 }
             }

@@ -47,8 +47,8 @@ impl<T: TableEntity> Table<T> {
     /// A field with the value `None` does not change the stored property, and properties that `T` does not know do not
     /// change either.
     ///
-    /// 1 request for a type with neither `type` nor `version`. 2 requests for other types: the first reads type and
-    /// schema version of the stored entity, which must be those of `T`. The second writes on the condition that the
+    /// 1 request for a type with neither `type` nor `version`. 2 requests for other types: the first checks that
+    /// the stored entity has the type and the schema version of `T`. The second writes on the condition that the
     /// entity has not changed. 2 more requests per conflict, at most [`with_attempts`](Self::with_attempts) attempts.
     ///
     /// 2 requests for a type with a split field: only a replacement removes the parts of a longer value, so the stored entity
@@ -362,7 +362,7 @@ impl Schema {
     pub fn check_patchable(&self, entity: &Entity) -> Result<()> {
         check_type(self, entity)?;
         let stored = self.stored_version(entity)?;
-        if stored == i64::from(self.version) || self.reads_later(entity)? {
+        if stored == i64::from(self.version) || self.is_later_but_readable(entity)? {
             return Ok(());
         }
         let Self { rust_name, version, .. } = self;

@@ -128,8 +128,7 @@ pub(crate) fn group(krate: &Path, field: &Field) -> Option<TokenStream> {
     if prefix.is_empty() {
         return Some(own);
     }
-    // Two constants and not one: the schema holds `&'static str`, so the joined names need a constant of their own to
-    // borrow from.
+    // Two constants: the schema holds `&'static str`, so the joined names need a separate constant to borrow from.
     Some(quote!({
         const __TEXT: &[u8] =
             &#krate::__private::prefixed_names::<{ #krate::__private::prefixed_bytes(#prefix, #own) }>(#prefix, #own);

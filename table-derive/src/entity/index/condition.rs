@@ -84,7 +84,7 @@ struct Parser<'w> {
 impl Parser<'_> {
     fn or(&mut self) -> Result<(), String> {
         self.and()?;
-        while self.takes("or") {
+        while self.take_keyword("or") {
             self.and()?;
         }
         Ok(())
@@ -92,14 +92,14 @@ impl Parser<'_> {
 
     fn and(&mut self) -> Result<(), String> {
         self.unary()?;
-        while self.takes("and") {
+        while self.take_keyword("and") {
             self.unary()?;
         }
         Ok(())
     }
 
     fn unary(&mut self) -> Result<(), String> {
-        if self.takes("not") {
+        if self.take_keyword("not") {
             return self.unary();
         }
         if self.words.first() != Some(&Word::Open) {
@@ -149,7 +149,8 @@ impl Parser<'_> {
         }
     }
 
-    fn takes(&mut self, keyword: &str) -> bool {
+    /// Takes the next word if it is this keyword. Returns whether it was.
+    fn take_keyword(&mut self, keyword: &str) -> bool {
         match self.words.split_first() {
             Some((Word::Name(name), rest)) if name == keyword => {
                 self.words = rest;

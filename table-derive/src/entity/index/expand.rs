@@ -23,7 +23,7 @@ pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
     let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
     let numbered = || entity.indexes.iter().enumerate();
     let writers = numbered().map(|(n, index)| writers(entity, n, index));
-    let arms = numbered().map(|(n, index)| arm(entity, n, index));
+    let arms = numbered().map(|(n, index)| match_arm(entity, n, index));
     let definitions = schema::definitions(entity);
     let lookups = numbered().map(|(n, index)| lookup::expand(entity, n, index));
     quote! {
@@ -103,8 +103,8 @@ fn row_writer(n: usize) -> Ident {
     format_ident!("__index_{n}_row")
 }
 
-/// Generates the keys of the entries in one index.
-fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
+/// Generates the arm of `index_keys` that computes the keys of the entries in one index.
+fn match_arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let krate = &entity.krate;
     let own_partition = index.partition.as_ref().unwrap_or(&entity.partition);
     let partition = entity.key_fields_of(own_partition);

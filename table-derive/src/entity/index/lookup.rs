@@ -70,14 +70,14 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let (index_name, display) = (plain(&index.name), index.row.display());
     let literal = index.row.prefix().map(|text| quote!(.literal(#text)));
     // The value of a shard is known, and the RowKey starts with it.
-    let known = index.partition.as_ref().and_then(Template::shard);
-    let first = known.map(|part| first(entity, index, &part.field));
+    let shard = index.partition.as_ref().and_then(Template::shard);
+    let first = shard.map(|part| first(entity, index, &part.field));
     // The shard is computed from the value, so the caller has given the value already: its step is done.
-    let step = usize::from(known.is_some());
+    let step = usize::from(shard.is_some());
     let is_whole = (whole(index) == step).then(|| quote!(.whole()));
     let function = format_ident!("by_{}", index_name);
     let doc = format!("Entries of the index `{index_name}`: parts of `{display}` can follow.");
-    let shards = known.map(|_| shards(entity, index, template));
+    let shards = shard.map(|_| shards(entity, index, template));
     quote! {
         #[automatically_derived]
         #[allow(dead_code)]

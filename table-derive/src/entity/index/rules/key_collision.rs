@@ -87,13 +87,13 @@ fn check_distinguishable(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// written.
 fn check_entity_keys(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let (Some(partition), Some(row)) = (cx.partition, cx.row) else { return };
-    let same_partition = index.partition.as_ref().is_none_or(|own| meets(own, partition, cx));
+    let same_partition = index.partition.as_ref().is_none_or(|own| may_equal(own, partition, cx));
     if index.placement() == Placement::OtherTable || !same_partition {
         return;
     }
     let problem = if index.row.display() == row.display() {
         "is the key of the entity itself"
-    } else if meets(&index.row, row, cx) {
+    } else if may_equal(&index.row, row, cx) {
         "may be the key of an entity, because its row key can be any text"
     } else {
         return;
@@ -104,7 +104,7 @@ fn check_entity_keys(index: &Index, cx: &Context<'_>, errors: &Errors) {
 }
 
 /// Whether every key of the first template may be a key of the second.
-fn meets(own: &Template, other: &Template, cx: &Context<'_>) -> bool {
+fn may_equal(own: &Template, other: &Template, cx: &Context<'_>) -> bool {
     // A template of one text field without literals accepts every key. All other pairs are compared when entries are
     // written.
     let any_text = matches!(&*other.segments, [Segment::Part(part)] if is_any_text(part, cx));
