@@ -175,6 +175,7 @@ impl Template {
         while let Some(at) = rest.find(['{', '}']) {
             literal.push_str(&rest[..at]);
             let brace = &rest[at..];
+            // As in format strings of Rust, a doubled brace is a literal brace.
             if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
                 literal.push_str(&brace[..1]);
                 rest = after;

@@ -26,6 +26,7 @@ pub trait TableStoreExt: TableStore {
     async fn create_table_if_missing(&self, table: &TableName) -> Result<bool> {
         match self.create_table(table).await {
             Err(e) if is_table_already_exists(&e) => Ok(false),
+            // A second request tells whether the table exists. It cannot tell which request created it.
             Err(lost) if lost.is_ambiguous() => match self.create_table(table).await {
                 Err(e) if is_table_already_exists(&e) => Ok(false),
                 Err(again) => Err(lost.with_source(again)),
@@ -41,6 +42,7 @@ pub trait TableStoreExt: TableStore {
     async fn delete_table_if_exists(&self, table: &TableName) -> Result<bool> {
         match self.delete_table(table).await {
             Err(e) if e.is_table_not_found() => Ok(false),
+            // A second request tells whether the table is gone. It cannot tell which request deleted it.
             Err(lost) if lost.is_ambiguous() => match self.delete_table(table).await {
                 Err(e) if e.is_table_not_found() => Ok(false),
                 Err(again) => Err(lost.with_source(again)),

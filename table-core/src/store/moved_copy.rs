@@ -46,6 +46,7 @@ impl MovedCopy {
     fn removed<W>(&self, removal: Option<Result<W>>, error: Error) -> Error {
         let failure = match removal {
             Some(Ok(_)) => None,
+            // Another writer has changed or deleted the copy, so nothing of the move is left at the target.
             Some(Err(failed)) if failed.is_gone() => None,
             Some(Err(failed)) => Some(failed.to_string()),
             None => Some("the answer of its write had no ETag".to_owned()),

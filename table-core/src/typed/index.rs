@@ -255,6 +255,7 @@ impl EntriesBuilder {
     }
 
     fn then(self, step: impl FnOnce(KeyBuilder) -> Result<Rows>) -> Self {
+        // A finished range ignores further steps. The generated types offer none after it.
         let rows = self.rows.and_then(|rows| match rows {
             Rows::Prefix(key) => step(key),
             done @ Rows::Range(_) => Ok(done),

@@ -59,6 +59,7 @@ pub(super) fn push(properties: &mut Properties, name: &str, value: ValueRef<'_>,
         ValueRef::Binary(bytes) => bytes.chunks(BINARY_BYTES).map(ValueRef::Binary).collect(),
         _ => Vec::new(),
     };
+    // An empty value has no parts. It is stored as one property, because an absent property would be `None`.
     if parts.len() < 2 {
         return properties.push(name, value, encrypt);
     }
@@ -188,6 +189,8 @@ impl super::Schema {
 
     /// Removes the stored forms of the split values that `over` sets.
     pub(super) fn remove_split_values(&self, over: &Entity, from: &mut Entity) {
+        // A row with both forms of a value cannot be read, because the values may differ. So all properties of the former
+        // value are removed before the merge adds the new value.
         for split in self.properties.iter().filter(|property| property.split) {
             let has = |property: PropertyRef<'_>| split.has_name(property.name());
             if over.properties().iter().any(has) {

@@ -265,6 +265,7 @@ fn numbers(value: &Value<'_>, variants: &[Variant<'_>]) -> (TokenStream, TokenSt
     let numbered: Vec<_> = variants.iter().filter(|v| v.other.is_none()).collect();
     let constants: Vec<_> = (0..numbered.len()).map(|n| format_ident!("__NUMBER_{n}")).collect();
     let values: Vec<_> = numbered.iter().filter_map(|v| v.number).collect();
+    // A `match` needs constants as patterns: the number of a variant may be any constant expression.
     let declared = quote!(#(const #constants: i32 = #values;)*);
     let mut known = constants.iter();
     let written: Vec<_> = variants

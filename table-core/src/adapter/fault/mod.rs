@@ -397,6 +397,7 @@ impl LateWrites {
 
     /// Executes the writes that are due before `request`. Their results are dropped.
     async fn arrive(&self, request: u64, store: &impl TableStore) {
+        // The lock ends before the writes: a store may take any time for them.
         let due: Vec<_> = self.lock().extract_if(.., |(due, ..)| *due <= request).collect();
         for (_, write, _permit) in due {
             let _unseen = match write {

@@ -220,6 +220,7 @@ const MAX_WRITE_ID_JSON: &str =
 
 /// Returns the limits that remain for the caller.
 fn caller_profile(mut profile: ServiceProfile) -> ServiceProfile {
+    // The caller may fill entities and groups up to the limits of this profile, and the ids must still fit.
     profile.entity_bytes -= engine::property_size(WRITE_ID_PROPERTY, ValueRef::Guid(Uuid::nil()));
     profile.group_bytes -= profile.group_operations * MAX_WRITE_ID_JSON.len();
     profile.custom_properties -= 1;

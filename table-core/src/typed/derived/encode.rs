@@ -57,6 +57,7 @@ impl Encoder {
     /// # Errors
     /// Fails if the value cannot be stored.
     pub fn split<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
+        // The codec writes to a separate buffer: only its result shows whether the value needs several properties.
         let mut whole = Properties::new();
         let sink = PropertySink::new(&mut whole, name, encrypt);
         write(value, sink).map_err(|e| invalid(self.owner, name, &e, encrypt))?;

@@ -221,6 +221,7 @@ impl<T: FromEntity> TableGroup<T> {
         self.register().await?;
         let plain = self.table.shared().plain_write().await?;
         if let Some(plain) = &plain {
+            // The checks that send no request come before the reads of stored entities.
             self.check_types(plain)?;
             self.check_stored(plain).await?;
         }

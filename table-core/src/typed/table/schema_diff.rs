@@ -76,6 +76,7 @@ impl SchemaDiff {
     /// Returns the errors of the store.
     pub async fn of<T: TableEntity>(rows: &Table<Entity>) -> Result<Self> {
         let (schema, mut diff) = (T::SCHEMA, Self::of_no_rows(T::SCHEMA));
+        // A row with a reference to a blob, or a part of a wide entity, is not a whole `T` and cannot be decoded as one.
         let is_one_row = schema.properties.iter().all(|p| p.large.is_none()) && !schema.wide;
         let query = match T::type_filter() {
             Some(filter) => rows.query().raw_filter(filter),

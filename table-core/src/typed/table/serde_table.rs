@@ -139,6 +139,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         let encoded = encode(value)?;
         let key = self.key_of_encoded(value, &encoded)?;
         let entity = Entity::from_parts(key, encoded.properties).with_system(encoded.etag, None);
+        // A type may serialize to a form that it cannot deserialize. After the write, the program no longer has the value.
         decode::<T>(&entity).map_err(|error| {
             let name = std::any::type_name::<T>();
             Error::invalid_request(format!(

@@ -46,6 +46,7 @@ impl<T: TableEntity> Table<T> {
         self.permit_write(&key, "an update").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
+            // Without a selection: the replacement must contain the properties that `T` does not know.
             let read = self.store().get(self.name(), &key, None).await?;
             let read = read.filter(|row| !self.shared().hides_row_of(T::SCHEMA, row));
             let read = read.ok_or_else(|| self.shared().not_found(&key))?;

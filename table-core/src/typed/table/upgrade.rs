@@ -444,6 +444,7 @@ impl<T: TableEntity> UpgradeRows<T> for Table<T> {
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {
         let mut row = row.entity;
         let mut conflicts = Conflicts::new(self.shared().attempts);
+        // After a conflict the row is read again. If the other writer has converted it, nothing is left to do.
         while T::SCHEMA.stored_version(&row)? < i64::from(T::SCHEMA.version) {
             let key = row.key().clone();
             let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);

@@ -143,6 +143,7 @@ impl<T: TableEntity> Table<T> {
             return self.write(replace(entity, version)?).await;
         }
         let (entity, mut conflicts) = (entity.to_entity()?, Conflicts::new(self.shared().attempts));
+        // As in `upsert`: the read shows the schema version, and the write depends on the ETag that was read.
         self.permit_write(entity.key(), "a replace").await?;
         loop {
             let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
@@ -263,6 +264,7 @@ impl<T: TableEntity> Table<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (entity, version) = (patch.to_entity(key.into_key())?, version.into());
+        // Before the read of the stored entity: a refused merge then costs no read.
         self.permit_write(entity.key(), "a merge").await?;
         if !must_read_first(T::SCHEMA, &version) {
             return self.write(Operation::Merge(entity, version)).await;

@@ -23,6 +23,7 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     // An estimate of the packed bytes: name, tag, length and a short value for each field. A wrong one costs one copy
     // of the buffer.
     let capacity: usize = 32 + names(&entity.fields).iter().map(|n| n.len() + 20).sum::<usize>();
+    // The spans of the fields are in the tokens that use their types, so that an error of a type is shown at the field.
     let etag = entity.fields.iter().find(|f| matches!(f.role, Role::ETag)).map_or_else(
         || quote!(::core::option::Option::None),
         |f| {

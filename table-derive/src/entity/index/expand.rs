@@ -109,6 +109,7 @@ fn match_arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let own_partition = index.partition.as_ref().unwrap_or(&entity.partition);
     let partition = entity.key_fields_of(own_partition);
     let row = entity.key_fields_of(&index.row);
+    // A field may be in both keys. Its variable is declared once.
     let mut all: Vec<&Field> = Vec::new();
     for field in partition.iter().chain(&row) {
         if !all.iter().any(|f| f.ident == field.ident) {
