@@ -30,26 +30,26 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use tower_service::Service;
 
 /// Maximum time to connect to a server: the host name's address, TCP and TLS together.
-const CONNECT: Duration = Duration::from_secs(20);
+const MAX_CONNECT: Duration = Duration::from_secs(20);
 /// Interval of the operating system's keep-alive probes on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long an idle connection is kept. Azure closes it after four minutes
 /// (<https://learn.microsoft.com/azure/load-balancer/load-balancer-tcp-reset>).
-const KEPT: Duration = Duration::from_secs(90);
+const IDLE: Duration = Duration::from_secs(90);
 /// The same for a server on this machine. Azurite closes after five seconds (Node.js's `keepAliveTimeout`). A write that crosses the
 /// close is ambiguous, and a new connection to this machine costs little.
-const KEPT_LOCALLY: Duration = Duration::from_secs(2);
+const IDLE_LOCAL: Duration = Duration::from_secs(2);
 
 /// Returns the transport for this endpoint. Returns `None` if TLS is not available; then `azure_core` uses its own transport.
 ///
 /// A connect takes at most half of `request_timeout`: a request whose whole time has passed may have been sent, and one without a
 /// connection was not.
-pub(crate) fn to(endpoint: &Url, request_timeout: Duration) -> Option<Transport> {
-    let limit = CONNECT.min(request_timeout / 2);
-    let kept = if crate::endpoint::is_loopback(endpoint) { KEPT_LOCALLY } else { KEPT };
+pub(crate) fn for_endpoint(endpoint: &Url, request_timeout: Duration) -> Option<Transport> {
+    let limit = MAX_CONNECT.min(request_timeout / 2);
+    let idle = if crate::endpoint::is_loopback(endpoint) { IDLE_LOCAL } else { IDLE };
     let client: Arc<dyn HttpClient> = match Matcher::from_system().intercept(&uri(endpoint).ok()?) {
-        Some(_) => Arc::new(Proxied::new(kept, limit)?),
-        None => Arc::new(Pooled::new(kept, limit)?),
+        Some(_) => Arc::new(Proxied::new(idle, limit)?),
+        None => Arc::new(Pooled::new(idle, limit)?),
     };
     Some(Transport::new(client))
 }
@@ -59,12 +59,12 @@ pub(crate) fn to(endpoint: &Url, request_timeout: Duration) -> Option<Transport>
 struct Pooled(Client<Timed<HttpsConnector<HttpConnector>>, Full<Bytes>>);
 
 impl Pooled {
-    fn new(kept: Duration, limit: Duration) -> Option<Self> {
+    fn new(idle: Duration, limit: Duration) -> Option<Self> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEP_ALIVE));
-        // Of TCP alone: the time is divided among the addresses of the host.
+        // Limits TCP alone: the connector divides the time among the addresses of the host. `Timed` limits the whole connect.
         tcp.set_connect_timeout(Some(limit));
         // The program may have installed its own provider.
         let provider = CryptoProvider::get_default().cloned();
@@ -73,7 +73,7 @@ impl Pooled {
         let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
         let connector = Timed { connector, limit };
         let mut builder = Client::builder(TokioExecutor::new());
-        Some(Self(builder.pool_timer(TokioTimer::new()).pool_idle_timeout(kept).build(connector)))
+        Some(Self(builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle).build(connector)))
     }
 }
 
@@ -87,7 +87,7 @@ struct Timed<C> {
     limit: Duration,
 }
 
-/// A connect of this type's service in progress.
+/// A connect in progress. Boxed, because the type of an `async` block has no name.
 type Connecting<T> = Pin<Box<dyn Future<Output = std::result::Result<T, BoxError>> + Send>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -99,11 +99,14 @@ where
     type Error = BoxError;
     type Future = Connecting<C::Response>;
 
+    // `Service` requires a ready `poll_ready` before each `call`. This wrapper has no state that could be unready, so only the wrapped
+    // connector decides.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<(), BoxError>> {
         self.connector.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
+        // `call` is called before the block, which must own its future: the future outlives this borrow of the connector.
         let (connect, limit) = (self.connector.call(to), self.limit);
         Box::pin(async move {
             match tokio::time::timeout(limit, connect).await {
@@ -117,15 +120,16 @@ where
 #[async_trait]
 impl HttpClient for Pooled {
     async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
-        let mut message = http::Request::new(Full::new(bytes(request.body()).await?));
+        let mut message = http::Request::new(Full::new(whole_body(request.body()).await?));
         *message.method_mut() = request.method().as_str().parse().map_err(malformed)?;
         *message.uri_mut() = uri(request.url())?;
         *message.headers_mut() = sent_headers(request)?;
         let answer = self.0.request(message).await;
         let (head, body) =
-            answer.map_err(|error| failed(error.is_connect(), error, request.url()))?.into_parts();
+            answer.map_err(|error| exchange_error(error.is_connect(), error, request.url()))?.into_parts();
+        // The request was sent, so an error of the body is never a failure to connect.
         let url = request.url().clone();
-        let body = body.into_data_stream().map_err(move |error| failed(false, error, &url));
+        let body = body.into_data_stream().map_err(move |error| exchange_error(false, error, &url));
         Ok(AsyncRawResponse::new(
             head.status.as_u16().into(),
             received_headers(&head.headers),
@@ -139,12 +143,12 @@ impl HttpClient for Pooled {
 struct Proxied(reqwest::Client);
 
 impl Proxied {
-    fn new(kept: Duration, limit: Duration) -> Option<Self> {
+    fn new(idle: Duration, limit: Duration) -> Option<Self> {
         let builder = reqwest::ClientBuilder::new()
             .http1_only()
             .connect_timeout(limit)
             .tcp_keepalive(KEEP_ALIVE)
-            .pool_idle_timeout(kept)
+            .pool_idle_timeout(idle)
             // A redirect could send the signature of the request to another server.
             .redirect(reqwest::redirect::Policy::none());
         builder.build().ok().map(Self)
@@ -157,13 +161,14 @@ impl HttpClient for Proxied {
         let method = request.method().as_str().parse().map_err(malformed)?;
         let mut message = reqwest::Request::new(method, request.url().clone());
         *message.headers_mut() = sent_headers(request)?;
-        *message.body_mut() = Some(bytes(request.body()).await?.into());
+        *message.body_mut() = Some(whole_body(request.body()).await?.into());
         let answer = self.0.execute(message).await;
         let answer =
-            answer.map_err(|error| failed(error.is_connect(), error.without_url(), request.url()))?;
+            answer.map_err(|error| exchange_error(error.is_connect(), error.without_url(), request.url()))?;
         let (status, headers) = (answer.status().as_u16().into(), received_headers(answer.headers()));
         let url = request.url().clone();
-        let body = answer.bytes_stream().map_err(move |error| failed(false, error.without_url(), &url));
+        let body =
+            answer.bytes_stream().map_err(move |error| exchange_error(false, error.without_url(), &url));
         Ok(AsyncRawResponse::new(status, headers, Box::pin(body)))
     }
 }
@@ -175,13 +180,13 @@ fn uri(url: &Url) -> Result<Uri> {
 fn sent_headers(request: &Request) -> Result<HeaderMap> {
     let mut headers = HeaderMap::with_capacity(16);
     for (name, value) in request.headers().iter() {
-        headers.insert(sent(name.as_str())?, value.as_str().parse().map_err(malformed)?);
+        headers.insert(sent_name(name.as_str())?, value.as_str().parse().map_err(malformed)?);
     }
     Ok(headers)
 }
 
 /// The headers of most requests. They need no parsing.
-static SENT: [http::HeaderName; 12] = [
+static SENT_NAMES: [http::HeaderName; 12] = [
     http::header::ACCEPT,
     http::header::AUTHORIZATION,
     http::header::CONTENT_TYPE,
@@ -196,8 +201,8 @@ static SENT: [http::HeaderName; 12] = [
     http::HeaderName::from_static("x-table-manifest-aware"),
 ];
 
-fn sent(name: &str) -> Result<http::HeaderName> {
-    match SENT.iter().find(|known| known.as_str() == name) {
+fn sent_name(name: &str) -> Result<http::HeaderName> {
+    match SENT_NAMES.iter().find(|known| known.as_str() == name) {
         Some(known) => Ok(known.clone()),
         None => name.parse().map_err(malformed),
     }
@@ -208,13 +213,13 @@ fn received_headers(answer: &HeaderMap) -> Headers {
     for (name, value) in answer {
         // U+FFFD replaces bytes that are not UTF-8.
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-        headers.insert(received(name.as_str()), HeaderValue::from(value));
+        headers.insert(received_name(name.as_str()), HeaderValue::from(value));
     }
     headers.into()
 }
 
 /// The headers of most answers. Their names need no copies.
-static RECEIVED: [HeaderName; 18] = [
+static RECEIVED_NAMES: [HeaderName; 18] = [
     HeaderName::from_static("cache-control"),
     HeaderName::from_static("connection"),
     HeaderName::from_static("content-length"),
@@ -235,12 +240,12 @@ static RECEIVED: [HeaderName; 18] = [
     HeaderName::from_static("x-ms-version"),
 ];
 
-fn received(name: &str) -> HeaderName {
-    let known = RECEIVED.iter().find(|known| known.as_str() == name);
+fn received_name(name: &str) -> HeaderName {
+    let known = RECEIVED_NAMES.iter().find(|known| known.as_str() == name);
     known.cloned().unwrap_or_else(|| HeaderName::from(name.to_owned()))
 }
 
-async fn bytes(body: &Body) -> Result<Bytes> {
+async fn whole_body(body: &Body) -> Result<Bytes> {
     match body {
         Body::Bytes(bytes) => Ok(bytes.clone()),
         Body::SeekableStream(stream) => {
@@ -256,10 +261,14 @@ fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
 }
 
-/// Converts an error, which does not show the URL: it contains keys and may contain a signature.
+/// Converts the error of an exchange. The message shows at most host and port: a URL contains keys and may contain a signature.
 ///
 /// Only a failure to connect is known to come before the first byte of the request: then the request is not applied.
-fn failed(to_connect: bool, error: impl std::error::Error + Send + Sync + 'static, url: &Url) -> Error {
+fn exchange_error(
+    to_connect: bool,
+    error: impl std::error::Error + Send + Sync + 'static,
+    url: &Url,
+) -> Error {
     if to_connect {
         let (host, port) =
             (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
@@ -289,12 +298,12 @@ mod tests {
     }
 
     fn clients_within(limit: Duration) -> [Box<dyn HttpClient>; 2] {
-        [Box::new(Pooled::new(KEPT, limit).unwrap()), Box::new(Proxied::new(KEPT, limit).unwrap())]
+        [Box::new(Pooled::new(IDLE, limit).unwrap()), Box::new(Proxied::new(IDLE, limit).unwrap())]
     }
 
     /// The client for direct connections and the one for proxies; without a proxy, both connect to the server.
     fn clients() -> [Box<dyn HttpClient>; 2] {
-        clients_within(CONNECT)
+        clients_within(MAX_CONNECT)
     }
 
     #[tokio::test]

@@ -33,8 +33,8 @@
 //! | item | use |
 //! |---|---|
 //! | [`EncryptedStore`] | encrypts and decrypts around another store |
-//! | [`Keys`], [`KeyWrap`], [`KeyResolver`] | key-encryption keys: local ([`AesKeyWrap`], `RsaKeyWrap`) or a key service |
-//! | [`EncryptedStore::rotation`] | changes the key-encryption key without encrypting entities again |
+//! | [`Keys`], [`KeyWrap`], [`KeyResolver`] | key encryption keys: local ([`AesKeyWrap`], `RsaKeyWrap`) or a key service |
+//! | [`EncryptedStore::rotation`] | changes the key encryption key without encrypting entities again |
 //! | [`EncryptedStore::migration`] | converts plaintext and legacy data to this format, online |
 //! | [`BlindIndex`] | equality lookups by an encrypted property |
 //! | [`BlobCipher`] | encrypted values outside the table, as streams |

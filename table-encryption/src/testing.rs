@@ -13,7 +13,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-/// Returns the key-encryption key `kek<n>`.
+/// Returns the key encryption key `kek<n>`.
 pub(crate) fn kek(n: u8) -> AesKeyWrap {
     AesKeyWrap::new(format!("kek{n}"), &vec![n; 32].into()).expect("32 bytes")
 }

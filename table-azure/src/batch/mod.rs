@@ -54,14 +54,14 @@ pub(crate) fn read_answer(
         )));
     }
     // A success that the protocol does not have. A proxy may have written it, and the write may not have happened.
-    if let Some(part) = parts.iter().find(|part| !DONE.contains(&part.status)) {
+    if let Some(part) = parts.iter().find(|part| !SUCCESS.contains(&part.status)) {
         return Err(unreadable(&format!("a part has the unexpected status {}", part.status)));
     }
     parts.iter().zip(group.operations()).map(|(part, operation)| written(part, operation)).collect()
 }
 
 /// The statuses of successful operations.
-const DONE: [u16; 2] = [201, 204];
+const SUCCESS: [u16; 2] = [201, 204];
 
 fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
     match operation {
@@ -71,7 +71,7 @@ fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
 }
 
 fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
-    let wait = pause(part.wait_millis, part.wait);
+    let wait = pause(part.retry_after_ms, part.retry_after);
     let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(part.code, wait, answer);
     // The message of the service starts with the index of the operation: `1:The specified entity already exists.`
     // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
@@ -109,13 +109,13 @@ pub(crate) struct Response<'a> {
     status: u16,
     etag: Option<&'a str>,
     code: Option<&'a str>,
-    wait: Option<&'a str>,
-    wait_millis: Option<&'a str>,
+    retry_after: Option<&'a str>,
+    retry_after_ms: Option<&'a str>,
     body: &'a str,
 }
 
 /// Maximum nesting of multipart parts. An answer of the service nests once: the change set.
-const DEPTH: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// Maximum number of parts kept: one more than a group's operations, so that an excess is detected.
 const MAX_PARTS: usize = limits::GROUP_OPERATIONS + 1;
@@ -124,7 +124,7 @@ const MAX_PARTS: usize = limits::GROUP_OPERATIONS + 1;
 /// truncated or malformed.
 pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
     let (mut lines, mut found) = (Lines { text, at: 0 }, Vec::new());
-    read_parts(&mut lines, boundary, DEPTH, &mut found).map(|()| found)
+    read_parts(&mut lines, boundary, MAX_DEPTH, &mut found).map(|()| found)
 }
 
 /// Reads the parts of one boundary up to its closing delimiter.
@@ -153,11 +153,11 @@ fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
     let status = head.first.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
     let from = lines.at;
     let (to, _) = lines.seek_delimiter(boundary)?;
-    // The delimiter is the caller's: it tells whether another part follows.
+    // Back to the delimiter: the caller reads it and learns whether another part follows.
     lines.at = to;
     let body = &lines.text[from..to];
-    let Head { etag, code, wait, wait_millis, .. } = head;
-    Some(Response { status, etag, code, wait, wait_millis, body })
+    let Head { etag, code, retry_after, retry_after_ms, .. } = head;
+    Some(Response { status, etag, code, retry_after, retry_after_ms, body })
 }
 
 /// A body that is read line by line.
@@ -179,8 +179,8 @@ struct Head<'a> {
     content_type: Option<&'a str>,
     etag: Option<&'a str>,
     code: Option<&'a str>,
-    wait: Option<&'a str>,
-    wait_millis: Option<&'a str>,
+    retry_after: Option<&'a str>,
+    retry_after_ms: Option<&'a str>,
 }
 
 impl<'a> Head<'a> {
@@ -189,8 +189,8 @@ impl<'a> Head<'a> {
         self.content_type = self.content_type.or_else(|| field(line, "content-type"));
         self.etag = self.etag.or_else(|| field(line, "etag"));
         self.code = self.code.or_else(|| field(line, "x-ms-error-code"));
-        self.wait = self.wait.or_else(|| field(line, "retry-after"));
-        self.wait_millis = self.wait_millis.or_else(|| field(line, "x-ms-retry-after-ms"));
+        self.retry_after = self.retry_after.or_else(|| field(line, "retry-after"));
+        self.retry_after_ms = self.retry_after_ms.or_else(|| field(line, "x-ms-retry-after-ms"));
     }
 }
 
@@ -304,7 +304,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn push_part(&mut self, write: &Write<'_>) {
         match (&self.insert, write.key) {
-            // The head of an insert names the table alone. Those of the other writes have their key and condition.
+            // The head of an insert names the table alone. The head of any other write has a key and a condition.
             (Some(insert), None) => self.bytes.extend_from_within(insert.clone()),
             (_, key) => {
                 let from = self.bytes.len();

@@ -153,7 +153,8 @@ impl AzureWorkQueue {
         quiet(&mut options.client_options.instrumentation, TraceKeys::Hidden);
         #[cfg(feature = "reqwest_rustls")]
         if options.client_options.transport.is_none() {
-            options.client_options.transport = crate::transport::to(&url, super::queue_api::TIMEOUT);
+            options.client_options.transport =
+                crate::transport::for_endpoint(&url, super::queue_api::TIMEOUT);
         }
         options.client_options.transport = Some(bounded(options.client_options.transport));
         let poison = QueueApi::new(poison_url, credential.clone(), options.clone())

@@ -28,14 +28,14 @@ const DATA_SERVICE: (HeaderName, HeaderValue) =
 
 /// Tells a `table-server` that this program maintains indexes and layouts itself: it then sees and writes all rows. The services ignore
 /// the header.
-const PROGRAM: (HeaderName, HeaderValue) =
+const MANIFEST_AWARE: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-table-manifest-aware"), HeaderValue::from_static("1"));
 
 /// Maximum bytes of a request's URL: the limit of the `http` crate. A longer URL could not be sent by a later attempt either.
-const URL_BYTES: usize = 65_534;
+const MAX_URL_BYTES: usize = 65_534;
 
 /// Capacity for the headers of a request, including headers that policies add.
-const HEADERS: usize = 15;
+const HEADER_CAPACITY: usize = 15;
 
 /// The pipeline, endpoints and limits of a store.
 #[derive(Debug)]
@@ -89,10 +89,10 @@ impl<'a> Call<'a> {
         done: &'static [u16],
     ) -> Self {
         let mut request = Request::new(url, method);
-        *request.headers_mut() = HashMap::with_capacity(HEADERS).into();
+        *request.headers_mut() = HashMap::with_capacity(HEADER_CAPACITY).into();
         request.insert_header(VERSION.0, VERSION.1);
         request.insert_header(DATA_SERVICE.0, DATA_SERVICE.1);
-        request.insert_header(PROGRAM.0, PROGRAM.1);
+        request.insert_header(MANIFEST_AWARE.0, MANIFEST_AWARE.1);
         request.insert_header(ACCEPT, ACCEPT_JSON);
         request.insert_header(CLIENT_REQUEST_ID, request_id());
         Self { name, subject, writes: method != Method::Get, done, request }
@@ -114,22 +114,27 @@ impl Client {
     /// Sends the request once and waits for the complete answer.
     pub(crate) async fn send(&self, mut call: Call<'_>) -> Result<Answer> {
         let url_bytes = call.request.url().as_str().len();
-        if url_bytes > URL_BYTES {
-            return Err(Error::limit("bytes of the request's URL; shorten the filter", URL_BYTES, url_bytes));
+        if url_bytes > MAX_URL_BYTES {
+            return Err(Error::limit(
+                "bytes of the request's URL; shorten the filter",
+                MAX_URL_BYTES,
+                url_bytes,
+            ));
         }
-        // Before the time of the request begins: a write that waited too long is certainly not applied, and one that
-        // was cut off while it was sent may be.
+        // The wait ends before the time of the request begins. A write that waited too long is certainly not applied; a write that was cut
+        // off while it was sent may be applied.
         let ready = tokio::time::timeout(self.permit_timeout, self.ready(&mut call.request)).await;
         let _permit = ready.map_err(|_| timed_out(self.permit_timeout, false))??;
         let context = self.context(call.name);
-        // Policies may change the address.
+        // Read before the exchange, because policies may change the URL of the request.
         let is_secondary = self.endpoint.is_secondary(call.request.url());
         let started = Instant::now();
         let exchange = self.exchange(&context, &mut call.request);
         let answer = match tokio::time::timeout(self.timeout, exchange).await {
-            Ok(answer) => answer.map_err(|e| not_exchanged(&e, call.writes))?,
+            Ok(answer) => answer.map_err(|e| exchange_error(&e, call.writes))?,
             Err(_) => return Err(timed_out(self.timeout, call.writes)),
         };
+        // A refused token is dropped, so that a later attempt gets another: it may be revoked before it expires.
         if let (401, Some(tokens)) = (u16::from(answer.status), &self.tokens) {
             tokens.forget().await;
         }
@@ -170,7 +175,7 @@ impl Client {
     /// Adds the token to the request, and waits for a permit among the requests in flight. Nothing is sent without them.
     async fn ready(&self, request: &mut Request) -> Result<SemaphorePermit<'_>> {
         if let Some(tokens) = &self.tokens {
-            let authorization = tokens.authorization().await.map_err(|error| without_token(&error))?;
+            let authorization = tokens.authorization().await.map_err(|error| token_error(&error))?;
             request.insert_header(AUTHORIZATION, authorization);
         }
         match self.in_flight.try_acquire() {
@@ -204,12 +209,12 @@ fn request_id() -> String {
 }
 
 /// The outcome of a request that may have been sent.
-pub(super) const fn unknown(writes: bool) -> Outcome {
+pub(super) const fn outcome_if_sent(writes: bool) -> Outcome {
     if writes { Outcome::Ambiguous } else { Outcome::NotApplied }
 }
 
 pub(crate) fn timed_out(after: Duration, writes: bool) -> Error {
-    Error::new(ErrorKind::Timeout { after }).with_outcome(unknown(writes))
+    Error::new(ErrorKind::Timeout { after }).with_outcome(outcome_if_sent(writes))
 }
 
 /// Converts an error of the official client.
@@ -221,7 +226,7 @@ pub(crate) fn of_client(error: &azure_core::Error, writes: bool) -> Error {
             let answer = Answer::from((**response).clone());
             Failure::of_answer(&answer, Duration::ZERO).into_error(&Subject::Service, writes)
         }
-        _ => not_exchanged(error, writes),
+        _ => exchange_error(error, writes),
     }
 }
 
@@ -266,26 +271,27 @@ pub fn client_error(service: &str, error: &azure_core::Error) -> Error {
     }
 }
 
-fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
+fn exchange_error(error: &azure_core::Error, writes: bool) -> Error {
     use azure_core::error::ErrorKind as Kind;
     let cause = Cause::of(error);
     let (kind, outcome) = match error.kind() {
         _ if error.downcast_ref::<TooLong>().is_some() => {
-            (ErrorKind::Service(cause.to_string()), unknown(writes))
+            (ErrorKind::Service(cause.to_string()), outcome_if_sent(writes))
         }
-        Kind::Credential => return without_token(error),
+        Kind::Credential => return token_error(error),
         // Without a connection nothing was sent. `Io` is an error on a connection: bytes may have arrived.
         Kind::Connection => (ErrorKind::Transport(cause.within("no connection")), Outcome::NotApplied),
-        Kind::Io => {
-            (ErrorKind::Transport(cause.within("the connection broke during the exchange")), unknown(writes))
-        }
-        _ => (ErrorKind::Transport(cause.within("the request could not be sent")), unknown(writes)),
+        Kind::Io => (
+            ErrorKind::Transport(cause.within("the connection broke during the exchange")),
+            outcome_if_sent(writes),
+        ),
+        _ => (ErrorKind::Transport(cause.within("the request could not be sent")), outcome_if_sent(writes)),
     };
     Error::new(kind).with_outcome(outcome).with_source(cause)
 }
 
 /// The credential returned no token, so nothing was sent.
-fn without_token(error: &azure_core::Error) -> Error {
+fn token_error(error: &azure_core::Error) -> Error {
     let cause = Cause::of(error);
     let kind = if is_outage(error) {
         ErrorKind::Transport(cause.within("the credential could not get a token"))

@@ -7,7 +7,7 @@ use table_core::store::{ErrorKind, Outcome, ServiceAnswer, limits};
 
 use super::Answer;
 use super::body::Body;
-use super::client::unknown;
+use super::client::outcome_if_sent;
 
 /// The object of a request. The same error code means different things for a table and for an entity.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Failure {
             // A 503 of a load balancer or a proxy has no code of the service. The request may have reached the
             // service before.
             (503, Some("ServerBusy")) | (501, _) => Outcome::NotApplied,
-            (..300 | 408 | 500.., _) => unknown(writes),
+            (..300 | 408 | 500.., _) => outcome_if_sent(writes),
             _ => Outcome::NotApplied,
         }
     }

@@ -162,7 +162,8 @@ impl AzureTableStore {
         }
         #[cfg(feature = "reqwest_rustls")]
         if client_options.transport.is_none() {
-            client_options.transport = crate::transport::to(endpoint.root(), options.request_timeout);
+            client_options.transport =
+                crate::transport::for_endpoint(endpoint.root(), options.request_timeout);
         }
         client_options.transport = Some(bounded(client_options.transport));
         let traced = client_options.instrumentation.tracer_provider.is_some();

@@ -34,9 +34,9 @@ const MAX_PROPERTIES: usize = limits::CUSTOM_PROPERTIES;
 /// ```
 pub fn decode_entity(json: &[u8]) -> Result<Entity> {
     json::read(json, |document| {
-        let mut reader = EntityReader::with_capacity(document.left());
+        let mut reader = EntityReader::with_capacity(document.bytes_left());
         let EntityParts { partition, row, etag, timestamp, properties } = reader.read(document)?;
-        let key = Key::new(partition, row).map_err(|e| document.broken(e.to_string()))?;
+        let key = Key::new(partition, row).map_err(|e| document.parse_error(e.to_string()))?;
         let entity = Entity::from_parts(key, std::mem::take(properties));
         Ok(entity.with_system(etag.map(ETag::from), timestamp))
     })
@@ -99,13 +99,13 @@ impl<'a> EntityReader<'a> {
         while let Some(member) = self.shape.follow(json) {
             self.values.read(json, member)?;
         }
-        self.others(json)?;
+        self.read_others(json)?;
         let corrected = self.annotations.correct(&mut self.values.properties);
-        corrected.and_then(|()| self.values.parts()).map_err(|reason| json.broken(reason))
+        corrected.and_then(|()| self.values.parts()).map_err(|reason| json.parse_error(reason))
     }
 
     /// Parses the members that differ from the previous entity's.
-    fn others(&mut self, json: &mut Json<'a>) -> json::Result<()> {
+    fn read_others(&mut self, json: &mut Json<'a>) -> json::Result<()> {
         // `from` is where the last value ended, so that the text since then is all that precedes the next value:
         // separators, annotation and name. `Shape` keeps this text.
         let mut from = json.at();
@@ -114,7 +114,7 @@ impl<'a> EntityReader<'a> {
         }
         // The followed members were not added to the set. With all names in it, each further name is searched.
         self.names = if self.shape.is_followed() { Names::ALL } else { Names::default() };
-        self.shape.leave();
+        self.shape.stop_prediction();
         loop {
             let name = json.name()?;
             if name.ends_with(TYPE) {
@@ -143,7 +143,7 @@ impl<'a> EntityReader<'a> {
         if self.values.properties.find(name).is_none() && !self.shape.has_followed(name) {
             return Ok(());
         }
-        Err(json.broken("the property occurs twice").of_property(name))
+        Err(json.parse_error("the property occurs twice").of_property(name))
     }
 
     fn member(&mut self, name: Cow<'a, str>) -> Member<'a> {
@@ -172,7 +172,7 @@ struct Values<'a> {
     /// Whether the entity had a Timestamp, or null in its place.
     has_timestamp: bool,
     properties: Properties,
-    /// The number of properties.
+    /// The number of properties that are not null.
     count: usize,
 }
 
@@ -193,26 +193,26 @@ impl<'a> Values<'a> {
                 // not count.
                 self.count += usize::from(value != Scalar::Null);
                 if self.count > MAX_PROPERTIES {
-                    return Err(json.broken(format!("more than {MAX_PROPERTIES} properties")));
+                    return Err(json.parse_error(format!("more than {MAX_PROPERTIES} properties")));
                 }
-                push_value(&mut self.properties, name, *edm_type, &value).map_err(|e| json.broken(e))?;
+                push_value(&mut self.properties, name, *edm_type, &value).map_err(|e| json.parse_error(e))?;
             }
             Member::Partition => {
-                once(json, "PartitionKey", self.partition.is_some())?;
+                check_once(json, "PartitionKey", self.partition.is_some())?;
                 self.partition = Some(json.text()?);
             }
             Member::Row => {
-                once(json, "RowKey", self.row.is_some())?;
+                check_once(json, "RowKey", self.row.is_some())?;
                 self.row = Some(json.text()?);
             }
             Member::Timestamp => {
-                once(json, "Timestamp", self.has_timestamp)?;
+                check_once(json, "Timestamp", self.has_timestamp)?;
                 (self.timestamp, self.has_timestamp) = (timestamp(json)?, true);
             }
             Member::ETag => {
-                // Azurite can write it twice (Azurite#1536). The last one counts; a wrong ETag is refused by the next write with a
-                // condition.
-                // Into a buffer that all entities of the page use: an ETag has escapes, so its text cannot be
+                // Azurite can write the ETag twice (Azurite#1536). The last ETag counts: if it is wrong, the service refuses the next
+                // write with a condition.
+                // All entities of a page share this buffer: an ETag has escapes, so its text cannot be
                 // borrowed from the JSON.
                 self.etag.clear();
                 json.text_into(&mut self.etag)?;
@@ -258,14 +258,16 @@ impl<'a> Annotations<'a> {
             }
         };
         if self.other.len() == MAX_PROPERTIES {
-            return Err(json.broken(format!("more than {MAX_PROPERTIES} type annotations without a value")));
+            return Err(
+                json.parse_error(format!("more than {MAX_PROPERTIES} type annotations without a value"))
+            );
         }
         // The type of the Timestamp is fixed. Its annotation would wait for a value that does not ask for it.
         if name != "Timestamp" {
             let is_known = |known: &Cow<'_, str>| *known == name;
             let pending = self.next.iter().chain(&self.other);
             if pending.map(|(known, _)| known).any(is_known) {
-                return Err(json.broken("the type is annotated twice").of_property(&name));
+                return Err(json.parse_error("the type is annotated twice").of_property(&name));
             }
             self.other.extend(self.next.replace((name, edm_type)));
         }
@@ -277,7 +279,7 @@ impl<'a> Annotations<'a> {
         if let Some((_, edm_type)) = self.next.take_if(|(next, _)| next == name) {
             return Some(edm_type);
         }
-        // Another order than the service's: still right, and slower.
+        // No service writes annotations in another order. Such JSON is read correctly, but slower.
         let at = self.other.iter().position(|(other, _)| other == name)?;
         Some(self.other.swap_remove(at).1)
     }
@@ -291,22 +293,24 @@ impl<'a> Annotations<'a> {
 
 /// Refuses a key or system property that occurs twice.
 #[inline]
-fn once(json: &Json<'_>, name: &str, is_known: bool) -> json::Result<()> {
-    if is_known { Err(json.broken("the property occurs twice").of_property(name)) } else { Ok(()) }
+fn check_once(json: &Json<'_>, name: &str, is_known: bool) -> json::Result<()> {
+    if is_known { Err(json.parse_error("the property occurs twice").of_property(name)) } else { Ok(()) }
 }
 
 /// Parses a time or null.
 fn timestamp(json: &mut Json<'_>) -> json::Result<Option<Ticks>> {
     match json.scalar()? {
         Scalar::Null => Ok(None),
-        Scalar::Text(text) => text.parse().map(Some).map_err(|_| json.broken("the Timestamp is not a time")),
-        _ => Err(json.broken("the Timestamp is not a string")),
+        Scalar::Text(text) => {
+            text.parse().map(Some).map_err(|_| json.parse_error("the Timestamp is not a time"))
+        }
+        _ => Err(json.parse_error("the Timestamp is not a string")),
     }
 }
 
 fn type_name(json: &mut Json<'_>) -> json::Result<EdmType> {
     let name = json.text()?;
-    EdmType::from_name(&name).ok_or_else(|| json.broken(format!("unknown type {name:?}")))
+    EdmType::from_name(&name).ok_or_else(|| json.parse_error(format!("unknown type {name:?}")))
 }
 
 // Parses answers with many items: the entities of a query, the names of tables.
@@ -319,13 +323,13 @@ pub fn decode_entities(json: &[u8]) -> Result<Vec<Entity>> {
     let (mut entities, mut reader) = (PageEntities::new(), EntityReader::default());
     json::read(json, |document| {
         listing(document, |json| {
-            let left = json.left();
+            let left = json.bytes_left();
             let EntityParts { partition, row, etag, timestamp, properties } = reader.read(json)?;
             let pushed = entities.push(partition, row, properties, etag, timestamp);
-            pushed.map_err(|e| json.broken(e.to_string()))?;
+            pushed.map_err(|e| json.parse_error(e.to_string()))?;
             if entities.len() == 1 {
                 // An estimate: the number of entities if all have the size of the first.
-                entities.reserve(json.left() / (left - json.left()).max(1));
+                entities.reserve(json.bytes_left() / (left - json.bytes_left()).max(1));
             }
             Ok(())
         })
@@ -361,7 +365,7 @@ fn listing<'a>(
         found = true;
         json.array(&mut item)
     })?;
-    if found { Ok(()) } else { Err(json.broken("the listing has no `value`")) }
+    if found { Ok(()) } else { Err(json.parse_error("the listing has no `value`")) }
 }
 
 /// Reads the `TableName` of an item of a listing.
@@ -374,7 +378,7 @@ fn table_name(json: &mut Json<'_>) -> json::Result<String> {
         table = Some(json.text()?.into_owned());
         Ok(())
     })?;
-    table.ok_or_else(|| json.broken("the table has no `TableName`"))
+    table.ok_or_else(|| json.parse_error("the table has no `TableName`"))
 }
 
 // Predicts the members of an entity from the previous entity. The entities of a page mostly have the same
@@ -406,7 +410,7 @@ pub(super) struct Shape<'a> {
     /// How many members of the current entity equal the previous entity's so far.
     followed: usize,
     /// Whether each member so far is independent: its annotation, if any, is in the text directly before it.
-    whole: bool,
+    can_keep: bool,
 }
 
 /// Maximum number of members kept. Entities have fewer, except for nulls, which stand for selected properties
@@ -419,7 +423,7 @@ const FEW_STEPS: usize = 24;
 impl<'a> Shape<'a> {
     /// Starts an entity.
     pub(super) const fn start(&mut self) {
-        (self.followed, self.whole) = (0, true);
+        (self.followed, self.can_keep) = (0, true);
     }
 
     /// Returns the next member if it equals the previous entity's. Its value follows.
@@ -445,7 +449,7 @@ impl<'a> Shape<'a> {
     }
 
     /// Stops the prediction: from here on the current entity differs from the previous one.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn stop_prediction(&mut self) {
         // The steps that follow are of the previous entity; `keep` replaces them by those of this one.
         self.steps.truncate(self.followed);
     }
@@ -454,8 +458,8 @@ impl<'a> Shape<'a> {
     pub(super) fn keep(&mut self, before: &'a str, member: Member<'a>, alone: bool) {
         // An annotation that waits for a later value is not in the text before that value. Such an entity is not a
         // prediction for the next one, from this member on.
-        self.whole &= alone && self.steps.len() < MAX_STEPS;
-        if self.whole {
+        self.can_keep &= alone && self.steps.len() < MAX_STEPS;
+        if self.can_keep {
             if self.steps.is_empty() {
                 self.steps.reserve(FEW_STEPS);
             }

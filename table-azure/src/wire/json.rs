@@ -9,31 +9,31 @@ use table_core::Error;
 use table_core::store::ErrorKind;
 
 /// Maximum nesting of arrays and objects in a skipped value.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
-pub(super) type Result<T, E = Box<Broken>> = std::result::Result<T, E>;
+pub(super) type Result<T, E = Box<ParseError>> = std::result::Result<T, E>;
 
 /// Why and where a document cannot be parsed.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct ParseError {
     at: usize,
     reason: String,
 }
 
-impl Broken {
+impl ParseError {
     pub(super) fn of_property(mut self: Box<Self>, name: &str) -> Box<Self> {
         self.reason = format!("property '{name}': {}", self.reason);
         self
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "byte {}: {}", self.at, self.reason)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for ParseError {}
 
 /// A value that is neither an array nor an object.
 #[derive(Debug, PartialEq)]
@@ -61,7 +61,7 @@ pub(super) fn read<'a, T>(
     let value = document(&mut json).map_err(unreadable)?;
     match json.peek() {
         None => Ok(value),
-        Some(_) => Err(unreadable(json.broken("unexpected bytes after the end of the document"))),
+        Some(_) => Err(unreadable(json.parse_error("unexpected bytes after the end of the document"))),
     }
 }
 
@@ -71,8 +71,8 @@ fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
 
 impl<'a> Json<'a> {
     #[cold]
-    pub(super) fn broken(&self, reason: impl Into<String>) -> Box<Broken> {
-        Box::new(Broken { at: self.at, reason: reason.into() })
+    pub(super) fn parse_error(&self, reason: impl Into<String>) -> Box<ParseError> {
+        Box::new(ParseError { at: self.at, reason: reason.into() })
     }
 
     /// Reads an object. `member` is called after each name and must read the value.
@@ -138,7 +138,7 @@ impl<'a> Json<'a> {
         &self.text[from..self.at]
     }
 
-    /// Skips exactly this text, if it follows.
+    /// Skips exactly this text, if it follows. Returns whether it did. The text ends at a character, so `at` stays within UTF-8.
     #[inline]
     pub(super) fn skip_exact(&mut self, text: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
@@ -147,10 +147,11 @@ impl<'a> Json<'a> {
     }
 
     /// The number of bytes not yet read.
-    pub(super) const fn left(&self) -> usize {
+    pub(super) const fn bytes_left(&self) -> usize {
         self.text.len() - self.at
     }
 
+    /// Reads a value that is neither an array nor an object.
     pub(super) fn scalar(&mut self) -> Result<Scalar<'a>> {
         match self.peek() {
             Some(b'"') => self.text().map(Scalar::Text),
@@ -158,13 +159,13 @@ impl<'a> Json<'a> {
             _ if self.skip_exact("null") => Ok(Scalar::Null),
             _ if self.skip_exact("true") => Ok(Scalar::Boolean(true)),
             _ if self.skip_exact("false") => Ok(Scalar::Boolean(false)),
-            _ => Err(self.broken("expected a string, a number, a Boolean or null")),
+            _ => Err(self.parse_error("expected a string, a number, a Boolean or null")),
         }
     }
 
     /// Skips a value of any kind.
     pub(super) fn skip(&mut self) -> Result<()> {
-        self.skip_within(DEPTH)
+        self.skip_within(MAX_DEPTH)
     }
 
     fn skip_within(&mut self, depth: usize) -> Result<()> {
@@ -172,7 +173,7 @@ impl<'a> Json<'a> {
         let inner = || depth.checked_sub(1);
         match self.peek() {
             Some(b'{' | b'[') if inner().is_none() => {
-                Err(self.broken("arrays and objects are nested too deeply"))
+                Err(self.parse_error("arrays and objects are nested too deeply"))
             }
             Some(b'{') => self.object(|json, _| json.skip_within(inner().unwrap_or_default())),
             Some(b'[') => self.array(|json| json.skip_within(inner().unwrap_or_default())),
@@ -180,12 +181,13 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Reads a number. First finds its end, so that the parser sees no text of the next member.
     fn number(&mut self) -> Result<Scalar<'a>> {
         let rest = &self.text.as_bytes()[self.at..];
         let part = |b: &u8| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
         let length = rest.iter().position(|b| !part(b)).unwrap_or(rest.len());
         let text = &self.text[self.at..self.at + length];
-        let number = number(text).ok_or_else(|| self.broken("a malformed number"))?;
+        let number = number(text).ok_or_else(|| self.parse_error("a malformed number"))?;
         self.at += length;
         Ok(number)
     }
@@ -210,7 +212,11 @@ impl<'a> Json<'a> {
 
     #[inline]
     fn expect(&mut self, byte: u8) -> Result<()> {
-        if self.take(byte) { Ok(()) } else { Err(self.broken(format!("expected {:?}", char::from(byte)))) }
+        if self.take(byte) {
+            Ok(())
+        } else {
+            Err(self.parse_error(format!("expected {:?}", char::from(byte))))
+        }
     }
 }
 

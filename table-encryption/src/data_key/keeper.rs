@@ -28,7 +28,7 @@ struct Inner {
     state: Mutex<State>,
     failed: FailedUnwraps,
     /// Held while a key is created.
-    making: tokio::sync::Mutex<()>,
+    creation: tokio::sync::Mutex<()>,
     /// Wakes the eraser task if a new secret expires before the task would wake.
     earlier: Arc<Notify>,
 }
@@ -47,14 +47,14 @@ type Unwrap = BoxFuture<'static, Opened>;
 /// The current data key for writes.
 struct Current {
     key: Arc<DataKey>,
-    made: Instant,
+    created: Instant,
     writes: u64,
 }
 
 /// The task that drops expired secrets, and the time of its next run.
 struct Eraser {
     task: AbortHandle,
-    wakes: Instant,
+    wakes_at: Instant,
 }
 
 impl DataKeys {
@@ -66,7 +66,7 @@ impl DataKeys {
             bounds,
             state: Mutex::new(state),
             failed: FailedUnwraps::new(cache),
-            making: tokio::sync::Mutex::default(),
+            creation: tokio::sync::Mutex::default(),
             earlier: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -82,21 +82,21 @@ impl DataKeys {
         if let Some(key) = inner.current() {
             return Ok(key);
         }
-        // Writers that come at the same time wait here and then use the key of the first. Two looks, because it may be there now.
-        let _turn = inner.making.lock().await;
+        // Concurrent writers wait here and then use the key of the first writer. Hence the second look for a current key.
+        let _turn = inner.creation.lock().await;
         if let Some(key) = inner.current() {
             return Ok(key);
         }
-        let key = Arc::new(self.make().await?);
+        let key = Arc::new(self.create().await?);
         let mut state = inner.state();
-        state.current = Some(Current { key: Arc::clone(&key), made: Instant::now(), writes: 1 });
+        state.current = Some(Current { key: Arc::clone(&key), created: Instant::now(), writes: 1 });
         // The writer's own entities can then be read without a call of the key service.
         state.secrets.insert(key.wrapping.clone(), Arc::clone(&key.secret));
         inner.schedule_erasure(&mut state);
         Ok(key)
     }
 
-    async fn make(&self) -> Result<DataKey> {
+    async fn create(&self) -> Result<DataKey> {
         let mut bytes = zeroize::Zeroizing::new([0; 32]);
         fill_random(&mut *bytes)?;
         let secret = Arc::new(Secret::new(*bytes));
@@ -104,7 +104,7 @@ impl DataKeys {
         Ok(DataKey { secret, wrapping })
     }
 
-    /// Wraps a data key with the active key-encryption key.
+    /// Wraps a data key with the active key encryption key.
     pub(crate) async fn wrap(&self, secret: &Secret) -> Result<Wrapping> {
         let active = self.keys().active();
         let wrapped = active.wrap_key(&secret.labelled()).await?;
@@ -156,7 +156,7 @@ impl State {
     fn remove_expired(&mut self, max_age: Duration) -> Option<Instant> {
         let now = Instant::now();
         let next = self.secrets.remove_expired(now);
-        let ends = |current: &Current| current.made.checked_add(max_age);
+        let ends = |current: &Current| current.created.checked_add(max_age);
         if self.current.as_ref().is_some_and(|current| is_expired(ends(current), now)) {
             self.current = None;
         }
@@ -207,15 +207,15 @@ impl Inner {
         let Some(next) = state.remove_expired(self.bounds.max_age) else { return };
         match &mut state.eraser {
             Some(eraser) if !eraser.task.is_finished() => {
-                if next < eraser.wakes {
-                    eraser.wakes = next;
+                if next < eraser.wakes_at {
+                    eraser.wakes_at = next;
                     self.earlier.notify_one();
                 }
             }
             eraser => {
                 let Ok(runtime) = Handle::try_current() else { return };
                 let task = runtime.spawn(erase_expired(Arc::downgrade(self), Arc::clone(&self.earlier)));
-                *eraser = Some(Eraser { task: task.abort_handle(), wakes: next });
+                *eraser = Some(Eraser { task: task.abort_handle(), wakes_at: next });
             }
         }
     }
@@ -226,7 +226,7 @@ impl Inner {
         let mut state = self.state();
         let next = state.remove_expired(self.bounds.max_age);
         match (next, &mut state.eraser) {
-            (Some(next), Some(eraser)) => eraser.wakes = next,
+            (Some(next), Some(eraser)) => eraser.wakes_at = next,
             _ => state.eraser = None,
         }
         next
@@ -246,7 +246,7 @@ impl Drop for Inner {
 /// store.
 async fn erase_expired(keys: Weak<Inner>, earlier: Arc<Notify>) {
     while let Some(next) = keys.upgrade().and_then(|keys| keys.remove_expired()) {
-        // Checks again whether it was woken early or the time elapsed.
+        // Both ends of the wait mean the same: drop what has expired, and ask for the next time.
         let _woken = timeout_at(next, earlier.notified()).await;
     }
 }
@@ -262,7 +262,7 @@ pub(crate) fn unreadable(error: Error) -> Unreadable {
 
 impl Current {
     fn may_serve(&self, bounds: &DataKeyBounds) -> bool {
-        self.writes < bounds.max_writes && self.made.elapsed() < bounds.max_age
+        self.writes < bounds.max_writes && self.created.elapsed() < bounds.max_age
     }
 }
 

@@ -1,4 +1,4 @@
-//! Data keys: created under the active key-encryption key, shared by many writes, cached for reads.
+//! Data keys: created under the active key encryption key, shared by many writes, cached for reads.
 
 mod keeper;
 #[cfg(test)]
@@ -45,7 +45,7 @@ impl Secret {
 
     /// Parses unwrapped bytes.
     fn from_labelled(bytes: &KeyBytes) -> Option<Self> {
-        // Without the check, a content key of the legacy format under the same key-encryption key could be used as a data key, and its
+        // Without the check, a content key of the legacy format under the same key encryption key could be used as a data key, and its
         // entities have no integrity.
         bytes.expose().strip_prefix(LABEL.as_slice())?.try_into().ok().map(Self)
     }
@@ -93,7 +93,7 @@ impl Default for DataKeyBounds {
 
 /// Bounds of the cache of unwrapped data keys, and of the record of data keys that could not be unwrapped.
 ///
-/// A cached key stays usable if its key-encryption key is revoked. An expired key is overwritten and freed
+/// A cached key stays usable if its key encryption key is revoked. An expired key is overwritten and freed
 /// immediately, also while the store is idle, by a task on the Tokio runtime (with its time driver) in which
 /// the key was first used. If that runtime does not run, the next use of the store frees the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ fn is_expired(expires: Option<Instant>, now: Instant) -> bool {
 const MAX_FAILURES: u64 = 65_536;
 
 /// Data keys that could not be unwrapped. For some time, the key service is not asked for them again. A
-/// writer of a table can store any number of wrapped keys that no key-encryption key opens.
+/// writer of a table can store any number of wrapped keys that no key encryption key opens.
 pub(crate) struct FailedUnwraps {
     /// By the hash of the wrapping, because the wrapping itself may have 64 KiB.
     failures: Mutex<ExpiringMap<[u8; 32], Unreadable>>,

@@ -1,4 +1,4 @@
-//! Key-encryption keys, which wrap data keys, and how readers find them.
+//! Key encryption keys, which wrap data keys, and how readers find them.
 
 #[cfg(feature = "rsa")]
 mod rsa;
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 #[cfg(feature = "rsa")]
 pub use rsa::{OaepHash, RsaKeyWrap};
 
-/// A key-encryption key. It wraps and unwraps data keys of 40 bytes (32 in the legacy format v1).
+/// A key encryption key. It wraps and unwraps data keys of 40 bytes (32 in the legacy format v1).
 ///
 /// Local keys are [`AesKeyWrap`] and, with the feature `rsa`, `RsaKeyWrap`. Implement this trait for a key
 /// service. One data key serves many entities, and unwrapped keys are cached, so the service is rarely

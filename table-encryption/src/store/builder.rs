@@ -297,7 +297,7 @@ impl Rules {
     }
 
     /// Returns a marked property that is listed as comparable.
-    pub(crate) fn covered<'a>(&self, table: &str, properties: &'a Properties) -> Option<&'a str> {
+    pub(crate) fn marked_comparable<'a>(&self, table: &str, properties: &'a Properties) -> Option<&'a str> {
         let listed = self.tables.get(table)?.comparable.as_ref()?;
         let mut marked = properties.iter().filter(|p| p.is_encrypted()).map(|p| p.name());
         marked.find(|name| listed.contains(*name))

@@ -13,9 +13,9 @@ use crate::v1::{METADATA, Metadata};
 use crate::v2::{self, HEADER, Header, Scope};
 
 /// Maximum number of keys that are unwrapped concurrently for a page.
-const IN_PARALLEL: usize = 8;
+const CONCURRENT_UNWRAPS: usize = 8;
 /// Number of entities decrypted before yielding to other tasks of the thread.
-const IN_A_ROW: usize = 128;
+const DECRYPTED_PER_YIELD: usize = 128;
 
 /// Decrypts entities of a table.
 pub(crate) struct Opener<'a> {
@@ -116,7 +116,7 @@ impl Opener<'_> {
 
     /// Accepts an entity without a header if the rules allow it.
     fn check_header(&self, entity: Entity) -> Result<Entity> {
-        if self.shared.rules.requires(&self.id) && !self.keys_only() && !self.accepts() {
+        if self.shared.rules.requires(&self.id) && !self.keys_only() && !self.may_read_plaintext() {
             return Err(ErrorKind::Encryption(format!(
                 "{} of the table '{}' is not encrypted but must be; during a migration use `accept_plaintext`",
                 entity.key(),
@@ -131,7 +131,7 @@ impl Opener<'_> {
     /// plaintext in a property that was read encrypted in the table: a writer without the key may have
     /// replaced the ciphertext.
     fn check_plaintext(&self, mut entity: Entity, names: &EncryptedNames) -> Result<Entity> {
-        if self.accepts() {
+        if self.may_read_plaintext() {
             let key = entity.key().clone();
             self.shared.rules.mark(&self.id, &key, entity.properties_mut());
             return Ok(entity);
@@ -161,7 +161,7 @@ impl Opener<'_> {
         !names.has_rule(name) && self.shared.legacy.as_ref().is_some_and(|legacy| legacy.reads(&self.id))
     }
 
-    fn accepts(&self) -> bool {
+    fn may_read_plaintext(&self) -> bool {
         self.accepts_plaintext || self.shared.rules.accepts_plaintext(&self.id)
     }
 
@@ -198,20 +198,20 @@ impl Opener<'_> {
         let mut stored = Vec::with_capacity(page.items.len());
         for entity in page.items {
             match self.stored(&entity) {
-                Ok(how) => {
-                    self.check_stored(Some(&how))?;
-                    stored.push((entity, how));
+                Ok(form) => {
+                    self.check_stored(Some(&form))?;
+                    stored.push((entity, form));
                 }
                 Err(error) => unreadable.push(UnreadableEntity { key: entity.key().clone(), error }),
             }
         }
         if !self.keys_only() {
-            self.unwrap_all(stored.iter().map(|(_, how)| how), Stop::Never).await?;
+            self.unwrap_all(stored.iter().map(|(_, form)| form), Stop::Never).await?;
         }
         let mut opened = Vec::with_capacity(stored.len());
-        for (n, (entity, how)) in stored.into_iter().enumerate() {
+        for (n, (entity, form)) in stored.into_iter().enumerate() {
             let key = entity.key().clone();
-            match self.open(entity, how).await {
+            match self.open(entity, form).await {
                 Ok(entity) => opened.push(entity),
                 Err(Failure::OfEntity(error)) => unreadable.push(UnreadableEntity { key, error }),
                 Err(Failure::OfService(error)) => return Err(error),
@@ -237,7 +237,7 @@ impl Opener<'_> {
     /// because a writer of the table can put a made-up key into each entity.
     async fn unwrap_all(&self, stored: impl Iterator<Item = &Stored>, stop: Stop) -> Result<()> {
         let mut seen = HashSet::new();
-        let wrappings = stored.filter_map(|how| match how {
+        let wrappings = stored.filter_map(|form| match form {
             Stored::V2(header) => Some(&header.wrapping),
             _ => None,
         });
@@ -245,7 +245,7 @@ impl Opener<'_> {
             .filter(|wrapping| seen.insert(*wrapping))
             .map(|wrapping| self.unwrap(wrapping))
             .collect();
-        let mut unwrapped = stream::iter(unwraps).buffered(IN_PARALLEL);
+        let mut unwrapped = stream::iter(unwraps).buffered(CONCURRENT_UNWRAPS);
         while let Some(result) = unwrapped.next().await {
             match result {
                 Err(Unreadable::Unavailable(error))
@@ -274,7 +274,7 @@ enum Stop {
 
 /// Yields to other tasks of the thread at regular intervals.
 async fn yield_regularly(n: usize) {
-    if n % IN_A_ROW == IN_A_ROW - 1 {
+    if n % DECRYPTED_PER_YIELD == DECRYPTED_PER_YIELD - 1 {
         tokio::task::yield_now().await;
     }
 }
@@ -284,7 +284,7 @@ pub(super) fn is_system(name: &str) -> bool {
     [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP].contains(&name)
 }
 
-/// Removes the header from an entity of which only the keys were requested.
+/// Removes all properties from an entity of which only the keys were requested: the header was read to check the filter.
 fn without_properties(mut entity: Entity) -> Entity {
     entity.properties_mut().clear();
     entity

@@ -32,7 +32,7 @@ impl<S: TableStore> EncryptedStore<S> {
         if let Some(entity) = operation.entity_mut() {
             let encrypted = encrypt_entity(&self.shared, table, entity).await?;
             if encrypted {
-                engine::check_operation(profile, &operation).map_err(|e| grown(e, profile))?;
+                engine::check_operation(profile, &operation).map_err(|e| limit_of_encrypted(e, profile))?;
             }
         }
         Ok(operation)
@@ -51,7 +51,7 @@ impl<S: TableStore> EncryptedStore<S> {
                  others: mark it, or say by `encrypt_where` which rows have it in plaintext"
             )));
         }
-        rules.covered(table, properties).map_or(Ok(()), |name| {
+        rules.marked_comparable(table, properties).map_or(Ok(()), |name| {
             Err(Error::invalid_request(format!(
                 "the property '{name}' of {key} is marked for encryption, but `filter_only_by` of '{table}' lists it: filters \
                  would not find it"
@@ -65,7 +65,7 @@ pub(crate) async fn encrypt_entity(shared: &Shared, table: &str, entity: &mut En
     check_names(shared, table, entity)?;
     let key = entity.key().clone();
     shared.rules.mark(table, &key, entity.properties_mut());
-    let marked = remember(shared, table, entity.properties());
+    let marked = remember_marked(shared, table, entity.properties());
     if let Some(legacy) = shared.legacy.as_ref().filter(|l| l.writes(table)) {
         return legacy.seal(entity, marked).await;
     }
@@ -86,7 +86,7 @@ async fn sealed(shared: &Shared, table: &str, key: &Key, properties: &Properties
 }
 
 /// Returns whether a property is marked, and records the marked names so that no filter may compare them.
-fn remember(shared: &Shared, table: &str, properties: &Properties) -> bool {
+fn remember_marked(shared: &Shared, table: &str, properties: &Properties) -> bool {
     let mut marked = false;
     for property in properties.iter().filter(|p| p.is_encrypted()) {
         marked = true;
@@ -106,7 +106,7 @@ pub(super) fn check_names(shared: &Shared, table: &str, entity: &Entity) -> Resu
 }
 
 /// Describes a limit that only the encrypted entity exceeds.
-fn grown(error: Error, profile: &ServiceProfile) -> Error {
+fn limit_of_encrypted(error: Error, profile: &ServiceProfile) -> Error {
     match error.into_kind() {
         ErrorKind::LimitExceeded { quantity, allowed, actual } => {
             Error::limit(format!("{quantity} as encrypted for {}", profile.name), allowed, actual)
@@ -139,7 +139,7 @@ impl Opener<'_> {
         let names = rules.names(&self.id);
         let encrypted = self.compared.iter().find(|name| names.contains(name));
         if let Some(name) = encrypted {
-            return Err(self.compares(name));
+            return Err(self.compares_encrypted(name));
         }
         match self.compared.iter().find(|name| !rules.may_be_compared(&self.id, name)) {
             None => Ok(()),
@@ -155,10 +155,10 @@ impl Opener<'_> {
     pub(super) fn check_stored(&self, stored: Option<&Stored>) -> Result<()> {
         let Some(Stored::V2(header)) = stored else { return Ok(()) };
         let encrypted = self.compared.iter().find(|name| header.find(name).is_some());
-        encrypted.map_or(Ok(()), |name| Err(self.compares(name)))
+        encrypted.map_or(Ok(()), |name| Err(self.compares_encrypted(name)))
     }
 
-    fn compares(&self, name: &str) -> Error {
+    fn compares_encrypted(&self, name: &str) -> Error {
         Error::invalid_request(format!(
             "the filter compares the encrypted property '{name}' of the table '{}', which the service cannot do: \
              look it up through a blind index",
@@ -168,7 +168,7 @@ impl Opener<'_> {
 }
 
 /// Maximum number of entities that a group reads concurrently for its merges.
-const IN_PARALLEL: usize = 16;
+const CONCURRENT_READS: usize = 16;
 
 impl<S: TableStore> EncryptedStore<S> {
     pub(super) async fn write_group(
@@ -182,7 +182,7 @@ impl<S: TableStore> EncryptedStore<S> {
         let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
             let (prepared, again) = self.prepare_group(table, group.clone()).await?;
-            // Only operations without an ETag of the caller are prepared again. If the caller's own condition fails, the caller must know.
+            // Only operations without an ETag of the caller are prepared again. If a condition of the caller fails, the caller gets the error.
             let ours = |e: &Error| e.failed_index().is_some_and(|i| again.get(i) == Some(&true));
             match self.inner.transact(table, prepared).await {
                 Err(error) if ours(&error) && error.is_conflict() => conflicts.wait(error).await?,
@@ -223,10 +223,10 @@ impl<S: TableStore> EncryptedStore<S> {
                     (prepared, _) => prepared.map_err(|e| Error::in_transaction(index, e)),
                 }
             })
-            .buffered(IN_PARALLEL)
+            .buffered(CONCURRENT_READS)
             .try_collect()
             .await?;
-        let again = prepared.iter().map(|p| p.again).collect();
+        let again = prepared.iter().map(|p| p.retries_conflict).collect();
         for (slot, prepared) in group.operations_mut().iter_mut().zip(prepared) {
             *slot = prepared.operation;
         }
@@ -235,13 +235,16 @@ impl<S: TableStore> EncryptedStore<S> {
 }
 
 /// An ETag of the valid form that no service assigns.
-const NEVER: &str = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\"";
+const UNASSIGNED_ETAG: &str = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\"";
 
 /// Returns an operation that the store refuses in the same way as the merge, so that the store reports which
 /// operation of the group fails first.
 fn refusal(operation: &Operation) -> Option<Prepared> {
     let Operation::Merge(entity, version) = operation else { return None };
-    let again = *version == IfMatch::Any;
-    let version = if again { IfMatch::Exactly(NEVER.into()) } else { version.clone() };
-    Some(Prepared { operation: Operation::Merge(Entity::from(entity.key().clone()), version), again })
+    let retries_conflict = *version == IfMatch::Any;
+    let version = if retries_conflict { IfMatch::Exactly(UNASSIGNED_ETAG.into()) } else { version.clone() };
+    Some(Prepared {
+        operation: Operation::Merge(Entity::from(entity.key().clone()), version),
+        retries_conflict,
+    })
 }

@@ -14,7 +14,7 @@ pub(super) struct Prepared {
     pub(super) operation: Operation,
     /// The ETag comes from this store and not from the caller: after a failed condition, the operation is
     /// prepared again.
-    pub(super) again: bool,
+    pub(super) retries_conflict: bool,
 }
 
 /// Whether the operation must read the entity and then replace it.
@@ -36,7 +36,9 @@ impl<S: TableStore> EncryptedStore<S> {
         loop {
             let prepared = self.prepare(table, operation.clone()).await?;
             match self.inner.write(table, prepared.operation).await {
-                Err(error) if prepared.again && error.is_conflict() => conflicts.wait(error).await?,
+                Err(error) if prepared.retries_conflict && error.is_conflict() => {
+                    conflicts.wait(error).await?;
+                }
                 other => return other,
             }
         }
@@ -50,7 +52,9 @@ impl<S: TableStore> EncryptedStore<S> {
                 self.prepare_merge(table, &id, entity, Some(version)).await
             }
             Operation::InsertOrMerge(entity) => self.prepare_merge(table, &id, entity, None).await,
-            other => Ok(Prepared { operation: self.encrypt_operation(&id, other).await?, again: false }),
+            other => {
+                Ok(Prepared { operation: self.encrypt_operation(&id, other).await?, retries_conflict: false })
+            }
         }
     }
 
@@ -67,18 +71,18 @@ impl<S: TableStore> EncryptedStore<S> {
         self.check_marks(id, &patch)?;
         let Some(read) = self.read_for(table, id, &patch).await? else {
             if version.is_some() {
-                return Err(not_found(table, &patch));
+                return Err(Error::entity_not_found(table, patch.key()));
             }
             let operation = self.encrypt_checked(id, Operation::Insert(patch)).await?;
-            return Ok(Prepared { operation, again: true });
+            return Ok(Prepared { operation, retries_conflict: true });
         };
         let found = read.version()?;
-        let again = !matches!(version, Some(IfMatch::Exactly(_)));
-        if !again && version.as_ref() != Some(&found) {
-            return Err(changed(table, &patch));
+        let retries_conflict = !matches!(version, Some(IfMatch::Exactly(_)));
+        if !retries_conflict && version.as_ref() != Some(&found) {
+            return Err(Error::precondition_failed(table, patch.key()));
         }
         let operation = self.merged(table, id, patch, read, found).await?;
-        Ok(Prepared { operation, again })
+        Ok(Prepared { operation, retries_conflict })
     }
 
     /// Reads what a merge needs: the header, or the whole entity if the patch or the entity needs encryption.
@@ -107,7 +111,7 @@ impl<S: TableStore> EncryptedStore<S> {
     ) -> Result<Operation> {
         let opener = self.opener(table, None);
         let stored = opener.stored(&read)?;
-        check_not_uncovered(&stored, &patch)?;
+        check_stays_encrypted(&stored, &patch)?;
         let encrypts = patch.properties().iter().any(|p| p.is_encrypted());
         let replaces = is_v1(&stored);
         // The patch touches no encrypted property, so the header stays right. The ETag of the read still guards it: otherwise another
@@ -129,8 +133,8 @@ fn is_v1(stored: &Stored) -> bool {
 }
 
 /// Returns the properties to send: the patch over the encrypted properties, or over all properties.
-fn combined(mut all: Properties, patch: &Properties, everything: bool) -> Properties {
-    if !everything {
+fn combined(mut all: Properties, patch: &Properties, replaces: bool) -> Properties {
+    if !replaces {
         // The new header replaces the old list, so it must list every encrypted property of the entity, not only those of the patch.
         // Plaintext properties stay as the service has them.
         all.retain(|p| p.is_encrypted());
@@ -140,10 +144,10 @@ fn combined(mut all: Properties, patch: &Properties, everything: bool) -> Proper
 }
 
 /// Refuses plaintext for an encrypted property: it would expose the value and make the entity unreadable.
-fn check_not_uncovered(stored: &Stored, patch: &Entity) -> Result<()> {
+fn check_stays_encrypted(stored: &Stored, patch: &Entity) -> Result<()> {
     let Stored::V2(header) = stored else { return Ok(()) };
-    let uncovered = patch.properties().iter().find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
-    match uncovered {
+    let plain = patch.properties().iter().find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
+    match plain {
         None => Ok(()),
         Some(p) => Err(Error::invalid_request(format!(
             "the merge writes '{}' of {} in plaintext, but the stored property is encrypted; mark the property",
@@ -151,12 +155,4 @@ fn check_not_uncovered(stored: &Stored, patch: &Entity) -> Result<()> {
             patch.key()
         ))),
     }
-}
-
-fn not_found(table: &TableName, patch: &Entity) -> Error {
-    Error::entity_not_found(table, patch.key())
-}
-
-fn changed(table: &TableName, patch: &Entity) -> Error {
-    Error::precondition_failed(table, patch.key())
 }

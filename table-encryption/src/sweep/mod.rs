@@ -1,4 +1,4 @@
-//! Jobs on every entity of a table, page by page, while writers continue: rotating the key-encryption key,
+//! Jobs on every entity of a table, page by page, while writers continue: rotating the key encryption key,
 //! migrating to format v2.
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ use crate::v2::{HEADER, Header, Scope, WriteKeys};
 pub(crate) struct SweptEntity {
     /// Whether the entity was written.
     pub(crate) changed: bool,
-    /// The id of the entity's key-encryption key, if the sweep has verified it.
+    /// The id of the entity's key encryption key, if the sweep has verified it.
     pub(crate) key_id: Option<String>,
 }
 
@@ -230,7 +230,7 @@ pub struct SweepProgress {
     pub read: u64,
     /// Number of entities written.
     pub changed: u64,
-    /// Number of encrypted entities by the id of their current key-encryption key. Only rotations count them,
+    /// Number of encrypted entities by the id of their current key encryption key. Only rotations count them,
     /// and only verified entities: a key is still needed if it has a count here or if entities were skipped.
     pub keys: BTreeMap<String, u64>,
     /// Number of entities that could not be processed and are unchanged.
@@ -265,7 +265,7 @@ impl SweepProgress {
 #[derive(Debug)]
 pub struct Migration<'a, S> {
     store: &'a EncryptedStore<S>,
-    again: bool,
+    reencrypts: bool,
 }
 
 impl<S: TableStore> EncryptedStore<S> {
@@ -283,16 +283,16 @@ impl<S: TableStore> EncryptedStore<S> {
     /// that contain the value, and copies under other names, are not found by the property's name: drop such
     /// an index, or scrub the copies.
     pub fn migration<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Migration<'a, S>> {
-        Sweep::new(self, Migration { store: self, again: false }, table)
+        Sweep::new(self, Migration { store: self, reencrypts: false }, table)
     }
 }
 
 impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
-    /// Also encrypts v2 entities again, with new data keys. Use this after an old key-encryption key has
+    /// Also encrypts v2 entities again, with new data keys. Use this after an old key encryption key has
     /// leaked. It does not cover the blobs of large fields; `LargeTable::rewrite` of `table-patterns` does.
     #[must_use]
     pub fn with_reencryption(mut self) -> Self {
-        self.job_mut().again = true;
+        self.job_mut().reencrypts = true;
         self
     }
 }
@@ -312,7 +312,7 @@ impl<S: TableStore> Migration<'_, S> {
             _ => is_legacy,
         });
         let lacks_header = !is_v2 && rules.requires(&id);
-        if !(found_plaintext || lacks_header || is_legacy || is_v2 && self.again) {
+        if !(found_plaintext || lacks_header || is_legacy || is_v2 && self.reencrypts) {
             return Ok(None);
         }
         opener.decrypt_as(entity, stored).await.map(Some)
@@ -348,7 +348,7 @@ impl<S: TableStore> Job for Migration<'_, S> {
 /// Maximum number of remembered wrappings (old to new), about a kilobyte each with RSA.
 const REMEMBERED: usize = 4096;
 
-/// Wraps data keys again with the active key-encryption key.
+/// Wraps data keys again with the active key encryption key.
 #[derive(Debug)]
 pub struct Rotation<'a, S> {
     store: &'a EncryptedStore<S>,
@@ -357,7 +357,7 @@ pub struct Rotation<'a, S> {
 }
 
 impl<S: TableStore> EncryptedStore<S> {
-    /// Rotates the key-encryption key of a table. Every data key that another key wraps is wrapped again with
+    /// Rotates the key encryption key of a table. Every data key that another key wraps is wrapped again with
     /// the active key. Entities are not encrypted again; only headers are read and merged.
     ///
     /// Every header is verified, also those under the active key. An entity whose header only *claims* a key

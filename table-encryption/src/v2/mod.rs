@@ -101,7 +101,7 @@ impl Header {
         out.extend_from_slice(&self.commitment);
         out.extend_from_slice(&(self.list.len() as u16).to_be_bytes());
         for listed in &self.list {
-            push_name(&mut out, &listed.name);
+            push_u16(&mut out, listed.name.as_bytes());
             out.push(listed.edm_type as u8);
             out.extend_from_slice(&listed.tag);
         }
@@ -249,15 +249,11 @@ pub(crate) fn matches(a: &[u8; 32], b: &[u8; 32]) -> bool {
 
 // Length-prefixed encoding.
 
+/// Appends the length of `bytes` as a `u16`, then `bytes`.
 fn push_u16(out: &mut Vec<u8>, bytes: &[u8]) {
     // A name has at most 255 UTF-16 units, 765 bytes; `Wrapping` bounds the others.
     out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
     out.extend_from_slice(bytes);
-}
-
-/// Appends a name of the list.
-fn push_name(out: &mut Vec<u8>, name: &str) {
-    push_u16(out, name.as_bytes());
 }
 
 /// Appends algorithm, key id and wrapped key. Their lengths were checked when the wrapping was created.
@@ -420,15 +416,10 @@ fn decrypt(
     (!missing.contains(&true)).then_some(out)
 }
 
-fn decrypt_one(
-    keys: &WriteKeys,
-    index: usize,
-    listed: &Listed,
-    stored: ValueRef<'_>,
-) -> Option<table_core::model::EdmValue> {
+fn decrypt_one(keys: &WriteKeys, index: usize, listed: &Listed, stored: ValueRef<'_>) -> Option<EdmValue> {
     // A plaintext value in the place of the ciphertext has another type, and must not be read as if it were decrypted.
     let ValueRef::Binary(ciphertext) = stored else { return None };
     let mut bytes = ciphertext.to_vec();
-    let sound = keys.decrypt(index, &listed.name, listed.edm_type, &mut bytes, &listed.tag);
-    if sound { decode(listed.edm_type, bytes) } else { None }
+    let is_authentic = keys.decrypt(index, &listed.name, listed.edm_type, &mut bytes, &listed.tag);
+    if is_authentic { decode(listed.edm_type, bytes) } else { None }
 }
