@@ -14,8 +14,8 @@ use crate::tenant::Tenant;
 use crate::xml;
 
 /// <https://learn.microsoft.com/rest/api/storageservices/define-stored-access-policy>
-const POLICIES: usize = 5;
-const ID_CHARS: usize = 64;
+const MAX_POLICIES: usize = 5;
+const MAX_ID_CHARS: usize = 64;
 
 /// A named set of permissions that signatures refer to. A signature sets the values that are empty here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ impl TryFrom<Identifier> for StoredPolicy {
 
     fn try_from(identifier: Identifier) -> Result<Self> {
         let Identifier { id, access_policy: AccessPolicy { start, expiry, permission } } = identifier;
-        if id.is_empty() || id.chars().count() > ID_CHARS || id.contains(char::is_control) {
+        if id.is_empty() || id.chars().count() > MAX_ID_CHARS || id.contains(char::is_control) {
             return Err(invalid("Id", &id));
         }
         for (field, time) in [("Start", &start), ("Expiry", &expiry)] {
@@ -103,7 +103,7 @@ pub(crate) async fn get(tenant: &Tenant, table: &TableName) -> Result<Answer> {
 pub(crate) async fn set(tenant: &Tenant, table: &TableName, body: &[u8]) -> Result<Answer> {
     let policies = read(body)?;
     // So that no deletion of the table comes between the check and the write: its policies would wait for the next table of the name.
-    let _alone = tenant.tables.lock().await;
+    let _guard = tenant.table_lock.lock().await;
     tenant.require_table(table).await?;
     tenant.settings.set(Setting::Policies(table), &policies).await?;
     Ok(Answer::no_content())
@@ -115,7 +115,7 @@ fn read(body: &[u8]) -> Result<Vec<StoredPolicy>> {
         return Ok(Vec::new());
     }
     let Identifiers { policies } = xml::read(body, "SignedIdentifiers")?;
-    if policies.len() > POLICIES {
+    if policies.len() > MAX_POLICIES {
         return Err(Failure::invalid_xml());
     }
     let policies = policies.into_iter().map(StoredPolicy::try_from).collect::<Result<Vec<_>>>()?;

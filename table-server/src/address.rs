@@ -52,14 +52,15 @@ impl Address {
         // The first number of an IP address is no label: an account can have the name `127`.
         let label = host.split_once('.').filter(|_| name.parse::<Ipv4Addr>().is_err());
         let label = label.map(|(label, _)| label.to_ascii_lowercase());
-        if let Some((account, secondary)) = label.as_deref().map(primary).filter(|(name, _)| is_account(name))
+        if let Some((account, secondary)) =
+            label.as_deref().map(without_secondary).filter(|(name, _)| is_account(name))
         {
             let root = format!("{scheme}://{host}/");
             let account = account.to_owned();
             return Ok(Self { account, secondary, raw_path, root, path: path.to_owned(), parameters });
         }
         let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-        let (account, secondary) = primary(first);
+        let (account, secondary) = without_secondary(first);
         let (account, root) = (account.to_owned(), format!("{scheme}://{host}/{first}/"));
         Ok(Self { account, secondary, raw_path, root, path: rest.to_owned(), parameters })
     }
@@ -87,7 +88,7 @@ impl Address {
     }
 }
 
-fn primary(name: &str) -> (&str, bool) {
+fn without_secondary(name: &str) -> (&str, bool) {
     name.strip_suffix(SECONDARY).map_or((name, false), |account| (account, true))
 }
 
@@ -208,14 +209,14 @@ fn literal(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('\'')?;
     let mut value = String::new();
     loop {
-        let (part, behind) = rest.split_once('\'')?;
+        let (part, after) = rest.split_once('\'')?;
         value.push_str(part);
-        match behind.strip_prefix('\'') {
+        match after.strip_prefix('\'') {
             Some(more) => {
                 value.push('\'');
                 rest = more;
             }
-            None => return Some((value, behind)),
+            None => return Some((value, after)),
         }
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use table_core::model::ETag;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The response to a request or to an operation of a group.
@@ -13,16 +14,16 @@ pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// The parts of bounded memory that the body takes until the client has read it.
-    pub(crate) room: Vec<OwnedSemaphorePermit>,
+    pub(crate) memory: Vec<OwnedSemaphorePermit>,
 }
 
 /// A body with its parts of bounded memory, which end when its last byte has been sent.
-struct Held {
+struct BodyWithMemory {
     body: Bytes,
-    _room: Vec<OwnedSemaphorePermit>,
+    _memory: Vec<OwnedSemaphorePermit>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for BodyWithMemory {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
@@ -30,7 +31,7 @@ impl AsRef<[u8]> for Held {
 
 impl Answer {
     pub(crate) fn new(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Bytes::new(), room: Vec::new() }
+        Self { status, headers: HeaderMap::new(), body: Bytes::new(), memory: Vec::new() }
     }
 
     pub(crate) fn no_content() -> Self {
@@ -58,14 +59,22 @@ impl Answer {
         self
     }
 
+    /// Adds the ETag of an entity, if it is known.
+    pub(crate) fn with_etag(self, etag: Option<&ETag>) -> Self {
+        match etag {
+            Some(etag) => self.with("etag", etag.to_string()),
+            None => self,
+        }
+    }
+
     pub(crate) fn xml(status: StatusCode, body: String) -> Self {
         Self::new(status).with_body("application/xml", body)
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let body = match self.room.is_empty() || self.body.is_empty() {
+        let body = match self.memory.is_empty() || self.body.is_empty() {
             true => self.body,
-            false => Bytes::from_owner(Held { body: self.body, _room: self.room }),
+            false => Bytes::from_owner(BodyWithMemory { body: self.body, _memory: self.memory }),
         };
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = self.status;

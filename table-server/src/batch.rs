@@ -1,6 +1,6 @@
 //! Entity group transactions: `POST $batch`.
 
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use table_core::store::{GroupTransaction, Written, limits};
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ use crate::entities::Write;
 use crate::errors::{ErrorFormat, Failure, Result};
 use crate::multipart::{self, Group, Part, malformed};
 use crate::queries;
-use crate::request::{self, Asked, Verb, header};
+use crate::request::{self, Request, Verb, header};
 use crate::tenant::Tenant;
 use crate::wire::Metadata;
 
@@ -27,19 +27,16 @@ impl<'a> Member<'a> {
     fn of(outer: &Address, part: Part<'a>) -> Result<Self> {
         let (path, parameters) = outer.inner_path(part.address)?;
         let verb = Verb::of(&part.method, &part.headers)?;
-        let level = level(&part.headers, parameters.get("$format")?)?;
+        let level = Metadata::requested(parameters.get("$format")?, header(&part.headers, "accept"))?;
         let address = Address { path: path.to_owned(), parameters, ..outer.clone() };
         Ok(Self { part, address, verb, level })
     }
 
-    const fn asked<'b>(&'b self, outer: &Asked<'b>) -> Asked<'b> {
-        let (verb, level, unread) = (self.verb, self.level, outer.unread);
-        Asked { verb, address: &self.address, headers: &self.part.headers, level, unread }
+    /// Returns the operation as a request of its own.
+    const fn request<'b>(&'b self, outer: &Request<'b>) -> Request<'b> {
+        let (verb, level, answer_memory) = (self.verb, self.level, outer.answer_memory);
+        Request { verb, address: &self.address, headers: &self.part.headers, level, answer_memory }
     }
-}
-
-fn level(headers: &HeaderMap, format: Option<&str>) -> Result<Metadata> {
-    Metadata::asked(format, header(headers, "accept"))
 }
 
 /// Executes a group and returns its response. The inner responses contain the results; the outer response
@@ -47,29 +44,29 @@ fn level(headers: &HeaderMap, format: Option<&str>) -> Result<Metadata> {
 pub(crate) async fn transact(
     tenant: &Tenant,
     permit: &Permit,
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     body: &[u8],
     id: &str,
 ) -> Result<Answer> {
-    let content_type = header(asked.headers, "content-type").unwrap_or_default();
+    let content_type = header(request.headers, "content-type").unwrap_or_default();
     let text = std::str::from_utf8(body).map_err(|_| malformed("the body is not UTF-8"))?;
     match multipart::read(content_type, text)? {
         Group::Read(part) => {
             let content_id = part.content_id.clone();
-            let answer = read(tenant, permit, asked, part).await;
+            let answer = read(tenant, permit, request, part).await;
             let answer =
                 answer.unwrap_or_else(|failure| failure.of_operation(0).into_answer(ErrorFormat::Json, id));
-            let mut answer = inner(answer, content_id);
-            let room = std::mem::take(&mut answer.room);
-            Ok(Answer { room, ..envelope(&[], Some(&answer)) })
+            let mut answer = inner_response(answer, content_id);
+            let memory = std::mem::take(&mut answer.memory);
+            Ok(Answer { memory, ..outer_response(&[], Some(&answer)) })
         }
         Group::Changes(parts) => {
             let ids: Vec<_> = parts.iter().map(|part| part.content_id.clone()).collect();
-            match change(tenant, permit, asked, parts).await {
+            match change(tenant, permit, request, parts).await {
                 Ok(answers) => {
                     let answers: Vec<_> =
-                        answers.into_iter().zip(ids).map(|(answer, id)| inner(answer, id)).collect();
-                    Ok(envelope(&answers, None))
+                        answers.into_iter().zip(ids).map(|(answer, id)| inner_response(answer, id)).collect();
+                    Ok(outer_response(&answers, None))
                 }
                 // The error concerns no single operation, so the whole request is refused.
                 Err(failure) if failure.status == StatusCode::PAYLOAD_TOO_LARGE => Err(failure),
@@ -78,22 +75,25 @@ pub(crate) async fn transact(
                     // is no better one.
                     let failure = failure.of_operation(0);
                     let content_id = failure.index.and_then(|index| ids.get(index).cloned()).flatten();
-                    Ok(envelope(&[inner(failure.into_answer(ErrorFormat::Json, id), content_id)], None))
+                    Ok(outer_response(
+                        &[inner_response(failure.into_answer(ErrorFormat::Json, id), content_id)],
+                        None,
+                    ))
                 }
             }
         }
     }
 }
 
-async fn read(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, part: Part<'_>) -> Result<Answer> {
-    let member = Member::of(asked.address, part)?;
+async fn read(tenant: &Tenant, permit: &Permit, request: &Request<'_>, part: Part<'_>) -> Result<Answer> {
+    let member = Member::of(request.address, part)?;
     match (member.verb, member.address.resource()?) {
         (Verb::Get, Resource::Entities(name)) => {
-            queries::entities(tenant, permit, &member.asked(asked), &request::table(&name)?).await
+            queries::entities(tenant, permit, &member.request(request), &request::table(&name)?).await
         }
         (Verb::Get, resource @ Resource::Entity(..)) => {
             let (table, key) = request::entity(&resource)?;
-            queries::entity(tenant, permit, &member.asked(asked), &table, &key).await
+            queries::entity(tenant, permit, &member.request(request), &table, &key).await
         }
         (Verb::Get, _) => Err(Failure::not_implemented("queries of tables in a batch")),
         _ => Err(malformed("its changes are not in a change set")),
@@ -103,10 +103,10 @@ async fn read(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, part: Part<'_
 async fn change(
     tenant: &Tenant,
     permit: &Permit,
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     parts: Vec<Part<'_>>,
 ) -> Result<Vec<Answer>> {
-    request::check_writable(tenant, asked.address)?;
+    request::check_writable(tenant, request.address)?;
     // The limit of the protocol, also for a store that takes larger groups: these have room for the index entries of 100 operations.
     if parts.len() > limits::GROUP_OPERATIONS {
         let message = "The batch request operation exceeds the maximum 100 changes per change set.";
@@ -114,11 +114,14 @@ async fn change(
     }
     let (mut members, mut writes) =
         (Vec::with_capacity(parts.len()), Vec::<Write>::with_capacity(parts.len()));
+    let parsed = |part| {
+        let member = Member::of(request.address, part)?;
+        let resource = member.address.resource()?;
+        let write = Write::read(permit, &member.request(request), &resource, member.part.body.as_bytes())?;
+        Ok((member, write))
+    };
     for (index, part) in parts.into_iter().enumerate() {
-        let member = Member::of(asked.address, part).map_err(|failure| failure.of_operation(index))?;
-        let resource = member.address.resource().map_err(|failure| failure.of_operation(index))?;
-        let write = Write::read(permit, &member.asked(asked), &resource, member.part.body.as_bytes())
-            .map_err(|failure| failure.of_operation(index))?;
+        let (member, write) = parsed(part).map_err(|failure: Failure| failure.of_operation(index))?;
         members.push(member);
         writes.push(write);
     }
@@ -126,7 +129,7 @@ async fn change(
     let written = apply(tenant, &writes).await?;
     let mut answers = Vec::with_capacity(writes.len());
     for ((write, member), written) in writes.iter().zip(&members).zip(&written) {
-        answers.push(write.answer(tenant, &member.asked(asked), written).await);
+        answers.push(write.answer(tenant, &member.request(request), written).await);
     }
     Ok(answers)
 }
@@ -171,7 +174,7 @@ fn duplicate(write: &Write, before: &[Write]) -> Option<Failure> {
 }
 
 /// Adds the headers that every inner response has.
-fn inner(mut answer: Answer, content_id: Option<HeaderValue>) -> Answer {
+fn inner_response(mut answer: Answer, content_id: Option<HeaderValue>) -> Answer {
     answer.set("x-content-type-options", "nosniff");
     answer.set("cache-control", "no-cache");
     answer.set("dataserviceversion", "3.0;");
@@ -182,7 +185,7 @@ fn inner(mut answer: Answer, content_id: Option<HeaderValue>) -> Answer {
 }
 
 /// Returns the outer response, with the responses of a change set or of a query.
-fn envelope(changes: &[Answer], query: Option<&Answer>) -> Answer {
+fn outer_response(changes: &[Answer], query: Option<&Answer>) -> Answer {
     // Random, so that no property value can contain the boundary.
     let batch = format!("batchresponse_{}", Uuid::new_v4());
     let set = format!("changesetresponse_{}", Uuid::new_v4());

@@ -18,7 +18,7 @@ use table_core::store::{
 
 /// The row in the manifest's partition of a table that has the index entries of another table.
 const OWNER_ROW: &str = "owner";
-/// How many pages without a visible row a query reads before it answers with an empty page.
+/// How many pages of the store without a visible row a query reads, before it answers with an empty page and a continuation token.
 const HIDDEN_PAGES: usize = 16;
 
 /// Writes entities together with the entries of the indexes in the manifest.
@@ -55,9 +55,9 @@ impl ClientStore {
         Self { store, manifests, maintainer }
     }
 
-    /// Returns what maintains the rows of the table and the check of its entities; `None` if the operations of one partition can be executed
+    /// Returns the maintainer of the table's rows and the check of its entities; `None` if the operations of one partition can be executed
     /// unchanged. Keep the permit until they are.
-    fn care(
+    fn maintenance(
         &self,
         table: &TableName,
         permit: &PlainWrite,
@@ -65,9 +65,9 @@ impl ClientStore {
     ) -> Result<Option<(Arc<dyn Maintainer>, Check)>> {
         let manifest = permit.manifest();
         for (index, operation) in operations.iter().enumerate() {
-            check_key(table, manifest, operation.key()).map_err(|e| member(operations, index, e))?;
+            check_key(table, manifest, operation.key()).map_err(|e| group_error(operations, index, e))?;
         }
-        if !needs_care(manifest) {
+        if !needs_maintenance(manifest) {
             return Ok(None);
         }
         let Some(maintainer) = self.maintainer.clone() else {
@@ -92,19 +92,21 @@ async fn maintain(
     operations: Vec<Operation>,
 ) -> Result<Vec<Written>> {
     let written = tokio::spawn(async move { maintainer.write(&table, operations, check).await }).await;
-    written.map_err(|_| {
-        let kind = ErrorKind::Storage("the write ended early".to_owned());
-        Error::new(kind).with_outcome(Outcome::Ambiguous)
-    })?
+    written.map_err(|_| ambiguous("the write ended early"))?
+}
+
+/// The error of a write whose result is not known.
+fn ambiguous(reason: &str) -> Error {
+    Error::new(ErrorKind::Storage(reason.to_owned())).with_outcome(Outcome::Ambiguous)
 }
 
 /// The error of an operation, with its index if it is in a group.
-pub(crate) fn member(operations: &[Operation], index: usize, error: Error) -> Error {
+pub(crate) fn group_error(operations: &[Operation], index: usize, error: Error) -> Error {
     if operations.len() == 1 { error } else { Error::in_transaction(index, error) }
 }
 
-/// Whether writes need more than their own row.
-fn needs_care(manifest: &Manifest) -> bool {
+/// Whether writes need more than their own row: index entries, or a check of the type.
+fn needs_maintenance(manifest: &Manifest) -> bool {
     !manifest.indexes.is_empty() || manifest.types.iter().any(|stored| refusal(stored).is_some())
 }
 
@@ -242,26 +244,23 @@ impl TableStore for ClientStore {
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         // Kept until the write is done: a change of the manifest waits for it.
         let permit = self.manifests.plain_write(&*self.store, table).await?;
-        let Some(care) = self.care(table, &permit, std::slice::from_ref(&operation))? else {
+        let Some(maintenance) = self.maintenance(table, &permit, std::slice::from_ref(&operation))? else {
             return self.store.write(table, operation).await;
         };
         // The maintainer takes its own permit. While an operation holds a permit it must not wait for a change of the manifest, which
         // waits for the permits; the maintainer may have to wait for one.
         drop(permit);
-        let written = maintain(care, table.clone(), vec![operation]).await?;
-        written.into_iter().next().ok_or_else(|| {
-            let kind = ErrorKind::Storage("a write has no result".to_owned());
-            Error::new(kind).with_outcome(Outcome::Ambiguous)
-        })
+        let written = maintain(maintenance, table.clone(), vec![operation]).await?;
+        written.into_iter().next().ok_or_else(|| ambiguous("a write has no result"))
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         let permit = self.manifests.plain_write(&*self.store, table).await?;
-        let Some(care) = self.care(table, &permit, group.operations())? else {
+        let Some(maintenance) = self.maintenance(table, &permit, group.operations())? else {
             return self.store.transact(table, group).await;
         };
         drop(permit);
-        maintain(care, table.clone(), group.into_operations()).await
+        maintain(maintenance, table.clone(), group.into_operations()).await
     }
 
     fn manifests(&self) -> Option<Arc<ManifestCache>> {

@@ -20,9 +20,11 @@ pub(crate) struct CorsRule {
     pub(crate) allowed_headers: String,
 }
 
-const RULES: usize = 5;
-const BYTES: usize = 2 * 1024;
-const ORIGIN_CHARS: usize = 256;
+/// Maximum number of rules of an account.
+const MAX_RULES: usize = 5;
+/// Maximum bytes of the texts of all rules.
+const MAX_BYTES: usize = 2 * 1024;
+const MAX_ORIGIN_CHARS: usize = 256;
 const METHODS: [&str; 8] = ["DELETE", "GET", "HEAD", "MERGE", "PATCH", "POST", "OPTIONS", "PUT"];
 
 fn list(text: &str) -> impl Iterator<Item = &str> {
@@ -36,15 +38,15 @@ pub(crate) fn check(rules: &[CorsRule]) -> Result<()> {
     });
     let origins = |rule: &CorsRule| {
         let mut origins = list(&rule.allowed_origins);
-        !rule.allowed_origins.trim().is_empty() && origins.all(|origin| origin.len() <= ORIGIN_CHARS)
+        !rule.allowed_origins.trim().is_empty() && origins.all(|origin| origin.len() <= MAX_ORIGIN_CHARS)
     };
     let methods = |rule: &CorsRule| {
         let mut methods = list(&rule.allowed_methods);
         !rule.allowed_methods.trim().is_empty()
             && methods.all(|method| METHODS.iter().any(|known| known.eq_ignore_ascii_case(method)))
     };
-    let legal = rules.len() <= RULES
-        && sizes.sum::<usize>() <= BYTES
+    let legal = rules.len() <= MAX_RULES
+        && sizes.sum::<usize>() <= MAX_BYTES
         && rules.iter().all(|rule| origins(rule) && methods(rule));
     if legal { Ok(()) } else { Err(Failure::invalid_xml()) }
 }
@@ -55,8 +57,8 @@ impl CorsRule {
             && list(&self.allowed_methods).any(|allowed| allowed.eq_ignore_ascii_case(method))
     }
 
-    fn allows_headers(&self, asked: &str) -> bool {
-        list(asked).all(|header| list(&self.allowed_headers).any(|allowed| names(allowed, header)))
+    fn allows_headers(&self, requested: &str) -> bool {
+        list(requested).all(|header| list(&self.allowed_headers).any(|allowed| names(allowed, header)))
     }
 
     /// Whether every origin is allowed. Then responses do not depend on the origin.
@@ -94,8 +96,8 @@ pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answe
     let origin = header(headers, "origin").ok_or_else(|| missing("Origin"))?;
     let method = header(headers, "access-control-request-method")
         .ok_or_else(|| missing("Access-Control-Request-Method"))?;
-    let asked = header(headers, "access-control-request-headers").unwrap_or_default();
-    let rule = rules.iter().find(|rule| rule.allows(origin, method) && rule.allows_headers(asked));
+    let requested = header(headers, "access-control-request-headers").unwrap_or_default();
+    let rule = rules.iter().find(|rule| rule.allows(origin, method) && rule.allows_headers(requested));
     let rule = rule.ok_or_else(|| {
         Failure::new(
             StatusCode::FORBIDDEN,
@@ -106,8 +108,8 @@ pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answe
     let mut answer = Answer::new(StatusCode::OK)
         .with("access-control-allow-methods", method)
         .with("access-control-max-age", rule.max_age_in_seconds.to_string());
-    if !asked.is_empty() {
-        answer.set("access-control-allow-headers", asked);
+    if !requested.is_empty() {
+        answer.set("access-control-allow-headers", requested);
     }
     rule.set_origin(origin, &mut answer);
     Ok(answer)
@@ -145,7 +147,7 @@ mod tests {
         }
     }
 
-    fn asked(origin: &str, method: &str, headers: &str) -> HeaderMap {
+    fn requested(origin: &str, method: &str, headers: &str) -> HeaderMap {
         let mut map = HeaderMap::new();
         map.insert("origin", origin.parse().unwrap());
         map.insert("access-control-request-method", method.parse().unwrap());
@@ -164,7 +166,7 @@ mod tests {
             rule("http://www.contoso.com", "GET", "x-ms-client-request-id"),
         ];
         let allowed = |method, origin, headers| {
-            let answer = preflight(&rules, &asked(origin, method, headers)).map_err(|f| f.code)?;
+            let answer = preflight(&rules, &requested(origin, method, headers)).map_err(|f| f.code)?;
             Ok(answer.headers["access-control-allow-origin"].to_str().unwrap().to_owned())
         };
         assert_eq!(
@@ -183,7 +185,10 @@ mod tests {
         ] {
             assert_eq!(allowed(method, origin, headers), Err("CorsPreflightFailure"), "{method} {origin}");
         }
-        assert_eq!(preflight(&[], &asked("http://a", "GET", "")).unwrap_err().status, StatusCode::FORBIDDEN);
+        assert_eq!(
+            preflight(&[], &requested("http://a", "GET", "")).unwrap_err().status,
+            StatusCode::FORBIDDEN
+        );
         assert_eq!(preflight(&rules, &HeaderMap::new()).unwrap_err().status, StatusCode::BAD_REQUEST);
     }
 

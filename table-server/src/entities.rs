@@ -7,7 +7,7 @@ use crate::address::{Resource, entity_path};
 use crate::answer::Answer;
 use crate::authorize::{Action, Permit};
 use crate::errors::{Failure, Result};
-use crate::request::{self, Asked, Verb, condition, header};
+use crate::request::{self, Request, Verb, condition, header};
 use crate::tables::created;
 use crate::tenant::Tenant;
 use crate::wire::{self, Fields, check_content_type};
@@ -21,19 +21,24 @@ pub(crate) struct Write {
 
 impl Write {
     /// Parses a request of Insert, Update, Merge, Insert Or Replace, Insert Or Merge or Delete Entity.
-    pub(crate) fn read(permit: &Permit, asked: &Asked<'_>, resource: &Resource, body: &[u8]) -> Result<Self> {
-        let (table, operation) = match (asked.verb, resource) {
-            (Verb::Post, Resource::Entities(name)) => (request::table(name)?, insert(asked, body)?),
+    pub(crate) fn read(
+        permit: &Permit,
+        request: &Request<'_>,
+        resource: &Resource,
+        body: &[u8],
+    ) -> Result<Self> {
+        let (table, operation) = match (request.verb, resource) {
+            (Verb::Post, Resource::Entities(name)) => (request::table(name)?, insert(request, body)?),
             (Verb::Put | Verb::Merge, Resource::Entity(..)) => {
                 let (table, key) = request::entity(resource)?;
-                (table, update(asked, key, body)?)
+                (table, update(request, key, body)?)
             }
             (Verb::Delete, Resource::Entity(..)) => {
                 let (table, key) = request::entity(resource)?;
                 // The service requires the header for deletions, with `*` for any version:
                 // <https://learn.microsoft.com/rest/api/storageservices/delete-entity1>.
                 let condition =
-                    condition(asked.headers)?.ok_or_else(|| Failure::missing_header("If-Match"))?;
+                    condition(request.headers)?.ok_or_else(|| Failure::missing_header("If-Match"))?;
                 (table, Operation::Delete(key, condition))
             }
             _ => return Err(Failure::method_not_allowed()),
@@ -46,23 +51,20 @@ impl Write {
     }
 
     /// Returns the response to the write.
-    pub(crate) async fn answer(&self, tenant: &Tenant, asked: &Asked<'_>, written: &Written) -> Answer {
+    pub(crate) async fn answer(&self, tenant: &Tenant, request: &Request<'_>, written: &Written) -> Answer {
         let answer = match &self.operation {
             Operation::Insert(entity) => {
-                let address = asked.links().to(&entity_path(&self.table, entity.key()));
-                let stored = match asked.wants_echo() {
+                let address = request.format().url(&entity_path(&self.table, entity.key()));
+                let stored = match request.prefers_content() {
                     true => stored(tenant, &self.table, entity, written).await,
                     false => entity.clone(),
                 };
-                let body = || wire::entity_document(asked.level, asked.links(), &self.table, &stored, None);
-                created(asked, body).with("location", &address).with("dataserviceid", &address)
+                let body = || wire::entity_document(request.format(), &self.table, &stored, None);
+                created(request, body).with("location", &address).with("dataserviceid", &address)
             }
             _ => Answer::no_content(),
         };
-        match &written.etag {
-            Some(etag) => answer.with("etag", etag.to_string()),
-            None => answer,
-        }
+        answer.with_etag(written.etag.as_ref())
     }
 }
 
@@ -75,9 +77,10 @@ async fn stored(tenant: &Tenant, table: &TableName, entity: &Entity, written: &W
     }
 }
 
-fn insert(asked: &Asked<'_>, body: &[u8]) -> Result<Operation> {
-    check_content_type(header(asked.headers, "content-type"))?;
-    if asked.headers.contains_key("if-match") {
+/// Parses the entity of Insert Entity.
+fn insert(request: &Request<'_>, body: &[u8]) -> Result<Operation> {
+    check_content_type(header(request.headers, "content-type"))?;
+    if request.headers.contains_key("if-match") {
         return Err(Failure::invalid_input("If-Match HTTP header cannot be specified for inserts."));
     }
     let Fields { partition, row, properties } = wire::read_fields(body)?;
@@ -86,9 +89,10 @@ fn insert(asked: &Asked<'_>, body: &[u8]) -> Result<Operation> {
     Ok(Operation::Insert(Entity::from_parts(Key::new(partition, row)?, properties)))
 }
 
-fn update(asked: &Asked<'_>, key: Key, body: &[u8]) -> Result<Operation> {
-    check_content_type(header(asked.headers, "content-type"))?;
-    let condition = condition(asked.headers)?;
+/// Parses the entity of Update, Merge, Insert Or Replace or Insert Or Merge Entity.
+fn update(request: &Request<'_>, key: Key, body: &[u8]) -> Result<Operation> {
+    check_content_type(header(request.headers, "content-type"))?;
+    let condition = condition(request.headers)?;
     let Fields { partition, row, properties } = wire::read_fields(body)?;
     let other = |found: &Option<String>, of_key: &str| found.as_deref().is_some_and(|found| found != of_key);
     // The body may repeat the keys of the address. Other keys there are a mistake of the client, and the
@@ -100,7 +104,7 @@ fn update(asked: &Asked<'_>, key: Key, body: &[u8]) -> Result<Operation> {
     // Without a condition, PUT and MERGE insert a missing entity:
     // <https://learn.microsoft.com/rest/api/storageservices/insert-or-replace-entity>,
     // <https://learn.microsoft.com/rest/api/storageservices/insert-or-merge-entity>.
-    Ok(match (asked.verb, condition) {
+    Ok(match (request.verb, condition) {
         (Verb::Put, Some(condition)) => Operation::Replace(entity, condition),
         (Verb::Put, None) => Operation::InsertOrReplace(entity),
         (_, Some(condition)) => Operation::Merge(entity, condition),
@@ -121,13 +125,13 @@ const fn action(operation: &Operation) -> Action {
 pub(crate) async fn write(
     tenant: &Tenant,
     permit: &Permit,
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     resource: &Resource,
     body: &[u8],
 ) -> Result<Answer> {
-    let write = Write::read(permit, asked, resource, body)?;
+    let write = Write::read(permit, request, resource, body)?;
     let written = tenant.store.write(&write.table, write.operation.clone()).await?;
-    Ok(write.answer(tenant, asked, &written).await)
+    Ok(write.answer(tenant, request, &written).await)
 }
 
 #[cfg(test)]
@@ -137,7 +141,7 @@ mod tests {
 
     use super::*;
     use crate::address::Address;
-    use crate::limits::{Limits, Unread};
+    use crate::limits::{AnswerMemory, Limits};
     use crate::wire::Metadata;
 
     fn read(
@@ -149,11 +153,16 @@ mod tests {
         let address = Address::parse("http", "h", &format!("/acc/{path}"), None, |_| false).unwrap();
         let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
         let headers: HeaderMap = headers.iter().map(pair).collect();
-        let unread = Unread::new(&Limits::default());
-        let asked =
-            Asked { verb, address: &address, headers: &headers, level: Metadata::Minimal, unread: &unread };
+        let answer_memory = AnswerMemory::new(&Limits::default());
+        let request = Request {
+            verb,
+            address: &address,
+            headers: &headers,
+            level: Metadata::Minimal,
+            answer_memory: &answer_memory,
+        };
         let resource = address.resource().unwrap();
-        Write::read(&Permit::Owner, &asked, &resource, body.as_bytes())
+        Write::read(&Permit::Owner, &request, &resource, body.as_bytes())
             .map(|w| w.operation)
             .map_err(|f| f.code)
     }

@@ -16,7 +16,7 @@ use crate::connection::{Phase, serve};
 use crate::limits::Limits;
 use crate::service::{Pages, Peer, Service};
 use crate::tenant::Tenants;
-use crate::wire::{Links, Metadata, entity_document, read_fields};
+use crate::wire::{JsonFormat, Metadata, entity_document, read_fields};
 use crate::{authorize, multipart};
 
 /// A server of the emulator's account in memory, with the table `abc`, without a network.
@@ -91,8 +91,9 @@ pub fn entity(json: &[u8]) -> Option<Vec<u8>> {
     let fields = read_fields(json).ok()?;
     let key = table_core::model::Key::new(fields.partition?, fields.row?).ok()?;
     let entity = table_core::model::Entity::from_parts(key, fields.properties);
-    let links = Links { account: EMULATOR_ACCOUNT, root: "http://127.0.0.1:10002/devstoreaccount1/" };
-    Some(entity_document(Metadata::Full, links, &table(), &entity, None))
+    let root = "http://127.0.0.1:10002/devstoreaccount1/";
+    let format = JsonFormat { level: Metadata::Full, account: EMULATOR_ACCOUNT, root };
+    Some(entity_document(format, &table(), &entity, None))
 }
 
 /// Returns the string to sign of the signature in a query; `None` if the signature is refused.

@@ -13,7 +13,7 @@ use table_patterns::index::{IndexOptions, IndexedEntities};
 use table_patterns::journal::{Change, Timing};
 use tokio::sync::OnceCell;
 
-use crate::clients::{Check, Maintainer, member};
+use crate::clients::{Check, Maintainer, group_error};
 
 /// Handles of the tables that have indexes.
 #[derive(Debug)]
@@ -72,7 +72,11 @@ impl Maintainer for Indexes {
             }
             if let Some(index) = existing(&indexed, &operations).await? {
                 let (table, key) = (table.to_string(), operations[index].key().to_string());
-                return Err(member(&operations, index, ErrorKind::EntityAlreadyExists { table, key }.into()));
+                return Err(group_error(
+                    &operations,
+                    index,
+                    ErrorKind::EntityAlreadyExists { table, key }.into(),
+                ));
             }
             // Another writer has changed an entity since the read. The next attempt reads the entities and compares the client's conditions
             // again, so a condition that no longer holds is refused and not overwritten.
@@ -89,7 +93,7 @@ impl Maintainer for Indexes {
 fn of_operation(operations: &[Operation], error: Error) -> Error {
     let ErrorKind::UniqueViolation { wanted_by, .. } = error.kind() else { return error };
     match operations.iter().position(|operation| operation.key().to_string() == *wanted_by) {
-        Some(index) => member(operations, index, error),
+        Some(index) => group_error(operations, index, error),
         None => error,
     }
 }
@@ -117,7 +121,8 @@ async fn changes(indexed: &IndexedEntities, operations: &[Operation], check: &Ch
     let described = operations.iter().zip(old).enumerate();
     described
         .map(|(index, (operation, old))| {
-            change(indexed.table(), operation, old, check).map_err(|error| member(operations, index, error))
+            change(indexed.table(), operation, old, check)
+                .map_err(|error| group_error(operations, index, error))
         })
         .collect()
 }
@@ -131,14 +136,11 @@ async fn read(indexed: &IndexedEntities, operation: &Operation) -> Result<Option
 }
 
 fn change(table: &TableName, operation: &Operation, old: Option<Entity>, check: &Check) -> Result<Change> {
-    let condition = match operation {
-        Operation::Replace(_, condition)
-        | Operation::Merge(_, condition)
-        | Operation::Delete(_, condition) => Some(condition),
-        _ => None,
-    };
-    if let Some(condition) = condition {
-        let (table, key) = (table.to_string(), operation.key().to_string());
+    let (table, key) = (table.to_string(), operation.key().to_string());
+    if let Operation::Replace(_, condition)
+    | Operation::Merge(_, condition)
+    | Operation::Delete(_, condition) = operation
+    {
         match &old {
             None => return Err(ErrorKind::EntityNotFound { table, key }.into()),
             Some(old) if !matches(old, condition) => {
@@ -169,10 +171,7 @@ fn change(table: &TableName, operation: &Operation, old: Option<Entity>, check: 
         (None, Some(new)) => Ok(Change::insert(new)),
         (Some(old), Some(new)) => Ok(Change::replace(old, new)),
         (Some(old), None) => Ok(Change::delete(old)),
-        (None, None) => {
-            let (table, key) = (table.to_string(), operation.key().to_string());
-            Err(ErrorKind::EntityNotFound { table, key }.into())
-        }
+        (None, None) => Err(ErrorKind::EntityNotFound { table, key }.into()),
     }
 }
 

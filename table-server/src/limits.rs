@@ -54,10 +54,10 @@ impl Default for Limits {
     }
 }
 
-/// The limits of bodies and the memory that is left.
+/// The limits of request bodies, and the memory that is left for them, a permit per byte.
 #[derive(Debug)]
-pub(crate) struct Bodies {
-    room: Arc<Semaphore>,
+pub(crate) struct BodyMemory {
+    free: Arc<Semaphore>,
     bytes: usize,
     time: Duration,
 }
@@ -66,17 +66,17 @@ pub(crate) struct Bodies {
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) room: Option<OwnedSemaphorePermit>,
+    pub(crate) memory: Option<OwnedSemaphorePermit>,
 }
 
-/// How many times the limit is read and discarded before the connection closes. A client that is still
-/// writing would not read the error otherwise.
+/// How many bytes of a body that is too large are read and discarded, as a multiple of the limit. A client that is still writing would not
+/// read the error otherwise.
 const DRAINED: usize = 4;
 
-impl Bodies {
+impl BodyMemory {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let room = limits.body_memory.min(Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(room)), bytes: limits.body_bytes, time: limits.body_time }
+        let bytes = limits.body_memory.min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(bytes)), bytes: limits.body_bytes, time: limits.body_time }
     }
 
     /// Reads a complete body.
@@ -125,10 +125,10 @@ impl Bodies {
     fn keep(&self, received: &mut Received, data: &Bytes) -> Result<()> {
         let more = u32::try_from(data.len()).map_err(|_| Failure::body_too_large(self.bytes))?;
         // Without a wait. Bodies that each hold a part of the memory and wait for more of it could block each other forever.
-        let more = Arc::clone(&self.room).try_acquire_many_owned(more);
+        let more = Arc::clone(&self.free).try_acquire_many_owned(more);
         let more = more.map_err(|_| Failure::busy(Some(Duration::from_secs(1))))?;
-        match &mut received.room {
-            Some(room) => room.merge(more),
+        match &mut received.memory {
+            Some(permit) => permit.merge(more),
             none => *none = Some(more),
         }
         received.bytes.extend_from_slice(data);
@@ -137,34 +137,34 @@ impl Bodies {
 }
 
 /// Maximum time that a query waits until other clients have read their answers.
-const WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Answers up to this length are not counted: the number of connections bounds them.
-const SMALL: usize = 64 * 1024;
+const UNCOUNTED_BYTES: usize = 64 * 1024;
 
-/// The memory that is left for answers, a permit per byte. A slow client keeps the memory of one answer, because
+/// The memory that is left for answers which clients have not read, a permit per byte. A slow client keeps the memory of one answer, because
 /// a connection answers one request at a time.
 #[derive(Debug)]
-pub(crate) struct Unread {
-    room: Arc<Semaphore>,
+pub(crate) struct AnswerMemory {
+    free: Arc<Semaphore>,
     bytes: usize,
 }
 
-impl Unread {
+impl AnswerMemory {
     pub(crate) fn new(limits: &Limits) -> Self {
         let bytes = limits.answer_memory.min(Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(bytes)), bytes }
+        Self { free: Arc::new(Semaphore::new(bytes)), bytes }
     }
 
     /// Waits for the memory of a page. It is reserved before the page is read, because a page that waits is in
     /// memory already.
     pub(crate) async fn reserve_page(&self) -> Result<OwnedSemaphorePermit> {
         let page = u32::try_from(limits::PAGE_BYTES.min(self.bytes)).unwrap_or(u32::MAX);
-        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(page) {
-            return Ok(room);
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_many_owned(page) {
+            return Ok(permit);
         }
-        match timeout(WAIT, Arc::clone(&self.room).acquire_many_owned(page)).await {
-            Ok(Ok(room)) => Ok(room),
+        match timeout(MAX_WAIT, Arc::clone(&self.free).acquire_many_owned(page)).await {
+            Ok(Ok(permit)) => Ok(permit),
             // The semaphore is never closed.
             Ok(Err(_)) | Err(_) => Err(busy()),
         }
@@ -173,24 +173,24 @@ impl Unread {
     /// Changes a reservation to the length of the answer. JSON can be longer than the page.
     pub(crate) fn resize(
         &self,
-        mut room: OwnedSemaphorePermit,
+        mut permit: OwnedSemaphorePermit,
         length: usize,
     ) -> Result<OwnedSemaphorePermit> {
-        match room.num_permits().checked_sub(length) {
-            Some(excess) => drop(room.split(excess)),
-            None => room.merge(self.acquire(length - room.num_permits())?),
+        match permit.num_permits().checked_sub(length) {
+            Some(excess) => drop(permit.split(excess)),
+            None => permit.merge(self.acquire(length - permit.num_permits())?),
         }
-        Ok(room)
+        Ok(permit)
     }
 
-    /// Returns the memory of an answer that was built without a reservation; `None` if it is small.
-    pub(crate) fn take(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>> {
-        if length <= SMALL { Ok(None) } else { self.acquire(length).map(Some) }
+    /// Reserves the memory of an answer that is built already; `None` if the answer is not counted.
+    pub(crate) fn reserve(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>> {
+        if length <= UNCOUNTED_BYTES { Ok(None) } else { self.acquire(length).map(Some) }
     }
 
     fn acquire(&self, length: usize) -> Result<OwnedSemaphorePermit> {
         let length = u32::try_from(length).map_err(|_| busy())?;
-        Arc::clone(&self.room).try_acquire_many_owned(length).map_err(|_| busy())
+        Arc::clone(&self.free).try_acquire_many_owned(length).map_err(|_| busy())
     }
 }
 
@@ -205,11 +205,11 @@ mod tests {
 
     use super::*;
 
-    fn bodies(bytes: usize, memory: usize) -> Bodies {
-        Bodies::new(&Limits { body_bytes: bytes, body_memory: memory, ..Limits::default() })
+    fn bodies(bytes: usize, memory: usize) -> BodyMemory {
+        BodyMemory::new(&Limits { body_bytes: bytes, body_memory: memory, ..Limits::default() })
     }
 
-    async fn code(bodies: &Bodies, length: usize) -> Result<usize, &'static str> {
+    async fn code(bodies: &BodyMemory, length: usize) -> Result<usize, &'static str> {
         let read = bodies.read(Full::new(Bytes::from(vec![b'x'; length]))).await;
         read.map(|received| received.bytes.len()).map_err(|failure| failure.code)
     }
@@ -236,38 +236,41 @@ mod tests {
         assert_eq!(failure.code, "OperationTimedOut");
     }
 
-    fn unread(answer_memory: usize) -> Unread {
-        Unread::new(&Limits { answer_memory, ..Limits::default() })
+    fn answers(answer_memory: usize) -> AnswerMemory {
+        AnswerMemory::new(&Limits { answer_memory, ..Limits::default() })
     }
 
     const PAGE: usize = limits::PAGE_BYTES;
 
     #[tokio::test(start_paused = true)]
     async fn queries_wait_for_unread_answers_and_are_refused_after_a_time() {
-        let unread = unread(2 * PAGE);
-        let first = unread.resize(unread.reserve_page().await.unwrap(), PAGE + 5).unwrap();
-        assert_eq!(unread.reserve_page().await.unwrap_err().code, "ServerBusy");
-        let waits = async { unread.reserve_page().await.map(drop) };
+        let memory = answers(2 * PAGE);
+        let first = memory.resize(memory.reserve_page().await.unwrap(), PAGE + 5).unwrap();
+        assert_eq!(memory.reserve_page().await.unwrap_err().code, "ServerBusy");
+        let waits = async { memory.reserve_page().await.map(drop) };
         let reads = async {
-            tokio::time::sleep(WAIT / 2).await;
+            tokio::time::sleep(MAX_WAIT / 2).await;
             drop(first);
         };
         let (waited, ()) = tokio::join!(waits, reads);
         assert!(waited.is_ok());
-        assert_eq!(unread.room.available_permits(), 2 * PAGE);
+        assert_eq!(memory.free.available_permits(), 2 * PAGE);
     }
 
     #[tokio::test]
     async fn a_reservation_shrinks_to_its_answer() {
-        let unread = unread(2 * PAGE);
-        let small = unread.resize(unread.reserve_page().await.unwrap(), 7).unwrap();
-        assert_eq!(unread.room.available_permits(), 2 * PAGE - 7);
-        let page = unread.reserve_page().await.unwrap();
-        assert_eq!(unread.resize(page, 2 * PAGE - 6).unwrap_err().code, "ServerBusy");
+        let memory = answers(2 * PAGE);
+        let small = memory.resize(memory.reserve_page().await.unwrap(), 7).unwrap();
+        assert_eq!(memory.free.available_permits(), 2 * PAGE - 7);
+        let page = memory.reserve_page().await.unwrap();
+        assert_eq!(memory.resize(page, 2 * PAGE - 6).unwrap_err().code, "ServerBusy");
         drop(small);
-        assert_eq!(unread.room.available_permits(), 2 * PAGE);
-        assert!(unread.take(SMALL).unwrap().is_none() && unread.take(SMALL + 1).unwrap().is_some());
-        assert_eq!(unread.take(2 * PAGE + 1).unwrap_err().code, "ServerBusy");
-        assert!(self::unread(0).reserve_page().await.is_ok());
+        assert_eq!(memory.free.available_permits(), 2 * PAGE);
+        assert!(
+            memory.reserve(UNCOUNTED_BYTES).unwrap().is_none()
+                && memory.reserve(UNCOUNTED_BYTES + 1).unwrap().is_some()
+        );
+        assert_eq!(memory.reserve(2 * PAGE + 1).unwrap_err().code, "ServerBusy");
+        assert!(answers(0).reserve_page().await.is_ok());
     }
 }

@@ -40,7 +40,7 @@ impl Probe {
     pub(crate) async fn answer(self, tenants: &Tenants, metrics: Option<&Metrics>) -> Answer {
         match (self, metrics) {
             (Self::Health, _) => text(StatusCode::OK, "ok\n"),
-            (Self::Ready, _) => match tokio::time::timeout(READY_TIME, tenants.check()).await {
+            (Self::Ready, _) => match tokio::time::timeout(READY_TIME, tenants.check_stores()).await {
                 Ok(Ok(())) => text(StatusCode::OK, "ready\n"),
                 Ok(Err(error)) => {
                     tracing::warn!(target: "table_server", %error, "a store is not ready");
@@ -168,15 +168,14 @@ impl Metrics {
                 let _ = writeln!(out, "table_server_requests_total{{{labels}}} {count}");
             }
         }
-        head(&mut out, "received_bytes_total", "counter", "Bytes of request bodies.");
-        for (operation, Counts { received, .. }) in operations.iter() {
-            let _ =
-                writeln!(out, "table_server_received_bytes_total{{operation=\"{operation}\"}} {received}");
-        }
-        head(&mut out, "sent_bytes_total", "counter", "Bytes of response bodies.");
-        for (operation, Counts { sent, .. }) in operations.iter() {
-            let _ = writeln!(out, "table_server_sent_bytes_total{{operation=\"{operation}\"}} {sent}");
-        }
+        let mut bytes = |name: &str, help, value: fn(&Counts) -> u64| {
+            head(&mut out, name, "counter", help);
+            for (operation, counts) in operations.iter() {
+                let _ = writeln!(out, "table_server_{name}{{operation=\"{operation}\"}} {}", value(counts));
+            }
+        };
+        bytes("received_bytes_total", "Bytes of request bodies.", |counts| counts.received);
+        bytes("sent_bytes_total", "Bytes of response bodies.", |counts| counts.sent);
         head(&mut out, "request_seconds", "histogram", "Time from the head of a request to its answer.");
         for (operation, counts) in operations.iter() {
             counts.histogram(&mut out, operation);
@@ -204,6 +203,7 @@ impl Counts {
     }
 }
 
+/// Writes the two comment lines before the values of a metric.
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP table_server_{name} {help}\n# TYPE table_server_{name} {kind}");
 }

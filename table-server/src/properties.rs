@@ -92,11 +92,12 @@ impl Properties {
             Err(Failure::new(StatusCode::BAD_REQUEST, "InvalidXmlNodeValue", message))
         };
         let metrics = || self.hour_metrics.iter().chain(&self.minute_metrics);
-        let mut retentions =
-            metrics().map(|m| &m.retention_policy).chain(self.logging.iter().map(|l| &l.retention_policy));
-        if retentions
-            .any(|r| r.enabled != r.days.is_some() || r.days.is_some_and(|d| !(1..=365).contains(&d)))
-        {
+        let of_metrics = metrics().map(|metrics| (&metrics.version, &metrics.retention_policy));
+        let of_logging = self.logging.iter().map(|logging| (&logging.version, &logging.retention_policy));
+        let parts: Vec<_> = of_metrics.chain(of_logging).collect();
+        if parts.iter().any(|(_, Retention { enabled, days })| {
+            *enabled != days.is_some() || days.is_some_and(|days| !(1..=365).contains(&days))
+        }) {
             return invalid(
                 "RetentionPolicy: Days is 1 to 365 if the policy is enabled, and missing otherwise.",
             );
@@ -104,11 +105,7 @@ impl Properties {
         if metrics().any(|m| m.enabled != m.include_apis.is_some()) {
             return invalid("IncludeAPIs is there if the metrics are enabled, and missing otherwise.");
         }
-        if metrics()
-            .map(|m| &m.version)
-            .chain(self.logging.iter().map(|l| &l.version))
-            .any(|version| version != "1.0")
-        {
+        if parts.iter().any(|(version, _)| *version != "1.0") {
             return invalid("Version is 1.0.");
         }
         cors::check(self.cors.as_ref().map_or(&[], |cors| &cors.rules))
@@ -132,7 +129,7 @@ pub(crate) async fn set(tenant: &Tenant, body: &[u8]) -> Result<Answer> {
     let new: Properties = xml::read(body, "StorageServiceProperties")?;
     new.check()?;
     // The properties that a request leaves out keep their values, so the read and the write belong together.
-    let _alone = tenant.tables.lock().await;
+    let _guard = tenant.table_lock.lock().await;
     let old: Properties = tenant.settings.get(Setting::Properties).await?;
     let properties = Properties {
         logging: new.logging.or(old.logging),

@@ -12,7 +12,7 @@ use crate::address::Parameters;
 use crate::answer::Answer;
 use crate::authorize::{Action, KeyRange, Permit};
 use crate::errors::{Failure, Result};
-use crate::request::Asked;
+use crate::request::Request;
 use crate::tenant::Tenant;
 use crate::wire;
 
@@ -20,41 +20,35 @@ use crate::wire;
 pub(crate) async fn entity(
     tenant: &Tenant,
     permit: &Permit,
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     table: &TableName,
     key: &Key,
 ) -> Result<Answer> {
     permit.check(Action::Query, Some(table))?;
-    check_options(&asked.address.parameters, &["$select", "$format"])?;
-    let select = select(&asked.address.parameters)?;
+    check_options(&request.address.parameters, &["$select", "$format"])?;
+    let select = select(&request.address.parameters)?;
     let found = tenant.store.get(table, key, select.as_ref()).await?;
     let found = found.filter(|_| permit.covers(key)).ok_or_else(Failure::resource_not_found)?;
-    let body = wire::entity_document(asked.level, asked.links(), table, &found, select.as_ref());
-    let room = asked.unread.take(body.len())?;
-    let mut answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
-    answer.room.extend(room);
-    Ok(match found.etag() {
-        Some(etag) => answer.with("etag", etag.to_string()),
-        None => answer,
-    })
+    let body = wire::entity_document(request.format(), table, &found, select.as_ref());
+    Ok(request.json(body)?.with_etag(found.etag()))
 }
 
 /// Query Entities.
 pub(crate) async fn entities(
     tenant: &Tenant,
     permit: &Permit,
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     table: &TableName,
 ) -> Result<Answer> {
     permit.check(Action::Query, Some(table))?;
-    let parameters = &asked.address.parameters;
+    let parameters = &request.address.parameters;
     check_options(parameters, &["$filter", "$select", "$top", "$format"])?;
     let query = Query { filter: filter(parameters)?, select: select(parameters)?, top: top(parameters)? };
     let range = permit.range();
-    let query = range.map_or(query.clone(), |range| within(tenant, query, range));
+    let query = range.map_or(query.clone(), |range| in_range(tenant, query, range));
     // The next key can be outside the signature's range, so its holder gets it encrypted.
     let sealed = range.map(|_| &tenant.account);
-    let key = |name| key_token(parameters, name, sealed);
+    let key = |name| decode_token(parameters, name, sealed);
     let from = match (key("NextPartitionKey")?, key("NextRowKey")?) {
         (Some(first), second) => {
             Some(Continuation::new(tenant.store.profile(), table, &query, Position { first, second }))
@@ -64,19 +58,20 @@ pub(crate) async fn entities(
             return Err(Failure::invalid_parameter("NextRowKey", "NextPartitionKey is missing"));
         }
     };
-    let room = asked.unread.reserve_page().await?;
+    // Before the read: see `reserve_page`.
+    let memory = request.answer_memory.reserve_page().await?;
     let Page { mut items, continuation } = tenant.store.query(table, &query, from.as_ref()).await?;
     // Also if the filter has the range: this check is the authorization, the filter saves reads.
     items.retain(|entity: &Entity| permit.covers(entity.key()));
-    let body = wire::entities_page(asked.level, asked.links(), table, &items, query.select.as_ref());
-    let room = asked.unread.resize(room, body.len())?;
-    let mut answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
-    answer.room.push(room);
+    let body = wire::entities_page(request.format(), table, &items, query.select.as_ref());
+    let memory = request.answer_memory.resize(memory, body.len())?;
+    let mut answer = Answer::new(StatusCode::OK).with_body(request.level.content_type(), body);
+    answer.memory.push(memory);
     if let Some(next) = continuation {
         let Position { first, second } = next.position(tenant.store.profile(), table, &query)?;
         let text = |key: &str| match sealed {
-            Some(account) => written(&account.seal(key)),
-            None => written(key.as_bytes()),
+            Some(account) => encode_token(&account.seal(key)),
+            None => encode_token(key.as_bytes()),
         };
         answer.set("x-ms-continuation-nextpartitionkey", &text(first));
         if let Some(second) = second {
@@ -88,7 +83,7 @@ pub(crate) async fn entities(
 
 /// Restricts the query to a signature's range, so that the store reads nothing else. If the filter has no
 /// capacity for more comparisons, the page is filtered afterwards.
-fn within(tenant: &Tenant, query: Query, range: &KeyRange) -> Query {
+fn in_range(tenant: &Tenant, query: Query, range: &KeyRange) -> Query {
     let Some(bounds) = range.filter() else { return query };
     let comparisons = bounds.comparisons() + query.filter.as_ref().map_or(0, Filter::comparisons);
     match tenant.store.profile().filter_comparisons {
@@ -98,9 +93,9 @@ fn within(tenant: &Tenant, query: Query, range: &KeyRange) -> Query {
 }
 
 /// Query Tables. The server's own table is not listed.
-pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) -> Result<Answer> {
+pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'_>) -> Result<Answer> {
     permit.check(Action::QueryTables, None)?;
-    let parameters = &asked.address.parameters;
+    let parameters = &request.address.parameters;
     check_options(parameters, &["$filter", "$top", "$format", "$select"])?;
     let (filter, top) = (filter(parameters)?, top(parameters)?.unwrap_or(limits::PAGE_SIZE));
     if let Some(filter) = &filter {
@@ -108,9 +103,9 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
     }
     // A filter for one name, which clients send to ask whether a table exists, need not list all tables.
     let prefix = filter.as_ref().and_then(exact_name);
-    let (position, after) = match key_token(parameters, "NextTableName", None)? {
+    let (position, after) = match decode_token(parameters, "NextTableName", None)? {
         None => (None, None),
-        Some(next) => place(&next)?,
+        Some(next) => parse_listing_position(&next)?,
     };
     let from = position.clone().map(|position| Continuation::of_tables(prefix, position));
     let Page { items, continuation } = tenant.store.list_tables(prefix, from.as_ref()).await?;
@@ -135,17 +130,13 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
             None => None,
         }
     };
-    let body = wire::tables_page(asked.level, asked.links(), &items);
-    let room = asked.unread.take(body.len())?;
-    let mut answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
-    answer.room.extend(room);
-    Ok(match next {
-        Some((position, after)) => answer.with(
-            "x-ms-continuation-nexttablename",
-            written(placed(position.as_ref(), after.as_deref()).as_bytes()),
-        ),
-        None => answer,
-    })
+    let body = wire::tables_page(request.format(), &items);
+    let mut answer = request.json(body)?;
+    if let Some((position, after)) = next {
+        let text = listing_position_text(position.as_ref(), after.as_deref());
+        answer.set("x-ms-continuation-nexttablename", &encode_token(text.as_bytes()));
+    }
+    Ok(answer)
 }
 
 /// Returns a table in the form that filters of a listing evaluate.
@@ -179,13 +170,13 @@ fn filter(parameters: &Parameters) -> Result<Option<Filter>> {
     Ok(parameters.get("$filter")?.map(str::parse).transpose()?)
 }
 
-/// Maximum number of selected names: every property that an entity can have.
-const SELECTED: usize = limits::CUSTOM_PROPERTIES + 3;
+/// Maximum number of selected names: every property that an entity can have, with its two keys and its Timestamp.
+const MAX_SELECTED: usize = limits::CUSTOM_PROPERTIES + 3;
 
 fn select(parameters: &Parameters) -> Result<Option<Select>> {
     let Some(names) = parameters.get("$select")? else { return Ok(None) };
     let names: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    if names.len() > SELECTED {
+    if names.len() > MAX_SELECTED {
         return Err(Failure::invalid_input(
             "The $select query option names more properties than an entity has.",
         ));
@@ -204,13 +195,13 @@ fn top(parameters: &Parameters) -> Result<Option<usize>> {
 }
 
 /// Encodes a part of a continuation token, because keys may contain characters that headers cannot.
-fn written(bytes: &[u8]) -> String {
+fn encode_token(bytes: &[u8]) -> String {
     let encoded = URL_SAFE_NO_PAD.encode(bytes);
     format!("1!{}!{encoded}", encoded.len())
 }
 
-/// Reads a part of a continuation token that [`written`] has encoded, after the account has sealed it or not.
-fn key_token(parameters: &Parameters, name: &str, sealed: Option<&Account>) -> Result<Option<String>> {
+/// Reads a part of a continuation token that [`encode_token`] has encoded, after the account has sealed it or not.
+fn decode_token(parameters: &Parameters, name: &str, sealed: Option<&Account>) -> Result<Option<String>> {
     let Some(text) = parameters.get(name)? else { return Ok(None) };
     let read = || {
         let (length, encoded) = text.strip_prefix("1!")?.split_once('!')?;
@@ -228,14 +219,15 @@ fn key_token(parameters: &Parameters, name: &str, sealed: Option<&Account>) -> R
 }
 
 /// The position of a listing of tables: the store's position of a page, and the last table returned from it.
-type Place = (Option<Position>, Option<String>);
+type ListingPosition = (Option<Position>, Option<String>);
 
-fn placed(position: Option<&Position>, after: Option<&str>) -> String {
+/// Writes a position as the text of a continuation token.
+fn listing_position_text(position: Option<&Position>, after: Option<&str>) -> String {
     let position = position.map(|position| (&position.first, &position.second));
     serde_json::json!([position, after]).to_string()
 }
 
-fn place(text: &str) -> Result<Place> {
+fn parse_listing_position(text: &str) -> Result<ListingPosition> {
     let foreign = |_| {
         Failure::from(table_core::Error::new(ErrorKind::InvalidContinuation(
             "it does not belong to a listing".to_owned(),
@@ -255,12 +247,12 @@ mod tests {
     proptest! {
         #[test]
         fn continuations_survive_a_round_trip(text in "\\PC{0,20}") {
-            let query = format!("NextPartitionKey={}", written(text.as_bytes()).replace('!', "%21"));
+            let query = format!("NextPartitionKey={}", encode_token(text.as_bytes()).replace('!', "%21"));
             let parameters = Parameters::parse(&query).unwrap();
-            prop_assert_eq!(key_token(&parameters, "NextPartitionKey", None).unwrap(), Some(text.clone()));
+            prop_assert_eq!(decode_token(&parameters, "NextPartitionKey", None).unwrap(), Some(text.clone()));
             let position = Position { first: text.clone(), second: None };
-            let placed = placed(Some(&position), Some(&text));
-            prop_assert_eq!(place(&placed).unwrap(), (Some(position), Some(text)));
+            let placed = listing_position_text(Some(&position), Some(&text));
+            prop_assert_eq!(parse_listing_position(&placed).unwrap(), (Some(position), Some(text)));
         }
 
         #[test]
@@ -268,9 +260,9 @@ mod tests {
             let parameters = Parameters::parse(&format!("NextRowKey={text}")).unwrap_or_default();
             prop_assume!(!text.starts_with("1!"));
             if parameters.get("NextRowKey").is_ok_and(|value| value.is_some()) {
-                prop_assert!(key_token(&parameters, "NextRowKey", None).is_err());
+                prop_assert!(decode_token(&parameters, "NextRowKey", None).is_err());
             }
-            let _ = place(&text);
+            let _ = parse_listing_position(&text);
         }
     }
 

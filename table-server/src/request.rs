@@ -1,14 +1,15 @@
-//! The parts of a request: verb, relevant headers, table.
+//! A parsed request: its verb, its condition, its table and key.
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 use table_core::model::{ETag, IfMatch, Key, TableName};
 
 use crate::address::{Address, Resource};
+use crate::answer::Answer;
 use crate::errors::{Failure, Result};
-use crate::limits::Unread;
+use crate::limits::AnswerMemory;
 use crate::settings::is_hidden;
 use crate::tenant::Tenant;
-use crate::wire::{Links, Metadata};
+use crate::wire::{JsonFormat, Metadata};
 
 /// The operation of a request, whatever HTTP verb carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +23,13 @@ pub(crate) enum Verb {
     Other,
 }
 
+/// The header in which a POST names another verb.
 const TUNNELLED: &str = "x-http-method";
 
 impl Verb {
     /// Returns the verb of a request. `X-HTTP-Method` of a POST takes precedence.
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Result<Self> {
-        let bad =
-            |code, message: &'static str| Err(Failure::new(http::StatusCode::BAD_REQUEST, code, message));
+        let bad = |code, message: &'static str| Err(Failure::new(StatusCode::BAD_REQUEST, code, message));
         // Clients behind proxies that let only GET and POST pass send the other verbs in this header.
         let mut tunnelled = headers.get_all(TUNNELLED).iter();
         match (tunnelled.next(), tunnelled.next()) {
@@ -60,22 +61,31 @@ impl Verb {
 
 /// A request whose URL and verb are parsed, alone or in a group.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,
     pub(crate) address: &'a Address,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) level: Metadata,
-    /// The memory of answers.
-    pub(crate) unread: &'a Unread,
+    /// The memory of answers that clients have not read.
+    pub(crate) answer_memory: &'a AnswerMemory,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn links(&self) -> Links<'a> {
-        Links { account: &self.address.account, root: &self.address.root }
+impl<'a> Request<'a> {
+    /// Returns the format of JSON in the response.
+    pub(crate) fn format(&self) -> JsonFormat<'a> {
+        JsonFormat { level: self.level, account: &self.address.account, root: &self.address.root }
     }
 
-    /// Whether the response to an insert contains the entity: `Prefer`.
-    pub(crate) fn wants_echo(&self) -> bool {
+    /// Returns a response with JSON, and reserves its memory.
+    pub(crate) fn json(&self, body: Vec<u8>) -> Result<Answer> {
+        let memory = self.answer_memory.reserve(body.len())?;
+        let mut answer = Answer::new(StatusCode::OK).with_body(self.level.content_type(), body);
+        answer.memory.extend(memory);
+        Ok(answer)
+    }
+
+    /// Whether the response to an insert shall contain the entity: the header `Prefer`.
+    pub(crate) fn prefers_content(&self) -> bool {
         !header(self.headers, "prefer")
             .is_some_and(|prefer| prefer.to_ascii_lowercase().contains("return-no-content"))
     }

@@ -24,7 +24,7 @@ pub struct Server {
     phase: watch::Sender<Phase>,
     /// A permit per connection.
     connections: Arc<Semaphore>,
-    accepts: JoinHandle<()>,
+    accept_task: JoinHandle<()>,
 }
 
 /// The shared state of connections.
@@ -39,16 +39,17 @@ pub(crate) struct Setup {
 }
 
 /// Pause after the operating system had no file descriptors or memory for a connection.
-const EXHAUSTED: Duration = Duration::from_millis(50);
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 impl Server {
-    pub(crate) fn over(listener: TcpListener, address: SocketAddr, setup: Setup) -> Self {
+    pub(crate) fn with_listener(listener: TcpListener, address: SocketAddr, setup: Setup) -> Self {
         let setup = Arc::new(setup);
         let (phase, phases) = watch::channel(Phase::Serve);
-        let places = setup.limits.connections.clamp(1, u32::MAX as usize);
-        let connections = Arc::new(Semaphore::new(places));
-        let accepts = tokio::spawn(accept(listener, Arc::clone(&setup), Arc::clone(&connections), phases));
-        Self { address, setup, phase, connections, accepts }
+        let permits = setup.limits.connections.clamp(1, u32::MAX as usize);
+        let connections = Arc::new(Semaphore::new(permits));
+        let accept_task =
+            tokio::spawn(accept(listener, Arc::clone(&setup), Arc::clone(&connections), phases));
+        Self { address, setup, phase, connections, accept_task }
     }
 
     /// Returns the address on which the server listens.
@@ -68,7 +69,7 @@ impl Server {
     /// Returns the connection string of an account, for clients of every language; `None` if the account is
     /// not served. It contains the account key.
     pub fn connection_string(&self, account: &str) -> Option<String> {
-        let credential = self.setup.service.tenants.of(account)?.account.credential();
+        let credential = self.setup.service.tenants.for_clients(account)?.account.credential();
         let (scheme, endpoint) = (self.scheme(), self.endpoint(account));
         Some(format!("DefaultEndpointsProtocol={scheme};{credential};TableEndpoint={endpoint};"))
     }
@@ -87,9 +88,9 @@ impl Server {
     pub async fn stop(mut self) -> bool {
         // In this order: no new connections, then the end of each connection after its request, and the rest is cut off.
         self.phase.send_replace(Phase::Finish);
-        let _ = (&mut self.accepts).await;
+        let _ = (&mut self.accept_task).await;
         let limits = &self.setup.limits;
-        // All places are free when the last connection has ended.
+        // All permits are free when the last connection has ended.
         let all = limits.connections.clamp(1, u32::MAX as usize) as u32;
         let finished = timeout(limits.stop_time, self.connections.acquire_many(all)).await.is_ok();
         self.phase.send_replace(Phase::Abort);
@@ -100,7 +101,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.phase.send_replace(Phase::Abort);
-        self.accepts.abort();
+        self.accept_task.abort();
     }
 }
 
@@ -115,14 +116,14 @@ async fn accept(
         loop {
             // The semaphore is never closed.
             // Before `accept`: at the bound, further clients wait in the system's queue and cost no memory here.
-            let Ok(place) = Arc::clone(&connections).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    tokio::spawn(serve(stream, address, place, Arc::clone(&setup), stopped.clone()));
+                    tokio::spawn(serve(stream, address, permit, Arc::clone(&setup), stopped.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(target: "table_server", %error, "a connection could not be accepted");
-                    sleep(EXHAUSTED).await;
+                    sleep(EXHAUSTED_PAUSE).await;
                 }
             }
         }
@@ -136,7 +137,7 @@ async fn accept(
 async fn serve(
     stream: TcpStream,
     address: SocketAddr,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     setup: Arc<Setup>,
     phase: watch::Receiver<Phase>,
 ) {
@@ -159,9 +160,9 @@ async fn serve(
             Some(Err(error)) => tracing::debug!(target: "table_server", %error, "a TLS handshake failed"),
             None => {}
         }
-        drop(place);
+        drop(permit);
         return;
     }
     connection::serve(stream, peer, service, limits, phase).await;
-    drop(place);
+    drop(permit);
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use chrono::Utc;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use uuid::Uuid;
@@ -15,10 +15,10 @@ use crate::address::{Address, Resource};
 use crate::answer::Answer;
 use crate::authorize::{Action, Credentials, Permit};
 use crate::errors::{ErrorFormat, Failure, Result};
-use crate::explorer::{self, Visit};
-use crate::limits::{Bodies, Limits, Received, Unread};
+use crate::explorer::{self, ExplorerRequest};
+use crate::limits::{AnswerMemory, BodyMemory, Limits, Received};
 use crate::operators::{Finished, Metrics, Probe};
-use crate::request::{self, Asked, Verb, header};
+use crate::request::{self, Request, Verb, header};
 use crate::tenant::{Tenant, Tenants};
 use crate::wire::Metadata;
 use crate::{acl, batch, cors, entities, properties, queries, tables};
@@ -28,21 +28,21 @@ const VERSION: &str = "2020-12-06";
 
 /// The header of the programs of this library, which maintain indexes and layouts themselves: such a request sees and
 /// writes all rows. Its value has no meaning.
-const PROGRAM: &str = "x-table-manifest-aware";
+const MANIFEST_AWARE: &str = "x-table-manifest-aware";
 
 /// The state that requests need.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) tenants: Tenants,
-    pub(crate) bodies: Bodies,
-    unread: Unread,
+    pub(crate) body_memory: BodyMemory,
+    answer_memory: AnswerMemory,
     pub(crate) metrics: Metrics,
     pages: Pages,
     /// The header that tells clients how long a connection may be idle, so that they send no request on one that is about to be closed.
     keep_alive: String,
 }
 
-/// The addresses besides accounts and health.
+/// Which of the optional addresses are served.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pages {
     pub(crate) metrics: bool,
@@ -59,32 +59,37 @@ pub(crate) struct Peer {
 impl Service {
     pub(crate) fn new(tenants: Tenants, limits: &Limits, pages: Pages) -> Self {
         let keep_alive = format!("timeout={}", limits.header_time.as_secs());
-        let (bodies, unread) = (Bodies::new(limits), Unread::new(limits));
-        Self { tenants, bodies, unread, metrics: Metrics::default(), pages, keep_alive }
+        let (body_memory, answer_memory) = (BodyMemory::new(limits), AnswerMemory::new(limits));
+        Self { tenants, body_memory, answer_memory, metrics: Metrics::default(), pages, keep_alive }
     }
 
     /// Answers a request and logs it.
-    pub(crate) async fn respond(&self, request: Request<Incoming>, peer: Peer) -> Response<Full<Bytes>> {
+    pub(crate) async fn respond(
+        &self,
+        request: http::Request<Incoming>,
+        peer: Peer,
+    ) -> Response<Full<Bytes>> {
         let started = Instant::now();
         let id = Uuid::new_v4().to_string();
         let (head, body) = request.into_parts();
         // Probes and the explorer are not operations of an account: they are neither counted nor logged.
         if let Some(probe) = Probe::of(head.uri.path()) {
             let mut answer = probe.answer(&self.tenants, self.pages.metrics.then_some(&self.metrics)).await;
-            self.finish(&mut answer, &head.headers, &id);
+            self.add_common_headers(&mut answer, &head.headers, &id);
             return answer.into_response();
         }
         if let Some(path) = explorer::path(head.uri.path()).filter(|_| self.pages.explorer) {
             let query = head.uri.query().unwrap_or_default();
-            let visit = Visit { method: &head.method, path, query, headers: &head.headers, peer: peer.ip };
-            let mut answer = visit.answer(&self.tenants).await;
-            self.finish(&mut answer, &head.headers, &id);
+            let request =
+                ExplorerRequest { method: &head.method, path, query, headers: &head.headers, peer: peer.ip };
+            let mut answer = request.answer(&self.tenants).await;
+            self.add_common_headers(&mut answer, &head.headers, &id);
             return answer.into_response();
         }
         let counted = self.metrics.request();
         let received = body.size_hint().lower();
         let (mut answer, operation) = self.answer(&head, body, peer, &id).await;
-        self.finish(&mut answer, &head.headers, &id);
+        self.add_common_headers(&mut answer, &head.headers, &id);
         drop(counted);
         self.metrics.add(Finished {
             operation,
@@ -120,12 +125,12 @@ impl Service {
             Ok(address) => address,
             Err(failure) => return (failure.into_answer(ErrorFormat::Json, id), UNKNOWN),
         };
-        let format = format(&head.headers, &address);
+        let format = error_format(&head.headers, &address);
         // The header gives no rights. The credential decides what the client may do; the header only says
         // that the client maintains index entries and layouts, and wants to see their rows.
-        let tenant = match head.headers.contains_key(PROGRAM) {
-            true => self.tenants.raw(&address.account),
-            false => self.tenants.of(&address.account),
+        let tenant = match head.headers.contains_key(MANIFEST_AWARE) {
+            true => self.tenants.for_programs(&address.account),
+            false => self.tenants.for_clients(&address.account),
         };
         let Some(tenant) = tenant else {
             return (Failure::resource_not_found().into_answer(format, id), UNKNOWN);
@@ -149,7 +154,8 @@ impl Service {
             let address = self.address(head, peer)?;
             let verb = Verb::of(&head.method, &head.headers)?;
             let (permit, resource) = (Permit::Owner, address.resource()?);
-            let tenant = self.tenants.of(&address.account).ok_or_else(Failure::resource_not_found)?;
+            let tenant =
+                self.tenants.for_clients(&address.account).ok_or_else(Failure::resource_not_found)?;
             let call = Call { service: self, tenant, address: &address, head, peer, id: "fuzzing" };
             match address.parameters.get("comp")? {
                 Some(comp) => call.run_component(verb, &permit, &resource, comp, body).await,
@@ -160,17 +166,17 @@ impl Service {
     }
 
     /// Adds the headers of every response.
-    fn finish(&self, answer: &mut Answer, asked: &HeaderMap, id: &str) {
+    fn add_common_headers(&self, answer: &mut Answer, requested: &HeaderMap, id: &str) {
         answer.set("x-ms-request-id", id);
         // A date has 10 characters; any other text of a client is not repeated.
-        let version = header(asked, "x-ms-version").filter(|version| version.len() == 10);
+        let version = header(requested, "x-ms-version").filter(|version| version.len() == 10);
         answer.set("x-ms-version", version.unwrap_or(VERSION));
         answer.set("server", concat!("table-server/", env!("CARGO_PKG_VERSION")));
         answer.set("cache-control", "no-cache");
         answer.set("keep-alive", &self.keep_alive);
         answer.set("x-content-type-options", "nosniff");
         // "Up to 1,024 visible ASCII characters"; other values are not returned.
-        let client = header(asked, "x-ms-client-request-id");
+        let client = header(requested, "x-ms-client-request-id");
         let visible = |id: &&str| id.len() <= 1024 && id.bytes().all(|b| b.is_ascii_graphic());
         if let Some(client) = client.filter(visible) {
             answer.set("x-ms-client-request-id", client);
@@ -185,7 +191,7 @@ impl Service {
             None => header(&head.headers, "host").unwrap_or_default(),
         };
         Address::parse(scheme, host, head.uri.path(), head.uri.query(), |name| {
-            self.tenants.of(name).is_some()
+            self.tenants.for_clients(name).is_some()
         })
     }
 }
@@ -227,15 +233,15 @@ impl Call<'_> {
         // Credential, then address, then body: a client without a valid credential costs no memory, and learns nothing of the resource. The
         // action is checked after the body, because the operations of a group are in it.
         let body = match verb {
-            Verb::Post | Verb::Put | Verb::Merge => self.service.bodies.read(body).await?,
+            Verb::Post | Verb::Put | Verb::Merge => self.service.body_memory.read(body).await?,
             _ => Received::default(),
         };
         let mut answer = match self.address.parameters.get("comp")? {
             Some(comp) => self.run_component(verb, &permit, &resource, comp, &body.bytes).await?,
             None => self.run_data(verb, &permit, &resource, &body.bytes).await?,
         };
-        // A write cannot be refused once it is done. Its answer repeats at most its body, so it takes the room of the body.
-        answer.room.extend(body.room);
+        // A write cannot be refused once it is done. Its answer repeats at most its body, so it takes over the memory of the body.
+        answer.memory.extend(body.memory);
         Ok(answer)
     }
 
@@ -303,30 +309,36 @@ impl Call<'_> {
         // The outer response of a group is never JSON, whatever the request asks for.
         let level = match resource {
             Resource::Batch => Metadata::default(),
-            _ => Metadata::asked(format, header(headers, "accept"))?,
+            _ => Metadata::requested(format, header(headers, "accept"))?,
         };
-        let asked = Asked { verb, address: self.address, headers, level, unread: &self.service.unread };
+        let request = Request {
+            verb,
+            address: self.address,
+            headers,
+            level,
+            answer_memory: &self.service.answer_memory,
+        };
         let tenant = self.tenant;
         // A group may have a query; its changes are checked where they are read.
         if verb != Verb::Get && *resource != Resource::Batch {
             request::check_writable(tenant, self.address)?;
         }
         match (resource, verb) {
-            (Resource::Tables, Verb::Get) => queries::tables(tenant, permit, &asked).await,
-            (Resource::Tables, Verb::Post) => tables::create(tenant, permit, &asked, body).await,
-            (Resource::Table(name), Verb::Get) => tables::get(tenant, permit, &asked, name).await,
+            (Resource::Tables, Verb::Get) => queries::tables(tenant, permit, &request).await,
+            (Resource::Tables, Verb::Post) => tables::create(tenant, permit, &request, body).await,
+            (Resource::Table(name), Verb::Get) => tables::get(tenant, permit, &request, name).await,
             (Resource::Table(name), Verb::Delete) => tables::delete(tenant, permit, name).await,
             (Resource::Entities(name), Verb::Get) => {
-                queries::entities(tenant, permit, &asked, &request::table(name)?).await
+                queries::entities(tenant, permit, &request, &request::table(name)?).await
             }
             (Resource::Entity(..), Verb::Get) => {
                 let (table, key) = request::entity(resource)?;
-                queries::entity(tenant, permit, &asked, &table, &key).await
+                queries::entity(tenant, permit, &request, &table, &key).await
             }
-            (Resource::Batch, Verb::Post) => batch::transact(tenant, permit, &asked, body, self.id).await,
+            (Resource::Batch, Verb::Post) => batch::transact(tenant, permit, &request, body, self.id).await,
             (Resource::Entities(_), Verb::Post)
             | (Resource::Entity(..), Verb::Put | Verb::Merge | Verb::Delete) => {
-                entities::write(tenant, permit, &asked, resource, body).await
+                entities::write(tenant, permit, &request, resource, body).await
             }
             (Resource::Service, _) => Err(Failure::invalid_uri()),
             _ => Err(Failure::method_not_allowed()),
@@ -391,7 +403,7 @@ fn check_timeout(address: &Address) -> Result<()> {
 }
 
 /// Returns the format of errors: XML if normal responses are XML or if only XML is accepted.
-fn format(headers: &HeaderMap, address: &Address) -> ErrorFormat {
+fn error_format(headers: &HeaderMap, address: &Address) -> ErrorFormat {
     let accept = header(headers, "accept").unwrap_or_default().to_ascii_lowercase();
     let xml = address.parameters.has("comp") || accept.contains("xml") && !accept.contains("json");
     if xml { ErrorFormat::Xml } else { ErrorFormat::Json }

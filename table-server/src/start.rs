@@ -150,7 +150,8 @@ impl ServerBuilder {
         let failed = |source| StartError::Listen { address: self.address, source };
         let listener = TcpListener::bind(self.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        if let Some(account) = self.tenants.public_key().filter(|_| !address.ip().is_loopback()) {
+        if let Some(account) = self.tenants.account_with_public_key().filter(|_| !address.ip().is_loopback())
+        {
             return Err(StartError::PublicKey { account: account.to_owned(), address });
         }
         if self.is_read_only {
@@ -163,6 +164,6 @@ impl ServerBuilder {
             #[cfg(feature = "tls")]
             certificate: self.certificate,
         };
-        Ok(Server::over(listener, address, setup))
+        Ok(Server::with_listener(listener, address, setup))
     }
 }

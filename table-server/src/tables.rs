@@ -8,7 +8,7 @@ use crate::acl::stored_policies;
 use crate::answer::Answer;
 use crate::authorize::{Action, Permit};
 use crate::errors::{Failure, Result};
-use crate::request::{self, Asked, header};
+use crate::request::{self, Request, header};
 use crate::settings::{Setting, is_hidden};
 use crate::tenant::Tenant;
 use crate::wire::{self, check_content_type};
@@ -17,11 +17,11 @@ use crate::wire::{self, check_content_type};
 pub(crate) async fn create(
     tenant: &Tenant,
     permit: &Permit,
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     body: &[u8],
 ) -> Result<Answer> {
     permit.check(Action::CreateTable, None)?;
-    check_content_type(header(asked.headers, "content-type"))?;
+    check_content_type(header(request.headers, "content-type"))?;
     let table = TableName::new(wire::read_table_name(body)?)?;
     if is_hidden(&table) {
         return Err(Failure::new(
@@ -31,36 +31,38 @@ pub(crate) async fn create(
         ));
     }
     // Not while the table of this name is deleted, whose policies would otherwise belong to the new table.
-    let alone = tenant.tables.lock().await;
+    let guard = tenant.table_lock.lock().await;
     tenant.store.create_table(&table).await?;
-    drop(alone);
-    let address = asked.links().to(&format!("Tables('{table}')"));
-    let body = || wire::table_document(asked.level, asked.links(), &table);
-    Ok(created(asked, body).with("location", &address).with("dataserviceid", &address))
+    drop(guard);
+    let address = request.format().url(&format!("Tables('{table}')"));
+    let body = || wire::table_document(request.format(), &table);
+    Ok(created(request, body).with("location", &address).with("dataserviceid", &address))
 }
 
 /// Returns the response to a creation: with or without the entity, as the client prefers.
-pub(crate) fn created(asked: &Asked<'_>, body: impl FnOnce() -> Vec<u8>) -> Answer {
-    let (echo, applied) = match asked.wants_echo() {
-        true => (true, "return-content"),
-        false => (false, "return-no-content"),
+pub(crate) fn created(request: &Request<'_>, body: impl FnOnce() -> Vec<u8>) -> Answer {
+    let (mut answer, applied) = if request.prefers_content() {
+        let answer = Answer::new(StatusCode::CREATED).with_body(request.level.content_type(), body());
+        (answer, "return-content")
+    } else {
+        (Answer::no_content(), "return-no-content")
     };
-    let answer = match echo {
-        true => Answer::new(StatusCode::CREATED).with_body(asked.level.content_type(), body()),
-        false => Answer::no_content(),
-    };
-    match asked.headers.contains_key("prefer") {
-        true => answer.with("preference-applied", applied),
-        false => answer,
+    if request.headers.contains_key("prefer") {
+        answer.set("preference-applied", applied);
     }
+    answer
 }
 
 /// Query Tables with a table's name.
-pub(crate) async fn get(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, name: &str) -> Result<Answer> {
+pub(crate) async fn get(
+    tenant: &Tenant,
+    permit: &Permit,
+    request: &Request<'_>,
+    name: &str,
+) -> Result<Answer> {
     permit.check(Action::QueryTables, None)?;
     let found = tenant.find_table(&request::table(name)?).await?.ok_or_else(Failure::table_not_found)?;
-    let body = wire::table_document(asked.level, asked.links(), &found);
-    Ok(Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body))
+    request.json(wire::table_document(request.format(), &found))
 }
 
 /// Delete Table. Its policies are deleted first: if the operation stops there, no revoked permission becomes
@@ -68,7 +70,7 @@ pub(crate) async fn get(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, nam
 pub(crate) async fn delete(tenant: &Tenant, permit: &Permit, name: &str) -> Result<Answer> {
     let table = request::table(name)?;
     permit.check(Action::DeleteTable, Some(&table))?;
-    let _alone = tenant.tables.lock().await;
+    let _guard = tenant.table_lock.lock().await;
     let policies = stored_policies(tenant, &table).await?;
     if !policies.is_empty() {
         tenant.settings.remove(Setting::Policies(&table)).await?;

@@ -22,17 +22,17 @@ pub(crate) struct Tenant {
     pub(crate) is_read_only: bool,
     /// Serializes changes of tables with changes of their policies, so that a new table never has the
     /// policies of a deleted one. All accounts of a server share it, because they can share a store.
-    pub(crate) tables: Arc<Mutex<()>>,
+    pub(crate) table_lock: Arc<Mutex<()>>,
 }
 
 impl Tenant {
-    fn new(account: Account, store: Arc<dyn TableStore>, tables: Arc<Mutex<()>>) -> Self {
+    fn new(account: Account, store: Arc<dyn TableStore>, table_lock: Arc<Mutex<()>>) -> Self {
         // From now on, clients write to the store without informing this process.
         if let Some(writers) = store.local_writers() {
             writers.serve();
         }
         let settings = Arc::new(Settings::new(Arc::clone(&store)));
-        Self { account, settings, store, is_read_only: false, tables }
+        Self { account, settings, store, is_read_only: false, table_lock }
     }
 
     /// Refuses a table that does not exist.
@@ -62,8 +62,9 @@ impl Tenant {
 impl Tenant {
     /// Returns the same account with another view of its store.
     fn with_store(&self, store: Arc<dyn TableStore>) -> Self {
-        let (account, settings, tables) = (self.account.clone(), self.settings.clone(), self.tables.clone());
-        Self { account, store, settings, is_read_only: self.is_read_only, tables }
+        let (account, settings, table_lock) =
+            (self.account.clone(), self.settings.clone(), self.table_lock.clone());
+        Self { account, store, settings, is_read_only: self.is_read_only, table_lock }
     }
 }
 
@@ -71,7 +72,7 @@ impl Tenant {
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
     views: Vec<Views>,
-    tables: Arc<Mutex<()>>,
+    table_lock: Arc<Mutex<()>>,
 }
 
 /// The two views of an account.
@@ -86,18 +87,19 @@ struct Views {
 impl Tenants {
     pub(crate) fn add(&mut self, account: Account, store: Arc<dyn TableStore>) {
         self.views.retain(|views| views.programs.account.name() != account.name());
-        let programs = Tenant::new(account, Arc::clone(&store), Arc::clone(&self.tables));
+        let programs = Tenant::new(account, Arc::clone(&store), Arc::clone(&self.table_lock));
         let maintainer = maintainer(&store);
         let others = programs.with_store(Arc::new(ClientStore::new(store, maintainer)));
         self.views.push(Views { programs, others });
     }
 
-    pub(crate) fn of(&self, account: &str) -> Option<&Tenant> {
+    /// Returns an account as clients see it that know no manifests.
+    pub(crate) fn for_clients(&self, account: &str) -> Option<&Tenant> {
         self.views(account).map(|views| &views.others)
     }
 
     /// Returns an account with all rows of its store, for programs of this library.
-    pub(crate) fn raw(&self, account: &str) -> Option<&Tenant> {
+    pub(crate) fn for_programs(&self, account: &str) -> Option<&Tenant> {
         self.views(account).map(|views| &views.programs)
     }
 
@@ -121,7 +123,7 @@ impl Tenants {
     }
 
     /// Sends a request to the store of each account.
-    pub(crate) async fn check(&self) -> table_core::Result<()> {
+    pub(crate) async fn check_stores(&self) -> table_core::Result<()> {
         for views in &self.views {
             views.programs.settings.check().await?;
         }
@@ -129,7 +131,7 @@ impl Tenants {
     }
 
     /// Returns the name of an account that has the emulator's key.
-    pub(crate) fn public_key(&self) -> Option<&str> {
+    pub(crate) fn account_with_public_key(&self) -> Option<&str> {
         self.views.iter().map(|views| &views.programs.account).find(|a| a.has_public_key()).map(Account::name)
     }
 }

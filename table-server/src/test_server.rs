@@ -61,7 +61,7 @@ impl TestServer {
     pub async fn serve<S: TableStore>(store: S) -> Self {
         let store: Arc<dyn TableStore> = Arc::new(store);
         let server = listen(Arc::clone(&store)).await.expect("a free port on this machine");
-        Self::over(
+        Self::from_parts(
             store,
             &server.endpoint(EMULATOR_ACCOUNT),
             server.connection_string(EMULATOR_ACCOUNT),
@@ -89,10 +89,10 @@ impl TestServer {
         });
         let (endpoint, connection_string) = starts.recv().expect("a server");
         let runs = Runs::Thread { stop: Some(stop), thread: Some(thread) };
-        Self::over(store, &endpoint, connection_string, runs)
+        Self::from_parts(store, &endpoint, connection_string, runs)
     }
 
-    fn over(
+    fn from_parts(
         store: Arc<dyn TableStore>,
         endpoint: &str,
         connection_string: Option<String>,

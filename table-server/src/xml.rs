@@ -6,13 +6,13 @@ use serde::de::DeserializeOwned;
 use crate::errors::Failure;
 
 /// Maximum bytes of a document: several times the size of the largest valid document.
-const BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// Parses a document with this root element.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], root: &str) -> Result<T, Failure> {
     let text = std::str::from_utf8(bytes).map_err(|_| Failure::invalid_xml())?;
     let text = text.trim_start_matches('\u{FEFF}');
-    if text.len() > BYTES || outermost(text) != Some(root) {
+    if text.len() > MAX_BYTES || outermost(text) != Some(root) {
         return Err(Failure::invalid_xml());
     }
     quick_xml::de::from_str(text).map_err(|_| Failure::invalid_xml())

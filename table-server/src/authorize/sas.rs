@@ -28,9 +28,9 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
     }
     let policy = match token.policy {
         "" => StoredPolicy::default(),
-        id => stored(&token, id, tenant).await?,
+        id => stored_policy(&token, id, tenant).await?,
     };
-    let permissions = once(token.permissions, &policy.permissions, "sp")?;
+    let permissions = set_once(token.permissions, &policy.permissions, "sp")?;
     token.check_time(credentials, &policy)?;
     token.check_place(credentials)?;
     if permissions.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn string_to_sign(parameters: &Parameters, account: &str) -> Option<S
 }
 
 /// Returns the stored access policy that a signature refers to.
-async fn stored(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPolicy> {
+async fn stored_policy(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPolicy> {
     let unknown =
         || Failure::unauthenticated("the table has no stored policy with the signature's identifier (si)");
     let name: TableName = table(token.table.ok_or_else(unknown)?).map_err(|_| unknown())?;
@@ -69,7 +69,7 @@ async fn stored(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPo
 }
 
 /// Returns a field that either the signature or its policy must set, but not both.
-fn once<'a>(signed: &'a str, stored: &'a str, field: &str) -> Result<&'a str> {
+fn set_once<'a>(signed: &'a str, stored: &'a str, field: &str) -> Result<&'a str> {
     // A field in both is refused, as in the service: a signature cannot widen its policy, and no reader has to know which one counts.
     match (signed, stored) {
         ("", stored) => Ok(stored),
@@ -178,8 +178,8 @@ impl<'a> Token<'a> {
     fn check_time(&self, credentials: &Credentials<'_>, policy: &StoredPolicy) -> Result<()> {
         let unreadable =
             || Failure::unauthenticated("a time of the signature does not have a documented format");
-        let start = once(self.start, &policy.start, "st")?;
-        let expiry = once(self.expiry, &policy.expiry, "se")?;
+        let start = set_once(self.start, &policy.start, "st")?;
+        let expiry = set_once(self.expiry, &policy.expiry, "se")?;
         if expiry.is_empty() {
             return Err(Failure::unauthenticated("neither the signature nor its policy has an expiry time"));
         }
@@ -201,7 +201,7 @@ impl<'a> Token<'a> {
                 return Err(Failure::unauthorized("AuthorizationProtocolMismatch", reason));
             }
         }
-        if self.ip.is_empty() || within(self.ip, credentials.peer) {
+        if self.ip.is_empty() || is_in_ip_range(self.ip, credentials.peer) {
             return Ok(());
         }
         Err(Failure::unauthorized(
@@ -229,7 +229,7 @@ impl<'a> Token<'a> {
 }
 
 /// Whether an IP address is in a range such as `168.1.5.60-168.1.5.70`, or is the only one.
-fn within(range: &str, peer: IpAddr) -> bool {
+fn is_in_ip_range(range: &str, peer: IpAddr) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let (Ok(first), Ok(last)) = (first.trim().parse::<IpAddr>(), last.trim().parse::<IpAddr>()) else {
         return false;
@@ -289,7 +289,7 @@ mod tests {
             ("nowhere", "127.0.0.1", false),
             ("10.0.0.9-10.0.0.1", "10.0.0.5", false),
         ] {
-            assert_eq!(within(range, peer.parse().unwrap()), expected, "{range} {peer}");
+            assert_eq!(is_in_ip_range(range, peer.parse().unwrap()), expected, "{range} {peer}");
         }
     }
 }

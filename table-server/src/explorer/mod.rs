@@ -38,7 +38,7 @@ const DRIFT_PAGES: usize = 20;
 
 /// A request for the page or for its data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit<'a> {
+pub(crate) struct ExplorerRequest<'a> {
     pub(crate) method: &'a Method,
     /// The path below the page.
     pub(crate) path: &'a str,
@@ -52,7 +52,7 @@ pub(crate) fn path(path: &str) -> Option<&str> {
     path.strip_prefix(PATH).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl Visit<'_> {
+impl ExplorerRequest<'_> {
     pub(crate) async fn answer(&self, tenants: &Tenants) -> Answer {
         let answer = match self.allow() {
             Ok(()) => self.run(tenants).await,
@@ -115,7 +115,7 @@ impl Visit<'_> {
         }
         let account = parameters.get("account")?.unwrap_or_default();
         // All rows of the store: the page can show index entries and system rows.
-        let tenant = tenants.raw(account).ok_or_else(Failure::resource_not_found)?;
+        let tenant = tenants.for_programs(account).ok_or_else(Failure::resource_not_found)?;
         let store = &*tenant.store;
         if self.path == "/tables" {
             return tables(store).await;
@@ -295,7 +295,6 @@ async fn partitions(store: &dyn TableStore, table: &TableName) -> Result<Value> 
 /// register in the manifest.
 #[cfg(feature = "indexes")]
 async fn drift(store: &Arc<dyn TableStore>, table: &TableName, id: &str) -> Result<Value> {
-    use table_core::store::ManifestCache;
     use table_patterns::index::{Index, IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport};
 
     let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
@@ -314,7 +313,7 @@ async fn drift(store: &Arc<dyn TableStore>, table: &TableName, id: &str) -> Resu
         cursor = indexed.scrub_page(&stored.name, ScrubMode::Report, at, &mut report).await?;
     }
     let ScrubReport { entries, dangling, entities, missing, taken } = report;
-    Ok(serde_json::json!({
+    Ok(json!({
         "entries": entries, "dangling": dangling, "entities": entities, "missing": missing, "taken": taken,
         "complete": cursor.is_none(),
     }))

@@ -6,7 +6,7 @@ mod read;
 mod write;
 
 pub(crate) use read::{Fields, needs_value, read_fields, read_table_name};
-pub(crate) use write::{Links, entities_page, entity_document, table_document, tables_page};
+pub(crate) use write::{JsonFormat, entities_page, entity_document, table_document, tables_page};
 
 use http::StatusCode;
 
@@ -23,20 +23,21 @@ pub(crate) enum Metadata {
 
 impl Metadata {
     /// Returns the level requested by `$format` or `Accept`; `$format` takes precedence.
-    pub(crate) fn asked(format: Option<&str>, accept: Option<&str>) -> Result<Self> {
-        let Some(asked) = format.or(accept) else { return Ok(Self::Minimal) };
-        let asked: String = asked.chars().filter(|c| *c != ' ').collect::<String>().to_ascii_lowercase();
+    pub(crate) fn requested(format: Option<&str>, accept: Option<&str>) -> Result<Self> {
+        let Some(requested) = format.or(accept) else { return Ok(Self::Minimal) };
+        let requested: String =
+            requested.chars().filter(|c| *c != ' ').collect::<String>().to_ascii_lowercase();
         // `Accept` may list several types. Their weights are not read: the levels count in this order.
-        if asked.contains("odata=nometadata") {
+        if requested.contains("odata=nometadata") {
             return Ok(Self::None);
         }
-        if asked.contains("odata=fullmetadata") {
+        if requested.contains("odata=fullmetadata") {
             return Ok(Self::Full);
         }
-        if asked.contains("odata=verbose") {
+        if requested.contains("odata=verbose") {
             return Err(unsupported("JsonVerboseFormatNotSupported", "Verbose JSON"));
         }
-        let json = ["json", "*/*", "application/*"].iter().any(|kind| asked.contains(kind));
+        let json = ["json", "*/*", "application/*"].iter().any(|kind| requested.contains(kind));
         if json { Ok(Self::Minimal) } else { Err(unsupported("AtomFormatNotSupported", "Atom")) }
     }
 
@@ -87,12 +88,12 @@ mod tests {
             ),
             (Some("json"), None, Metadata::Minimal),
         ] {
-            assert_eq!(Metadata::asked(format, accept).unwrap(), expected, "{accept:?}");
+            assert_eq!(Metadata::requested(format, accept).unwrap(), expected, "{accept:?}");
         }
-        let atom = Metadata::asked(None, Some("application/atom+xml")).unwrap_err();
+        let atom = Metadata::requested(None, Some("application/atom+xml")).unwrap_err();
         assert_eq!(atom.status.as_u16(), 415);
         assert_eq!(atom.code, "AtomFormatNotSupported");
-        assert!(Metadata::asked(None, Some("application/json;odata=verbose")).is_err());
+        assert!(Metadata::requested(None, Some("application/json;odata=verbose")).is_err());
         assert!(check_content_type(Some("application/atom+xml")).is_err());
         assert!(check_content_type(Some("application/json")).is_ok() && check_content_type(None).is_ok());
     }

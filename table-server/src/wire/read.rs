@@ -14,7 +14,7 @@ use crate::errors::{Failure, Result};
 
 /// Maximum number of members of an object: several times the members of the largest entity with an annotation per
 /// property.
-const MEMBERS: usize = 1024;
+const MAX_MEMBERS: usize = 1024;
 const TYPE: &str = "@odata.type";
 
 /// The body of an insert or update.
@@ -61,7 +61,7 @@ type Members<'a> = Vec<(Cow<'a, str>, Scalar<'a>)>;
 fn members(json: &[u8]) -> Result<Members<'_>> {
     let text = std::str::from_utf8(json).map_err(|_| malformed(&"the body is not UTF-8"))?;
     let Object(members) = serde_json::from_str(text).map_err(|e| malformed(&e))?;
-    if members.len() > MEMBERS {
+    if members.len() > MAX_MEMBERS {
         return Err(Failure::new(
             StatusCode::BAD_REQUEST,
             "TooManyProperties",
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Object<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
                 let mut members = Vec::new();
                 // The rest is skipped without memory: a body of 4 MiB could have a million members.
-                while members.len() <= MEMBERS {
+                while members.len() <= MAX_MEMBERS {
                     let Some(Text(name)) = map.next_key()? else { return Ok(Object(members)) };
                     members.push((name, map.next_value()?));
                 }
@@ -229,7 +229,7 @@ enum Scalar<'a> {
 }
 
 /// Whole numbers up to this value are exact as Doubles.
-const EXACT: u64 = 1 << 53;
+const MAX_EXACT_DOUBLE: u64 = 1 << 53;
 
 /// Returns a property's value; `None` for null, which is an absent property.
 fn property(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result<Option<EdmValue>> {
@@ -249,7 +249,7 @@ fn property(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result
 
 fn integer(value: i64, edm_type: Option<EdmType>) -> Option<EdmValue> {
     // A number that a Double would round is refused instead of being stored as another number.
-    let exact = value.unsigned_abs() <= EXACT;
+    let exact = value.unsigned_abs() <= MAX_EXACT_DOUBLE;
     match (edm_type, i32::try_from(value)) {
         (None | Some(EdmType::Int32), Ok(value)) => Some(value.into()),
         (Some(EdmType::Int64), _) => Some(value.into()),

@@ -12,82 +12,83 @@ use crate::address::entity_path;
 /// The expected JSON of an entity, so that the buffer of a page is seldom copied.
 const ENTITY_BYTES: usize = 300;
 
-/// The parts of the URLs in responses.
+/// The metadata of a response, and the parts of the URLs in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Links<'a> {
+pub(crate) struct JsonFormat<'a> {
+    pub(crate) level: Metadata,
     pub(crate) account: &'a str,
     /// The account's URL, with a slash at the end.
     pub(crate) root: &'a str,
 }
 
-impl Links<'_> {
-    pub(crate) fn to(&self, path: &str) -> String {
+impl JsonFormat<'_> {
+    /// Returns the URL of a path below the account.
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.root)
     }
 }
 
 /// Returns one entity as a document.
 pub(crate) fn entity_document(
-    level: Metadata,
-    links: Links<'_>,
+    format: JsonFormat<'_>,
     table: &TableName,
     entity: &Entity,
     select: Option<&Select>,
 ) -> Vec<u8> {
-    let mut out = Writer::new(level, links);
-    out.open(b'{');
-    if level != Metadata::None {
-        out.member("odata.metadata", &format!("{}$metadata#{table}/@Element", links.root));
-    }
-    out.entity(table, entity, select);
-    out.close(b'}');
-    out.bytes
+    Writer::document(format, table.as_str(), |out| out.entity(table, entity, select))
 }
 
 /// Returns a page of entities.
 pub(crate) fn entities_page(
-    level: Metadata,
-    links: Links<'_>,
+    format: JsonFormat<'_>,
     table: &TableName,
     entities: &[Entity],
     select: Option<&Select>,
 ) -> Vec<u8> {
-    let mut out = Writer::new(level, links);
+    let mut out = Writer::new(format);
     out.bytes.reserve(ENTITY_BYTES * entities.len());
     out.page(table.as_str(), entities, |out, entity| out.entity(table, entity, select));
     out.bytes
 }
 
 /// Returns one table as a document.
-pub(crate) fn table_document(level: Metadata, links: Links<'_>, table: &TableName) -> Vec<u8> {
-    let mut out = Writer::new(level, links);
-    out.open(b'{');
-    if level != Metadata::None {
-        out.member("odata.metadata", &format!("{}$metadata#Tables/@Element", links.root));
-    }
-    out.table(table);
-    out.close(b'}');
-    out.bytes
+pub(crate) fn table_document(format: JsonFormat<'_>, table: &TableName) -> Vec<u8> {
+    Writer::document(format, "Tables", |out| out.table(table))
 }
 
 /// Returns a page of tables.
-pub(crate) fn tables_page(level: Metadata, links: Links<'_>, tables: &[TableName]) -> Vec<u8> {
-    let mut out = Writer::new(level, links);
+pub(crate) fn tables_page(format: JsonFormat<'_>, tables: &[TableName]) -> Vec<u8> {
+    let mut out = Writer::new(format);
     out.page("Tables", tables, Writer::table);
     out.bytes
 }
 
 struct Writer<'a> {
     bytes: Vec<u8>,
-    level: Metadata,
-    links: Links<'a>,
+    format: JsonFormat<'a>,
     /// Whether the current object or array is still empty.
     empty: bool,
 }
 
 impl<'a> Writer<'a> {
-    const fn new(level: Metadata, links: Links<'a>) -> Self {
-        Self { bytes: Vec::new(), level, links, empty: true }
+    const fn new(format: JsonFormat<'a>) -> Self {
+        Self { bytes: Vec::new(), format, empty: true }
+    }
+
+    /// Writes one item of a set (the table of an entity, or `Tables`).
+    fn document(format: JsonFormat<'a>, set: &str, item: impl FnOnce(&mut Self)) -> Vec<u8> {
+        let mut out = Self::new(format);
+        out.open(b'{');
+        out.metadata(&format!("{set}/@Element"));
+        item(&mut out);
+        out.close(b'}');
+        out.bytes
+    }
+
+    fn metadata(&mut self, fragment: &str) {
+        if self.format.level != Metadata::None {
+            self.member("odata.metadata", &self.format.url(&format!("$metadata#{fragment}")));
+        }
     }
 
     fn open(&mut self, bracket: u8) {
@@ -121,9 +122,7 @@ impl<'a> Writer<'a> {
 
     fn page<T>(&mut self, set: &str, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
         self.open(b'{');
-        if self.level != Metadata::None {
-            self.member("odata.metadata", &format!("{}$metadata#{set}", self.links.root));
-        }
+        self.metadata(set);
         self.name("value");
         self.open(b'[');
         for each in items {
@@ -137,23 +136,23 @@ impl<'a> Writer<'a> {
     }
 
     fn table(&mut self, table: &TableName) {
-        if self.level == Metadata::Full {
+        if self.format.level == Metadata::Full {
             let path = format!("Tables('{table}')");
-            self.member("odata.type", &format!("{}.Tables", self.links.account));
-            self.member("odata.id", &self.links.to(&path));
+            self.member("odata.type", &format!("{}.Tables", self.format.account));
+            self.member("odata.id", &self.format.url(&path));
             self.member("odata.editLink", &path);
         }
         self.member("TableName", table.as_str());
     }
 
     fn entity(&mut self, table: &TableName, entity: &Entity, select: Option<&Select>) {
-        if self.level == Metadata::Full {
+        if self.format.level == Metadata::Full {
             let path = entity_path(table, entity.key());
-            self.member("odata.type", &format!("{}.{table}", self.links.account));
-            self.member("odata.id", &self.links.to(&path));
+            self.member("odata.type", &format!("{}.{table}", self.format.account));
+            self.member("odata.id", &self.format.url(&path));
             self.etag(entity);
             self.member("odata.editLink", &path);
-        } else if self.level == Metadata::Minimal {
+        } else if self.format.level == Metadata::Minimal {
             self.etag(entity);
         }
         let wanted = |name: &str| select.is_none_or(|select| select.contains(name));
@@ -164,7 +163,7 @@ impl<'a> Writer<'a> {
             self.member(Filter::ROW_KEY, entity.key().row());
         }
         if let Some(time) = entity.timestamp().filter(|_| wanted(Filter::TIMESTAMP)) {
-            if self.level == Metadata::Full {
+            if self.format.level == Metadata::Full {
                 self.member("Timestamp@odata.type", EdmType::DateTime.name());
             }
             self.member(Filter::TIMESTAMP, &time.to_string());
@@ -201,7 +200,7 @@ impl<'a> Writer<'a> {
             ValueRef::Double(number) => !number.is_finite(),
             _ => true,
         };
-        if annotated && self.level != Metadata::None {
+        if annotated && self.format.level != Metadata::None {
             self.member(&format!("{name}@odata.type"), value.edm_type().name());
         }
         match value {
@@ -234,7 +233,9 @@ mod tests {
     use super::*;
     use crate::wire::read_fields;
 
-    const LINKS: Links<'_> = Links { account: "acc", root: "http://h/acc/" };
+    const fn format(level: Metadata) -> JsonFormat<'static> {
+        JsonFormat { level, account: "acc", root: "http://h/acc/" }
+    }
 
     fn entity() -> Entity {
         Entity::new("p", "it's")
@@ -249,7 +250,7 @@ mod tests {
 
     fn written(level: Metadata, select: Option<&Select>) -> String {
         let table = TableName::new("Orders").unwrap();
-        String::from_utf8(entity_document(level, LINKS, &table, &entity(), select)).unwrap()
+        String::from_utf8(entity_document(format(level), &table, &entity(), select)).unwrap()
     }
 
     /// The documentation's examples of each level.
@@ -278,17 +279,17 @@ mod tests {
     #[test]
     fn pages_are_written_as_listings() {
         let table = TableName::new("Orders").unwrap();
-        let page = entities_page(Metadata::None, LINKS, &table, &[], None);
+        let page = entities_page(format(Metadata::None), &table, &[], None);
         assert_eq!(page, br#"{"value":[]}"#);
         let tables = [table.clone(), TableName::new("abc").unwrap()];
-        let page = String::from_utf8(tables_page(Metadata::Minimal, LINKS, &tables)).unwrap();
+        let page = String::from_utf8(tables_page(format(Metadata::Minimal), &tables)).unwrap();
         let expected = r#"{"odata.metadata":"http://h/acc/$metadata#Tables","value":[{"TableName":"Orders"},{"TableName":"abc"}]}"#;
         assert_eq!(page, expected);
         let two = [entity(), Entity::from(Key::new("a", "b").unwrap())];
-        let page = entities_page(Metadata::Full, LINKS, &table, &two, None);
+        let page = entities_page(format(Metadata::Full), &table, &two, None);
         let read: serde_json::Value = serde_json::from_slice(&page).unwrap();
         assert_eq!(read["value"].as_array().map(Vec::len), Some(2));
-        let one = String::from_utf8(table_document(Metadata::Full, LINKS, &table)).unwrap();
+        let one = String::from_utf8(table_document(format(Metadata::Full), &table)).unwrap();
         assert!(one.contains(r#""odata.id":"http://h/acc/Tables('Orders')""#), "{one}");
     }
 
