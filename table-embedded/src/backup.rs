@@ -18,9 +18,9 @@ use crate::store::blocking;
 
 /// Maximum bytes of rows that one step of a backup copies, in one commit and from one snapshot of the
 /// original.
-const CHUNK: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+const STEP_BYTES: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 /// Bytes of memory for pages of the copy. The copy writes its pages in sequence.
-const CACHE: usize = 32 << 20;
+const CACHE_BYTES: usize = 32 << 20;
 /// How many versions the original may assign after the backup. The copy assigns versions above them, so an
 /// ETag of the original never matches a different state in the copy.
 const VERSION_GAP: u64 = 1 << 40;
@@ -45,11 +45,11 @@ impl EmbeddedStore {
     /// damaged; or if this store was closed or had to be reopened.
     pub async fn backup(&self, directory: impl AsRef<Path>) -> Result<()> {
         let inner = self.inner.clone();
-        let alone = inner.maintenance.clone().lock_owned().await;
+        let guard = inner.maintenance.clone().lock_owned().await;
         let watch = inner.queue.watch().await?;
         let directory = directory.as_ref().to_owned();
         blocking(move || {
-            let _alone = alone;
+            let _guard = guard;
             let copied = guarded(|| copy(&inner.shared, watch, &inner.file, &directory));
             Ok(copied.unwrap_or(Err(Failure::DamagedPage))?)
         })
@@ -79,7 +79,7 @@ fn copy(shared: &Shared, watch: Watch, file: &FileConfig, target: &Path) -> Resu
 }
 
 fn config_of_copy(original: &FileConfig) -> FileConfig {
-    FileConfig { cache_bytes: original.cache_bytes.min(CACHE), ..original.clone() }
+    FileConfig { cache_bytes: original.cache_bytes.min(CACHE_BYTES), ..original.clone() }
 }
 
 /// An unfinished copy. Up to the last copied key, it has the rows of one snapshot of the original: that of the
@@ -144,7 +144,7 @@ impl Copy<'_> {
             }
             self.put(key, row, to)?;
             bytes += key.len() + row.len();
-            if bytes >= CHUNK {
+            if bytes >= STEP_BYTES {
                 return Ok(false);
             }
         }
@@ -168,7 +168,7 @@ mod tests {
         let cache = |bytes| {
             config_of_copy(&EmbeddedStore::builder("unused").cache_bytes(bytes).config.file).cache_bytes
         };
-        assert_eq!(cache(1 << 30), CACHE);
+        assert_eq!(cache(1 << 30), CACHE_BYTES);
         assert_eq!(cache(1 << 20), 1 << 20);
     }
 }

@@ -56,6 +56,7 @@ impl Catalog {
 
     /// Converts to lower case on the stack, because every read calls this.
     fn find(&self, table: &TableName) -> Option<&Entry> {
+        // A table name has at most 63 characters, all of them ASCII.
         let mut buffer = [0; 63];
         let name = table.as_str();
         let lower = buffer.get_mut(..name.len())?;

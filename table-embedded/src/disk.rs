@@ -10,7 +10,7 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 
 /// Free bytes that a compaction needs beyond the holes of the file.
-const MARGIN: u64 = 16 << 20;
+const MARGIN_BYTES: u64 = 16 << 20;
 
 /// Returns the free bytes of a path's disk: from the file system, or from a test.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ fn free_space(_: &Path) -> io::Result<u64> {
 /// of the file, where it may have holes, and writes a few pages before it frees others.
 pub(crate) fn needed_to_compact(path: &Path) -> io::Result<u64> {
     let file = std::fs::File::open(path)?;
-    Ok(holes(&file)? + MARGIN.max(file.metadata()?.len() / 64))
+    Ok(holes(&file)? + MARGIN_BYTES.max(file.metadata()?.len() / 64))
 }
 
 /// Returns the bytes of holes that have data after them.

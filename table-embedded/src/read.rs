@@ -106,9 +106,9 @@ pub(crate) struct Ahead {
 }
 
 /// After this time, a page that was not asked for makes room for another.
-const UNUSED: Duration = Duration::from_millis(250);
+const UNUSED_AFTER: Duration = Duration::from_millis(250);
 /// How long nothing is read ahead after a commit made a page useless: with frequent commits most would be.
-const PAUSE: Duration = Duration::from_millis(100);
+const READ_AHEAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl ReadAhead {
     /// Takes the page of the query from this position on, if it was read ahead and is up to date.
@@ -132,8 +132,8 @@ impl ReadAhead {
     /// Starts to read a page ahead, if there is room for it.
     pub(crate) fn start(&self, ahead: impl FnOnce() -> Option<Ahead>) {
         let mut state = self.state();
-        let is_paused = state.outdated.is_some_and(|outdated| outdated.elapsed() < PAUSE);
-        let is_taken = state.page.as_ref().is_some_and(|page| page.since.elapsed() < UNUSED);
+        let is_paused = state.outdated.is_some_and(|outdated| outdated.elapsed() < READ_AHEAD_PAUSE);
+        let is_taken = state.page.as_ref().is_some_and(|page| page.since.elapsed() < UNUSED_AFTER);
         if !is_paused && !is_taken {
             state.page = ahead();
         }

@@ -134,9 +134,9 @@ impl EmbeddedStore {
     /// with both figures; on Linux only). Fails if the disk failed or the file is damaged: the store then
     /// reopens the file and serves the readable rows.
     pub async fn compact(&self) -> Result<()> {
-        self.writable()?;
-        let alone = Arc::clone(&self.inner.maintenance).lock_owned().await;
-        self.inner.queue.compact(alone).await
+        self.require_writable()?;
+        let guard = Arc::clone(&self.inner.maintenance).lock_owned().await;
+        self.inner.queue.compact(guard).await
     }
 
     /// Returns the number of rows of all tables, system rows included. Rows of a dropped table count until they are removed. Reads no row.
@@ -198,11 +198,11 @@ impl EmbeddedStore {
     }
 
     async fn request(&self, request: Request) -> Result<Vec<Written>> {
-        self.writable()?;
+        self.require_writable()?;
         self.inner.queue.submit(request).await
     }
 
-    fn writable(&self) -> Result<()> {
+    fn require_writable(&self) -> Result<()> {
         if self.inner.access == Access::Read {
             return Err(Error::unsupported("a store that was opened read-only", "changes"));
         }

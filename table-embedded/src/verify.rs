@@ -15,9 +15,9 @@ use crate::guard::guarded;
 use crate::shared::Snapshot;
 
 /// Maximum number of damages that a report lists.
-const LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 /// Maximum bytes read from one snapshot. The store cannot reuse the snapshot's pages until the next one.
-const SLICE: u64 = 32 << 20;
+const MAX_SLICE_BYTES: u64 = 32 << 20;
 
 /// The result of [`EmbeddedStore::verify`](crate::EmbeddedStore::verify).
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ impl Verification {
             return;
         }
         self.damaged += 1;
-        if self.damages.len() < LISTED {
+        if self.damages.len() < MAX_LISTED {
             self.damages.push(damage);
         }
     }
@@ -102,6 +102,7 @@ impl Pinned {
         Ok(pinned)
     }
 
+    /// Whether a row may belong to this table. If the list of tables cannot be read, every table is possible.
     fn has_table(&self, table: u64) -> bool {
         self.tables.as_ref().is_none_or(|tables| tables.contains(&table))
     }
@@ -129,8 +130,8 @@ pub(crate) struct Walk {
     report: Verification,
     /// Rows up to this key were read.
     read_up_to: Option<Vec<u8>>,
-    slice: u64,
-    rate: u64,
+    slice_bytes: u64,
+    bytes_per_second: u64,
     /// Bytes and leaves with rows that were read from this snapshot.
     read: u64,
     leaves: u64,
@@ -141,8 +142,12 @@ pub(crate) struct Walk {
 impl Walk {
     /// A walk that reads at most this many bytes per second.
     pub(crate) fn new(bytes_per_second: u64) -> Self {
-        let rate = bytes_per_second.max(PAGE);
-        Self { slice: (rate / 4).clamp(PAGE, SLICE), rate, ..Self::default() }
+        let bytes_per_second = bytes_per_second.max(PAGE);
+        Self {
+            slice_bytes: (bytes_per_second / 4).clamp(PAGE, MAX_SLICE_BYTES),
+            bytes_per_second,
+            ..Self::default()
+        }
     }
 
     pub(crate) const fn has_begun(&self) -> bool {
@@ -182,7 +187,7 @@ impl Walk {
         self.leaves = 0;
         self.ended = rows.is_none_or(|root| self.rows(pinned, &root, None, None));
         // The time of reading counts too, so the pause is the rest of the time that these bytes may take.
-        let due = Duration::from_secs_f64(self.read as f64 / self.rate as f64);
+        let due = Duration::from_secs_f64(self.read as f64 / self.bytes_per_second as f64);
         sleep(due.saturating_sub(started.elapsed()));
     }
 
@@ -224,7 +229,7 @@ impl Walk {
             return true;
         }
         // At least one leaf for each snapshot. Otherwise inner pages alone could use up the slice, and the walk would not advance.
-        if self.leaves > 0 && self.read >= self.slice {
+        if self.leaves > 0 && self.read >= self.slice_bytes {
             return false;
         }
         let Some(page) = self.page(pinned, at) else {

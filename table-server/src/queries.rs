@@ -139,7 +139,7 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'
     Ok(answer)
 }
 
-/// Returns a table in the form that filters of a listing evaluate.
+/// Returns a table in the form that filters of a listing evaluate: a property `TableName` of an entity without keys.
 fn as_entity(table: &TableName, keyless: &Entity) -> Entity {
     keyless.clone().with("TableName", table.as_str())
 }

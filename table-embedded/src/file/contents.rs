@@ -26,13 +26,18 @@ impl Contents {
 
     /// Reads the metadata in a transaction, after the format was [checked](check_format).
     pub(crate) fn read(transaction: &ReadTransaction) -> Result<Self, Failure> {
-        let meta = transaction.open_table(META).map_err(Failure::read)?;
+        Self::read_tables(transaction).map_err(Failure::read)
+    }
+
+    fn read_tables(transaction: &ReadTransaction) -> Result<Self, redb::Error> {
+        let meta = transaction.open_table(META)?;
         let number = |name: &str| {
-            let value = meta.get(name).map_err(Failure::read)?;
-            value.map(|v| v.value()).ok_or_else(|| corrupted(&format!("the number '{name}' is missing")))
+            meta.get(name)?
+                .map(|value| value.value())
+                .ok_or_else(|| corrupted(&format!("the number '{name}' is missing")))
         };
         // Reads no row: a file without the table of rows is damaged, and this reports it when the file is opened.
-        transaction.open_table(ROWS).map_err(Failure::read)?;
+        transaction.open_table(ROWS)?;
         Ok(Self {
             catalog: read_catalog(transaction)?,
             dropped: read_dropped(transaction)?,
@@ -43,33 +48,32 @@ impl Contents {
 
     /// Writes the metadata into a new file.
     pub(crate) fn write(&self, database: &Database) -> Result<(), Failure> {
-        let transaction = database.begin_write().map_err(Failure::write)?;
+        self.write_tables(database).map_err(Failure::write)
+    }
+
+    fn write_tables(&self, database: &Database) -> Result<(), redb::Error> {
+        let transaction = database.begin_write()?;
         {
-            let mut meta = transaction.open_table(META).map_err(Failure::write)?;
-            for (name, value) in [
-                (format::META_FORMAT, FORMAT),
-                (format::META_NEXT_TABLE, self.next_table),
-                (format::META_VERSION_MARK, self.version_mark),
-            ] {
-                meta.insert(name, value).map_err(Failure::write)?;
-            }
-            let mut catalog = transaction.open_table(CATALOG).map_err(Failure::write)?;
+            let mut meta = transaction.open_table(META)?;
+            meta.insert(format::META_FORMAT, FORMAT)?;
+            meta.insert(format::META_NEXT_TABLE, self.next_table)?;
+            meta.insert(format::META_VERSION_MARK, self.version_mark)?;
+            let mut catalog = transaction.open_table(CATALOG)?;
             for (id, name) in self.catalog.iter() {
-                let row = format::catalog_row(id, name);
-                catalog.insert(name.to_lowercase().as_str(), row.as_slice()).map_err(Failure::write)?;
+                catalog.insert(name.to_lowercase().as_str(), format::catalog_row(id, name).as_slice())?;
             }
-            let mut dictionary = transaction.open_table(DICTIONARY).map_err(Failure::write)?;
+            let mut dictionary = transaction.open_table(DICTIONARY)?;
             for (number, entry) in self.catalog.dictionary.iter() {
-                dictionary.insert(number, entry).map_err(Failure::write)?;
+                dictionary.insert(number, entry)?;
             }
             // In a write transaction, this creates the table if it is missing: a store without rows has it too.
-            transaction.open_table(ROWS).map_err(Failure::write)?;
-            let mut dropped = transaction.open_table(DROPPED).map_err(Failure::write)?;
+            transaction.open_table(ROWS)?;
+            let mut dropped = transaction.open_table(DROPPED)?;
             for table in &self.dropped {
-                dropped.insert(table, ()).map_err(Failure::write)?;
+                dropped.insert(table, ())?;
             }
         }
-        transaction.commit().map_err(Failure::write)
+        Ok(transaction.commit()?)
     }
 }
 
@@ -88,36 +92,33 @@ pub(super) fn check_format(path: &Path, transaction: &ReadTransaction) -> Result
     }
 }
 
-fn read_catalog(transaction: &ReadTransaction) -> Result<Catalog, Failure> {
+fn read_catalog(transaction: &ReadTransaction) -> Result<Catalog, redb::Error> {
     let mut catalog = Catalog::default();
     catalog.dictionary = Arc::new(read_dictionary(transaction)?);
-    for row in transaction.open_table(CATALOG).map_err(Failure::read)?.iter().map_err(Failure::read)? {
-        let (_, row) = row.map_err(Failure::read)?;
-        let parsed = format::parse_catalog_row(row.value());
+    for row in transaction.open_table(CATALOG)?.iter()? {
+        let parsed = format::parse_catalog_row(row?.1.value());
         let (id, name) = parsed.ok_or_else(|| corrupted("a row of the catalog cannot be read"))?;
         catalog.insert(id, name);
     }
     Ok(catalog)
 }
 
-fn read_dictionary(transaction: &ReadTransaction) -> Result<PropertyDictionary, Failure> {
+fn read_dictionary(transaction: &ReadTransaction) -> Result<PropertyDictionary, redb::Error> {
     let mut dictionary = PropertyDictionary::default();
-    for row in transaction.open_table(DICTIONARY).map_err(Failure::read)?.iter().map_err(Failure::read)? {
-        let (number, entry) = row.map_err(Failure::read)?;
-        let added = dictionary.add(entry.value()).map(u64::from);
-        if added != Some(number.value()) {
+    for row in transaction.open_table(DICTIONARY)?.iter()? {
+        let (number, entry) = row?;
+        // Numbers have no gaps, so each entry gets its number again if the entries are added in their order.
+        if dictionary.add(entry.value()).map(u64::from) != Some(number.value()) {
             return Err(corrupted("an entry of the property dictionary cannot be read"));
         }
     }
     Ok(dictionary)
 }
 
-fn read_dropped(transaction: &ReadTransaction) -> Result<Vec<u64>, Failure> {
-    let dropped = transaction.open_table(DROPPED).map_err(Failure::read)?;
-    let ids = dropped.iter().map_err(Failure::read)?;
-    ids.map(|row| row.map(|(id, _)| id.value()).map_err(Failure::read)).collect()
+fn read_dropped(transaction: &ReadTransaction) -> Result<Vec<u64>, redb::Error> {
+    transaction.open_table(DROPPED)?.iter()?.map(|row| Ok(row?.0.value())).collect()
 }
 
-fn corrupted(what: &str) -> Failure {
-    Failure::read(redb::StorageError::Corrupted(what.to_owned()))
+fn corrupted(what: &str) -> redb::Error {
+    redb::Error::Corrupted(what.to_owned())
 }

@@ -268,6 +268,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(chunk(bytes, at)?))
 }
 
+/// Returns N bytes at an offset; `None` if the page ends before them.
 fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::page::{self, Header, Kind, PAGE, PageRef};
 
 /// Number of the file's pages that one part of the table covers.
-const PART: usize = 1 << 10;
+const PART_PAGES: usize = 1 << 10;
 /// The low bits of an entry are a tag; the bits above are a part of the checksum.
 const TAG_BITS: u32 = 16;
 // An entry from its low bits: 5 bits of order plus 1 (so 0 means unknown), 11 bits of kind, 48 bits of checksum. The table costs 8 bytes per
@@ -25,7 +25,7 @@ pub(crate) static UNKNOWN: std::sync::atomic::AtomicU64 = std::sync::atomic::Ato
 /// once the header was [learned](Self::learn), every page that is read has an entry.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    parts: Vec<Option<Box<[u64; PART]>>>,
+    parts: Vec<Option<Box<[u64; PART_PAGES]>>>,
     kinds: Vec<Kind>,
     pub(super) header: Option<Header>,
 }
@@ -82,7 +82,7 @@ impl Sums {
         if self.parts.len() <= part {
             self.parts.resize_with(part + 1, || None);
         }
-        &mut self.parts[part].get_or_insert_with(|| Box::new([0; PART]))[within]
+        &mut self.parts[part].get_or_insert_with(|| Box::new([0; PART_PAGES]))[within]
     }
 }
 
@@ -112,5 +112,5 @@ fn order(len: usize) -> u64 {
 /// The part of the table, and the entry in it, of the page at an offset.
 fn place(at: u64) -> (usize, usize) {
     let page = (at / PAGE) as usize;
-    (page / PART, page % PART)
+    (page / PART_PAGES, page % PART_PAGES)
 }

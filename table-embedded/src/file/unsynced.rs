@@ -11,7 +11,7 @@ use super::page::PAGE;
 const MARK: &[u8] = b"unsynced";
 /// Maximum number of separate ranges. Beyond that, ranges are merged.
 const MAX_RANGES: usize = 4096;
-const CHUNK: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 1 << 20;
 
 /// The ranges of the file that were written since the last successful sync.
 ///
@@ -115,7 +115,7 @@ impl Unsynced {
         for (from, to) in ranges {
             let (mut at, to) = (from - from % PAGE, to.div_ceil(PAGE).saturating_mul(PAGE).min(len));
             while at < to {
-                bytes.resize((to - at).min(CHUNK) as usize, 0);
+                bytes.resize((to - at).min(CHUNK_BYTES) as usize, 0);
                 file.read(at, &mut bytes)?;
                 file.write(at, &bytes)?;
                 at += bytes.len() as u64;

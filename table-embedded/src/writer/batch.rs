@@ -235,11 +235,11 @@ impl Batch<'_> {
         let range = from.as_slice()..to.as_slice();
         let mut rows = self.rows.extract_from_if::<&[u8], _>(range, |_, _| true)?;
         let mut bytes = 0;
-        for _ in 0..reclaim::ROWS {
+        for _ in 0..reclaim::MAX_ROWS {
             let Some(row) = rows.next() else { return Ok(true) };
             let (key, value) = row?;
             bytes += key.value().len() + value.value().len();
-            if bytes >= reclaim::BYTES {
+            if bytes >= reclaim::MAX_BYTES {
                 break;
             }
         }

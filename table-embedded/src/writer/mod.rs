@@ -73,8 +73,6 @@ const FLUSH_AFTER: Duration = Duration::from_millis(100);
 const FLUSH_BYTES: usize = 16 << 20;
 /// Maximum wait for more writes, regardless of the options.
 const MAX_LINGER: Duration = Duration::from_secs(1);
-/// Pause after the first failed attempt to reclaim.
-const RETRY: Duration = Duration::from_secs(1);
 /// How long each request has its own commit after one of them met an unreadable page.
 const SEPARATE_COMMITS: Duration = Duration::from_secs(60);
 

@@ -173,8 +173,8 @@ impl Queue {
     }
 
     /// Compacts the file while the guard excludes others.
-    pub(crate) async fn compact(&self, alone: OwnedMutexGuard<()>) -> Result<()> {
-        self.send(|reply| Message::Compact(reply, alone)).await
+    pub(crate) async fn compact(&self, guard: OwnedMutexGuard<()>) -> Result<()> {
+        self.send(|reply| Message::Compact(reply, guard)).await
     }
 
     /// Starts recording changes, from the next change on.

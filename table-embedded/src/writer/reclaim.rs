@@ -1,16 +1,18 @@
 use std::time::{Duration, Instant};
 
+use super::Writer;
 use super::commit::CommitInput;
 use super::reopen::CommitFailure;
-use super::{RETRY, Writer};
 
 /// Maximum rows of a dropped table that one commit removes. This takes about a millisecond, which a write may
 /// have to wait.
-pub(super) const ROWS: usize = 4096;
+pub(super) const MAX_ROWS: usize = 4096;
 /// Maximum bytes; the row that exceeds them is the last.
-pub(super) const BYTES: usize = 1 << 20;
-/// Maximum pause between failed attempts. Each failure leads to reopening the file.
-const LONGEST: Duration = Duration::from_secs(300);
+pub(super) const MAX_BYTES: usize = 1 << 20;
+/// Pause after the first failed attempt. It doubles with each attempt …
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// … up to this limit. Each failure leads to reopening the file.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// While there are writes, they get this many times the time that reclaiming takes.
 const SHARE_OF_WRITES: u32 = 9;
 
@@ -56,7 +58,7 @@ impl Reclaiming {
 
     fn failed(&mut self, table: u64, now: Instant) {
         self.postponed.push(table);
-        self.pause = (self.pause * 2).clamp(RETRY, LONGEST);
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.not_before = Some(now + self.pause);
     }
 }
