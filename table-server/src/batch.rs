@@ -32,7 +32,7 @@ impl<'a> Member<'a> {
         Ok(Self { part, address, verb, level })
     }
 
-    /// Returns the operation as a request of its own.
+    /// Returns the operation as a single request.
     const fn request<'b>(&'b self, outer: &Request<'b>) -> Request<'b> {
         let (verb, level, answer_memory) = (self.verb, self.level, outer.answer_memory);
         Request { verb, address: &self.address, headers: &self.part.headers, level, answer_memory }
