@@ -1,4 +1,6 @@
-//! Writing, reading and checking the content of blobs.
+//! The content of blobs (writing, reading and checking it), and text in the names of blobs.
+
+use std::fmt::Write as _;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -10,7 +12,7 @@ use sha2::{Digest, Sha256};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
-use super::{Stored, blob_error};
+use super::{BlobDigest, blob_error};
 
 /// The size of an upload part, in bytes. Stores require at least 5 MiB, and equal sizes of all parts but the last.
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -41,14 +43,14 @@ impl Parts {
         Ok(std::mem::replace(&mut self.buffer, rest))
     }
 
-    fn finish(self) -> Stored {
-        Stored { size: self.size, hash: self.hash.finalize().into() }
+    fn finish(self) -> BlobDigest {
+        BlobDigest { size: self.size, hash: self.hash.finalize().into() }
     }
 }
 
 /// Writes a blob. 1 request for up to 8 MiB; above that 1 per part of 8 MiB and 2 more. At most two parts and a piece of
 /// the stream are in memory.
-pub(crate) async fn put(store: &dyn ObjectStore, path: &Path, content: ByteStream) -> Result<Stored> {
+pub(crate) async fn put(store: &dyn ObjectStore, path: &Path, content: ByteStream) -> Result<BlobDigest> {
     let mut parts = Parts { content, buffer: Vec::new(), hash: Sha256::new(), size: 0 };
     let first = parts.next().await?;
     if first.len() < PART_BYTES {
@@ -70,14 +72,15 @@ pub(crate) async fn put(store: &dyn ObjectStore, path: &Path, content: ByteStrea
     }
 }
 
+/// Sends the parts of an upload from `first` on, and completes the upload.
 async fn send(upload: &mut dyn MultipartUpload, first: Vec<u8>, parts: &mut Parts) -> Result<()> {
     let mut part = first;
     loop {
-        let last = part.len() < PART_BYTES;
+        let is_last = part.len() < PART_BYTES;
         if !part.is_empty() {
             upload.put_part(PutPayload::from(part)).await.map_err(blob_error)?;
         }
-        if last {
+        if is_last {
             return upload.complete().await.map(drop).map_err(blob_error);
         }
         part = parts.next().await?;
@@ -86,8 +89,8 @@ async fn send(upload: &mut dyn MultipartUpload, first: Vec<u8>, parts: &mut Part
 
 /// Deletes a blob if it exists. 1 request.
 pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
-    let one = stream::iter([Ok(path.clone())]).boxed();
-    match store.delete_stream(one).try_collect::<Vec<_>>().await {
+    let paths = stream::iter([Ok(path.clone())]).boxed();
+    match store.delete_stream(paths).try_collect::<Vec<_>>().await {
         Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
         Err(error) => Err(blob_error(error)),
     }
@@ -108,7 +111,7 @@ pub(crate) async fn store_time(store: &dyn ObjectStore, directory: &Path) -> Res
     store.put_opts(&path, PutPayload::default(), PutOptions::default()).await.map_err(blob_error)?;
     let head = GetOptions { head: true, ..GetOptions::default() };
     let found = store.get_opts(&path, head).await.map_err(blob_error);
-    // Also if its time could not be read.
+    // Deletes the blob also if its time could not be read.
     delete(store, &path).await?;
     Ok(found?.meta.last_modified)
 }
@@ -136,14 +139,14 @@ struct Check {
     content: ByteStream,
     hash: Sha256,
     size: u64,
-    expected: Stored,
+    expected: BlobDigest,
     name: String,
 }
 
 /// The same content, with an error as its last item if its size or hash differs from the stored content's.
 ///
 /// The hash is known only at the end: a caller must not use the pieces before the stream has ended without an error.
-pub(crate) fn verified(content: ByteStream, expected: Stored, name: String) -> ByteStream {
+pub(crate) fn verified(content: ByteStream, expected: BlobDigest, name: String) -> ByteStream {
     let check = Check { content, hash: Sha256::new(), size: 0, expected, name };
     stream::unfold(Some(check), |check| async { check?.next().await }).boxed()
 }
@@ -154,7 +157,7 @@ impl Check {
             Some(Ok(piece)) => {
                 self.hash.update(&piece);
                 self.size += piece.len() as u64;
-                // At once, because a longer blob may be of any length.
+                // Fails before the end of the stream: a blob that is longer than expected may be of any length.
                 if self.size > self.expected.size { self.fail() } else { Some((Ok(piece), Some(self))) }
             }
             Some(Err(error)) => Some((Err(error), None)),
@@ -184,5 +187,72 @@ pub(crate) async fn start(store: &dyn ObjectStore, path: &Path, bytes: u64) -> R
         Ok(found) => found.bytes().await.map(Some).map_err(blob_error),
         Err(object_store::Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(blob_error(error)),
+    }
+}
+
+/// The maximal length of a segment of a blob's name, in bytes. File systems allow 255.
+const MAX_SEGMENT_BYTES: usize = 200;
+
+/// Escapes text for a blob's name, for all blob stores: lower-case ASCII letters, digits, `_` and `-` stay, every other
+/// byte becomes `=XX`.
+///
+/// Upper-case letters are escaped because some file systems ignore case.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => out.push(char::from(byte)),
+            // Writing to a `String` cannot fail.
+            _ => drop(write!(out, "={byte:02x}")),
+        }
+    }
+    out
+}
+
+/// Reverses [`escape`]; `None` for text that [`escape`] does not produce.
+pub(crate) fn unescape(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'=' {
+            out.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(out).ok()
+}
+
+/// A segment of a blob's name: `letter`, which says what the text is, then the escaped text. The error names the text by `text_name`.
+///
+/// # Errors
+/// The segment is longer than some blob stores allow.
+pub(crate) fn segment(letter: &str, text_name: &str, text: &str) -> Result<String> {
+    let segment = format!("{letter}{}", escape(text));
+    if segment.len() > MAX_SEGMENT_BYTES {
+        let limited = format!("bytes of the {text_name}, escaped for a blob's name");
+        return Err(Error::limit(limited, MAX_SEGMENT_BYTES, segment.len()));
+    }
+    Ok(segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop_assert, prop_assert_eq};
+
+    use super::{escape, unescape};
+
+    proptest::proptest! {
+        #[test]
+        fn escaped_text_round_trips(text in any::<String>()) {
+            let escaped = escape(&text);
+            let segment = format!("x{escaped}");
+            prop_assert!(object_store::path::Path::parse(segment).is_ok());
+            prop_assert_eq!(escaped.to_ascii_lowercase(), escaped.clone());
+            prop_assert_eq!(unescape(&escaped), Some(text));
+        }
     }
 }

@@ -2,8 +2,6 @@
 
 #[cfg(feature = "blobs")]
 mod content;
-#[cfg(feature = "blobs")]
-mod name;
 mod reference;
 
 #[cfg(feature = "blobs")]
@@ -18,15 +16,16 @@ use table_core::store::{Error, ErrorKind};
 #[cfg(feature = "blobs")]
 pub use content::ByteStream;
 #[cfg(feature = "blobs")]
-pub(crate) use content::{collected, delete, is_clock, open, put, start, store_time, verified};
-#[cfg(feature = "blobs")]
-pub(crate) use name::{segment, unescape};
+pub(crate) use content::{
+    collected, delete, is_clock, open, put, segment, start, store_time, unescape, verified,
+};
 pub(crate) use reference::{
-    MaybeReference, Reference, Stored, filled, in_a_blob, names_in_blobs, parse_reference, references,
+    BlobDigest, MaybeReference, Reference, in_a_blob, names_in_blobs, parse_reference, references,
+    with_placeholders,
 };
 
+/// Converts a blob store's error. Its outcome is *not applied*: it describes the row, and blobs are written before their row.
 #[cfg(feature = "blobs")]
-/// Converts a blob store's error. The outcome describes the row, which no request has written yet: not applied.
 pub(crate) fn blob_error(error: BlobError) -> Error {
     let text = format!("blob store: {error}");
     let kind = match &error {
@@ -46,7 +45,7 @@ pub(crate) fn blob_error(error: BlobError) -> Error {
     Error::new(kind).with_source(error)
 }
 
-/// What a build without the feature has instead of the blob stores of a copy: nothing, so no value of this type exists.
+/// Stands for the blob stores of a copy in a build without the feature `blobs`: no value of this type exists.
 #[cfg(not(feature = "blobs"))]
 #[derive(Clone, Debug)]
 pub(crate) enum BlobStores {}

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 /// The size and the SHA-256 hash of a blob's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct BlobDigest {
     pub(crate) size: u64,
     pub(crate) hash: [u8; 32],
 }
@@ -19,7 +19,7 @@ pub(crate) struct Reference {
     /// The size of the value, in bytes.
     pub(crate) size: u64,
     /// The size and hash of the blob's content.
-    pub(crate) stored: Stored,
+    pub(crate) stored: BlobDigest,
     /// The codec that wrote the blob.
     pub(crate) codec: String,
 }
@@ -53,15 +53,15 @@ pub(crate) fn parse_reference(value: ValueRef<'_>) -> Option<MaybeReference> {
 
 /// The name of the first property of a row whose value is in a blob.
 pub(crate) fn in_a_blob(row: &Entity) -> Option<String> {
-    in_blobs(row).next()
+    all_in_blobs(row).next()
 }
 
 /// The names of all properties of a row whose values are in blobs.
 pub(crate) fn names_in_blobs(row: &Entity) -> Vec<String> {
-    in_blobs(row).collect()
+    all_in_blobs(row).collect()
 }
 
-fn in_blobs(row: &Entity) -> impl Iterator<Item = String> {
+fn all_in_blobs(row: &Entity) -> impl Iterator<Item = String> {
     let is_reference = |value| matches!(parse_reference(value), Some(MaybeReference::Blob(_)));
     let properties = row.properties().iter().filter(move |property| is_reference(property.value()));
     properties.map(|property| property.name().to_owned())
@@ -83,7 +83,7 @@ impl Reference {
         let stored = next("stored=")?.parse().ok()?;
         let hash = parse_hash(next("sha256=")?)?;
         let codec = next("codec=")?.to_owned();
-        parts.next().is_none().then_some(Self { id, size, stored: Stored { size: stored, hash }, codec })
+        parts.next().is_none().then_some(Self { id, size, stored: BlobDigest { size: stored, hash }, codec })
     }
 
     /// The reference as a property value. It has the other type than the property, so that no program takes it for the value.
@@ -132,9 +132,10 @@ pub(crate) fn references(row: &Entity) -> Vec<(PropertyRef<'_>, Reference)> {
 
 /// A copy of a row with `text` in place of every value that is in a blob, for code that needs only the other values. `None`
 /// if no value is in a blob.
-pub(crate) fn filled(schema: &'static Schema, row: &Entity, text: &str) -> Option<Entity> {
+pub(crate) fn with_placeholders(schema: &'static Schema, row: &Entity, text: &str) -> Option<Entity> {
     schema.properties.iter().find(|property| property.large.is_some())?;
-    let mut filled: Option<Entity> = None;
+    let mut copy: Option<Entity> = None;
+    // A row of an earlier schema version has the large properties that this version declares.
     let mut schema = Some(schema);
     while let Some(version) = schema {
         for property in version.properties.iter().filter(|property| property.large.is_some()) {
@@ -146,11 +147,11 @@ pub(crate) fn filled(schema: &'static Schema, row: &Entity, text: &str) -> Optio
                     EdmType::String => ValueRef::String(text),
                     _ => ValueRef::Binary(text.as_bytes()),
                 };
-                let entity = filled.get_or_insert_with(|| row.clone());
+                let entity = copy.get_or_insert_with(|| row.clone());
                 entity.properties_mut().put(property.name, value, stored.is_encrypted());
             }
         }
         schema = version.previous;
     }
-    filled
+    copy
 }

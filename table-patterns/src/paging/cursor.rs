@@ -14,16 +14,16 @@ use zeroize::Zeroizing;
 
 /// The first byte of every cursor.
 const FORMAT: u8 = 1;
-/// The bytes of a key's id in a cursor.
-const ID: usize = 4;
-const NONCE: usize = 12;
-const TAG: usize = 16;
-/// The longest text that is read as a cursor.
-const LONGEST: usize = 32 * 1024;
-/// The number of page starts that a cursor keeps.
-const STARTS: usize = 16;
-/// The number of latest starts of which none is left out.
-const LATEST: usize = 8;
+// A sealed cursor is the format, the id of the key, the nonce, the encrypted content and the tag, in base64.
+const KEY_ID_BYTES: usize = 4;
+const NONCE_BYTES: usize = 12;
+const TAG_BYTES: usize = 16;
+/// The size of the longest text that is read as a cursor.
+const MAX_CURSOR_BYTES: usize = 32 * 1024;
+/// The largest number of page starts that a cursor keeps.
+const MAX_STARTS: usize = 16;
+/// A cursor keeps this number of the latest starts, so that as many steps back cost one page each.
+const LATEST_STARTS: usize = 8;
 
 /// A key that seals cursors: 32 secret bytes, the same in every process that reads the cursors.
 ///
@@ -32,7 +32,7 @@ const LATEST: usize = 8;
 #[derive(Clone)]
 pub struct CursorKey {
     secret: Zeroizing<[u8; 32]>,
-    id: [u8; ID],
+    id: [u8; KEY_ID_BYTES],
 }
 
 impl CursorKey {
@@ -62,7 +62,7 @@ impl CursorKey {
     pub(super) fn seal(&self, content: &Content) -> Result<String> {
         let mut sealed = vec![FORMAT];
         sealed.extend_from_slice(&self.id);
-        let mut nonce = [0; NONCE];
+        let mut nonce = [0; NONCE_BYTES];
         random(&mut nonce)?;
         sealed.extend_from_slice(&nonce);
         let start = sealed.len();
@@ -81,19 +81,20 @@ impl CursorKey {
     /// Opens a cursor that one of these keys has sealed.
     pub(super) fn open(keys: &[Self], text: &str) -> Result<Content, CursorError> {
         // Before anything is decoded: the text comes from a client.
-        if text.len() > LONGEST {
+        if text.len() > MAX_CURSOR_BYTES {
             return Err(CursorError::Malformed);
         }
         let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Malformed)?;
-        let (header, rest) = sealed.split_at_checked(1 + ID + NONCE).ok_or(CursorError::Malformed)?;
-        let (body, tag) = rest.split_last_chunk::<TAG>().ok_or(CursorError::Malformed)?;
-        let (format, id, nonce) = (header[0], &header[1..=ID], &header[1 + ID..]);
+        let (header, rest) =
+            sealed.split_at_checked(1 + KEY_ID_BYTES + NONCE_BYTES).ok_or(CursorError::Malformed)?;
+        let (body, tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(CursorError::Malformed)?;
+        let (format, id, nonce) = (header[0], &header[1..=KEY_ID_BYTES], &header[1 + KEY_ID_BYTES..]);
         if format != FORMAT {
             return Err(CursorError::Malformed);
         }
         // The id only selects the key. The tag shows whether a program with this key has sealed the cursor.
         let key = keys.iter().find(|key| key.id == id).ok_or(CursorError::UnknownKey)?;
-        let nonce: [u8; NONCE] = nonce.try_into().map_err(|_| CursorError::Malformed)?;
+        let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| CursorError::Malformed)?;
         let mut body = Zeroizing::new(body.to_vec());
         let opened = key.cipher().decrypt_inout_detached(
             &nonce.into(),
@@ -165,19 +166,19 @@ pub(super) struct Content {
     /// The hash of the user.
     #[serde(rename = "u")]
     pub(super) user: String,
-    /// The end of its life, in ticks.
+    /// The time at which the cursor expires, in ticks.
     #[serde(rename = "e")]
     pub(super) expires: i64,
     /// The number of the page that the cursor leads to, from 1.
     #[serde(rename = "n")]
     pub(super) number: u32,
-    /// Where pages start, by the numbers of the pages: continuation tokens. Page 1 starts at the start.
+    /// The numbers of pages and the continuation tokens at which they start. Page 1 needs no token.
     #[serde(rename = "s")]
     pub(super) starts: Vec<(u32, String)>,
 }
 
 impl Content {
-    /// Checks the life, the user and the query of a cursor.
+    /// Checks the user, the query and the expiry of a cursor.
     pub(super) fn check(&self, now: Ticks, user: &str, query: &str) -> Result<(), CursorError> {
         if self.user != user {
             return Err(CursorError::OfAnotherUser);
@@ -191,19 +192,19 @@ impl Content {
         Ok(())
     }
 
-    /// Returns the start of the page, or the nearest known start before it.
-    pub(super) fn nearest(&self) -> (u32, Option<&str>) {
+    /// Returns the last known start that is not after the page: the number of its page, and the token (`None` for page 1).
+    pub(super) fn nearest_start(&self) -> (u32, Option<&str>) {
         let known = self.starts.iter().filter(|(number, _)| *number <= self.number);
         known.max_by_key(|(number, _)| *number).map_or((1, None), |(number, start)| (*number, Some(&**start)))
     }
 
-    /// Adds the start of a page. If there are too many, leaves out the start whose absence costs the least: the latest starts
-    /// stay, and the distances between earlier ones grow with their distance.
+    /// Adds the start of a page. Beyond [`MAX_STARTS`], removes the start whose absence costs the fewest requests: the latest starts
+    /// stay, and the gaps between earlier starts grow with their distance from the newest.
     pub(super) fn add_start(&mut self, number: u32, start: String) {
         self.starts.retain(|(known, _)| *known != number);
         self.starts.push((number, start));
         self.starts.sort_by_key(|(number, _)| *number);
-        while self.starts.len() > STARTS {
+        while self.starts.len() > MAX_STARTS {
             let number = |index: usize| u64::from(self.starts[index].0);
             let last = number(self.starts.len() - 1);
             // The gap that the removal leaves, relative to the distance from the newest start: far back, gaps
@@ -212,7 +213,7 @@ impl Content {
                 let before = index.checked_sub(1).map_or(1, number);
                 (number(index + 1) - before) * 1000 / (last - number(index)).max(1)
             };
-            let Some(least) = (0..self.starts.len() - LATEST).min_by_key(|index| cost(*index)) else {
+            let Some(least) = (0..self.starts.len() - LATEST_STARTS).min_by_key(|index| cost(*index)) else {
                 return;
             };
             self.starts.remove(least);

@@ -48,8 +48,8 @@ impl<T: FromEntity, R: FromEntity> Paged for TableQuery<T, R> {
 }
 
 macro_rules! paged {
-    ($query:ident, $item:ty) => {
-        impl<T: TableEntity> Paged for $query<T> {
+    ([$($generics:tt)*] $query:ident<$($parameter:ident),+> => $item:ty) => {
+        impl<$($generics)*> Paged for $query<$($parameter),+> {
             type Item = $item;
 
             fn identity(&self) -> Result<String> {
@@ -64,35 +64,13 @@ macro_rules! paged {
 }
 
 #[cfg(feature = "blobs")]
-paged!(LargeQuery, T);
-paged!(SpreadQuery, T);
-paged!(WideQuery, Wide<T>);
-paged!(SliceQuery, T);
-
-impl<T: IndexedEntity, R: Found, K: Send + Sync> Paged for Lookup<T, R, K> {
-    type Item = R;
-
-    fn identity(&self) -> Result<String> {
-        Lookup::identity(self)
-    }
-
-    fn page_from<'a>(&'a self, from: Option<&'a Continuation>) -> BoxFuture<'a, Result<Page<R>>> {
-        self.page(from).boxed()
-    }
-}
-
+paged!([T: TableEntity] LargeQuery<T> => T);
+paged!([T: TableEntity] SpreadQuery<T> => T);
+paged!([T: TableEntity] WideQuery<T> => Wide<T>);
+paged!([T: TableEntity] SliceQuery<T> => T);
+paged!([T: IndexedEntity, R: Found, K: Send + Sync] Lookup<T, R, K> => R);
 #[cfg(feature = "blobs")]
-impl<T: IndexedEntity, K: Send + Sync> Paged for LargeLookup<T, K> {
-    type Item = T;
-
-    fn identity(&self) -> Result<String> {
-        LargeLookup::identity(self)
-    }
-
-    fn page_from<'a>(&'a self, from: Option<&'a Continuation>) -> BoxFuture<'a, Result<Page<T>>> {
-        self.page(from).boxed()
-    }
-}
+paged!([T: IndexedEntity, K: Send + Sync] LargeLookup<T, K> => T);
 
 /// Makes the pages of queries for web clients. See the [module](super).
 ///
@@ -253,7 +231,7 @@ impl Pager {
                 content
             }
         };
-        let (number, page) = find(query, &mut content).await?;
+        let (number, page) = read_page(query, &mut content).await?;
         // Each page begins a new life, so that a reader who goes on is not sent back to the first page.
         content.expires = after(now, self.life).get();
         content.number = number;
@@ -269,8 +247,7 @@ impl Pager {
             1 => None,
             _ => {
                 content.number = number - 1;
-                // The page before needs the starts up to itself; later ones would only make the cursor
-                // longer.
+                // The starts of later pages would only make the cursor longer.
                 content.starts.retain(|(start, _)| *start < number);
                 Some(self.seal(&content)?)
             }
@@ -286,14 +263,14 @@ impl Pager {
     }
 }
 
-/// Reads the page of a cursor, from the nearest known start. If pages were removed, the last page that is left.
-/// The starts of the pages on the way are added to the cursor.
-async fn find<Q: Paged>(query: &Q, content: &mut Content) -> Result<(u32, Page<Q::Item>), PageError> {
-    let (mut number, start) = content.nearest();
+/// Reads the page of a cursor, from the nearest known start on. Returns its number; if there are fewer pages now, the last page
+/// and its number. Adds the starts of the pages on the way to the cursor.
+async fn read_page<Q: Paged>(query: &Q, content: &mut Content) -> Result<(u32, Page<Q::Item>), PageError> {
+    let (mut number, start) = content.nearest_start();
     let mut from = start.map(str::parse::<Continuation>).transpose()?;
     loop {
-        let page = filled(query, from).await?;
-        // Pages that were there may be gone: then the last one is the answer, and not an error.
+        let page = read_nonempty_page(query, from).await?;
+        // Entities may have been deleted since the cursor was made, so that there are fewer pages.
         if number >= content.number || page.continuation.is_none() {
             return Ok((number, page));
         }
@@ -306,7 +283,10 @@ async fn find<Q: Paged>(query: &Q, content: &mut Content) -> Result<(u32, Page<Q
 }
 
 /// Reads the next page that is not empty, or the last.
-async fn filled<Q: Paged>(query: &Q, mut from: Option<Continuation>) -> Result<Page<Q::Item>, Error> {
+async fn read_nonempty_page<Q: Paged>(
+    query: &Q,
+    mut from: Option<Continuation>,
+) -> Result<Page<Q::Item>, Error> {
     loop {
         let page = query.page_from(from.as_ref()).await?;
         if !page.items.is_empty() || page.continuation.is_none() {

@@ -1,10 +1,12 @@
-//! Changes of entities, with the entries of their indexes: writes, read-modify-write, and moves.
+//! Changes of entities, with the entries of their indexes: writes, read-modify-write, moves, and the removal of due entities that have a
+//! key or a unique value of a write (claims).
 
 use std::sync::Arc;
 
 use futures_util::future::try_join;
-use table_core::model::{ETag, Entity, Key};
-use table_core::store::{Conflicts, Error, MovedCopy, Result};
+use table_core::model::{ETag, Entity, Key, TableName};
+use table_core::store::{Conflicts, Error, MovedCopy, Outcome, Result, TableStore};
+use table_core::typed::Schema;
 
 use super::rows::IndexedRows;
 use super::states::set::IndexSet;
@@ -26,9 +28,31 @@ pub(crate) struct EntityChanges<'a> {
 }
 
 impl EntityChanges<'_> {
-    /// See [`IndexedEntities::write`](super::IndexedEntities::write).
+    /// See [`IndexedEntities::write`](super::IndexedEntities::write). Removes each due entity that has a key or a unique value of the write,
+    /// with its entries and values, and writes again.
+    ///
+    /// The removal is a write under the ETag of the version that was found due. If the owner is renewed meanwhile, either the renewal finds its
+    /// entity gone, or the removal fails, and the next attempt decides on the renewed owner. Two claimants may both remove the owner; the
+    /// first reservation of the value decides between them.
     pub(super) async fn write(&self, changes: &[Change]) -> Result<Committed> {
-        self.write_and_claim(changes).await
+        let Some(schema) = self.set.schema().filter(|schema| schema.expiry.is_some()) else {
+            return self.write_once(changes).await;
+        };
+        let mut left = CLAIMS;
+        loop {
+            let error = match self.write_once(changes).await {
+                Err(error) if left > 0 => error,
+                done => return done,
+            };
+            let due = due_row(&**self.rows.store, self.rows.table, schema, &error, changes).await?;
+            let Some(due) = due else { return Err(error) };
+            left -= 1;
+            match self.write_once(&[Change::delete(due)]).await {
+                // After a conflict, the owner was renewed or removed: the next attempt shows which.
+                Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
+                _ => {}
+            }
+        }
     }
 
     /// Writes changes, and removes no entity that is in the way.
@@ -229,6 +253,48 @@ impl EntityChanges<'_> {
     fn missing(&self, key: &Key) -> Error {
         Error::entity_not_found(self.rows.table, key)
     }
+}
+
+/// The largest number of due entities that one write removes: more than a write has keys and unique values.
+pub(crate) const CLAIMS: usize = 256;
+
+/// The keys of the entities that may have made a write fail: each may have a key or a unique value of the write. Empty if the write may have
+/// taken effect.
+fn obstacles(error: &Error, changes: &[Change]) -> Vec<Key> {
+    if error.outcome() != Outcome::NotApplied {
+        return Vec::new();
+    }
+    if error.is_unique_violation() || error.is_key_collision() {
+        let cause =
+            std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<crate::journal::Holder>());
+        return cause.map(|holder| holder.0.clone()).into_iter().collect();
+    }
+    if error.is_already_exists() {
+        let inserted = changes.iter().filter(|change| change.old().is_none());
+        return inserted.filter_map(|change| change.key().ok().cloned()).collect();
+    }
+    Vec::new()
+}
+
+/// The due row that made a write of a type fail, as it was read; `None` if no due row is in the way. 1 request for each entity that may have
+/// made the write fail.
+pub(crate) async fn due_row(
+    store: &dyn TableStore,
+    table: &TableName,
+    schema: &Schema,
+    error: &Error,
+    changes: &[Change],
+) -> Result<Option<Entity>> {
+    if schema.expiry.is_none() {
+        return Ok(None);
+    }
+    for key in obstacles(error, changes) {
+        let row = store.get(table, &key, None).await?.map(crate::journal::as_read);
+        if let Some(row) = row.filter(|row| schema.is_due(row, store.now())) {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses a row whose entity has a part in a blob.

@@ -24,13 +24,13 @@ pub(crate) fn check_indexes(store: &dyn TableStore, table: &TableName, indexes: 
     Ok(())
 }
 
-/// The first of these properties that an index reveals: that its keys, condition, sums or payload contain.
-pub(crate) fn shown<'n>(index: &Index, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+/// The first of these properties that an index reveals in its keys, condition, sums or payload.
+pub(crate) fn first_revealed<'n>(index: &Index, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     // The properties that the Rust code of an opaque index reads are unknown.
     let read = index.properties_read().unwrap_or_default();
     names.find(|name| {
         let is_summarized = index.shape().summarized().any(|summarized| summarized == *name);
-        is_summarized || read.iter().any(|part| part == name) || held_as(index, name).is_some()
+        is_summarized || read.iter().any(|part| part == name) || copied_name(index, name).is_some()
     })
 }
 
@@ -59,7 +59,7 @@ fn check_index(
     let into = store.encrypted_names(target);
     // The rule for a property covers its copies in the same table under the same name only.
     let has_other_rules = target != table || matches!(index.shape(), Shape::Copy { .. });
-    let mut sometimes_encrypted = names.in_some_rows().filter_map(|name| held_as(index, name));
+    let mut sometimes_encrypted = names.in_some_rows().filter_map(|name| copied_name(index, name));
     match sometimes_encrypted.find(|held| has_other_rules && !into.has_rule(held)) {
         None => Ok(()),
         Some(held) => refused(format!(
@@ -73,7 +73,7 @@ fn check_index(
 fn declare_copies(store: &dyn TableStore, table: &TableName, names: &EncryptedNames, index: &Index) {
     let target = target(index, table);
     let everywhere = names.iter().filter(|name| !names.in_some_rows().any(|some| some == *name));
-    let held: Vec<_> = everywhere.filter_map(|name| held_as(index, name)).collect();
+    let held: Vec<_> = everywhere.filter_map(|name| copied_name(index, name)).collect();
     let held: Vec<&str> = held.iter().map(|name| &**name).collect();
     if !held.is_empty() {
         // From now on the store encrypts the copies as it encrypts the property.
@@ -90,7 +90,7 @@ fn target<'a>(index: &'a Index, table: &'a TableName) -> &'a TableName {
 }
 
 /// The name under which an index copies a property; `None` if the index does not copy it.
-fn held_as<'a>(index: &Index, name: &'a str) -> Option<Cow<'a, str>> {
+fn copied_name<'a>(index: &Index, name: &'a str) -> Option<Cow<'a, str>> {
     match (index.shape(), index.payload()) {
         (Shape::Copy { prefix, fields }, _) => {
             fields.iter().any(|field| field == name).then(|| Cow::Owned(format!("{prefix}{name}")))

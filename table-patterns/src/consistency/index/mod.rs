@@ -101,8 +101,7 @@
 //! | `open` | `Opening` | the registration of a program, and the first declaration of its indexes |
 //! | `rows` | `IndexedRows` | reads of the rows of entities and of indexes |
 //! | `lookup` | `Lookups`, `Lists`, `MergedLookup` | from a query of an index to entities |
-//! | `changes` | `EntityChanges` | writes, read-modify-write, moves |
-//! | `claims` | `EntityChanges` | the removal of expired entities that are in the way of a write |
+//! | `changes` | `EntityChanges` | writes, read-modify-write, moves, the removal of due entities that are in the way of a write |
 //! | `bulk` | `GroupedInserts` | inserts of many entities |
 //! | `build` | [`IndexBuild`], `Windows` | filling an index |
 //! | `scrub` | `Scrub`, `SharedScrub`, `Recount` | comparing an index with its entities |
@@ -116,7 +115,6 @@
 mod build;
 mod bulk;
 mod changes;
-mod claims;
 mod drop;
 mod entities;
 pub(crate) mod exposure;
@@ -132,8 +130,7 @@ mod upkeep;
 
 pub use self::build::{BuildProgress, IndexBuild};
 pub use self::bulk::BulkInsert;
-pub(crate) use self::changes::check_no_blob;
-pub(crate) use self::claims::{CLAIMS, due_row};
+pub(crate) use self::changes::{CLAIMS, check_no_blob, due_row};
 pub use self::entities::IndexedEntities;
 pub use self::lookup::{IndexQuery, Trust};
 pub use self::options::IndexOptions;

@@ -114,9 +114,9 @@
 
 mod apply;
 mod change;
-mod clearing;
 mod commit;
 mod entity_table;
+mod in_process;
 mod lease;
 mod mark;
 mod moving;
@@ -142,10 +142,9 @@ use table_core::store::{Result, TableStore, TableStoreExt as _};
 use self::apply::Applier;
 pub use self::apply::Entries;
 pub use self::change::Change;
-use self::clearing::BackgroundTasks;
-pub use self::clearing::Clearing;
 use self::commit::Committer;
 use self::entity_table::EntityTable;
+use self::in_process::{BackgroundTasks, PartitionLocks};
 pub use self::lease::Timing;
 pub(crate) use self::lease::{Lease, before};
 pub(crate) use self::mark::{as_read, has_mark, is_mark_property, is_marked, without_mark};
@@ -166,8 +165,8 @@ use self::unique::UniqueKeys;
 pub(crate) use self::unique::{holders, is_pending, is_unique_row_property};
 pub(crate) use self::worker::{ATTEMPTS, SET_ASIDE};
 pub use self::worker::{PoisonedTicket, Recovery};
-pub use self::write::{Acknowledge, Committed};
-use self::write::{PartitionLocks, Writer};
+use self::write::Writer;
+pub use self::write::{Acknowledge, Clearing, Committed};
 use crate::entry::Maintainer;
 use crate::entry::shared::{Blobs, SharedRows};
 

@@ -1,23 +1,20 @@
 //! A write, from its ticket to its answer.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use table_core::model::{ETag, Entity, Key, PartitionKey};
+use table_core::model::{ETag, Entity, Key};
 use table_core::queue::Receipt;
 use table_core::store::{Error, Outcome, Result, Written};
 use table_core::typed::TableEntity;
-use tokio::sync::OwnedMutexGuard;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::Journal;
 use super::apply::{Applier, Entries, Known};
 use super::change::Change;
-use super::clearing::Clearing;
 use super::commit::{Cause, Committer, Sent};
 use super::entity_table::{EntityTable, States};
+use super::in_process::PartitionLock;
 use super::lease::{Lease, Timing, before};
 use super::moving::Moves;
 use super::plan::{Plan, Planner, violation};
@@ -41,6 +38,23 @@ pub enum Acknowledge {
     /// and the entries wait for a [sweep](Journal::sweep). If the process dies before it has handed the write over,
     /// workers wait two leases: for the ticket and for the journal row.
     Committed,
+}
+
+/// When the journal row and the ticket of a write are cleared, or a write that is [left to workers](Acknowledge::Committed) is
+/// handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clearing {
+    /// Before the answer: 1 round trip more, and with a queue 2 more. For programs that look at the rows of a table right after a write,
+    /// or that end without a [`flush`](Journal::flush).
+    BeforeAnswer,
+    /// After the answer, in background tasks of the runtime, at most 64 at a time for a handle and its clones. While that many are
+    /// under way, writes clear before they answer. [`flush`](Journal::flush) waits for the tasks.
+    ///
+    /// Flush before the program ends. The `close` of an embedded store waits for the tasks too, for 10 seconds at most. If a program
+    /// crashes or ends without either, a worker or a sweep deletes the rows that are left. It applies the entries once more, which changes
+    /// nothing. Until then the rows stay in the table; no read of entities returns them.
+    #[default]
+    AfterAnswer,
 }
 
 /// The outcome of one attempt.
@@ -500,55 +514,4 @@ fn without_row(entry: &Entry) -> Error {
          index by a scrub first",
         location.key
     ))
-}
-
-type Lock = tokio::sync::Mutex<()>;
-/// The lock of a partition; dropping it unlocks the partition.
-pub(super) type PartitionLock = OwnedMutexGuard<()>;
-
-/// Locks of partitions with shared rows. Without a lock, all but one of the concurrent writers of a process would
-/// fail at the ETag of the row. Writers in other processes still meet there.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PartitionLocks(Arc<Mutex<HashMap<PartitionKey, Weak<Lock>>>>);
-
-impl PartitionLocks {
-    /// Waits for the lock, in the order of calls, for at most `longest`. The lock only saves requests; a holder whose
-    /// future is not polled must not stop the other writers.
-    pub(super) async fn lock(&self, partition: &PartitionKey, longest: Duration) -> Option<PartitionLock> {
-        timeout(longest, self.of(partition).lock_owned()).await.ok()
-    }
-
-    fn of(&self, partition: &PartitionKey) -> Arc<Lock> {
-        let mut partition_locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lock) = partition_locks.get(partition).and_then(Weak::upgrade) {
-            return lock;
-        }
-        // A lock without a holder goes when another one is made, so that the map does not grow with the
-        // number of partitions that were ever written.
-        partition_locks.retain(|_, lock| lock.strong_count() > 0);
-        let lock = Arc::new(Lock::default());
-        partition_locks.insert(partition.clone(), Arc::downgrade(&lock));
-        lock
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(1);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_dropped_guard_unlocks_and_the_lock_is_removed() {
-        let (partition_locks, sales) = (PartitionLocks::default(), PartitionKey::new("Sales").unwrap());
-        let first = partition_locks.lock(&sales, LONG).await;
-        let others = PartitionKey::new("Others").unwrap();
-        drop(partition_locks.lock(&others, LONG).await);
-        assert!(partition_locks.of(&sales).try_lock().is_err());
-        assert!(partition_locks.lock(&sales, LONG).await.is_none(), "the wait ends after a second");
-        drop(first);
-        assert!(partition_locks.of(&sales).try_lock().is_ok());
-        drop(partition_locks.lock(&others, LONG).await);
-        assert_eq!(partition_locks.0.lock().unwrap().len(), 1);
-    }
 }

@@ -11,7 +11,9 @@ use crate::clock::after;
 /// The resolution of [`Ticks`].
 pub(super) const TICK: Duration = Duration::from_nanos(100);
 
+/// The start of the RowKey of a message.
 pub(super) const MESSAGE: &str = "m_";
+/// The start of the RowKey of a poison message.
 pub(super) const POISON: &str = "p_";
 
 const BODY: &str = "Body";
@@ -29,7 +31,7 @@ pub(super) struct Row {
     pub(super) inserted: Ticks,
 }
 
-/// Whether a row is a message that was set aside.
+/// Whether a row is a poison message of a queue.
 pub(crate) fn is_poison(row: &Entity) -> bool {
     row.key().row().starts_with(POISON) && Row::read(row).is_ok()
 }
@@ -55,7 +57,7 @@ impl Row {
         let Some(ValueRef::DateTime(inserted)) = entity.get(INSERTED) else {
             return Err(damaged(INSERTED, "Edm.DateTime"));
         };
-        // The id is the rest of the key: it may have underscores.
+        // All after the second underscore is the id, which may have underscores.
         let id =
             entity.key().row().splitn(3, '_').nth(2).ok_or_else(|| damaged("RowKey", "state_ticks_id"))?;
         Ok(Self {
@@ -90,14 +92,14 @@ impl Row {
     }
 }
 
-/// A receipt names one version of one row.
-pub(super) fn receipt(id: MessageId, key: &Key, etag: &ETag) -> Receipt {
-    // No RowKey has a line break: keys must not have control characters.
+/// The receipt of one version of a row: its RowKey and its ETag.
+pub(super) fn make_receipt(id: MessageId, key: &Key, etag: &ETag) -> Receipt {
+    // The separator: no RowKey has a line break, because keys must not have control characters.
     Receipt::new(id, format!("{}\n{etag}", key.row()))
 }
 
-/// The key and the ETag in a receipt that [`receipt`] has made.
-pub(super) fn open(partition: &PartitionKey, receipt: &Receipt) -> Result<(Key, ETag)> {
+/// The key and the ETag in a receipt that [`make_receipt`] has made.
+pub(super) fn parse_receipt(partition: &PartitionKey, receipt: &Receipt) -> Result<(Key, ETag)> {
     let parts = receipt.token().split_once('\n');
     let (row, etag) =
         parts.ok_or_else(|| Error::invalid_request("the receipt was not issued by a `TableQueue`"))?;

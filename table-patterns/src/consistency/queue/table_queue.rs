@@ -12,13 +12,15 @@ use table_core::store::{
 };
 use uuid::Uuid;
 
-use super::rows::{MESSAGE, POISON, Row, TICK, as_invalid_receipt, open, receipt, row_key, row_key_from};
+use super::rows::{
+    MESSAGE, POISON, Row, TICK, as_invalid_receipt, make_receipt, parse_receipt, row_key, row_key_from,
+};
 use crate::clock::{Clock, SystemClock, after};
 use crate::rows::changed;
 
 /// The number of messages that one group transaction moves: each needs a delete and an insert, and a group has at most
 /// 100 operations.
-const MOVES: usize = 50;
+const MAX_MOVES: usize = 50;
 
 /// The options of a [`TableQueue`].
 #[derive(Clone, Debug)]
@@ -96,14 +98,14 @@ impl TableQueue {
     fn message(&self, row: &Row) -> Message {
         let message = row.to_message();
         match &row.etag {
-            Some(etag) => message.with_receipt(receipt(row.id.clone(), &row.key, etag)),
+            Some(etag) => message.with_receipt(make_receipt(row.id.clone(), &row.key, etag)),
             None => message,
         }
     }
 
-    /// Up to `max` messages of a state that are visible at `until`, oldest first if the store sorts. Rows that are not
-    /// messages are traced and skipped; the query is repeated with a larger limit then.
-    async fn rows(&self, state: &str, until: Option<Ticks>, max: usize) -> Result<Vec<Row>> {
+    /// Reads up to `max` messages of a state that are visible at `until`, oldest first if the store sorts. If rows of other programs
+    /// take up the limit, the query is repeated with a larger one; these rows are traced and skipped.
+    async fn read_rows(&self, state: &str, until: Option<Ticks>, max: usize) -> Result<Vec<Row>> {
         let end = until.map_or_else(
             || Filter::starts_with(Filter::ROW_KEY, state),
             |until| {
@@ -116,7 +118,7 @@ impl TableQueue {
         let mut top = max;
         loop {
             let entities = self.store.query_all(&self.table, &query.clone().with_top(top)).await?;
-            let mut rows: Vec<_> = entities.iter().filter_map(readable).collect();
+            let mut rows: Vec<_> = entities.iter().filter_map(message_row).collect();
             let foreign = entities.len() - rows.len();
             if entities.len() < top || rows.len() >= max {
                 rows.truncate(max);
@@ -148,27 +150,27 @@ impl TableQueue {
         let to = from.moved(&self.partition, state, at)?;
         let lost = || Error::precondition_failed(&self.table, &from.key);
         let written = self.move_group(&[(from.clone(), to.clone())]).await?.ok_or_else(lost)?;
-        issued(&to, written.get(1))
+        receipt_of(&to, written.get(1))
     }
 
     /// Hides rows for their receiver: in one group, or row by row if another worker has taken one of them.
     async fn take(&self, rows: &[Row], visibility: Duration, taken: &mut Vec<Message>) -> Result<()> {
         let at = after(self.options.clock.now(), visibility);
-        let moves = rows.iter().map(|row| self.taken(row, at)).collect::<Result<Vec<_>>>()?;
+        let moves = rows.iter().map(|row| self.received_form(row, at)).collect::<Result<Vec<_>>>()?;
         if let Some(written) = self.move_group(&moves).await? {
-            taken.extend(received(&moves, &written)?);
+            taken.extend(received_messages(&moves, &written)?);
             return Ok(());
         }
         for one in moves.chunks(1) {
             if let Some(written) = self.move_group(one).await? {
-                taken.extend(received(one, &written)?);
+                taken.extend(received_messages(one, &written)?);
             }
         }
         Ok(())
     }
 
     /// The received form of a row: hidden until `at`, or a poison message after too many receives.
-    fn taken(&self, row: &Row, at: Ticks) -> Result<(Row, Row)> {
+    fn received_form(&self, row: &Row, at: Ticks) -> Result<(Row, Row)> {
         let state = if row.count >= self.options.max_dequeues { POISON } else { MESSAGE };
         let mut to = row.moved(&self.partition, state, at)?;
         to.count = row.count.saturating_add(1);
@@ -176,8 +178,8 @@ impl TableQueue {
     }
 }
 
-/// The message of a row; `None` for a row of another program, which must not stop the workers.
-fn readable(entity: &Entity) -> Option<Row> {
+/// Reads a row as a message; `None` for a row of another program, which must not stop the workers.
+fn message_row(entity: &Entity) -> Option<Row> {
     let row = Row::read(entity);
     row.inspect_err(
         |error| tracing::warn!(%error, "a row in the partition of a queue is not a message: it is skipped"),
@@ -186,19 +188,20 @@ fn readable(entity: &Entity) -> Option<Row> {
 }
 
 /// The received messages of finished moves. Poison messages are not received.
-fn received(moves: &[(Row, Row)], written: &[Written]) -> Result<Vec<Message>> {
+fn received_messages(moves: &[(Row, Row)], written: &[Written]) -> Result<Vec<Message>> {
     // The answers are in the order of the operations: for each row a deletion, then an insert.
     let inserts = written.iter().skip(1).step_by(2);
     let live = moves.iter().zip(inserts).filter(|((_, to), _)| to.key.row().starts_with(MESSAGE));
-    live.map(|((_, to), w)| Ok(to.to_message().with_receipt(issued(to, Some(w))?))).collect()
+    live.map(|((_, to), w)| Ok(to.to_message().with_receipt(receipt_of(to, Some(w))?))).collect()
 }
 
-fn issued(row: &Row, written: Option<&Written>) -> Result<Receipt> {
+/// The receipt of a row that was written.
+fn receipt_of(row: &Row, written: Option<&Written>) -> Result<Receipt> {
     let etag = written.and_then(|w| w.etag.as_ref());
     let etag = etag.ok_or_else(|| {
         Error::from(ErrorKind::Service("the store answered an insert without an ETag".to_owned()))
     })?;
-    Ok(receipt(row.id.clone(), &row.key, etag))
+    Ok(make_receipt(row.id.clone(), &row.key, etag))
 }
 
 #[async_trait]
@@ -212,16 +215,16 @@ impl WorkQueue for TableQueue {
         let key = Key::new(&self.partition, row_key(MESSAGE, after(now, delay), &id))?;
         let row = Row { key, etag: None, id, body: body.to_owned(), count: 0, inserted: now };
         let written = self.store.write(&self.table, Operation::Insert(row.to_entity())).await?;
-        issued(&row, Some(&written))
+        receipt_of(&row, Some(&written))
     }
 
     async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let rows = self.rows(MESSAGE, Some(self.options.clock.now()), max).await?;
+        let rows = self.read_rows(MESSAGE, Some(self.options.clock.now()), max).await?;
         let mut messages = Vec::with_capacity(rows.len());
-        for rows in rows.chunks(MOVES) {
+        for rows in rows.chunks(MAX_MOVES) {
             match self.take(rows, visibility, &mut messages).await {
                 // The messages taken so far are hidden and counted: without this they would be lost for a visibility timeout.
                 Err(error) if !messages.is_empty() => {
@@ -235,7 +238,7 @@ impl WorkQueue for TableQueue {
     }
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
-        let (key, etag) = open(&self.partition, receipt)?;
+        let (key, etag) = parse_receipt(&self.partition, receipt)?;
         if key.row().starts_with(POISON) {
             return Err(Error::invalid_request(
                 "a poison message cannot be renewed: put it back by `requeue`",
@@ -248,23 +251,24 @@ impl WorkQueue for TableQueue {
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
-        let (key, etag) = open(&self.partition, receipt)?;
+        let (key, etag) = parse_receipt(&self.partition, receipt)?;
         let operation = Operation::Delete(key, IfMatch::Exactly(etag));
         self.store.write(&self.table, operation).await.map(drop).map_err(as_invalid_receipt)
     }
 
     async fn peek(&self, max: usize) -> Result<Vec<Message>> {
-        let rows = self.rows(MESSAGE, Some(self.options.clock.now()), max.max(1)).await?;
+        let rows = self.read_rows(MESSAGE, Some(self.options.clock.now()), max.max(1)).await?;
         Ok(rows.iter().take(max).map(Row::to_message).collect())
     }
 
     async fn poison(&self, max: usize) -> Result<Vec<Message>> {
-        let rows = self.rows(POISON, None, max.max(1)).await?;
+        let rows = self.read_rows(POISON, None, max.max(1)).await?;
         Ok(rows.iter().take(max).map(|row| self.message(row)).collect())
     }
 
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
-        let opened = message.receipt.as_ref().map(|receipt| open(&self.partition, receipt)).transpose()?;
+        let opened =
+            message.receipt.as_ref().map(|receipt| parse_receipt(&self.partition, receipt)).transpose()?;
         let Some((key, etag)) = opened.filter(|(key, _)| key.row().starts_with(POISON)) else {
             return Err(Error::invalid_request("only a message returned by `poison` can be requeued"));
         };

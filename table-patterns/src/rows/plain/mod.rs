@@ -1,5 +1,5 @@
-//! Rows that a pattern writes as they are, past [`IndexedTable`](crate::index::IndexedTable): an index of any program that is of them
-//! would go stale, so such writes are refused.
+//! Rows that a pattern writes without [`IndexedTable`](crate::index::IndexedTable). Such a write does not update index entries, so it is
+//! refused if the manifest has an index of the row, whichever program declared it.
 
 use table_core::manifest::{Layout, Manifest, StoredType, WriteTarget};
 use table_core::model::{Entity, Key, TableName};
@@ -8,7 +8,8 @@ use table_core::store::{
 };
 use table_core::typed::{Schema, Spread, permit_registered};
 
-const INSTEAD: &str = "keep them in a table of their own, or drop the index";
+/// The end of the errors of refused writes.
+const ADVICE: &str = "keep them in a table of their own, or drop the index";
 
 /// Permits a write of an entity of a type, in the layout of the type's schema. Refuses it if the manifest has another
 /// layout for the type, or an index of the entity. Keep the answer until the write is done.
@@ -24,7 +25,7 @@ pub(crate) async fn permit(
     permit_after(store, table, schema, None, key).await
 }
 
-/// [`permit`] for a table whose entities were spread over other buckets before.
+/// [`permit`] for a table whose entities were spread over the buckets of `previous` before.
 pub(crate) async fn permit_after(
     store: &dyn TableStore,
     table: &TableName,
@@ -46,9 +47,8 @@ fn check_type(
     key: &Key,
 ) -> Result<Option<StoredType>> {
     let entity = schema.entity_type();
-    manifest.check_no_index(table, WriteTarget::Type(&entity, key), "a write", INSTEAD)?;
-    // During a migration the manifest has the former buckets. The first write replaces them by the present
-    // ones.
+    manifest.check_no_index(table, WriteTarget::Type(&entity, key), "a write", ADVICE)?;
+    // During a migration, the manifest still has the previous buckets. The first write replaces them by the present buckets.
     if let (Some(stored), Some(Spread { buckets, salt })) = (manifest.type_of(&entity), previous)
         && stored.layout == (Layout::Spread { buckets, salt: salt.into() })
     {
@@ -74,25 +74,25 @@ pub(crate) async fn permit_whole(
     let manifest = permitted.manifest();
     if !manifest.indexes.is_empty() || !manifest.types.is_empty() {
         let entity = entity();
-        manifest.check_no_index(table, WriteTarget::Entity(&entity), "a write", INSTEAD)?;
+        manifest.check_no_index(table, WriteTarget::Entity(&entity), "a write", ADVICE)?;
         manifest.check_wide(table, &entity)?;
     }
     Ok(permitted)
 }
 
-/// Writes a row of the pattern's own, unless an index of the manifest is of it.
+/// Writes a row that only the pattern writes. Refuses the write if the manifest has an index of the row.
 pub(crate) async fn write(
     store: &dyn TableStore,
     table: &TableName,
     operation: Operation,
 ) -> Result<Written> {
-    // Kept until the answer: where only this process writes the store, a change of the manifest waits for it.
+    // The permit is kept until the answer: where only this process writes the store, a change of the manifest waits for the permit.
     let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
     check_own(&permitted, table, &operation)?;
     store.write(table, operation).await
 }
 
-/// Writes rows of the pattern's own in one partition, unless an index of the manifest is of one of them.
+/// Writes rows of one partition that only the pattern writes. Refuses the group if the manifest has an index of one of the rows.
 pub(crate) async fn transact(
     store: &dyn TableStore,
     table: &TableName,
@@ -103,15 +103,14 @@ pub(crate) async fn transact(
     store.transact(table, group).await
 }
 
-/// A row that only the pattern writes has no properties but the pattern's: what an operation leaves out does not tell that the row is an
-/// entity of another type.
+/// Checks the operation's entity as if it were the whole row: no other program adds properties to a row that only the pattern writes.
 fn check_own(permitted: &PlainWrite, table: &TableName, operation: &Operation) -> Result<()> {
     let manifest = permitted.manifest();
     if manifest.indexes.is_empty() && manifest.types.is_empty() {
         return Ok(());
     }
     let row = operation.entity().cloned().unwrap_or_else(|| operation.key().clone().into());
-    manifest.check_plain(table, WriteTarget::Entity(&row), operation.kind().name(), INSTEAD)
+    manifest.check_plain(table, WriteTarget::Entity(&row), operation.kind().name(), ADVICE)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
 
 use super::entity_writer::EntityWriter;
 use super::{LargeQuery, LargeTable};
-use crate::blobs::filled;
+use crate::blobs::with_placeholders;
 use crate::index::change;
 use crate::journal::{Entries, as_read};
 use crate::rows::is_older;
@@ -28,7 +28,7 @@ impl<T: TableEntity> LargeQuery<T> {
         self.write_set(|old| {
             async move {
                 // The values in blobs are not necessary to know that the row is a `T`.
-                T::from_entity(filled(T::SCHEMA, &old, "").unwrap_or_else(|| old.clone()))?;
+                T::from_entity(with_placeholders(T::SCHEMA, &old, "").unwrap_or_else(|| old.clone()))?;
                 Ok(Decision::delete(old))
             }
             .boxed()

@@ -210,12 +210,13 @@ impl<'a> Lookups<'a> {
     ) -> Result<ReadablePage> {
         let index = self.readable(index).await?;
         let ReadablePage { page, unreadable } = self.read_rows(&index, query, from).await?;
-        let held = stream::iter(page.items).map(|entry| async {
+        let payloads = stream::iter(page.items).map(|entry| async {
             let key = owner_or_key(&entry);
-            of_one_entity(key, self.held(&index, entry).await)
+            of_one_entity(key, self.payload_or_entity(&index, entry).await)
         });
-        let held = held.buffered(self.rows.at_once).try_filter_map(|held| async move { Ok(held) });
-        let items: Vec<_> = held.try_collect().await?;
+        let payloads =
+            payloads.buffered(self.rows.at_once).try_filter_map(|payload| async move { Ok(payload) });
+        let items: Vec<_> = payloads.try_collect().await?;
         Ok(with_unreadable(readable(items, page.continuation), unreadable))
     }
 
@@ -223,7 +224,7 @@ impl<'a> Lookups<'a> {
     pub(super) async fn find_payload(&self, index: &str, key: &Key) -> Result<Option<Entity>> {
         let index = self.readable(index).await?;
         match self.rows.entry(&index, key).await? {
-            Some(entry) => self.held(&index, entry).await,
+            Some(entry) => self.payload_or_entity(&index, entry).await,
             None => Ok(None),
         }
     }
@@ -246,8 +247,9 @@ impl<'a> Lookups<'a> {
     /// reservation. `None` if the entity no longer has the entry.
     pub(super) async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
         // A reservation is in the index before its write commits, and may never commit: only the entity shows whether it did.
-        let follows = *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
-        if !follows {
+        let reads_entity =
+            *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
+        if !reads_entity {
             return payload(index, entry).map(Some);
         }
         let at = self.rows.location(index, entry.key());
@@ -272,8 +274,8 @@ impl<'a> Lookups<'a> {
         resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 
-    /// The payload of an entry. A reservation proves nothing yet: its entity is read.
-    async fn held(&self, index: &Index, entry: Entity) -> Result<Option<Entity>> {
+    /// The payload of an entry. For a reservation, whose write may never commit: the entity, if it has the entry.
+    async fn payload_or_entity(&self, index: &Index, entry: Entity) -> Result<Option<Entity>> {
         if is_pending(&entry) {
             return self.resolve(index, entry, Trust::Entity).await;
         }

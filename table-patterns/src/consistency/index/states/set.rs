@@ -17,7 +17,7 @@ use super::manifest::{Loaded, ManifestRows, TableRow};
 use super::processes::{Durations, ProcessId, Registration, Watch};
 use super::view::{DeclaredIndex, ManifestView, ReadTime, Unmaintainable};
 use crate::entry::{Entry, Index, Maintainer, Permission, Shape, Uniqueness};
-use crate::index::exposure::{check_indexes, shown};
+use crate::index::exposure::{check_indexes, first_revealed};
 use crate::journal::Timing;
 use crate::rows::encrypted::marked;
 
@@ -534,7 +534,7 @@ impl IndexSet {
             return None;
         }
         let entity = &index.definition().entity;
-        let name = shown(index, loaded.encrypted_of(entity))?;
+        let name = first_revealed(index, loaded.encrypted_of(entity))?;
         let reason =
             format!("uses the encrypted property '{name}', which the store of this program does not decrypt");
         let (id, entity) = (index.id().to_owned(), Some(entity.clone()));

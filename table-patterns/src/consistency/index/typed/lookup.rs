@@ -2,7 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use futures_util::{Stream, TryStreamExt as _, stream};
-use table_core::manifest::{Payload, Shape, Text};
+use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{Error, Result};
@@ -100,19 +100,18 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         Ok(found)
     }
 
-    /// What to read, with the times that hide entities.
+    /// The rows to read so that the lookup can tell hidden entities.
     fn with_times(&self, index: &str, reading: Reading) -> Reading {
-        if !self.hides() || reading == Reading::Entity {
+        if !self.hides() || reading == Reading::By(Trust::Entity) {
             return reading;
         }
         // Whether an entity is hidden depends on its times. From entries without them, hidden entities would
         // be returned.
-        let payload = T::SCHEMA.indexes.iter().find(|i| i.name == index).map(|schema| &schema.payload);
-        match payload {
+        match schema_of::<T>(index).map(|schema| &schema.payload) {
             Some(Payload::Full) => reading,
             Some(Payload::Fields(names)) if has_times::<T>(names) => reading,
-            Some(Payload::Reference) if reading == Reading::Entry => reading,
-            _ => Reading::Entity,
+            Some(Payload::Reference) if reading == Reading::By(Trust::Entry) => reading,
+            _ => Reading::By(Trust::Entity),
         }
     }
 
@@ -280,7 +279,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
             let count = entities.references(entries.index(), &list).await?.len();
             return Ok(self.limit.map_or(count, |limit| count.min(limit)));
         }
-        let reading = self.with_times(entries.index(), counting::<T>(entries.index(), self.trust));
+        let reading = self.with_times(entries.index(), reading_of_count::<T>(entries.index(), self.trust));
         loop {
             let (query, left) = (self.query(&entries, None), self.limit.map_or(usize::MAX, |l| l - count));
             let page =
@@ -308,7 +307,8 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         if left.is_some() && list_of(&entries)?.is_none() {
             entities.lookups().check_order(self.sorts)?;
         }
-        let reading = self.with_times(entries.index(), reading::<T, R>(entries.index(), self.trust));
+        let reading =
+            self.with_times(entries.index(), reading_of_result::<T, R>(entries.index(), self.trust));
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
         if limit == 0 {
             return Ok(readable([], None));
@@ -353,11 +353,11 @@ impl<T: IndexedEntity, R: Found> Lookup<T, R, OneEntry> {
         // A lookup of this kind has the whole key, so the range is one row.
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
-        let reading = self.with_times(entries.index(), reading::<T, R>(entries.index(), self.trust));
+        let reading =
+            self.with_times(entries.index(), reading_of_result::<T, R>(entries.index(), self.trust));
         let found = match reading {
             Reading::EntryOnly => entities.lookups().find_payload(entries.index(), &key).await?,
-            Reading::Entry => entities.find(entries.index(), &key, Trust::Entry).await?,
-            Reading::Entity => entities.find(entries.index(), &key, Trust::Entity).await?,
+            Reading::By(trust) => entities.find(entries.index(), &key, trust).await?,
         };
         let found = self.without_hidden(found.into_iter().collect())?.pop();
         found.map(|entity| R::decode(Followed(entity))).transpose()
@@ -373,42 +373,44 @@ impl<T, R, K> fmt::Debug for Lookup<T, R, K> {
     }
 }
 
-/// What a lookup reads.
+/// The rows that a lookup reads. [`Trust`] is what the caller asks for; this follows from it, the payload and the result type.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// Only entries.
+enum Reading {
+    /// Entries alone, even if they are references: the result needs nothing but the key, or is a count.
     EntryOnly,
-    /// Entries, and the entities of references.
-    Entry,
-    /// Every entity.
-    Entity,
+    /// Entries, and the entities that this trust requires.
+    By(Trust),
 }
 
-/// What to read for a count: rows alone if each entity has a row, otherwise lists and their entities.
-pub(crate) fn counting<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
-    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
-    let rows = schema.is_some_and(|s| s.shape == Shape::Row);
-    if rows && trust == Trust::Entry { Reading::EntryOnly } else { Reading::Entity }
+/// The rows to read for a count: entries alone if each entity has a row, otherwise lists and their entities.
+fn reading_of_count<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
+    let is_row = schema_of::<T>(index).is_some_and(|schema| schema.shape == Shape::Row);
+    if is_row && trust == Trust::Entry { Reading::EntryOnly } else { Reading::By(Trust::Entity) }
 }
 
-/// What to read for a result of type `R`.
-pub(crate) fn reading<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
-    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
-    let Some(schema) = schema.filter(|_| trust == Trust::Entry) else { return Reading::Entity };
+/// The rows to read for a result of type `R`.
+fn reading_of_result<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
+    let schema = schema_of::<T>(index).filter(|_| trust == Trust::Entry);
+    let Some(schema) = schema else { return Reading::By(Trust::Entity) };
     match &schema.payload {
-        Payload::Full => Reading::Entry,
-        Payload::Fields(names) if holds::<T, R>(names) => Reading::Entry,
-        Payload::Fields(_) => Reading::Entity,
         Payload::Reference if is_of_key::<T, R>() && schema.shape == Shape::Row => Reading::EntryOnly,
-        Payload::Reference => Reading::Entry,
+        Payload::Fields(names) if !holds::<T, R>(names) => Reading::By(Trust::Entity),
+        Payload::Full | Payload::Fields(_) | Payload::Reference => Reading::By(Trust::Entry),
     }
+}
+
+/// The declaration of an index; `None` if the type does not declare it.
+fn schema_of<T: IndexedEntity>(index: &str) -> Option<&'static IndexDefinition> {
+    T::SCHEMA.indexes.iter().find(|schema| schema.name == index)
 }
 
 /// Whether a projection needs only these properties.
 fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
-    let told = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
+    let is_discriminator = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
     let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
-    let known = |name: &str| names.iter().any(|held| held == name) || told(name) || versions.contains(&name);
+    let known = |name: &str| {
+        names.iter().any(|held| held == name) || is_discriminator(name) || versions.contains(&name)
+    };
     R::needs().is_some_and(|select| select.names().all(known))
 }
 
@@ -417,25 +419,25 @@ fn has_times<T: IndexedEntity>(names: &[Text]) -> bool {
     T::SCHEMA.expiry.iter().flat_map(|expiry| expiry.names()).all(|name| names.contains(name))
 }
 
-/// Whether a projection needs only the key. A property holds a later schema version.
+/// Whether a projection needs only the key. A later schema version than 1 is in a property, which a read needs too.
 fn is_of_key<T: IndexedEntity, R: Found>() -> bool {
     T::SCHEMA.version == 1 && holds::<T, R>(&[])
 }
 
 /// The key of a list, if the entries are one list.
-pub(crate) fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
-    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == entries.index());
-    let row = entries.rows().as_single().filter(|_| schema.is_some_and(|s| s.shape != Shape::Row));
+fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
+    let schema = schema_of::<T>(entries.index());
+    let row = entries.rows().as_single().filter(|_| schema.is_some_and(|schema| schema.shape != Shape::Row));
     row.map(|row| Key::new(entries.partition().as_str(), row)).transpose()
 }
 
 /// The query for the entries.
-pub(crate) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
+pub(super) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
     IndexQuery::partition(entries.partition().as_str()).rows(entries.rows())
 }
 
 /// Reads a page; references of lists are followed until there are `limit` entities.
-pub(crate) async fn read_page<T: IndexedEntity>(
+async fn read_page<T: IndexedEntity>(
     entities: &IndexedEntities,
     entries: &IndexEntries<T>,
     reading: Reading,
@@ -452,8 +454,7 @@ pub(crate) async fn read_page<T: IndexedEntity>(
     }
     match reading {
         Reading::EntryOnly => lookups.page_of_payloads(index, query, from).await,
-        Reading::Entry => lookups.readable_page(index, query, from, Trust::Entry, limit).await,
-        Reading::Entity => lookups.readable_page(index, query, from, Trust::Entity, limit).await,
+        Reading::By(trust) => lookups.readable_page(index, query, from, trust, limit).await,
     }
 }
 

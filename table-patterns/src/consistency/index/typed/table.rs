@@ -8,7 +8,7 @@ use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{IndexedEntity, Table, Upgrade};
 
-use crate::blobs::filled;
+use crate::blobs::with_placeholders;
 use crate::entry::{Index, Placement};
 use crate::index::open::{open_to_read, open_to_write};
 use crate::index::states::set::EntityScope;
@@ -188,12 +188,12 @@ fn keys_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Vec<Key>> {
         return Ok(Vec::new());
     }
     let keys = |entity: Entity| T::from_entity(entity)?.index_keys(n);
-    let Some(row) = filled(T::SCHEMA, entity, "") else { return keys(entity.clone()) };
+    let Some(row) = with_placeholders(T::SCHEMA, entity, "") else { return keys(entity.clone()) };
     let found = keys(row)?;
     // The conversion from an older version may read a large value: two placeholders must give the same keys.
     let older = T::SCHEMA.stored_version(entity)? < i64::from(T::SCHEMA.version);
     if older
-        && let Some(other) = filled(T::SCHEMA, entity, "another text")
+        && let Some(other) = with_placeholders(T::SCHEMA, entity, "another text")
         && keys(other)? != found
     {
         let (of, key, index) = (T::SCHEMA.rust_name, entity.key(), &T::SCHEMA.indexes[n].name);
