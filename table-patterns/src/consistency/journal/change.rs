@@ -56,6 +56,7 @@ impl Change {
         entity.map(Entity::key).ok_or_else(|| Error::invalid_request("a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`"))
     }
 
+    /// The operation on the entity: conditional on the ETag of the old state, or an insert.
     pub(crate) fn operation(&self) -> Result<Operation> {
         match (&self.old, &self.new) {
             (None, Some(new)) => Ok(Operation::Insert(new.clone())),
@@ -75,6 +76,7 @@ impl Change {
     }
 }
 
+/// The condition that the entity is stored in its old state.
 fn condition(old: &Entity) -> Result<IfMatch> {
     let etag = old.etag();
     let etag = etag.ok_or_else(|| {

@@ -115,11 +115,11 @@ impl Committer<'_> {
         let mut draft = Draft::new(plan);
         let sent = self.commit_draft(plan, &mut draft, lease).await;
         match &sent {
-            Sent::Committed(_) => self.shared.applied(draft.take_shared()).await,
+            Sent::Committed(_) => self.shared.discard_old_blobs(draft.take_shared()).await,
             // The row may name the new blob or still the old one: neither is deleted (`DoubtKeepsBlobs`). A
             // collection deletes the blob that no row names.
             Sent::Failed(error) if error.is_ambiguous() => {}
-            _ => self.shared.refused(draft.take_shared()).await,
+            _ => self.shared.discard_new_blobs(draft.take_shared()).await,
         }
         sent
     }
@@ -249,7 +249,7 @@ impl Committer<'_> {
             // Out of the draft, so that the next round reads the row again. The blob that was prepared for it
             // was never named by a row, and is deleted.
             Part::Shared(n) if error.is_conflict() => {
-                self.shared.refused(draft.shared[n].take()).await;
+                self.shared.discard_new_blobs(draft.shared[n].take()).await;
                 Ok(())
             }
             // The operations of the entities come first; a conflict of an entity ends the write, because its

@@ -167,7 +167,7 @@ impl RemoteRows<'_> {
                 return Ok(true);
             }
             if !may_send() {
-                self.shared.refused([prepared]).await;
+                self.shared.discard_new_blobs([prepared]).await;
                 return Ok(false);
             }
             if self.shared.send(&merge.at, prepared).await? {
@@ -196,9 +196,9 @@ impl RemoteRows<'_> {
                 stream::iter(reads).buffered(self.entities.concurrency).try_collect().await?;
             let (group, taken, left) = self.first_merges(&to.1, prepared)?;
             // The next group prepares them again, from the rows as they are then.
-            self.shared.refused(left).await;
+            self.shared.discard_new_blobs(left).await;
             if !group.is_empty() && !may_send() {
-                self.shared.refused(taken).await;
+                self.shared.discard_new_blobs(taken).await;
                 return Ok(false);
             }
             let count = taken.len();
@@ -249,10 +249,10 @@ impl RemoteRows<'_> {
         let sent =
             if group.is_empty() { Ok(Vec::new()) } else { self.entities.store.transact(table, group).await };
         match took_effect(sent) {
-            Ok(_) => self.shared.applied(taken).await,
+            Ok(_) => self.shared.discard_old_blobs(taken).await,
             Err(error) if error.is_ambiguous() => return Err(error),
             Err(error) => {
-                self.shared.refused(taken).await;
+                self.shared.discard_new_blobs(taken).await;
                 return if error.is_conflict() { Ok(false) } else { Err(error) };
             }
         }

@@ -261,7 +261,7 @@ impl Writer<'_> {
                     }
                     Applied::Pending => Entries::Pending,
                 };
-                // The answers after them belong to the entries and the journal row.
+                // The answers after the changes of the entities belong to local entries and the journal row.
                 written.truncate(changes.len());
                 Ok(Attempt::Committed(Committed { written, entries }))
             }

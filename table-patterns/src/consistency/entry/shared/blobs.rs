@@ -30,6 +30,7 @@ impl Blobs {
         Ok(path.to_string())
     }
 
+    /// The content of a blob; `None` if it does not exist.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = Path::parse(name).map_err(|e| Error::corrupt(e.to_string()))?;
         let found = match self.store.get(&path).await {
@@ -48,6 +49,7 @@ impl Blobs {
         }
     }
 
+    /// Deletes a blob if it exists.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
         let path = Path::parse(name).map_err(|e| Error::corrupt(e.to_string()))?;
         match self.store.delete(&path).await {

@@ -21,6 +21,7 @@ pub(crate) fn without_copies(properties: &mut Properties, copied: &[String]) {
     }
 }
 
+/// Prepares the copies into an entity under its ETag; no operation if the entity does not exist. 1 request.
 pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepared> {
     let Some(target) = rows.store.get(&merge.at.table, &merge.at.key, None).await? else {
         let without_target = merge.each().any(|merge| !merge.put.is_empty());

@@ -133,7 +133,7 @@ impl Extremes {
             if sign >= 0 { self.insert(*value, *count) } else { self.remove(*value, *count) }
         }
         if sign >= 0 && other.has_more {
-            // What is behind the other's last value is unknown here too.
+            // `other` may have values after its last stored value, so the values of `self` beyond it may not be the next ones.
             if let Some((last, _)) = other.values.last() {
                 let last = *last;
                 self.values.retain(|(value, _)| order(self.end, value, &last) != Ordering::Greater);

@@ -167,26 +167,26 @@ impl<'a> SharedRows<'a> {
         };
         match took_effect(sent) {
             Ok(()) => {
-                self.applied([prepared]).await;
+                self.discard_old_blobs([prepared]).await;
                 Ok(true)
             }
             // `DoubtKeepsBlobs`: the operation may still take effect, and its row would name the new blobs. The old blobs stay too, because
             // the row may still name them. A collection deletes the blobs that no row names.
             Err(error) if error.is_ambiguous() => Err(error),
             Err(error) => {
-                self.refused([prepared]).await;
+                self.discard_new_blobs([prepared]).await;
                 if error.is_conflict() { Ok(false) } else { Err(error) }
             }
         }
     }
 
     /// Deletes the blobs that the rows named before.
-    pub(crate) async fn applied(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
+    pub(crate) async fn discard_old_blobs(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
         self.discard(prepared.into_iter().flat_map(|p| p.old_blobs).collect()).await;
     }
 
     /// Deletes the blobs that no row will ever name.
-    pub(crate) async fn refused(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
+    pub(crate) async fn discard_new_blobs(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
         self.discard(prepared.into_iter().flat_map(|p| p.new_blobs).collect()).await;
     }
 

@@ -53,8 +53,7 @@ impl<'a> MergedLookup<'a> {
         let (permits, sorts) = (Semaphore::new(self.lookups.rows.at_once), query.sorts());
         stream::try_unfold((self, parts, permits), move |(this, mut parts, permits)| async move {
             this.lookups.check_order(sorts)?;
-            // The next entity is the smallest of the heads, so each partition that is not at its end needs
-            // one.
+            // The next entity is the smallest of the first entities of the partitions, so each partition that has not ended needs one.
             if parts.iter().any(Part::needs_page) {
                 let index = this.rows_index().await?;
                 let ahead = parts.iter_mut().map(|part| this.read_ahead(&index, part, &permits));
@@ -99,6 +98,7 @@ impl<'a> MergedLookup<'a> {
         Ok(index)
     }
 
+    /// Reads pages of a partition until it has an entity that is ready, or ends.
     async fn read_ahead(&self, index: &Index, part: &mut Part, permits: &Semaphore) -> Result<()> {
         while part.needs_page() {
             let page = self.page(index, part, permits).await?;

@@ -31,7 +31,7 @@ enum Owners {
     Of(Vec<Key>),
     /// The row has been deleted.
     NoRow,
-    /// It cannot be read.
+    /// The row cannot be read.
     Damaged(Entity),
 }
 
@@ -126,7 +126,7 @@ impl SharedScrub<'_> {
             if owners.len() < merge.gone.len() || prepared.operations.is_empty() {
                 // After the row was read, an entity was added again or an entry was removed.
                 let is_gone = prepared.operations.is_empty();
-                shared.refused([prepared]).await;
+                shared.discard_new_blobs([prepared]).await;
                 if is_gone || owners.is_empty() {
                     return Ok(0);
                 }

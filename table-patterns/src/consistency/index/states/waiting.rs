@@ -82,7 +82,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// The waits of a process that changes the states of indexes, and what hears of each wait before it begins.
+/// The waits of a process that changes the states of indexes. `tell` is called with each wait before it begins.
 pub(crate) struct Waits<'a, 't> {
     pub(crate) set: &'a IndexSet,
     pub(crate) tell: &'t mut (dyn FnMut(Waiting) + Send),

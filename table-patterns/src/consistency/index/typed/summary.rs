@@ -53,6 +53,7 @@ impl<T> SummaryOf<T> {
     }
 }
 
+/// Decodes an extreme of a summary as the type of its field.
 fn decoded<V, C: Codec<V>>(name: &str, value: Option<EdmValue>) -> Result<Option<V>> {
     // A summary keeps an extreme as an integer without its width, which is read as `Int64`. A field of `Int32` needs its own type back.
     let value = value.map(|value| match value {
