@@ -15,7 +15,7 @@ use super::windows::is_of_one_store;
 /// The number of differences that a [`Comparison`] lists.
 const LISTED: usize = 100;
 /// A comparison reports its progress after this number of rows.
-const OBSERVED: u64 = 1000;
+const PROGRESS_ROWS: u64 = 1000;
 
 /// The result of comparing two tables.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -80,20 +80,24 @@ pub async fn compare_tables(
     second: (impl TableStore, TableName),
 ) -> Result<Comparison> {
     let (first, second) = ((first.0.into_shared(), first.1), (second.0.into_shared(), second.1));
-    compare_observed(first, second, |_| ()).await
+    compare_with_progress(first, second, |_| ()).await
 }
 
-/// A table of a store.
-type Side = (Arc<dyn TableStore>, TableName);
+/// A table of a store: the source or the target.
+pub(super) type Side = (Arc<dyn TableStore>, TableName);
 
 /// Like [`compare_tables`]. Calls `report` with the number of further rows of the first table, every 1,000 rows.
-pub(super) async fn compare_observed(first: Side, second: Side, report: impl Fn(u64)) -> Result<Comparison> {
+pub(super) async fn compare_with_progress(
+    first: Side,
+    second: Side,
+    report: impl Fn(u64),
+) -> Result<Comparison> {
     let sorted = [&first, &second].iter().all(|side| side.0.profile().order == KeyOrder::Sorted);
     let mut read = 0_u64;
     let first = rows(first).inspect_ok(move |_| {
         read += 1;
-        if read.is_multiple_of(OBSERVED) {
-            report(OBSERVED);
+        if read.is_multiple_of(PROGRESS_ROWS) {
+            report(PROGRESS_ROWS);
         }
     });
     let second = rows(second);

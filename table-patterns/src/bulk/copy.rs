@@ -13,7 +13,7 @@ use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, ValueRef};
 use table_core::query::{Continuation, Filter, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
-use super::compare::compare_observed;
+use super::compare::{Side, compare_with_progress};
 use super::scan::scan;
 use super::windows::{Checkpoint, Windows};
 use super::{BulkOptions, BulkWriter, Comparison};
@@ -75,19 +75,21 @@ const WINDOW_ROWS: usize = 10_000;
 /// ```
 #[must_use = "a copy job does nothing until `run`"]
 pub struct CopyJob {
-    from: (Arc<dyn TableStore>, TableName),
-    to: (Arc<dyn TableStore>, TableName),
+    from: Side,
+    to: Side,
+    /// The name of the checkpoint; `None` for a job that starts again after an interruption.
     name: Option<String>,
     options: BulkOptions,
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
     compared: Option<Box<dyn Fn(u64) + Send + Sync>>,
+    /// The number of rows in a window.
     window: usize,
     blobs: Option<BlobStores>,
     rows_only: bool,
     /// Whether the checkpoint stays when the table is copied: the copy of a store removes it when all tables are copied.
     keeps_checkpoint: bool,
-    /// Whether the manifest names no type with large values, so that ciphertext refers to no blob.
-    has_no_large: bool,
+    /// Whether the manifest may name a type with large values, so that ciphertext may refer to blobs.
+    has_large: bool,
     /// Whether [`check_names`](Self::check_names) has been called.
     has_checked_names: bool,
 }
@@ -118,7 +120,7 @@ impl CopyJob {
             blobs,
             rows_only,
             keeps_checkpoint: false,
-            has_no_large: false,
+            has_large: true,
             has_checked_names: false,
         }
     }
@@ -240,9 +242,9 @@ impl CopyJob {
         self
     }
 
-    /// Copies ciphertext without a reference to blobs: the manifest names no type with large values.
-    pub(super) const fn without_large(mut self, has_no_large: bool) -> Self {
-        self.has_no_large = has_no_large;
+    /// Sets whether the manifest names a type with large values. Without such a type, no ciphertext refers to a blob.
+    pub(super) const fn with_large(mut self, has_large: bool) -> Self {
+        self.has_large = has_large;
         self
     }
 
@@ -258,7 +260,7 @@ impl CopyJob {
         let mut rows = scan(Arc::clone(store), table.clone(), query);
         while let Some(row) = rows.try_next().await? {
             if row.get(header).is_some() {
-                return Err(self.is_bound(&row));
+                return Err(self.bound_error(&row));
             }
         }
         Ok(())
@@ -266,13 +268,12 @@ impl CopyJob {
 
     /// Whether ciphertext is bound to the same table name in source and target.
     fn keeps_identity(&self) -> bool {
-        let identity =
-            |(store, table): &(Arc<dyn TableStore>, TableName)| store.profile().table_identity(table);
+        let identity = |(store, table): &Side| store.profile().table_identity(table);
         identity(&self.from) == identity(&self.to)
     }
 
     /// The error of a row whose ciphertext could not be decrypted in the target.
-    fn is_bound(&self, row: &Entity) -> Error {
+    fn bound_error(&self, row: &Entity) -> Error {
         let (from, to) = (&self.from.1, &self.to.1);
         let reason = match from.to_lowercase() == to.to_lowercase() {
             true => "the case of table names matters in only one of the stores",
@@ -311,12 +312,11 @@ impl CopyJob {
     /// # Errors
     /// Errors of the stores; a row refers to a blob, and neither `with_blobs` nor `rows_only` is set.
     pub async fn verify(&self) -> Result<Comparison> {
-        let side = |(store, table): &(Arc<dyn TableStore>, TableName)| (Arc::clone(store), table.clone());
-        let compared = |rows| self.compared.iter().for_each(|report| report(rows));
-        let mut found = compare_observed(side(&self.from), side(&self.to), compared).await?;
+        let report = |rows| self.compared.iter().for_each(|report| report(rows));
+        let mut found = compare_with_progress(self.from.clone(), self.to.clone(), report).await?;
         // The run has looked at each row: without a type that has large values, no row refers to a blob.
-        if !self.rows_only && !self.has_no_large {
-            let (store, table) = side(&self.to);
+        if !self.rows_only && self.has_large {
+            let (store, table) = self.to.clone();
             let mut rows = scan(store, table, Query::new());
             while let Some(row) = rows.try_next().await? {
                 match &self.blobs {
@@ -333,7 +333,7 @@ impl CopyJob {
 
     /// Refuses rows whose blobs would not be copied, and rows in ciphertext, which may refer to blobs.
     fn check_blobs(&self, rows: &[Entity]) -> Result<()> {
-        let may_refer = !self.rows_only && !self.has_no_large;
+        let may_refer = !self.rows_only && self.has_large;
         if let Some(row) = rows.iter().find(|row| may_refer && row.is_ciphertext()) {
             return Err(Error::invalid_request(format!(
                 "{} of '{}' is encrypted, so its references to blobs are not visible: copy between stores that decrypt, or \
@@ -379,7 +379,7 @@ impl CopyJob {
     fn check_encryption(&self, rows: &[Entity]) -> Result<()> {
         let mut bound = rows.iter().filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some());
         if let (false, Some(row)) = (self.keeps_identity(), bound.next()) {
-            return Err(self.is_bound(row));
+            return Err(self.bound_error(row));
         }
         if self.to.0.profile().encrypts {
             return Ok(());

@@ -12,6 +12,7 @@ use table_core::model::{Key, TableName};
 use table_core::query::Query;
 use table_core::store::{Error, KeyOrder, Result, TableStore, TableStoreExt as _};
 
+use super::compare::Side;
 use super::copy::has_large;
 use super::windows::is_of_one_store;
 use super::{BulkOptions, Comparison, CopyJob, compare_tables};
@@ -57,7 +58,7 @@ pub fn copy_store(from: impl TableStore, to: impl TableStore) -> StoreCopy {
         to: to.into_shared(),
         tables: None,
         renames: BTreeMap::new(),
-        at_once: TABLES,
+        tables_at_once: TABLES,
         name: None,
         options: BulkOptions::default(),
         blobs: None,
@@ -94,7 +95,7 @@ pub struct StoreCopy {
     to: Arc<dyn TableStore>,
     tables: Option<Vec<TableName>>,
     renames: BTreeMap<TableName, TableName>,
-    at_once: usize,
+    tables_at_once: usize,
     name: Option<String>,
     options: BulkOptions,
     blobs: Option<BlobStores>,
@@ -176,7 +177,7 @@ impl StoreCopy {
     /// Sets how many tables are copied at once, at least 1; the default is 4. Each has its own requests in flight and its own windows in
     /// memory.
     pub fn with_tables_at_once(mut self, tables: usize) -> Self {
-        self.at_once = tables.max(1);
+        self.tables_at_once = tables.max(1);
         self
     }
 
@@ -249,7 +250,7 @@ impl StoreCopy {
         let all = &names;
         let tables =
             stream::iter(names.clone()).map(|table| async move { self.prepare_table(&table, all).await });
-        let tables = tables.buffered(self.at_once).try_collect().await?;
+        let tables = tables.buffered(self.tables_at_once).try_collect().await?;
         Ok(PreparedCopy { copy: self, tables })
     }
 
@@ -278,7 +279,7 @@ impl StoreCopy {
             };
             Ok(Some(StoreDifference { table, comparison }))
         });
-        let compared: Vec<_> = compared.buffered(self.at_once).try_collect().await?;
+        let compared: Vec<_> = compared.buffered(self.tables_at_once).try_collect().await?;
         Ok(compared.into_iter().flatten().collect())
     }
 
@@ -289,6 +290,7 @@ impl StoreCopy {
         }
     }
 
+    /// The table to which a table is copied.
     fn target<'a>(&'a self, table: &'a TableName) -> &'a TableName {
         self.renames.get(table).unwrap_or(table)
     }
@@ -302,10 +304,10 @@ impl StoreCopy {
         }
         let identity = |table| self.to.profile().table_identity(table);
         let sources: BTreeSet<_> = names.iter().map(identity).collect();
-        let is_one = Arc::ptr_eq(&self.from, &self.to);
+        let is_same_store = Arc::ptr_eq(&self.from, &self.to);
         let mut targets = BTreeSet::new();
         for to in names.iter().map(|table| self.target(table)) {
-            if is_one && sources.contains(&identity(to)) {
+            if is_same_store && sources.contains(&identity(to)) {
                 return Err(Error::invalid_request(format!(
                     "source and target of the copy are the same store, and the copy would read and write '{to}': give another store, or \
                      another name (`renamed`)"
@@ -330,6 +332,7 @@ impl StoreCopy {
         Ok(PreparedTable { table: table.clone(), has_large, equal_rows })
     }
 
+    /// Refuses a table that the copy would leave incomplete, by what its manifest says.
     fn check_manifest(&self, table: &TableName, names: &[TableName], manifest: &Manifest) -> Result<()> {
         // A shape of a later version is unknown, and may keep lists in blobs.
         let needs_blobs = |shape: Option<&Shape>| shape.is_none_or(Shape::needs_blobs);
@@ -351,26 +354,23 @@ impl StoreCopy {
             return Ok(());
         }
         // A new name would break what the rows say about the old one: entries and the row of their owner, and the paths of blobs.
-        let depends = if entries.next().is_some() || manifest.other("owner").is_some() {
+        let reason = if entries.next().is_some() || manifest.other("owner").is_some() {
             "index entries in another table refer to the name"
         } else if has_large(manifest) {
             "the names of its blobs contain the name"
         } else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
-            "the table '{table}' cannot be copied to another name: {depends}"
-        )))
+        Err(Error::invalid_request(format!("the table '{table}' cannot be copied to another name: {reason}")))
     }
 
     /// Returns the number of rows of a target with the same rows; `None` for a target without rows. Refuses a target with other rows.
     async fn equal_rows(&self, table: &TableName) -> Result<Option<u64>> {
         let to = self.target(table);
-        let Some(there) = first_row(&*self.to, to).await? else { return Ok(None) };
+        let Some(there) = first_key(&*self.to, to).await? else { return Ok(None) };
         let is_sorted = [&self.from, &self.to].iter().all(|store| store.profile().order == KeyOrder::Sorted);
         // A cheap look before the comparison of all rows.
-        if !is_sorted || first_row(&*self.from, table).await?.as_ref() == Some(&there) {
-            let side = |store: &Arc<dyn TableStore>, table: &TableName| (Arc::clone(store), table.clone());
+        if !is_sorted || first_key(&*self.from, table).await?.as_ref() == Some(&there) {
             let found = compare_tables(side(&self.from, table), side(&self.to, to)).await?;
             if found.equal {
                 return Ok(Some(found.first));
@@ -382,11 +382,11 @@ impl StoreCopy {
         )))
     }
 
+    /// The copy of one table.
     fn job(&self, table: &TableName, has_large: bool) -> CopyJob {
-        let side = |store: &Arc<dyn TableStore>, table: &TableName| (Arc::clone(store), table.clone());
         let mut job = CopyJob::new(side(&self.from, table), side(&self.to, self.target(table)))
             .with_options(self.options.clone())
-            .without_large(!has_large);
+            .with_large(has_large);
         #[cfg(feature = "blobs")]
         if let Some(BlobStores { from, to, root }) = &self.blobs {
             job = job.with_blobs(Arc::clone(from), Arc::clone(to), root.clone());
@@ -429,13 +429,13 @@ impl PreparedCopy<'_> {
                 was_equal: false,
             })
         });
-        let tables: Vec<_> = copies.buffered(self.copy.at_once).try_collect().await?;
+        let tables: Vec<_> = copies.buffered(self.copy.tables_at_once).try_collect().await?;
         // Checkpoints stay until every table is copied: the next run of an interrupted copy leaves finished tables as they are.
         let finished = stream::iter(self.copied())
             .map(|(table, _)| async move { self.copy.job(&table, false).clear_checkpoint().await });
-        finished.buffered(self.copy.at_once).try_collect::<Vec<()>>().await?;
+        finished.buffered(self.copy.tables_at_once).try_collect::<Vec<()>>().await?;
         let (rows, resumed) =
-            (tables.iter().map(|of| of.rows).sum(), tables.iter().map(|of| of.resumed).sum());
+            (tables.iter().map(|table| table.rows).sum(), tables.iter().map(|table| table.resumed).sum());
         Ok(StoreCopyReport { tables, rows, resumed })
     }
 
@@ -449,14 +449,14 @@ impl PreparedCopy<'_> {
 
     /// The tables whose targets did not have the same rows, and whether they have large values.
     fn copied(&self) -> Vec<(TableName, bool)> {
-        let copied = self.tables.iter().filter(|of| of.equal_rows.is_none());
-        copied.map(|of| (of.table.clone(), of.has_large)).collect()
+        let copied = self.tables.iter().filter(|table| table.equal_rows.is_none());
+        copied.map(|table| (table.table.clone(), table.has_large)).collect()
     }
 }
 
 /// The key of the first row of the data of a table; `None` if there is none, or no table. 1 request, or more if the service returns pages
 /// without such rows.
-async fn first_row(store: &dyn TableStore, table: &TableName) -> Result<Option<Key>> {
+async fn first_key(store: &dyn TableStore, table: &TableName) -> Result<Option<Key>> {
     let query = Query::new().with_top(ROWS);
     let mut from = None;
     loop {
@@ -474,6 +474,11 @@ async fn first_row(store: &dyn TableStore, table: &TableName) -> Result<Option<K
             return Ok(None);
         }
     }
+}
+
+/// The source or the target of the copy of one table.
+fn side(store: &Arc<dyn TableStore>, table: &TableName) -> Side {
+    (Arc::clone(store), table.clone())
 }
 
 impl fmt::Debug for StoreCopy {

@@ -205,15 +205,15 @@ macro_rules! one_by_one {
                 entities: BoxStream<'static, Result<T>>,
                 options: BulkOptions,
             ) -> BoxStream<'a, Result<BulkOutcome>> {
-                // Before the first request: an entity without a place ends the input, as an error of the stream does.
-                let placed = entities.map(move |entity| {
+                // The key is taken before any request: an entity without a valid key ends the input, as an error of the stream does.
+                let keyed = entities.map(move |entity| {
                     let entity: T = entity?;
                     let ($table, $entity) = (self, &entity);
                     let name: TableName = $name;
                     let key = entity.entity_key()?.into_key();
                     Ok((name, key, entity))
                 });
-                each(placed.boxed(), options.concurrency, move |(name, key, entity), number| {
+                insert_concurrently(keyed.boxed(), options.concurrency, move |(name, key, entity), number| {
                     async move {
                         let written = self.insert(&entity).await.map($version);
                         BulkOutcome::of_request(name, key, number, written)
@@ -235,7 +235,7 @@ one_by_one!(TimeSlices, |slices, entity| slices.table_of_entity(entity)?, |writt
 
 /// Inserts several entities at once. After an error of the input, the entities before it are inserted, and the error is the
 /// last item.
-fn each<'a, T: Send + 'a>(
+fn insert_concurrently<'a, T: Send + 'a>(
     entities: BoxStream<'a, Result<T>>,
     concurrency: usize,
     insert: impl Fn(T, u64) -> BoxFuture<'a, BulkOutcome> + Send + 'a,

@@ -9,16 +9,17 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use table_core::adapter::Retrying;
 use table_core::manifest::{Manifest, WriteTarget};
-use table_core::model::{Entity, Key, PartitionKey, TableName};
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::{
-    BulkOutcome, BulkSummary, Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome,
-    PlainWrite, Result, ServiceProfile, TableStore, TableStoreExt as _, Written,
+    BulkOutcome, BulkSummary, Error, ErrorKind, ManifestCache, Operation, Outcome, PlainWrite, Result,
+    ServiceProfile, TableStore, TableStoreExt as _,
 };
 use table_core::typed::TableEntity;
 use tokio::time::{Instant, sleep_until};
 
 use super::BulkOptions;
 use super::open_groups::{Batch, OpenGroups};
+use crate::rows::write_together;
 
 /// Writes a stream of operations on any tables and partitions in few requests. See the [module](super) for the
 /// guarantees.
@@ -368,7 +369,6 @@ impl Sender {
     /// Sends requests until every operation of the batch has an outcome.
     async fn write_batch(self, batch: Batch) -> Vec<BulkOutcome> {
         let Batch { table, group, .. } = batch;
-        let partition = group.partition().clone();
         let mut outcomes = Vec::with_capacity(group.len());
         let mut unsent = vec![group.into_operations()];
         while let Some(mut operations) = unsent.pop() {
@@ -400,7 +400,7 @@ impl Sender {
                 let (table, key) = (table.clone(), operation.key().clone());
                 BulkOutcome::of_request(table, key, request, result)
             };
-            let error = match self.send(&table, &partition, &operations).await {
+            let error = match write_together(&*self.store, &table, &operations).await {
                 Ok(written) => {
                     outcomes.extend(operations.iter().zip(written).map(|(o, w)| outcome(o, Ok(w))));
                     continue;
@@ -432,21 +432,6 @@ impl Sender {
             return Ok(None);
         }
         self.manifests.plain_write(&*self.store, table).await.map(Some)
-    }
-
-    /// Sends operations of one partition: a single operation without a group transaction.
-    async fn send(
-        &self,
-        table: &TableName,
-        partition: &PartitionKey,
-        operations: &[Operation],
-    ) -> Result<Vec<Written>> {
-        if let [operation] = operations {
-            return self.store.write(table, operation.clone()).await.map(|written| vec![written]);
-        }
-        let mut group = GroupTransaction::new(partition.clone(), self.store.profile());
-        operations.iter().try_for_each(|operation| group.push(operation.clone()))?;
-        self.store.transact(table, group).await
     }
 }
 

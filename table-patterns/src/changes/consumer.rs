@@ -14,7 +14,7 @@ use table_core::store::{
     Error, GroupTransaction, KeyOrder, Operation, Result, TableStore, TableStoreExt as _,
 };
 
-use super::rows::{Change, ChangeKind, change_row, counter_row, cursor, cursor_key, done};
+use super::rows::{Change, ChangeKind, change_row, counter_row, cursor, cursor_key, handled_number};
 
 /// The number of changes in a page.
 const PAGE: usize = 1000;
@@ -84,19 +84,19 @@ impl Changes {
     /// # Errors
     /// No consumer was given; errors of the store. Changes that were deleted before stay deleted.
     pub async fn trim(&self, partition: &PartitionKey, consumers: &[&str]) -> Result<u64> {
-        let mut until = None::<i64>;
+        let mut handled_by_all = None::<i64>;
         for consumer in consumers {
             let handled = self.consumer(*consumer).cursor(partition).await?.0;
-            until = Some(until.map_or(handled, |until| until.min(handled)));
+            handled_by_all = Some(handled_by_all.map_or(handled, |least| least.min(handled)));
         }
-        let Some(until) = until else {
+        let Some(handled_by_all) = handled_by_all else {
             return Err(Error::invalid_request(
                 "give the names of all consumers of the feed: a trim removes what they have handled",
             ));
         };
         let mut trimmed = 0;
         loop {
-            let rows = self.rows(partition, 0, until, Some(PAGE)).await?;
+            let rows = self.rows(partition, 0, handled_by_all, Some(PAGE)).await?;
             if rows.is_empty() {
                 return Ok(trimmed);
             }
@@ -113,6 +113,7 @@ impl Changes {
         }
     }
 
+    /// The rows of the changes with the numbers from `from` to `to`, both included; at most `top` rows.
     async fn rows(
         &self,
         partition: &PartitionKey,
@@ -152,6 +153,7 @@ impl ToQueue {
     }
 }
 
+/// The JSON of a change in a queue.
 #[derive(Serialize)]
 struct Body<'a> {
     table: &'a str,
@@ -282,7 +284,7 @@ impl Consumer {
         let key = cursor_key(&self.name, partition)?;
         match self.changes.store.get(&self.changes.table, &key, None).await? {
             None => Ok((0, None)),
-            Some(row) => Ok((done(&row)?, row.etag().cloned())),
+            Some(row) => Ok((handled_number(&row)?, row.etag().cloned())),
         }
     }
 

@@ -15,8 +15,8 @@ use super::Changes;
 use super::rows::{ChangeKind, change, counter, counter_key, next_number};
 use crate::rows::written_value;
 
-/// The number of partitions whose counters a handle knows.
-const KNOWN: usize = 1024;
+/// The maximal number of partitions whose counters a handle remembers.
+const MAX_KNOWN: usize = 1024;
 
 /// A table whose writes emit changes. See the [module](super).
 ///
@@ -138,6 +138,14 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`Table::get_existing`].
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
         self.table.get_existing(key).await
+    }
+
+    /// Reads the entity with its version, for types without an `#[etag]` field. 1 request.
+    ///
+    /// # Errors
+    /// As [`Table::get_versioned`].
+    pub async fn get_versioned(&self, key: impl KeyOf<T>) -> Result<Option<Versioned<T>>> {
+        self.table.get_versioned(key).await
     }
 
     /// Inserts an entity that must not exist.
@@ -289,8 +297,8 @@ impl<T: TableEntity> ChangeTable<T> {
     ) -> Result<Vec<Written>> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            // Taken out of the cache: another task must not use the same number, and if this future is
-            // dropped, the next write reads the counter.
+            // The counter is taken out of the cache, for two reasons: another task must not use the same number, and if this future is
+            // dropped, the next write must read the counter.
             let known = self.known().remove(partition);
             let (first, version) = match known {
                 Some((next, version)) => (next, Some(version)),
@@ -339,6 +347,7 @@ impl<T: TableEntity> ChangeTable<T> {
         }
     }
 
+    /// Reads the number of the next change and the version of the counter; `None` if the partition has no change yet.
     async fn read_counter(&self, partition: &PartitionKey) -> Result<(i64, Option<ETag>)> {
         let key = counter_key(partition)?;
         match self.table.store().get(self.table.name(), &key, None).await? {
@@ -356,18 +365,11 @@ impl<T: TableEntity> ChangeTable<T> {
 
     fn remember(&self, partition: PartitionKey, next: i64, version: ETag) {
         let mut known = self.known();
-        if known.len() >= KNOWN {
+        // A forgotten counter is read again: 1 request.
+        if known.len() >= MAX_KNOWN {
             known.clear();
         }
         known.insert(partition, (next, version));
-    }
-
-    /// Reads the entity with its version, for types without an `#[etag]` field. 1 request.
-    ///
-    /// # Errors
-    /// As [`Table::get_versioned`].
-    pub async fn get_versioned(&self, key: impl KeyOf<T>) -> Result<Option<Versioned<T>>> {
-        self.table.get_versioned(key).await
     }
 }
 

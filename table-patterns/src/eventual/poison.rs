@@ -2,7 +2,6 @@
 
 use table_core::queue::Message;
 use table_core::store::{Error, Result};
-use uuid::Uuid;
 
 use super::coordinator::Coordinator;
 use super::plan::{PlanMessage, TransactionId};
@@ -62,7 +61,7 @@ impl Coordinator {
         if let Ok(plan_message) = PlanMessage::parse(&poisoned.message.body)
             && let Some(record) = self.transactions.read(plan_message.id()).await?
             && record.state == State::Poisoned
-            && record.plan == plan_message.plan_ref().hash
+            && record.plan_hash == plan_message.plan_ref().hash
         {
             let again = TransactionRecord { state: State::Running, failures: 0, claim: None, ..record };
             // The record before the message: a worker that received the message first would find the
@@ -97,13 +96,11 @@ impl Coordinator {
                 self.transactions.insert(TransactionRecord { state: State::Discarded, ..record }).await?
             }
             (None, PlanMessage::Stored(_)) => {
-                let record = TransactionRecord::new(plan_ref, 0);
-                self.transactions.insert(TransactionRecord { state: State::Aborted, ..record }).await?
+                self.transactions.insert(TransactionRecord::aborted(plan_ref)).await?
             }
-            (Some(record), _) if record.is_open() && record.plan == plan_ref.hash => {
+            (Some(record), _) if record.is_open() && record.plan_hash == plan_ref.hash => {
                 // The new claim makes a worker that still holds the old claim stop.
-                let claim = Some(Uuid::new_v4());
-                let discarded = TransactionRecord { state: State::Discarded, claim, ..record };
+                let discarded = TransactionRecord { state: State::Discarded, ..record.claimed() };
                 self.transactions.replace(discarded).await?
             }
             // The transaction is finished, or the record is that of another plan: the record stays as it is.
@@ -122,8 +119,9 @@ impl Coordinator {
 /// Whether a worker has something to do for a message.
 fn can_be_worked_on(plan_message: &PlanMessage, record: Option<&TransactionRecord>) -> bool {
     let Some(record) = record else { return true };
-    match (record.plan == plan_message.plan_ref().hash, plan_message) {
-        (true, _) => record.state != State::Poisoned,
-        (false, plan_message) => matches!(plan_message, PlanMessage::Stored(_)),
+    if record.plan_hash == plan_message.plan_ref().hash {
+        return record.state != State::Poisoned;
     }
+    // A plan that was not committed: workers remove its pieces.
+    matches!(plan_message, PlanMessage::Stored(_))
 }

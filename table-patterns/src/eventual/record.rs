@@ -18,16 +18,19 @@ const CLAIM: &str = "Claim";
 const ERROR: &str = "LastError";
 const FAILURES: &str = "StepFailures";
 
-/// Characters of an error that a record keeps.
+/// The number of characters of an error that a record keeps.
 const ERROR_CHARS: usize = 1000;
 
+/// The state of a committed transaction, or of one that was stopped before its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Running,
     /// The next step has failed too often: the transaction waits for `requeue` or `discard`.
     Poisoned,
     Applied,
+    /// The submitter did not commit in time, and a worker has taken the place of its record.
     Aborted,
+    /// An operator has ended the transaction before its last step.
     Discarded,
 }
 
@@ -45,6 +48,7 @@ impl State {
     }
 }
 
+/// The record of a transaction, as read or to be written.
 #[derive(Clone, Debug)]
 pub(super) struct TransactionRecord {
     pub(super) id: TransactionId,
@@ -56,7 +60,7 @@ pub(super) struct TransactionRecord {
     /// The number of rows that hold the plan; 0 if the plan is in the message.
     pub(super) pieces: usize,
     /// The fingerprint of the plan.
-    pub(super) plan: i64,
+    pub(super) plan_hash: i64,
     /// A new Guid for each process that claims the transaction; `None` if no process has claimed it.
     pub(super) claim: Option<Uuid>,
     pub(super) error: Option<String>,
@@ -88,7 +92,17 @@ impl TransactionRecord {
     pub(super) const fn new(plan: PlanRef, steps: usize) -> Self {
         let (PlanRef { id, hash, pieces }, state) = (plan, State::Running);
         let (next, failures, claim, error, etag) = (0, 0, None, None, None);
-        Self { id, state, steps, next, pieces, plan: hash, claim, error, failures, etag }
+        Self { id, state, steps, next, pieces, plan_hash: hash, claim, error, failures, etag }
+    }
+
+    /// The record that stops a submission before its commit: the record of the submitter can then never be inserted.
+    pub(super) fn aborted(plan: PlanRef) -> Self {
+        Self { state: State::Aborted, ..Self::new(plan, 0) }
+    }
+
+    /// The record with a new claim of this process.
+    pub(super) fn claimed(self) -> Self {
+        Self { claim: Some(Uuid::new_v4()), ..self }
     }
 
     /// Whether steps are left that a worker may do, now or after a `requeue`.
@@ -101,7 +115,7 @@ impl TransactionRecord {
     }
 
     pub(super) const fn plan_ref(&self) -> PlanRef {
-        PlanRef { id: self.id, hash: self.plan, pieces: self.pieces }
+        PlanRef { id: self.id, hash: self.plan_hash, pieces: self.pieces }
     }
 
     /// Stores the beginning of an error in the record.
@@ -119,7 +133,7 @@ impl TransactionRecord {
             .with(NEXT, int(self.next))
             .with(PIECES, int(self.pieces))
             .with(FAILURES, i32::try_from(self.failures).unwrap_or(i32::MAX))
-            .with(PLAN, self.plan);
+            .with(PLAN, self.plan_hash);
         if let Some(claim) = self.claim {
             entity.properties_mut().set(CLAIM, claim);
         }
@@ -131,13 +145,8 @@ impl TransactionRecord {
 
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let damaged = |name: &str| {
-            Error::decode(
-                "transaction record",
-                row.key(),
-                name,
-                "a valid value",
-                "a missing or invalid value",
-            )
+            let (expected, found) = ("a valid value", "a missing or invalid value");
+            Error::decode("transaction record", row.key(), name, expected, found)
         };
         let text = |name: &str| match row.get(name) {
             Some(ValueRef::String(text)) => Some(text),
@@ -148,7 +157,7 @@ impl TransactionRecord {
             _ => Err(damaged(name)),
         };
         let state = State::ALL.into_iter().find(|state| text(STATE) == Some(state.name()));
-        let Some(ValueRef::Int64(plan)) = row.get(PLAN) else { return Err(damaged(PLAN)) };
+        let Some(ValueRef::Int64(plan_hash)) = row.get(PLAN) else { return Err(damaged(PLAN)) };
         let claim = match row.get(CLAIM) {
             Some(ValueRef::Guid(claim)) => Some(claim),
             None => None,
@@ -160,7 +169,7 @@ impl TransactionRecord {
             steps: count(STEPS)?,
             next: count(NEXT)?,
             pieces: count(PIECES)?,
-            plan,
+            plan_hash,
             claim,
             error: text(ERROR).map(str::to_owned),
             failures: u32::try_from(count(FAILURES)?).unwrap_or(u32::MAX),

@@ -121,13 +121,23 @@ impl Step {
     /// Checks that this process has the stores and handlers that the step names. Other workers may have them.
     pub(super) fn check_resources(&self, resources: &Resources) -> Result<()> {
         match self {
-            Self::Upsert { store, .. }
-            | Self::UpsertMerge { store, .. }
-            | Self::ReplaceIfExists { store, .. }
-            | Self::DeleteIfExists(Place { store, .. }) => resources.store(store).map(drop),
-            Self::Move { from, to } => resources.store(&from.store).and(resources.store(&to.store)).map(drop),
             Self::PutBlob { blobs, .. } | Self::DeleteBlob { blobs, .. } => resources.blobs(blobs).map(drop),
             Self::Handle { handler, .. } => resources.handler(handler).map(drop),
+            _ => self.entities().into_iter().try_for_each(|(store, ..)| resources.store(store).map(drop)),
+        }
+    }
+
+    /// The entities that the step writes or deletes: the name of the store, the table and the key of each.
+    pub(super) fn entities(&self) -> Vec<(&str, &TableName, &Key)> {
+        match self {
+            Self::Upsert { store, table, entity }
+            | Self::UpsertMerge { store, table, entity }
+            | Self::ReplaceIfExists { store, table, entity } => vec![(store, table, entity.key())],
+            Self::DeleteIfExists(Place { store, table, key }) => vec![(store, table, key)],
+            Self::Move { from, to } => {
+                vec![(&from.store, &from.table, &from.key), (&to.store, &to.table, &to.key)]
+            }
+            Self::PutBlob { .. } | Self::DeleteBlob { .. } | Self::Handle { .. } => Vec::new(),
         }
     }
 
@@ -137,8 +147,7 @@ impl Step {
     /// No worker could ever do the step.
     pub(super) fn check(&self, resources: &Resources) -> Result<()> {
         if let Some((store, table, operation)) = self.operation() {
-            // Only a store that this process has can be asked for its limits. The worker that has the other
-            // one checks the step when it does it.
+            // Only a store of this process can be asked for its limits. Otherwise the worker that does the step checks it.
             let Some(store) = resources.known_store(store)? else { return Ok(()) };
             if let Some(entity) = operation.entity() {
                 check_no_plaintext(&**store, table, entity, "a plan")?;
@@ -159,8 +168,9 @@ impl Step {
 
 fn check_move(from: &Place, to: &Place, resources: &Resources) -> Result<()> {
     // A move copies and then deletes: with one place for both, it would delete the entity.
-    let one_store = StoreIdentity::of(&from.store, resources)? == StoreIdentity::of(&to.store, resources)?;
-    if one_store && from.table == to.table && from.key == to.key {
+    let is_same_store =
+        StoreIdentity::of(&from.store, resources)? == StoreIdentity::of(&to.store, resources)?;
+    if is_same_store && from.table == to.table && from.key == to.key {
         return Err(Error::invalid_request(format!("a move of {} has the same source and target", from.key)));
     }
     Ok(())
@@ -187,27 +197,16 @@ impl<'a> StoreIdentity<'a> {
 /// # Errors
 /// Two of them write the same row or blob: which of them wins would be left to chance.
 pub(super) fn check_independent(steps: &[Step], resources: &Resources) -> Result<()> {
-    // The order of such steps is open, so the last of two writers of one row would be random, and another one
-    // after a repetition.
+    // The order of such steps is open: the last of two writers of one row would be random, and a repetition could end in another
+    // order.
     let (mut rows, mut blob_paths) = (BTreeSet::new(), BTreeSet::new());
     for step in steps {
-        let written: Vec<(&str, &TableName, &Key)> = match step {
-            Step::Upsert { store, table, entity }
-            | Step::UpsertMerge { store, table, entity }
-            | Step::ReplaceIfExists { store, table, entity } => vec![(store, table, entity.key())],
-            Step::DeleteIfExists(Place { store, table, key }) => vec![(store, table, key)],
-            Step::Move { from, to } => {
-                vec![(&from.store, &from.table, &from.key), (&to.store, &to.table, &to.key)]
-            }
-            Step::PutBlob { blobs, path, .. } | Step::DeleteBlob { blobs, path } => {
-                if !blob_paths.insert((blobs, path)) {
-                    return Err(not_independent(&format!("the blob {path:?} in {blobs}")));
-                }
-                continue;
-            }
-            Step::Handle { .. } => continue,
-        };
-        for (store, table, key) in written {
+        if let Step::PutBlob { blobs, path, .. } | Step::DeleteBlob { blobs, path } = step
+            && !blob_paths.insert((blobs, path))
+        {
+            return Err(not_independent(&format!("the blob {path:?} in {blobs}")));
+        }
+        for (store, table, key) in step.entities() {
             if !rows.insert((StoreIdentity::of(store, resources)?, table, key)) {
                 return Err(not_independent(&format!("{key} in {store}/{table}")));
             }

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use table_core::queue::{MESSAGE_BYTES, Receipt};
-use table_core::store::{Error, ErrorKind, Outcome, Result};
-use uuid::Uuid;
+use table_core::store::{Error, Outcome, Result};
 
 use super::applier::WorkFailure;
 use super::coordinator::Coordinator;
 use super::plan::{EventualTransaction, StoredPlan, TransactionId, fingerprint};
 use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
-use super::transaction_table::{PlanRef, pieces};
+use super::transaction_table::{PlanRef, piece_count};
 use crate::journal::{Acknowledge, Lease};
 use crate::rows::took_effect;
 
@@ -108,7 +107,7 @@ impl Coordinator {
         text: &str,
         applies: bool,
     ) -> Result<TransactionProgress> {
-        let plan = PlanRef { id: transaction.id(), hash: fingerprint(text), pieces: pieces(text.len()) };
+        let plan = PlanRef { id: transaction.id(), hash: fingerprint(text), pieces: piece_count(text.len()) };
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
         let message = StoredPlan::new(plan).to_text()?;
         let lease = Lease::start(self.timing);
@@ -214,8 +213,7 @@ impl Coordinator {
     /// Resolves a commit whose answer was lost. Either its record is there, or an aborted record takes the
     /// place of the record, and the commit can never take effect.
     async fn resolve_lost_commit(&self, plan: PlanRef, error: Error) -> Result<CommitOutcome> {
-        let aborted = TransactionRecord { state: State::Aborted, ..TransactionRecord::new(plan, 0) };
-        match self.transactions.insert(aborted).await {
+        match self.transactions.insert(TransactionRecord::aborted(plan)).await {
             Ok(Some(_)) => Err(error.with_outcome(Outcome::NotApplied)),
             Ok(None) => match self.transactions.read(plan.id).await {
                 Ok(Some(record)) => Ok(outcome_of_record(record, plan)),
@@ -225,6 +223,7 @@ impl Coordinator {
         }
     }
 
+    /// Inserts the record for workers to claim.
     async fn insert_unclaimed(&self, record: TransactionRecord) -> Result<CommitOutcome> {
         let plan = record.plan_ref();
         match self.transactions.insert(record).await? {
@@ -237,12 +236,13 @@ impl Coordinator {
     async fn insert_claimed(&self, record: TransactionRecord) -> Result<CommitOutcome> {
         let lease = Lease::start(self.timing);
         let plan = record.plan_ref();
-        match self.transactions.insert(TransactionRecord { claim: Some(Uuid::new_v4()), ..record }).await? {
+        match self.transactions.insert(record.claimed()).await? {
             Some(record) => Ok(CommitOutcome::Claimed(record, lease)),
             None => self.read_existing(plan).await,
         }
     }
 
+    /// The outcome of a submission whose record another process has inserted first.
     async fn read_existing(&self, plan: PlanRef) -> Result<CommitOutcome> {
         let record = self.transactions.read(plan.id).await?.ok_or_else(|| aborted(plan.id))?;
         Ok(outcome_of_record(record, plan))
@@ -253,7 +253,7 @@ impl Coordinator {
 fn outcome_of_record(record: TransactionRecord, plan: PlanRef) -> CommitOutcome {
     match record.state {
         State::Aborted => CommitOutcome::Refused(aborted(plan.id)),
-        _ if record.plan != plan.hash => CommitOutcome::Refused(other_plan(plan.id)),
+        _ if record.plan_hash != plan.hash => CommitOutcome::Refused(other_plan(plan.id)),
         State::Discarded => CommitOutcome::Refused(discarded(plan.id, record.next)),
         State::Running | State::Poisoned | State::Applied => CommitOutcome::LeftToWorkers(record),
     }
@@ -266,10 +266,9 @@ fn discarded(id: TransactionId, next: usize) -> Error {
 }
 
 fn aborted(id: TransactionId) -> Error {
-    let kind = ErrorKind::InvalidRequest(format!(
+    Error::invalid_request(format!(
         "the transaction {id} was given up before its commit, because storing its plan took longer than a lease: submit it under a new id"
-    ));
-    Error::new(kind)
+    ))
 }
 
 pub(super) fn other_plan(id: TransactionId) -> Error {

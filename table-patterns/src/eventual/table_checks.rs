@@ -23,9 +23,9 @@ impl Coordinator {
     /// Refuses a plan that would leave a table wrong, before it is committed. A plan that is known already is not refused: it may be
     /// applied by now. A step whose store does not answer, or is known to other processes only, is checked by the worker.
     pub(super) async fn check_tables(&self, transaction: &EventualTransaction) -> Result<()> {
-        let mut touched = BTreeSet::new();
+        let mut earlier = BTreeSet::new();
         for step in transaction.steps() {
-            match self.check_step(step, &touched).await {
+            match self.check_step(step, &earlier).await {
                 Err(error) if is_infrastructure_error(&error) || error.is_table_not_found() => {}
                 Err(refused) => {
                     let known = self.transactions.read(transaction.id()).await;
@@ -33,15 +33,15 @@ impl Coordinator {
                 }
                 Ok(()) => {}
             }
-            touched.extend(
-                affected_entities(step)
-                    .map(|(store, table, key)| (store.to_owned(), table.clone(), key.clone())),
-            );
+            let entities = step.entities().into_iter();
+            earlier
+                .extend(entities.map(|(store, table, key)| (store.to_owned(), table.clone(), key.clone())));
         }
         Ok(())
     }
 
-    async fn check_step(&self, step: &Step, touched: &BTreeSet<(String, TableName, Key)>) -> Result<()> {
+    /// Checks one step; `earlier` has the entities that earlier steps write.
+    async fn check_step(&self, step: &Step, earlier: &BTreeSet<(String, TableName, Key)>) -> Result<()> {
         if let Some((store, table, operation)) = step.operation() {
             self.plain_write(store, table, WriteTarget::of(&operation)).await?;
         }
@@ -54,8 +54,8 @@ impl Coordinator {
             _ => return Ok(()),
         };
         let Some(store) = self.resources.known_store(&from.store)? else { return Ok(()) };
-        // An earlier step of the plan writes this entity, so the stored row says nothing about this step.
-        if touched.contains(&(from.store.clone(), from.table.clone(), from.key.clone())) {
+        // The stored row says nothing about a step whose entity an earlier step writes.
+        if earlier.contains(&(from.store.clone(), from.table.clone(), from.key.clone())) {
             return Ok(());
         }
         // A move needs the whole row, to see whether an index or a blob is of it.
@@ -94,16 +94,16 @@ impl Coordinator {
     /// not have the store.
     pub(super) async fn plain_write(
         &self,
-        store: &str,
+        store_name: &str,
         table: &TableName,
-        touched: WriteTarget<'_>,
+        target: WriteTarget<'_>,
     ) -> Result<Option<PlainWrite>> {
         const INSTEAD: &str =
             "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
-        let Some(opened) = self.resources.known_store(store)? else { return Ok(None) };
-        let rests_on = self.manifests_of(store, opened).plain_write(&**opened, table).await?;
-        rests_on.manifest().check_plain(table, touched, "a step", INSTEAD)?;
-        Ok(Some(rests_on))
+        let Some(store) = self.resources.known_store(store_name)? else { return Ok(None) };
+        let permission = self.manifests_of(store_name, store).plain_write(&**store, table).await?;
+        permission.manifest().check_plain(table, target, "a step", INSTEAD)?;
+        Ok(Some(permission))
     }
 
     /// [`plain_write`](Self::plain_write) for the source and the target of a move.
@@ -118,28 +118,8 @@ impl Coordinator {
 
     fn manifests_of(&self, name: &str, store: &Arc<dyn TableStore>) -> Arc<ManifestCache> {
         let mut known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = || ManifestCache::for_store(&**store);
-        Arc::clone(known.entry(name.to_owned()).or_insert_with(over))
+        Arc::clone(known.entry(name.to_owned()).or_insert_with(|| ManifestCache::for_store(&**store)))
     }
-}
-
-/// The entities that a step writes or deletes.
-pub(super) fn affected_entities(step: &Step) -> impl Iterator<Item = (&str, &TableName, &Key)> {
-    let (one, other) = match step {
-        Step::Upsert { store, table, entity }
-        | Step::UpsertMerge { store, table, entity }
-        | Step::ReplaceIfExists { store, table, entity } => {
-            (Some((store.as_str(), table, entity.key())), None)
-        }
-        Step::DeleteIfExists(place) => (Some(of(place)), None),
-        Step::Move { from, to } => (Some(of(from)), Some(of(to))),
-        Step::PutBlob { .. } | Step::DeleteBlob { .. } | Step::Handle { .. } => (None, None),
-    };
-    one.into_iter().chain(other)
-}
-
-fn of(Place { store, table, key }: &Place) -> (&str, &TableName, &Key) {
-    (store, table, key)
 }
 
 /// Checks that a row is the whole entity.

@@ -15,18 +15,19 @@ use super::record::{ROW, TransactionRecord, partition};
 use crate::clock::after;
 use crate::rows::{get_bytes, set_bytes, took_effect};
 
-/// Bytes of a piece: 11 full properties. As base64 a piece stays below 1 MiB, which is the size that Azurite
-/// limits.
-const PIECE: usize = 11 * BINARY_BYTES;
-const PREFIX: &str = "c_";
+/// The number of bytes of a piece: 11 full properties. Azurite limits the size of an entity in base64, and a piece stays below its 1 MiB.
+const PIECE_BYTES: usize = 11 * BINARY_BYTES;
+/// The start of the RowKeys of pieces.
+const PIECE_PREFIX: &str = "c_";
 /// The start of the names of the properties with the bytes of a piece.
 const PART: &str = "P";
 
 /// The number of rows of a plan with this number of bytes.
-pub(super) const fn pieces(bytes: usize) -> usize {
-    bytes.div_ceil(PIECE)
+pub(super) const fn piece_count(bytes: usize) -> usize {
+    bytes.div_ceil(PIECE_BYTES)
 }
 
+/// The table of a coordinator's transactions.
 #[derive(Clone, Debug)]
 pub(super) struct TransactionTable {
     pub(super) store: Arc<dyn TableStore>,
@@ -63,12 +64,11 @@ impl TransactionTable {
         }
     }
 
-    /// Writes piece `n` of a plan. The key contains the fingerprint of the plan: two plans under one id do not
-    /// overwrite each other's pieces.
+    /// Writes piece `n` of a plan.
     pub(super) async fn put_piece(&self, plan: PlanRef, n: usize, text: &str) -> Result<()> {
         let bytes = text.as_bytes();
-        let piece = &bytes[n * PIECE..bytes.len().min((n + 1) * PIECE)];
-        let mut row = Entity::from(plan.piece(n)?);
+        let piece = &bytes[n * PIECE_BYTES..bytes.len().min((n + 1) * PIECE_BYTES)];
+        let mut row = Entity::from(plan.piece_key(n)?);
         set_bytes(&mut row, PART, piece);
         took_effect(self.store.write(&self.table, Operation::InsertOrReplace(row)).await).map(drop)
     }
@@ -77,10 +77,10 @@ impl TransactionTable {
     ///
     /// # Errors
     /// The stored text is not the plan that was committed.
-    pub(super) async fn plan(&self, record: &TransactionRecord) -> Result<String> {
+    pub(super) async fn read_plan(&self, record: &TransactionRecord) -> Result<String> {
         let plan = record.plan_ref();
-        let of = Filter::eq(Filter::PARTITION_KEY, partition(plan.id));
-        let filter = of.and(Filter::starts_with(Filter::ROW_KEY, &plan.prefix()));
+        let of_transaction = Filter::eq(Filter::PARTITION_KEY, partition(plan.id));
+        let filter = of_transaction.and(Filter::starts_with(Filter::ROW_KEY, &plan.piece_prefix()));
         let mut rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
         // The numbers of pieces have five digits, so the order of texts is that of numbers.
         rows.sort_by(|a, b| a.key().row().cmp(b.key().row()));
@@ -101,7 +101,7 @@ impl TransactionTable {
     pub(super) async fn remove_pieces(&self, plan: PlanRef) -> Result<()> {
         // One by one, by their keys: no query is needed, and a removal that was interrupted goes on.
         for n in 0..plan.pieces {
-            self.delete(plan.piece(n)?, IfMatch::Any).await?;
+            self.delete(plan.piece_key(n)?, IfMatch::Any).await?;
         }
         Ok(())
     }
@@ -114,6 +114,7 @@ impl TransactionTable {
         }
     }
 
+    /// Removes the records that finished longer ago than `keep`.
     async fn sweep(&self, keep: Duration) -> Result<usize> {
         let partitions = Filter::starts_with(Filter::PARTITION_KEY, &format!("{SYSTEM_PREFIX}t_"));
         let query = Query::new().with_filter(partitions.and(Filter::eq(Filter::ROW_KEY, ROW)));
@@ -168,11 +169,12 @@ pub(super) struct PlanRef {
 }
 
 impl PlanRef {
-    fn prefix(self) -> String {
-        format!("{PREFIX}{:016x}_", self.hash)
+    /// The start of the RowKeys of the plan's pieces. Two plans under one id have different hashes, so they do not overwrite each other.
+    fn piece_prefix(self) -> String {
+        format!("{PIECE_PREFIX}{:016x}_", self.hash)
     }
 
-    pub(super) fn piece(self, n: usize) -> Result<Key> {
-        Key::new(partition(self.id), format!("{}{n:05}", self.prefix()))
+    pub(super) fn piece_key(self, n: usize) -> Result<Key> {
+        Key::new(partition(self.id), format!("{}{n:05}", self.piece_prefix()))
     }
 }

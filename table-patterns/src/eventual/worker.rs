@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 use table_core::queue::Message;
 use table_core::store::Result;
 use tokio::time::sleep;
-use uuid::Uuid;
 
 use super::applier::{Recorded, WorkFailure};
 use super::coordinator::Coordinator;
@@ -79,6 +78,7 @@ impl Coordinator {
         }
     }
 
+    /// Works on a message, and deletes it or gives it back to the queue.
     async fn handle(&self, message: Message) {
         let Some(mut receipt) = message.receipt.clone() else { return };
         let worked = self.run_while_hidden(&mut receipt, self.work_on(&message)).await;
@@ -93,6 +93,8 @@ impl Coordinator {
         }
     }
 
+    /// What becomes of the message after a failure.
+    ///
     /// A failure that the record counts needs no count of the queue: the message is sent again. The queue counts
     /// the failures of messages without such a record: no transaction, another plan under a known id, or a record
     /// that cannot be read.
@@ -129,14 +131,9 @@ impl Coordinator {
         let inserted = match plan_message {
             PlanMessage::Inline { plan, .. } => {
                 let record = TransactionRecord::new(plan_ref, plan.steps().len());
-                let claimed = TransactionRecord { claim: Some(Uuid::new_v4()), ..record };
-                self.transactions.insert(claimed).await?
+                self.transactions.insert(record.claimed()).await?
             }
-            PlanMessage::Stored(_) => {
-                // With this record in place, the submitter can never commit.
-                let record = TransactionRecord::new(plan_ref, 0);
-                self.transactions.insert(TransactionRecord { state: State::Aborted, ..record }).await?
-            }
+            PlanMessage::Stored(_) => self.transactions.insert(TransactionRecord::aborted(plan_ref)).await?,
         };
         match (inserted, plan_message) {
             (Some(record), PlanMessage::Inline { plan, .. }) => {
@@ -151,6 +148,7 @@ impl Coordinator {
         }
     }
 
+    /// There is a record: it says whether the plan of the message is committed, and whether steps are left.
     async fn continue_from_record(
         &self,
         plan_message: &PlanMessage,
@@ -160,13 +158,17 @@ impl Coordinator {
         let plan = plan_message.plan_ref();
         match (record.state, plan_message) {
             // After some receives the queue sets the message of a poisoned transaction aside.
-            (State::Poisoned, _) if record.plan == plan.hash => Ok(MessageFate::Hide(Duration::ZERO)),
-            (State::Running, _) if record.plan == plan.hash => self.take_over(plan_message, record).await,
+            (State::Poisoned, _) if record.plan_hash == plan.hash => Ok(MessageFate::Hide(Duration::ZERO)),
+            (State::Running, _) if record.plan_hash == plan.hash => {
+                self.take_over(plan_message, record).await
+            }
             // Aborted, or the record of another plan: this plan is not committed, and its submitter gets an error.
-            (_, PlanMessage::Stored(_)) if record.state == State::Aborted || record.plan != plan.hash => {
+            (_, PlanMessage::Stored(_))
+                if record.state == State::Aborted || record.plan_hash != plan.hash =>
+            {
                 self.remove_uncommitted(plan, dequeues).await
             }
-            (_, _) if record.plan != plan.hash => Err(other_plan(plan.id).into()),
+            (_, _) if record.plan_hash != plan.hash => Err(other_plan(plan.id).into()),
             _ => {
                 // Applied or discarded under this plan. A submission that was repeated may have left pieces.
                 self.emit(plan.id, TransactionEventKind::Repeated);
@@ -190,7 +192,7 @@ impl Coordinator {
     async fn take_over(
         &self,
         plan_message: &PlanMessage,
-        mut record: TransactionRecord,
+        record: TransactionRecord,
     ) -> Result<MessageFate, WorkFailure> {
         // Without a claim no process applies the transaction: it was left to workers, or released after a
         // failure.
@@ -198,8 +200,7 @@ impl Coordinator {
             sleep(self.timing.lease()).await;
         }
         let lease = Lease::start(self.timing);
-        record.claim = Some(Uuid::new_v4());
-        let Some(record) = self.transactions.replace(record).await? else {
+        let Some(record) = self.transactions.replace(record.claimed()).await? else {
             return Ok(MessageFate::SendAgain(self.timing.lease()));
         };
         let progress = match plan_message {
@@ -213,9 +214,10 @@ impl Coordinator {
     }
 
     async fn read_stored_plan(&self, record: &TransactionRecord) -> Result<EventualTransaction> {
-        EventualTransaction::parse(&self.transactions.plan(record).await?)
+        EventualTransaction::parse(&self.transactions.read_plan(record).await?)
     }
 
+    /// What becomes of the message after work without a failure.
     const fn fate_after(&self, progress: TransactionProgress) -> MessageFate {
         match progress {
             TransactionProgress::Applied => MessageFate::Delete,

@@ -45,7 +45,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use table_core::engine::entity_size;
 use table_core::manifest::{IndexState, Manifest, StoredIndex};
-use table_core::model::{EdmType, Entity, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
+use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::store::{
     CycleDetector, ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, limits,
@@ -63,7 +63,7 @@ pub use self::partitions::{PartitionSize, PartitionSizes};
 pub use self::report::{Finding, Problem, Severity, SizeCount, TableExamination, TypeRows};
 pub use self::times::WriteTimes;
 
-/// The share of a limit, in percent, from which on an entity is near it.
+/// An entity is near a limit if it has at least this share of it, in percent.
 const NEAR: usize = 80;
 
 /// Returns the names of the encrypted properties of a stored entity.
@@ -201,8 +201,8 @@ impl Examination {
                 pass.findings.add(Problem::Unreadable, "rows that cannot be decrypted", Some(&found.key));
             }
             for row in &page.page.items {
-                pass.row(row);
-                self.look_for_blobs(row, &mut pass.findings).await?;
+                pass.add_row(row);
+                self.check_blobs(row, &mut pass.findings).await?;
             }
             if let Some(listener) = &self.listener {
                 listener(pass.report.rows);
@@ -215,13 +215,14 @@ impl Examination {
                 break;
             }
         }
-        let (mut report, mut findings, sample) = pass.end();
+        let (mut report, mut findings, sample) = pass.finish();
         self.compare_entries(&manifest.indexes, sample, &mut report, &mut findings).await?;
         report.findings = findings.into_sorted();
         Ok(report)
     }
 
-    async fn look_for_blobs(&self, row: &Entity, findings: &mut Findings) -> Result<()> {
+    /// Finds the blobs of a row that are missing.
+    async fn check_blobs(&self, row: &Entity, findings: &mut Findings) -> Result<()> {
         let Some((blobs, root)) = &self.blobs else { return Ok(()) };
         // `are_there` looks into `to` only.
         let stores = BlobStores { from: Arc::clone(blobs), to: Arc::clone(blobs), root: root.clone() };
@@ -278,6 +279,7 @@ impl Examination {
     }
 }
 
+/// Adds the findings of a comparison of entries with entities.
 fn add_scrub(id: &str, found: &ScrubReport, findings: &mut Findings) {
     let counts = [
         (Problem::DanglingEntries, found.dangling),
@@ -299,8 +301,8 @@ struct Pass<'a> {
     properties: Properties<'a>,
     times: Times,
     sample: Sample,
-    /// Rows of unfinished writes that were written before this time are a problem.
-    old: Ticks,
+    /// A row of an unfinished write is a problem if it was written before this time.
+    unfinished_before: Ticks,
 }
 
 impl<'a> Pass<'a> {
@@ -317,11 +319,12 @@ impl<'a> Pass<'a> {
             properties: Properties::new(manifest),
             times: Times::default(),
             sample: Sample::new(size),
-            old: Ticks::new(now.get().saturating_sub(age)).unwrap_or(now),
+            unfinished_before: Ticks::new(now.get().saturating_sub(age)).unwrap_or(now),
         }
     }
 
-    fn row(&mut self, row: &Entity) {
+    /// Counts a row, and looks for problems in it.
+    fn add_row(&mut self, row: &Entity) {
         let bytes = entity_size(row.key(), row.properties()) as u64;
         self.report.rows += 1;
         self.report.bytes += bytes;
@@ -332,15 +335,15 @@ impl<'a> Pass<'a> {
         if let Some(time) = row.timestamp() {
             self.times.add(time);
         }
-        self.unfinished(row);
+        self.check_unfinished(row);
         let names = || self.examination.encrypted_names.as_ref().map(|names| names(row)).unwrap_or_default();
         if row.key().is_system() && !crate::wide::is_wide_row(row) {
             self.report.system_rows += 1;
             return;
         }
         if row.key().is_system() {
-            // The rows of wide entities: the first one counts as the entity.
-            self.properties.add_further(row, &names());
+            // Of the rows of a wide entity, the head row counts as the entity.
+            self.properties.add_wide_row(row, &names());
             match crate::wide::is_head_row(row) {
                 true => self.report.entities += 1,
                 false => self.report.system_rows += 1,
@@ -353,10 +356,11 @@ impl<'a> Pass<'a> {
             self.sample.add_entity(row);
             self.properties.add(row, &names());
         }
-        self.near_limits(row, bytes);
+        self.check_limits(row, bytes);
     }
 
-    fn unfinished(&mut self, row: &Entity) {
+    /// Finds rows of unfinished writes, and messages that were set aside.
+    fn check_unfinished(&mut self, row: &Entity) {
         if crate::queue::is_poison(row) {
             self.findings.add(Problem::Poisoned, "messages of a queue in the table", Some(row.key()));
         } else if crate::eventual::is_poisoned(row) {
@@ -366,7 +370,7 @@ impl<'a> Pass<'a> {
             return;
         }
         self.report.unfinished += 1;
-        if row.timestamp().is_none_or(|time| time <= self.old) {
+        if row.timestamp().is_none_or(|time| time <= self.unfinished_before) {
             self.findings.add(
                 Problem::UnfinishedWrite,
                 "rows of writes that were not finished",
@@ -375,16 +379,18 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn near_limits(&mut self, row: &Entity, bytes: u64) {
+    /// Finds entities and values near a limit of the service.
+    fn check_limits(&mut self, row: &Entity, bytes: u64) {
         let profile = self.examination.store.profile();
         let is_near = |value: usize, limit: usize| value * 100 >= limit * NEAR;
         if is_near(usize::try_from(bytes).unwrap_or(usize::MAX), profile.entity_bytes) {
-            let what = format!("entities of {NEAR} % of {} KiB or more", profile.entity_bytes / 1024);
-            self.findings.add(Problem::NearLimit, &what, Some(row.key()));
+            let subject = format!("entities of {NEAR} % of {} KiB or more", profile.entity_bytes / 1024);
+            self.findings.add(Problem::NearLimit, &subject, Some(row.key()));
         }
         if is_near(row.properties().len(), profile.custom_properties) {
-            let what = format!("entities with {NEAR} % of {} properties or more", profile.custom_properties);
-            self.findings.add(Problem::NearLimit, &what, Some(row.key()));
+            let subject =
+                format!("entities with {NEAR} % of {} properties or more", profile.custom_properties);
+            self.findings.add(Problem::NearLimit, &subject, Some(row.key()));
         }
         for property in row.properties().iter() {
             // The service counts text in UTF-16 units:
@@ -395,23 +401,18 @@ impl<'a> Pass<'a> {
                 _ => continue,
             };
             if is_near(units, limit) {
-                let what = format!("values of {} of {NEAR} % of 64 KiB or more", property.name());
-                self.findings.add(Problem::NearLimit, &what, Some(row.key()));
+                let subject = format!("values of {} of {NEAR} % of 64 KiB or more", property.name());
+                self.findings.add(Problem::NearLimit, &subject, Some(row.key()));
             }
         }
     }
 
-    fn end(mut self) -> (TableExamination, Findings, Sample) {
-        self.report.partitions = self.partitions.end(&mut self.findings);
-        self.report.types = self.properties.end(self.manifest, &mut self.findings);
-        self.report.writes = self.times.end();
+    fn finish(mut self) -> (TableExamination, Findings, Sample) {
+        self.report.partitions = self.partitions.finish(&mut self.findings);
+        self.report.types = self.properties.finish(self.manifest, &mut self.findings);
+        self.report.writes = self.times.finish();
         (self.report, self.findings, self.sample)
     }
-}
-
-/// The name of an EDM type without its prefix.
-fn short(edm_type: EdmType) -> &'static str {
-    edm_type.name().trim_start_matches("Edm.")
 }
 
 /// Keys that were chosen at random, each row with the same probability.
@@ -423,6 +424,7 @@ struct Sample {
     entries: BTreeMap<String, Reservoir>,
 }
 
+/// A random sample of the rows that were seen.
 #[derive(Debug, Default)]
 struct Reservoir {
     seen: u64,

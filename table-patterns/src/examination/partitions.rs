@@ -7,16 +7,18 @@ use table_core::store::{KeyOrder, ServiceProfile, limits};
 
 use super::report::{Findings, Problem};
 
-/// The partitions that a report names in each list.
-const NAMED: usize = 20;
-/// The partitions of a service without order that are counted at the same time.
-const COUNTED: usize = 100_000;
+/// The maximal number of partitions in each list of a report.
+const MAX_LISTED: usize = 20;
+/// The maximal number of partitions that are counted in a service without order.
+const MAX_OPEN: usize = 100_000;
+/// A second, in ticks of 100 ns.
 const SECOND: i64 = 10_000_000;
+/// A day, in ticks of 100 ns.
 const DAY: i64 = 24 * 3600 * SECOND;
 /// A partition is hot from this share of the service's target on, in percent.
 const HOT: u64 = 50;
-/// A partition with half of the writes of a day is hot if the table had this many.
-const MANY: u64 = 10_000;
+/// A partition with half of the writes of a day is hot if the table had at least this number of writes on that day.
+const MANY_WRITES: u64 = 10_000;
 
 /// The sizes of the partitions of a table, without the partitions of system rows.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -53,8 +55,8 @@ pub struct PartitionSize {
     pub busiest_second: u64,
 }
 
-/// A partition that is read.
-struct Open {
+/// A partition whose rows are being read.
+struct OpenPartition {
     size: PartitionSize,
     /// The number of rows by second of the last day: 86,400 numbers at most.
     seconds: BTreeMap<i64, u64>,
@@ -65,8 +67,8 @@ pub(super) struct Partitions {
     is_sorted: bool,
     /// The beginning of the last day.
     since: i64,
-    open: HashMap<String, Open>,
-    last: Option<Open>,
+    open: HashMap<String, OpenPartition>,
+    last: Option<OpenPartition>,
     sizes: PartitionSizes,
 }
 
@@ -81,12 +83,12 @@ impl Partitions {
         let partition = row.key().partition();
         let open = if self.is_sorted {
             let is_other = self.last.as_ref().is_none_or(|open| open.size.partition != partition);
-            if is_other && let Some(ended) = self.last.replace(Open::new(partition)) {
+            if is_other && let Some(ended) = self.last.replace(OpenPartition::new(partition)) {
                 self.end_partition(ended);
             }
             self.last.as_mut()
-        } else if self.open.contains_key(partition) || self.open.len() < COUNTED {
-            Some(self.open.entry(partition.to_owned()).or_insert_with(|| Open::new(partition)))
+        } else if self.open.contains_key(partition) || self.open.len() < MAX_OPEN {
+            Some(self.open.entry(partition.to_owned()).or_insert_with(|| OpenPartition::new(partition)))
         } else {
             self.sizes.is_complete = false;
             None
@@ -103,8 +105,9 @@ impl Partitions {
         }
     }
 
-    fn end_partition(&mut self, open: Open) {
-        let Open { mut size, seconds } = open;
+    /// Adds the size of a partition whose rows are all read.
+    fn end_partition(&mut self, open: OpenPartition) {
+        let OpenPartition { mut size, seconds } = open;
         size.busiest_second = seconds.into_values().max().unwrap_or_default();
         self.sizes.count += 1;
         // Class n has partitions of 2^n rows and more, below 2^(n+1).
@@ -113,14 +116,17 @@ impl Partitions {
             self.sizes.by_rows.push((2 << self.sizes.by_rows.len(), 0));
         }
         self.sizes.by_rows[power].1 += 1;
-        keep(&mut self.sizes.largest, &size, |size| size.rows);
+        insert_if_great(&mut self.sizes.largest, &size, |size| size.rows);
         if size.written_last_day > 0 {
-            // By both: many writes of a day harm less if they are spread over it.
-            keep(&mut self.sizes.busiest, &size, |size| size.busiest_second.max(1) * size.written_last_day);
+            // The measure is a product: many writes of a day harm less if they are spread over the day.
+            insert_if_great(&mut self.sizes.busiest, &size, |size| {
+                size.busiest_second.max(1) * size.written_last_day
+            });
         }
     }
 
-    pub(super) fn end(mut self, findings: &mut Findings) -> PartitionSizes {
+    /// The sizes of all partitions. Adds the findings about hot partitions.
+    pub(super) fn finish(mut self, findings: &mut Findings) -> PartitionSizes {
         let open: Vec<_> =
             self.last.take().into_iter().chain(std::mem::take(&mut self.open).into_values()).collect();
         open.into_iter().for_each(|open| self.end_partition(open));
@@ -130,8 +136,8 @@ impl Partitions {
             let PartitionSize { partition, written_last_day, busiest_second, .. } = size;
             // A row shows its last write only, so these numbers are lower bounds: a partition may be hot and
             // not be found.
-            let takes_half = self.sizes.count > 1 && all >= MANY && written_last_day * 2 >= all;
-            let what = if busiest_second * 100 >= target * HOT {
+            let takes_half = self.sizes.count > 1 && all >= MANY_WRITES && written_last_day * 2 >= all;
+            let subject = if busiest_second * 100 >= target * HOT {
                 format!(
                     "{partition:?}: {busiest_second} rows were written in one second; the service's target for a partition is {target}"
                 )
@@ -140,13 +146,13 @@ impl Partitions {
             } else {
                 continue;
             };
-            findings.add_many(Problem::HotPartition, &what, *written_last_day);
+            findings.add_many(Problem::HotPartition, &subject, *written_last_day);
         }
         self.sizes
     }
 }
 
-impl Open {
+impl OpenPartition {
     fn new(partition: &str) -> Self {
         let size = PartitionSize {
             partition: partition.to_owned(),
@@ -159,11 +165,15 @@ impl Open {
     }
 }
 
-/// Keeps the partitions with the greatest measure, greatest first.
-fn keep(list: &mut Vec<PartitionSize>, size: &PartitionSize, measure: impl Fn(&PartitionSize) -> u64) {
+/// Inserts a partition into a list of those with the greatest measure, greatest first.
+fn insert_if_great(
+    list: &mut Vec<PartitionSize>,
+    size: &PartitionSize,
+    measure: impl Fn(&PartitionSize) -> u64,
+) {
     let at = list.partition_point(|other| measure(other) >= measure(size));
-    if at < NAMED {
+    if at < MAX_LISTED {
         list.insert(at, size.clone());
-        list.truncate(NAMED);
+        list.truncate(MAX_LISTED);
     }
 }

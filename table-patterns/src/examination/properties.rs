@@ -7,14 +7,13 @@ use table_core::model::{ENCRYPTION_HEADERS, EdmType, Entity, Key, ValueRef};
 use table_core::typed::Schema;
 
 use super::report::{Findings, Problem, TypeRows};
-use super::short;
 
-/// The properties that are counted, over all types.
-const COUNTED: usize = 10_000;
-/// Instead of a type: rows that do not show the type of their entity.
-const FURTHER: &str = "wide entities";
-/// The types and versions that are counted.
-const TYPES: usize = 1000;
+/// The maximal number of properties that are counted, over all types.
+const MAX_PROPERTIES: usize = 10_000;
+/// The name in place of a type for the rows of wide entities, which do not show the type of their entity.
+const WIDE_ROWS: &str = "wide entities";
+/// The maximal number of types, and of versions of a type, that are counted.
+const MAX_TYPES: usize = 1000;
 
 /// The values of a property in the entities of one type.
 #[derive(Default)]
@@ -52,31 +51,28 @@ impl<'a> Properties<'a> {
         self.add_values(type_name, row, encrypted);
     }
 
-    /// Adds a row of an entity that has several rows: it has neither the type nor the version of the entity.
-    pub(super) fn add_further(&mut self, row: &Entity, encrypted: &[String]) {
-        self.add_values(FURTHER, row, encrypted);
+    /// Adds a row of a wide entity: it has neither the type nor the version of the entity.
+    pub(super) fn add_wide_row(&mut self, row: &Entity, encrypted: &[String]) {
+        self.add_values(WIDE_ROWS, row, encrypted);
     }
 
-    fn add_version(&mut self, of: &str, row: &Entity) {
-        if self.rows.contains_key(of) || self.rows.len() < TYPES {
-            let rows = self.rows.entry(of.to_owned()).or_default();
+    fn add_version(&mut self, type_name: &str, row: &Entity) {
+        if self.rows.contains_key(type_name) || self.rows.len() < MAX_TYPES {
+            let rows = self.rows.entry(type_name.to_owned()).or_default();
             rows.rows += 1;
             let version = match row.get(Schema::VERSION_PROPERTY) {
                 Some(ValueRef::Int32(version)) => version,
                 _ => 1,
             };
-            if rows.versions.contains_key(&version) || rows.versions.len() < TYPES {
+            if rows.versions.contains_key(&version) || rows.versions.len() < MAX_TYPES {
                 *rows.versions.entry(version).or_default() += 1;
             }
         }
     }
 
-    fn add_values(&mut self, of: &str, row: &Entity, encrypted: &[String]) {
+    fn add_values(&mut self, type_name: &str, row: &Entity, encrypted: &[String]) {
         let is_ciphertext = row.is_ciphertext();
-        if !self.values.contains_key(of) {
-            self.values.insert(of.to_owned(), BTreeMap::new());
-        }
-        let Some(values) = self.values.get_mut(of) else { return };
+        let values = self.values.entry(type_name.to_owned()).or_default();
         for property in row.properties().iter() {
             let (name, edm_type) = (property.name(), property.value().edm_type());
             if ENCRYPTION_HEADERS.contains(&name) {
@@ -84,7 +80,7 @@ impl<'a> Properties<'a> {
             }
             if values.get(name).is_none() {
                 // Programs may make names of properties from data. Names that are known are still counted.
-                if self.counted >= COUNTED {
+                if self.counted >= MAX_PROPERTIES {
                     continue;
                 }
                 self.counted += 1;
@@ -104,40 +100,46 @@ impl<'a> Properties<'a> {
         }
     }
 
-    pub(super) fn end(self, manifest: &Manifest, findings: &mut Findings) -> BTreeMap<String, TypeRows> {
+    /// The rows of each type. Adds the findings about values and versions.
+    pub(super) fn finish(self, manifest: &Manifest, findings: &mut Findings) -> BTreeMap<String, TypeRows> {
         let values = self.values.iter();
-        for (of, (name, values)) in
-            values.flat_map(|(of, values)| values.iter().map(move |of_name| (of, of_name)))
+        for (type_name, (name, values)) in
+            values.flat_map(|(type_name, values)| values.iter().map(move |named| (type_name, named)))
         {
-            let whose = if of.is_empty() { name.clone() } else { format!("{name} of {of}") };
+            let property = if type_name.is_empty() { name.clone() } else { format!("{name} of {type_name}") };
             let declares = |stored: &StoredType| {
-                (of == FURTHER || stored.name() == of) && stored.encrypted.contains(name)
+                (type_name == WIDE_ROWS || stored.name() == type_name) && stored.encrypted.contains(name)
             };
             let plain: u64 = values.plain.values().map(|(count, _)| count).sum();
             let examples = values.plain.values().filter_map(|(_, first)| first.as_ref());
             if plain > 0 && (values.encrypted > 0 || manifest.types.iter().any(declares)) {
-                findings.add_with(Problem::Plaintext, &whose, plain, examples.clone());
+                findings.add_with(Problem::Plaintext, &property, plain, examples.clone());
             }
-            // Rows of wide entities mix the properties of several types, so there it says nothing.
-            if values.plain.len() > 1 && of != FURTHER {
+            // Rows of wide entities mix the properties of several types, so several types of values are no problem there.
+            if values.plain.len() > 1 && type_name != WIDE_ROWS {
                 let most = values.plain.values().map(|(count, _)| *count).max().unwrap_or_default();
                 let counts: Vec<_> = values
                     .plain
                     .iter()
-                    .map(|(edm_type, (count, _))| format!("{} in {count} rows", short(*edm_type)))
+                    .map(|(edm_type, (count, _))| {
+                        format!("{} in {count} rows", edm_type.name().trim_start_matches("Edm."))
+                    })
                     .collect();
-                let what = format!("{whose}: {}", counts.join(", "));
-                findings.add_with(Problem::MixedTypes, &what, plain - most, examples);
+                let subject = format!("{property}: {}", counts.join(", "));
+                findings.add_with(Problem::MixedTypes, &subject, plain - most, examples);
             }
         }
-        for (of, rows) in &self.rows {
-            let declared =
-                manifest.types.iter().filter(|stored| stored.name() == of).map(|stored| stored.version);
+        for (type_name, rows) in &self.rows {
+            let declared = manifest
+                .types
+                .iter()
+                .filter(|stored| stored.name() == type_name)
+                .map(|stored| stored.version);
             let latest = declared.chain(rows.versions.keys().copied()).max().unwrap_or(1);
             for (version, count) in rows.versions.iter().filter(|(version, _)| **version < latest) {
-                let whose = if of.is_empty() { "entities without a type" } else { of };
-                let what = format!("{whose}: version {version}, and the latest is {latest}");
-                findings.add_many(Problem::OldVersion, &what, *count);
+                let entities = if type_name.is_empty() { "entities without a type" } else { type_name };
+                let subject = format!("{entities}: version {version}, and the latest is {latest}");
+                findings.add_many(Problem::OldVersion, &subject, *count);
             }
         }
         self.rows

@@ -8,10 +8,10 @@ use table_core::model::Key;
 use super::{PartitionSizes, WriteTimes};
 use crate::index::ScrubReport;
 
-/// The keys that a finding names.
-const NAMED: usize = 10;
-/// The findings of one problem.
-const SUBJECTS: usize = 1000;
+/// The maximal number of keys that a finding names.
+const MAX_EXAMPLES: usize = 10;
+/// The maximal number of findings.
+const MAX_FINDINGS: usize = 1000;
 
 /// What an [`Examination`](super::Examination) has found in a table.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -208,16 +208,16 @@ impl Findings {
         count: u64,
         examples: impl IntoIterator<Item = &'k Key>,
     ) {
-        // Subjects come from the data, such as the names of properties. So the memory is bounded, and what
-        // exceeds it is one finding.
-        let is_full = self.0.len() >= SUBJECTS;
+        // Subjects come from the data, for example the names of properties. So that the memory is bounded, further subjects of a problem
+        // are one finding.
+        let is_full = self.0.len() >= MAX_FINDINGS;
         let mut key = (problem, subject.to_owned());
         if is_full && !self.0.contains_key(&key) {
             key.1 = "others".to_owned();
         }
         let (sum, named) = self.0.entry(key).or_default();
         *sum += count;
-        let room = NAMED.saturating_sub(named.len());
+        let room = MAX_EXAMPLES.saturating_sub(named.len());
         named.extend(examples.into_iter().take(room).cloned());
     }
 

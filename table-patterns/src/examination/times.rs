@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use table_core::model::Ticks;
 
+/// A second, in ticks of 100 ns.
 const SECOND: i64 = 10_000_000;
-/// The most intervals. With one more, the intervals become longer.
-const INTERVALS: usize = 400;
+/// The maximal number of intervals. With one more, the intervals become longer.
+const MAX_INTERVALS: usize = 400;
 /// The lengths of intervals in seconds.
 const LENGTHS: [i64; 12] =
     [1, 10, 60, 300, 900, 3600, 21_600, 86_400, 604_800, 2_592_000, 31_536_000, 315_360_000];
@@ -24,7 +25,7 @@ pub struct WriteTimes {
 /// Counts rows by time, at first by second. The intervals become longer as the times spread.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// The place of the length in [`LENGTHS`].
+    /// The index of the length in [`LENGTHS`].
     length: usize,
     counts: BTreeMap<i64, u64>,
 }
@@ -52,10 +53,10 @@ impl Times {
     fn is_too_fine(&self) -> bool {
         let ends = self.counts.first_key_value().zip(self.counts.last_key_value());
         let intervals = ends.map_or(0, |((first, _), (last, _))| last - first + 1);
-        intervals > INTERVALS as i64 && self.length + 1 < LENGTHS.len()
+        intervals > MAX_INTERVALS as i64 && self.length + 1 < LENGTHS.len()
     }
 
-    pub(super) fn end(self) -> WriteTimes {
+    pub(super) fn finish(self) -> WriteTimes {
         let ticks = self.ticks();
         let intervals = self.counts.into_iter();
         let intervals = intervals.filter_map(|(interval, rows)| Some((Ticks::new(interval * ticks)?, rows)));
@@ -74,7 +75,7 @@ mod tests {
         for second in 0..100_000 {
             times.add(Ticks::new(start.get() + second * SECOND).unwrap());
         }
-        let end = times.end();
+        let end = times.finish();
         assert_eq!(end.seconds, 300);
         assert_eq!(end.intervals.len(), 334);
         assert_eq!(end.intervals.iter().map(|(_, rows)| rows).sum::<u64>(), 100_000);

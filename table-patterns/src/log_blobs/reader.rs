@@ -45,18 +45,13 @@ pub fn read_logs(
         let (store, service, range) = (Arc::clone(&store), service.clone(), bounds.clone());
         async move { names(&*store, &service, day?, &range).await }
     });
-    let names = names.flat_map(|names| match names {
-        Ok(names) => stream::iter(names).map(Ok).left_stream(),
-        Err(error) => stream::iter([Err(error)]).right_stream(),
-    });
+    // `try_flatten` goes on after an error, so a day or a blob that cannot be read does not hide the others.
+    let names = names.map_ok(|names| stream::iter(names).map(Ok::<_, Error>)).try_flatten();
     let entries = names.then(move |path| {
         let blobs = Arc::clone(&blobs);
         async move { entries(&*blobs, &path?).await }
     });
-    let entries = entries.flat_map(|found| match found {
-        Ok(found) => stream::iter(found).left_stream(),
-        Err(error) => stream::iter([Err(error)]).right_stream(),
-    });
+    let entries = entries.map_ok(stream::iter).try_flatten();
     Box::pin(entries.try_filter(move |entry| std::future::ready(range.contains(&entry.time))))
 }
 
@@ -91,14 +86,14 @@ async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogE
     let (header, is_json) = Header::parse(header).ok_or_else(damaged)?;
     let found = lines.lines().filter_map(|line| LogEntry::parse(line, is_json));
     let mut found: Vec<_> = found.map(Ok).collect();
-    // Both: a line that cannot be parsed, and a line too few or too many.
+    // The header counts the records: fewer entries mean a line that cannot be parsed, and fewer or more lines a blob that was cut or changed.
     if (found.len(), lines.lines().count()) != (header.records as usize, header.records as usize) {
         found.push(Err(damaged()));
     }
     Ok(found)
 }
 
-/// The number of days that are listed without a look which days have blobs.
+/// The maximal number of days that are listed without a search for the days with blobs.
 const FEW_DAYS: usize = 31;
 
 /// Days, each by its first moment, in order.
@@ -108,7 +103,7 @@ type DayStream = BoxStream<'static, Result<DateTime<Utc>>>;
 fn days(blobs: Arc<dyn ObjectStore>, service: &str, range: &Range<Ticks>) -> DayStream {
     let range = range.start.to_datetime()..range.end.to_datetime();
     let few: Vec<_> = calendar(&range).take(FEW_DAYS + 1).collect();
-    // Without an end, or over years, most days have no blob. Then the names of directories say which have.
+    // Most days of a range without an end, or of many years, have no blob: the names of directories say which days have one.
     if few.len() <= FEW_DAYS && range.end <= Utc::now() + Days::new(1) {
         return stream::iter(few).map(Ok).boxed();
     }

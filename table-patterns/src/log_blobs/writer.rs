@@ -92,7 +92,8 @@ impl LogWriter {
                 "the log is delimited, and `append` writes JSON lines: use `append_fields`",
             ));
         }
-        self.send(json_record(record)?).await
+        let record = json_record(record)?;
+        self.ask(|done| Command::Append(record, done)).await
     }
 
     /// Appends a record to a delimited log, and waits as [`LogOptions::sync`] says.
@@ -105,7 +106,8 @@ impl LogWriter {
                 "the log has JSON lines, and `append_fields` writes delimited fields: use `append`",
             ));
         };
-        self.send(delimited_record(fields, delimiter)).await
+        let record = delimited_record(fields, delimiter);
+        self.ask(|done| Command::Append(record, done)).await
     }
 
     /// Stores the records appended so far. 1 request per buffer; 1 more in a new directory.
@@ -113,8 +115,7 @@ impl LogWriter {
     /// # Errors
     /// Errors of the blob store. The records stay in memory and are stored later.
     pub async fn flush(&self) -> Result<()> {
-        let (done, answer) = oneshot::channel();
-        self.ask(Command::Flush(done), answer).await
+        self.ask(Command::Flush).await
     }
 
     /// Stores the remaining records and closes the log for all clones. A failed request is repeated for 3 seconds.
@@ -123,19 +124,14 @@ impl LogWriter {
     /// Errors of the blob store: the records that could not be stored are lost. To lose none, repeat
     /// [`flush`](Self::flush) until it succeeds.
     pub async fn close(self) -> Result<()> {
-        let (done, answer) = oneshot::channel();
-        self.ask(Command::Close(done), answer).await
+        self.ask(Command::Close).await
     }
 
-    async fn send(&self, record: String) -> Result<()> {
+    /// Sends a command to the task, and waits for its answer.
+    async fn ask(&self, command: impl FnOnce(Done) -> Command + Send) -> Result<()> {
+        let closed = || Error::invalid_request("the log is closed: open a new `LogWriter`");
         let (done, answer) = oneshot::channel();
-        self.ask(Command::Append(record, done), answer).await
-    }
-
-    async fn ask(&self, command: Command, answer: oneshot::Receiver<Result<()>>) -> Result<()> {
-        let closed =
-            || Error::new(ErrorKind::InvalidRequest("the log is closed: open a new `LogWriter`".to_owned()));
-        self.commands.send(command).await.map_err(|_| closed())?;
+        self.commands.send(command(done)).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 }
@@ -156,6 +152,7 @@ const CLOSE_ATTEMPTS: u32 = 4;
 /// Answers a caller that waits.
 type Done = oneshot::Sender<Result<()>>;
 
+/// What a handle asks the task to do.
 enum Command {
     Append(String, Done),
     Flush(Done),
@@ -190,6 +187,7 @@ struct LogTask {
     waiting: Vec<Done>,
     /// The number of records that no flush has stored.
     unsynced: u64,
+    /// After a failed flush: the time before which a full buffer does not start the next one.
     retry_at: Option<Instant>,
 }
 
@@ -236,6 +234,7 @@ impl LogTask {
         Some(self.retry_at.map_or(oldest, |retry| oldest.max(retry)))
     }
 
+    /// Whether a flush must start now: a caller waits for it, or a buffer is full.
     fn must_store(&self) -> bool {
         let may_store = self.retry_at.is_none_or(|retry| retry <= Instant::now());
         !self.is_flushing() && (!self.waiting.is_empty() || (self.is_full() && may_store))

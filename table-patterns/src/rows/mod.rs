@@ -10,9 +10,12 @@ mod tests;
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _, stream};
-use table_core::model::{Entity, Key, ValueRef};
+use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::{Continuation, Page, ReadablePage, UnreadableEntity};
-use table_core::store::{CycleDetector, Error, ErrorKind, Outcome, Result, Written, limits};
+use table_core::store::{
+    Conflicts, CycleDetector, Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore,
+    Written, limits,
+};
 use table_core::typed::{FromEntity, Schema, TableEntity};
 
 /// The number of bytes of properties at which a window ends.
@@ -91,6 +94,36 @@ pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
     Error::new(kind).with_outcome(outcome).with_source(error)
 }
 
+/// The error of a move to the same key of the same table: the move would delete the entity that it has just written.
+pub(crate) fn own_key_error(key: &Key) -> Error {
+    Error::invalid_request(format!("{key} cannot be moved to its own key: give another key or table"))
+}
+
+/// Waits for the next attempt of a move that met another writer.
+///
+/// # Errors
+/// Returns an error that ends the move. One of them is that the source is missing: another attempt has nothing to move.
+pub(crate) async fn wait_to_move_again(conflicts: &mut Conflicts, error: Error) -> Result<()> {
+    conflicts.wait_if(error.is_conflict() && !error.is_entity_not_found(), error).await
+}
+
+/// Writes operations of one partition together: one operation as a single write, several as a group transaction.
+pub(crate) async fn write_together(
+    store: &dyn TableStore,
+    table: &TableName,
+    operations: &[Operation],
+) -> Result<Vec<Written>> {
+    match operations {
+        [] => Ok(Vec::new()),
+        [operation] => store.write(table, operation.clone()).await.map(|written| vec![written]),
+        [first, ..] => {
+            let mut group = GroupTransaction::new(first.key().partition_key(), store.profile());
+            operations.iter().try_for_each(|operation| group.push(operation.clone()))?;
+            store.transact(table, group).await
+        }
+    }
+}
+
 /// Sets bytes of any length as the binary properties `{name}0`, `{name}1`, …, each as long as a property may be.
 pub(crate) fn set_bytes(row: &mut Entity, name: &str, bytes: &[u8]) {
     for (n, part) in bytes.chunks(limits::BINARY_BYTES).enumerate() {
@@ -122,25 +155,30 @@ pub(crate) fn readable<T>(
     found
 }
 
-/// The results of all pages. The unreadable entities of a page come after the others, and do not count towards the limit. `page` reads the page
-/// that begins at a continuation, with at most as many results as the limit says.
-pub(crate) fn stream_readable<T: Send, F>(
+/// The results of all pages of a query. The unreadable entities of a page come after the others, and do not count towards the limit. `with_limit`
+/// sets the limit of the query; `page` reads the page that begins at a continuation.
+pub(crate) fn stream_readable<Q, T, F>(
+    query: Q,
     limit: Option<usize>,
-    page: impl Fn(Option<Continuation>, Option<usize>) -> F + Send,
+    with_limit: fn(Q, usize) -> Q,
+    page: impl Fn(Q, Option<Continuation>) -> F + Copy + Send,
 ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin
 where
+    Q: Clone + Send,
+    T: Send,
     F: Future<Output = Result<ReadablePage<T>>> + Send,
 {
-    let start = Some((page, None, limit, CycleDetector::default())).filter(|_| limit != Some(0));
-    let pages = stream::try_unfold(start, |state| async move {
-        let Some((page, from, limit, mut cycles)) = state else { return Ok::<_, Error>(None) };
-        let read = page(from, limit).await?;
-        let ReadablePage { page: Page { items, continuation }, unreadable } = read;
+    let start = Some((query, None, limit, CycleDetector::default())).filter(|_| limit != Some(0));
+    let pages = stream::try_unfold(start, move |state| async move {
+        let Some((query, from, limit, mut cycles)) = state else { return Ok::<_, Error>(None) };
+        // A page returns up to the limit, so the limit of each page is what the pages before have left of it.
+        let rest = limit.into_iter().fold(query.clone(), with_limit);
+        let ReadablePage { page: Page { items, continuation }, unreadable } = page(rest, from).await?;
         let left = limit.map(|limit| limit.saturating_sub(items.len()));
         let next = match continuation.filter(|_| left != Some(0)) {
             Some(next) => {
                 cycles.add(&next, items.len() + unreadable.len())?;
-                Some((page, Some(next), left, cycles))
+                Some((query, Some(next), left, cycles))
             }
             None => None,
         };

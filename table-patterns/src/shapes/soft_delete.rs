@@ -10,18 +10,20 @@ use super::spread::SpreadTable;
 use super::time_slices::TimeSlices;
 use super::wide::{Wide, WideTable};
 
+/// The methods of each handle. A handle that finds an entity by more than its key names the other parameter.
 macro_rules! soft_delete {
-    ($($table:ident => $stored:ty;)+) => {$(
+    ($($(#[$feature:meta])? $table:ident $(($at:ident: $time:ty))? => $stored:ty;)+) => {$(
         /// Soft deletion: see [`Table::soft_delete`](table_core::typed::Table::soft_delete).
+        $(#[$feature])?
         impl<T: SoftDelete> $table<T> {
             /// Sets the time of deletion: reads leave the entity out, and a sweep removes it for good when it was kept for the days of
             /// `#[deleted_at]`. Returns the entity as stored. Requests as for [`update`](Self::update).
             ///
             /// # Errors
             /// As [`update`](Self::update).
-            pub async fn soft_delete(&self, key: impl KeyOf<T>) -> Result<$stored> {
+            pub async fn soft_delete(&self, $($at: $time,)? key: impl KeyOf<T>) -> Result<$stored> {
                 let now = self.store().now();
-                self.update(key, |entity| {
+                self.update($($at,)? key, |entity| {
                     entity.set_deleted_at(Some(now));
                     Ok(())
                 })
@@ -32,10 +34,10 @@ macro_rules! soft_delete {
             ///
             /// # Errors
             /// As [`update`](Self::update).
-            pub async fn restore(&self, key: impl KeyOf<T>) -> Result<$stored> {
+            pub async fn restore(&self, $($at: $time,)? key: impl KeyOf<T>) -> Result<$stored> {
                 // The entity is hidden until it is restored, and the update has to find it.
                 let all = self.clone().with_hidden();
-                all.update(key, |entity| {
+                all.update($($at,)? key, |entity| {
                     entity.set_deleted_at(None);
                     Ok(())
                 })
@@ -45,42 +47,10 @@ macro_rules! soft_delete {
     )+};
 }
 
-#[cfg(feature = "blobs")]
 soft_delete! {
+    #[cfg(feature = "blobs")]
     LargeTable => T;
-}
-
-soft_delete! {
     SpreadTable => T;
     WideTable => Wide<T>;
-}
-
-/// Soft deletion: see [`Table::soft_delete`](table_core::typed::Table::soft_delete).
-impl<T: SoftDelete> TimeSlices<T> {
-    /// Sets the time of deletion: reads leave the entity out, and a sweep of its slice removes it for good when it was kept for the days of
-    /// `#[deleted_at]`. Returns the entity as stored. Requests as for [`update`](Self::update).
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    pub async fn soft_delete(&self, at: Ticks, key: impl KeyOf<T>) -> Result<T> {
-        let now = self.store().now();
-        self.update(at, key, |entity| {
-            entity.set_deleted_at(Some(now));
-            Ok(())
-        })
-        .await
-    }
-
-    /// Removes the time of deletion. Returns the entity as stored. Requests as for [`update`](Self::update).
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    pub async fn restore(&self, at: Ticks, key: impl KeyOf<T>) -> Result<T> {
-        let all = self.clone().with_hidden();
-        all.update(at, key, |entity| {
-            entity.set_deleted_at(None);
-            Ok(())
-        })
-        .await
-    }
+    TimeSlices(at: Ticks) => T;
 }

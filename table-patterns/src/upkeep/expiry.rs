@@ -12,8 +12,7 @@ use table_core::manifest::{Expiry, Layout, StoredIndex, StoredType, WriteTarget}
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
 use table_core::query::{Continuation, Filter, ReadablePage, UnreadableEntity};
 use table_core::store::{
-    BulkOutcome, BulkSummary, CycleDetector, Error, GroupTransaction, ManifestCache, Result, TableStore,
-    Written,
+    BulkOutcome, BulkSummary, CycleDetector, Error, ManifestCache, Result, TableStore, Written,
 };
 use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
 use table_core::typed::{Schema, Table};
@@ -27,6 +26,7 @@ use crate::index::{IndexedEntities, change, is_entity};
 use crate::journal::{Acknowledge, Entries, as_read};
 #[cfg(feature = "blobs")]
 use crate::large::{LargeOptions, remove_blobs};
+use crate::rows::write_together;
 use crate::spread::is_moving;
 use crate::wide::WideEntities;
 
@@ -226,13 +226,8 @@ impl Remover {
             let target = WriteTarget::Entity(&change.old);
             permitted.manifest().check_no_index(table, target, "a removal", INSTEAD)?;
         }
-        if let [one] = changes {
-            return Ok(vec![store.write(table, one.operation()?).await?]);
-        }
-        let Some(first) = changes.first() else { return Ok(Vec::new()) };
-        let mut group = GroupTransaction::new(first.old.key().partition_key(), store.profile());
-        changes.iter().try_for_each(|change| group.push(change.operation()?).map(drop))?;
-        store.transact(table, group).await
+        let deletions: Vec<_> = changes.iter().map(RowChange::operation).collect::<Result<_>>()?;
+        write_together(store, table, &deletions).await
     }
 }
 

@@ -28,8 +28,8 @@ pub(super) struct ExpiryIndex<'a> {
     expires: String,
 }
 
-/// What an entry leads to.
-struct Looked {
+/// The result of following an entry to its entity.
+struct EntryResult {
     partition: String,
     /// The entity, if it may be due.
     row: Option<Entity>,
@@ -49,8 +49,8 @@ impl<'a> ExpiryIndex<'a> {
         let expires = expiry.expires.as_ref().filter(|_| expiry.deleted.is_none())?;
         let is_sorted = entities.store().profile().order == KeyOrder::Sorted;
         let of_type = |stored: &&StoredIndex| {
-            let is_it = of.entity.as_ref().zip(stored.entity.as_ref());
-            is_it.is_some_and(|(a, b)| a.has_same_rows(b))
+            let both = of.entity.as_ref().zip(stored.entity.as_ref());
+            both.is_some_and(|(a, b)| a.has_same_rows(b))
         };
         let mut usable = indexes.iter().filter(of_type).filter(|_| is_sorted).filter_map(|stored| {
             let state = entities.state(&stored.id());
@@ -78,49 +78,50 @@ impl<'a> ExpiryIndex<'a> {
         let filter = Filter::starts_with(Filter::PARTITION_KEY, &self.prefix).and(of_index);
         let entries = rows.query().raw_filter(filter).require_order().stream();
         let is_due = Arc::new(is_due);
-        let looked = entries.map_ok(move |entry| {
+        let followed = entries.map_ok(move |entry| {
             let is_due = Arc::clone(&is_due);
-            async move { self.look(entry, now, &*is_due).await }
+            async move { self.follow(entry, now, &*is_due).await }
         });
         let mut last: Option<String> = None;
-        let until_later = move |looked: &Looked| {
+        let until_later = move |followed: &EntryResult| {
             // PartitionKeys begin with the time, perhaps only with its date or hour: within one of them the
-            // entries are in another order, so all of them are looked at.
-            let goes_on = last.as_ref().is_none_or(|last| *last == looked.partition);
-            if looked.is_later {
-                last.get_or_insert_with(|| looked.partition.clone());
+            // entries are in another order, so all of them are followed.
+            let goes_on = last.as_ref().is_none_or(|last| *last == followed.partition);
+            if followed.is_later {
+                last.get_or_insert_with(|| followed.partition.clone());
             }
             ready(Ok(goes_on))
         };
-        let looked = looked.try_buffered(at_once).try_take_while(until_later);
-        Ok(looked.try_filter_map(|looked| ready(Ok(looked.row))).boxed())
+        let followed = followed.try_buffered(at_once).try_take_while(until_later);
+        Ok(followed.try_filter_map(|followed| ready(Ok(followed.row))).boxed())
     }
 
-    async fn look(
+    /// Reads the entity of an entry, unless the entry shows that it is not due.
+    async fn follow(
         &self,
         entry: Entity,
         now: Ticks,
         is_due: &(dyn Fn(&Entity) -> bool + Send + Sync),
-    ) -> Result<Looked> {
+    ) -> Result<EntryResult> {
         let (partition, key) = (entry.key().partition().to_owned(), entry.key().clone());
         if let Some(ValueRef::DateTime(at)) = entry.get(&self.expires)
             && at > now
         {
-            return Ok(Looked { partition, row: None, is_later: true });
+            return Ok(EntryResult { partition, row: None, is_later: true });
         }
         for holder in holders(&entry)? {
             let row = self.entities.store().get(self.entities.table(), &holder, None).await?.map(as_read);
             let Some(row) = row else { continue };
             if is_due(&row) {
-                return Ok(Looked { partition, row: Some(row), is_later: false });
+                return Ok(EntryResult { partition, row: Some(row), is_later: false });
             }
             // An entry that its entity has no more says nothing of the entries after it.
             let at = Range::single(key.row());
             if self.entities.lookups().has_entry_among(&self.id, &row, key.partition(), &at)? {
-                return Ok(Looked { partition, row: None, is_later: true });
+                return Ok(EntryResult { partition, row: None, is_later: true });
             }
         }
-        Ok(Looked { partition, row: None, is_later: false })
+        Ok(EntryResult { partition, row: None, is_later: false })
     }
 }
 

@@ -345,7 +345,7 @@ impl Upkeep {
         self.check()?;
         let work = Work::new(self);
         {
-            let (stop, running) = (pin!(stop), pin!(work.go_on()));
+            let (stop, running) = (pin!(stop), pin!(work.run_rounds()));
             if let Either::Left(((), running)) = select(stop, running).await {
                 work.stop();
                 let timings = self.coordinators.iter().map(Coordinator::timing);

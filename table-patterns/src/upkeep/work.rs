@@ -27,31 +27,31 @@ use crate::large::{CollectMode, Collected, Collection, LargeOptions};
 
 /// The longest pause after failed builds, as a multiple of the pause between rounds.
 const LONGEST_WAIT: u32 = 32;
-/// Rounds of tickets in one round, for a queue that is filled as fast as it is emptied.
+/// The maximal number of times that one round receives messages, for a queue that is filled as fast as it is emptied.
 const TICKET_ROUNDS: usize = 64;
 
 /// A running upkeep.
 pub(super) struct Work<'a> {
     upkeep: &'a Upkeep,
     stopped: watch::Sender<bool>,
-    /// The number of tables that were looked for, and the number of tables that were opened later.
-    looked_for: watch::Sender<usize>,
+    /// The number of tables whose manifest was read once, also in vain, and the number of tables that were opened later.
+    manifests_read: watch::Sender<usize>,
     opened: Mutex<BTreeMap<TableName, IndexedEntities>>,
     report: Mutex<UpkeepReport>,
     tickets: AtomicUsize,
-    coordinators: Vec<Counted>,
-    /// The slots for sweeps, and the slots for builds, drops and scrubs, which may take hours.
-    sweeping: Semaphore,
-    caring: Semaphore,
+    coordinators: Vec<CountedCoordinator>,
+    sweep_slots: Semaphore,
+    /// Slots of their own for builds, drops and scrubs, which may take hours: sweeps do not wait for them.
+    maintenance_slots: Semaphore,
 }
 
-/// Transactions that are worked on, and how many of them have ended here.
-struct Counted {
+/// A coordinator whose transactions are processed, and the number of transactions whose last step this process has done.
+struct CountedCoordinator {
     coordinator: Coordinator,
     applied: Arc<AtomicUsize>,
 }
 
-impl Counted {
+impl CountedCoordinator {
     fn new(coordinator: &Coordinator) -> Self {
         let applied = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&applied);
@@ -67,7 +67,8 @@ impl Counted {
 /// The state that a table keeps between rounds.
 #[derive(Default)]
 struct Memory {
-    looked_for: bool,
+    /// Whether a round has read the manifest, also in vain.
+    has_read_manifest: bool,
     /// For each index: the number of failed builds, the time of the last failure, and the pause before the next attempt.
     failed: HashMap<String, (u32, Instant, Duration)>,
 }
@@ -82,13 +83,13 @@ impl<'a> Work<'a> {
         Self {
             upkeep,
             stopped: watch::Sender::new(false),
-            looked_for: watch::Sender::new(0),
+            manifests_read: watch::Sender::new(0),
             opened: Mutex::default(),
             report: Mutex::new(report),
             tickets: AtomicUsize::new(0),
-            coordinators: upkeep.coordinators.iter().map(Counted::new).collect(),
-            sweeping: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
-            caring: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
+            coordinators: upkeep.coordinators.iter().map(CountedCoordinator::new).collect(),
+            sweep_slots: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
+            maintenance_slots: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
         }
     }
 
@@ -96,59 +97,56 @@ impl<'a> Work<'a> {
     pub(super) async fn once(&self) {
         if self.upkeep.options.queue.is_some() {
             // Tickets before sweeps: after a sweep has finished a write, its ticket is received a second time.
-            let looks = self.upkeep.tables.iter().map(|table| self.look(table));
-            let failed = join_all(looks).await.into_iter().filter_map(Result::err).count();
+            let reads = self.upkeep.tables.iter().map(|table| self.read_manifest(table));
+            let failed = join_all(reads).await.into_iter().filter_map(Result::err).count();
             tracing::debug!(failed, "tables were opened; a round reports the failures");
-            self.work_off().await;
+            self.process_tickets().await;
         }
         let tables = self.upkeep.tables.iter().map(|table| async move {
             self.round(table, &mut Memory::default()).await;
-            self.tell();
+            self.notify_listener();
         });
-        let forgotten = self.upkeep.transactions.iter().map(|table| self.remove_records(table));
+        let records = self.upkeep.transactions.iter().map(|table| self.remove_records(table));
         let transactions = self.coordinators.iter().map(|counted| async {
-            self.look_at_poisoned(&counted.coordinator).await;
-            self.work_off_transactions(&counted.coordinator).await;
+            self.count_poisoned_transactions(&counted.coordinator).await;
+            self.process_transactions(&counted.coordinator).await;
             self.remove_records_of(&counted.coordinator).await;
         });
-        join3(join_all(tables), join_all(forgotten), join_all(transactions)).await;
+        join3(join_all(tables), join_all(records), join_all(transactions)).await;
     }
 
     /// Runs rounds until it is stopped.
-    pub(super) async fn go_on(&self) {
+    pub(super) async fn run_rounds(&self) {
         let tables = self.upkeep.tables.iter().map(|table| async move {
             let mut memory = Memory::default();
             while !self.is_stopped() {
                 self.round(table, &mut memory).await;
-                self.tell();
+                self.notify_listener();
                 self.pause(self.upkeep.every).await;
             }
         });
-        let forgotten = self.upkeep.transactions.iter().map(|table| async move {
-            while !self.is_stopped() {
-                self.remove_records(table).await;
-                self.pause(self.upkeep.every).await;
-            }
+        let records = self.upkeep.transactions.iter();
+        let records = records.map(|table| self.repeat_until_stopped(|| self.remove_records(table)));
+        let transactions = self.coordinators.iter().map(|CountedCoordinator { coordinator, .. }| {
+            let rounds = self.repeat_until_stopped(|| async {
+                self.count_poisoned_transactions(coordinator).await;
+                self.remove_records_of(coordinator).await;
+                self.notify_listener();
+            });
+            join(rounds, self.process_transactions_until_stopped(coordinator))
         });
-        let transactions = self.coordinators.iter().map(|counted| async {
-            let rounds = async {
-                while !self.is_stopped() {
-                    self.look_at_poisoned(&counted.coordinator).await;
-                    self.remove_records_of(&counted.coordinator).await;
-                    self.tell();
-                    self.pause(self.upkeep.every).await;
-                }
-            };
-            join(rounds, self.run_transactions(&counted.coordinator)).await;
-        });
-        let poisoned = async {
-            while self.upkeep.options.queue.is_some() && !self.is_stopped() {
-                self.look_at_poisoned_tickets().await;
-                self.pause(self.upkeep.every).await;
-            }
-        };
-        let transactions = join(join_all(forgotten), join_all(transactions));
-        join4(join_all(tables), transactions, self.take_tickets(), poisoned).await;
+        // Without a queue, each round does nothing.
+        let poisoned = self.repeat_until_stopped(|| self.count_poisoned_tickets());
+        let transactions = join(join_all(records), join_all(transactions));
+        join4(join_all(tables), transactions, self.process_tickets_until_stopped(), poisoned).await;
+    }
+
+    /// Repeats a round, with the pause between rounds, until it is stopped.
+    async fn repeat_until_stopped<F: Future<Output = ()>>(&self, round: impl Fn() -> F) {
+        while !self.is_stopped() {
+            round().await;
+            self.pause(self.upkeep.every).await;
+        }
     }
 
     pub(super) fn stop(&self) {
@@ -157,17 +155,17 @@ impl<'a> Work<'a> {
 
     pub(super) fn into_report(self) -> UpkeepReport {
         let report = self.report().clone();
-        self.counted(report)
+        self.with_counts(report)
     }
 
     /// The report with the counts of tickets and transactions.
-    fn counted(&self, mut report: UpkeepReport) -> UpkeepReport {
+    fn with_counts(&self, mut report: UpkeepReport) -> UpkeepReport {
         report.tickets = self.tickets.load(Ordering::Relaxed);
         // The counters have the sums since the start, and the report may have those of an earlier call.
         for kept in report.transactions.values_mut() {
             kept.applied = 0;
         }
-        for Counted { coordinator, applied } in &self.coordinators {
+        for CountedCoordinator { coordinator, applied } in &self.coordinators {
             let kept = report.transactions.entry(coordinator.table().clone()).or_default();
             kept.applied += applied.load(Ordering::Relaxed);
         }
@@ -196,10 +194,10 @@ impl<'a> Work<'a> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self) {
+    fn notify_listener(&self) {
         if let Some(listener) = &self.upkeep.listener {
             let report = self.report().clone();
-            listener(&self.counted(report));
+            listener(&self.with_counts(report));
         }
     }
 
@@ -215,26 +213,28 @@ impl<'a> Work<'a> {
         });
     }
 
+    /// Reports the error of a round.
     fn failed(&self, table: &TableName, error: Error) {
         tracing::warn!(%error, %table, "a round of upkeep failed");
         self.update_table(table, |kept| kept.error = Some(error));
     }
 
+    /// Runs a round of one table.
     async fn round(&self, table: &TableName, memory: &mut Memory) {
         self.update_table(table, |kept| kept.error = None);
         let was_open = self.opened().contains_key(table);
-        let looked = self.look(table).await;
-        // `take_tickets` starts when every table was looked for once, also in vain, and again when another
-        // one was opened.
-        let is_first = !std::mem::replace(&mut memory.looked_for, true);
+        let found = self.read_manifest(table).await;
+        // `process_tickets_until_stopped` starts when every manifest was read once, also in vain, and again when another table was
+        // opened.
+        let is_first = !std::mem::replace(&mut memory.has_read_manifest, true);
         if is_first || (!was_open && self.opened().contains_key(table)) {
-            self.looked_for.send_modify(|tables| *tables += 1);
+            self.manifests_read.send_modify(|tables| *tables += 1);
         }
-        match looked {
+        match found {
             Ok(ToKeep { entities: Some(entities), kept }) => self.keep(&entities, &kept, memory).await,
             Ok(ToKeep { entities: None, kept }) => {
                 self.update_table(table, |table| table.has_manifest = false);
-                let _place = place(&self.caring).await;
+                let _slot = slot(&self.maintenance_slots).await;
                 let expired = self.expire(table, None, &kept).await;
                 if let Err(error) = expired.and(self.collect(table, &kept).await) {
                     self.failed(table, error);
@@ -245,8 +245,8 @@ impl<'a> Work<'a> {
         self.update_table(table, |kept| kept.rounds += 1);
     }
 
-    /// Reads the manifest.
-    async fn look(&self, table: &TableName) -> Result<ToKeep> {
+    /// Reads the manifest, and opens the table if it is not open yet.
+    async fn read_manifest(&self, table: &TableName) -> Result<ToKeep> {
         let known = self.opened().get(table).cloned();
         if let Some(entities) = known {
             if let Some(kept) = Kept::of_open(&entities).await? {
@@ -272,42 +272,43 @@ impl<'a> Work<'a> {
                 }
             }
         });
-        // A build may take hours, in which interrupted writes must be finished too. So the sweeps go on next
-        // to it, at least one in each round.
-        let cared = Notify::new();
-        let care = async {
-            if let Err(error) = self.care(entities, kept, memory).await {
+        // A build may take hours, in which interrupted writes must be finished too. So sweeps go on at the same time, at least one in
+        // each round.
+        let is_maintained = Notify::new();
+        let maintain = async {
+            if let Err(error) = self.maintain(entities, kept, memory).await {
                 self.failed(entities.table(), error);
             }
-            cared.notify_one();
+            is_maintained.notify_one();
         };
         let sweeps = async {
             let unique = kept.unique_tables(entities.table());
             loop {
                 self.sweep(entities, &unique).await;
-                if timeout(self.upkeep.every, cared.notified()).await.is_ok() || self.is_stopped() {
+                if timeout(self.upkeep.every, is_maintained.notified()).await.is_ok() || self.is_stopped() {
                     break;
                 }
             }
         };
-        join(care, sweeps).await;
+        join(maintain, sweeps).await;
     }
 
     async fn sweep(&self, entities: &IndexedEntities, unique: &[TableName]) {
-        let _place = place(&self.sweeping).await;
+        let _slot = slot(&self.sweep_slots).await;
         match entities.journal().sweep(unique, self.upkeep.keep).await {
             Ok(swept) => self.update_table(entities.table(), |table| table.add(swept)),
             Err(error) => self.failed(entities.table(), error),
         }
     }
 
-    async fn care(&self, entities: &IndexedEntities, kept: &Kept, memory: &mut Memory) -> Result<()> {
-        let _place = place(&self.caring).await;
+    /// Builds and drops indexes, removes expired entities, scrubs entries and collects blobs, where that is due.
+    async fn maintain(&self, entities: &IndexedEntities, kept: &Kept, memory: &mut Memory) -> Result<()> {
+        let _slot = slot(&self.maintenance_slots).await;
         for stored in &kept.indexes {
             if self.is_stopped() {
                 return Ok(());
             }
-            self.settle(entities, stored, memory).await;
+            self.finish_build_or_drop(entities, stored, memory).await;
         }
         let expired = self.expire(entities.table(), Some(entities), kept).await;
         let scrubbed = self.scrub_all(entities, kept).await;
@@ -434,7 +435,12 @@ impl<'a> Work<'a> {
     }
 
     /// Finishes the build or the drop of an index.
-    async fn settle(&self, entities: &IndexedEntities, stored: &StoredIndex, memory: &mut Memory) {
+    async fn finish_build_or_drop(
+        &self,
+        entities: &IndexedEntities,
+        stored: &StoredIndex,
+        memory: &mut Memory,
+    ) {
         let id = stored.id();
         if stored.is_dropping() {
             return self.finish_drop(entities, stored).await;
@@ -512,10 +518,11 @@ impl<'a> Work<'a> {
         is_readable && !stored.is_dropping() && Obstacle::of(stored, entities).is_none()
     }
 
+    /// Scrubs an index, and collects its blobs.
     async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, kept: &Kept) {
         let (id, mut found) = (stored.id(), ScrubReport::default());
-        let left = kept.leaves_entities_of(stored, entities);
-        let scrubbed = self.scrub_pages(entities, &id, left, &mut found).await;
+        let leaves_entities = kept.leaves_entities_of(stored, entities);
+        let scrubbed = self.scrub_pages(entities, &id, leaves_entities, &mut found).await;
         // Not if the upkeep was stopped or the scrub has failed: a collection waits for the longest lease.
         let collected = match (&scrubbed, stored.shape.as_ref().is_some_and(|shape| shape.needs_blobs())) {
             (Ok(true), true) => entities.collect_blobs(&id).await,
@@ -523,7 +530,8 @@ impl<'a> Work<'a> {
         };
         self.update_index(entities, &id, |index| {
             index.add(&found);
-            let missing = Some(Due::NotRepaired(found.missing)).filter(|_| left && found.missing > 0);
+            let missing =
+                Some(Due::NotRepaired(found.missing)).filter(|_| leaves_entities && found.missing > 0);
             let due = if found.taken > 0 { Some(Due::Taken(found.taken)) } else { missing };
             match scrubbed.and_then(|ended| collected.map(|blobs| (ended, blobs))) {
                 Ok((ended, blobs)) => {
@@ -536,12 +544,12 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Returns whether the work has ended and was not stopped.
+    /// Scrubs an index page by page. Returns whether the scrub has ended and was not stopped.
     async fn scrub_pages(
         &self,
         entities: &IndexedEntities,
         id: &str,
-        left: bool,
+        leaves_entities: bool,
         found: &mut ScrubReport,
     ) -> Result<bool> {
         let mut cursor = Some(ScrubCursor::default());
@@ -549,8 +557,9 @@ impl<'a> Work<'a> {
             if self.is_stopped() {
                 return Ok(false);
             }
-            // Do not write entities with an index that only another program can maintain.
-            let mode = if left && at.is_among_entities() { ScrubMode::Report } else { ScrubMode::Repair };
+            // Entities with an index that only another program can maintain are not written.
+            let mode =
+                if leaves_entities && at.is_among_entities() { ScrubMode::Report } else { ScrubMode::Repair };
             cursor = entities.scrub_page(id, mode, at, found).await?;
             if cursor.is_some() && !self.upkeep.pause.is_zero() {
                 sleep(self.upkeep.pause).await;
@@ -562,26 +571,26 @@ impl<'a> Work<'a> {
     async fn remove_records(&self, table: &TableName) {
         let keep = self.upkeep.keep.max(self.upkeep.options.timing.lease() * 2);
         let swept = {
-            let _place = place(&self.sweeping).await;
+            let _slot = slot(&self.sweep_slots).await;
             sweep_records(self.upkeep.store.clone(), table.clone(), keep).await
         };
-        self.records_swept(table, swept);
+        self.update_records(table, swept);
     }
 
     async fn remove_records_of(&self, coordinator: &Coordinator) {
         let swept = {
-            let _place = place(&self.sweeping).await;
+            let _slot = slot(&self.sweep_slots).await;
             coordinator.sweep(self.upkeep.keep).await
         };
-        self.records_swept(coordinator.table(), swept);
+        self.update_records(coordinator.table(), swept);
     }
 
-    fn of_transactions(&self, table: &TableName, change: impl FnOnce(&mut TransactionsUpkeep)) {
+    fn update_transactions(&self, table: &TableName, change: impl FnOnce(&mut TransactionsUpkeep)) {
         change(self.report().transactions.entry(table.clone()).or_default());
     }
 
-    fn records_swept(&self, table: &TableName, swept: Result<usize>) {
-        self.of_transactions(table, |kept| match swept {
+    fn update_records(&self, table: &TableName, swept: Result<usize>) {
+        self.update_transactions(table, |kept| match swept {
             Ok(removed) => {
                 kept.sweeps += 1;
                 kept.removed += removed;
@@ -595,9 +604,9 @@ impl<'a> Work<'a> {
     }
 
     /// Counts the transactions that are poisoned, and puts back messages that the queue set aside for another reason.
-    async fn look_at_poisoned(&self, coordinator: &Coordinator) {
+    async fn count_poisoned_transactions(&self, coordinator: &Coordinator) {
         let poisoned = coordinator.poison(SET_ASIDE).await;
-        self.of_transactions(coordinator.table(), |kept| match poisoned {
+        self.update_transactions(coordinator.table(), |kept| match poisoned {
             Ok(poisoned) => {
                 kept.poisoned = poisoned.len();
                 kept.queue_error = None;
@@ -607,33 +616,26 @@ impl<'a> Work<'a> {
     }
 
     /// Works on the transactions that the queue has now.
-    async fn work_off_transactions(&self, coordinator: &Coordinator) {
-        for _ in 0..TICKET_ROUNDS {
-            match coordinator.run_once(self.upkeep.tickets.0).await {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) => {
-                    self.of_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
-                    break;
-                }
-            }
+    async fn process_transactions(&self, coordinator: &Coordinator) {
+        if let Err(error) = until_empty(|| coordinator.run_once(self.upkeep.tickets.0)).await {
+            self.update_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
         }
     }
 
     /// Works on transactions until it is stopped.
-    async fn run_transactions(&self, coordinator: &Coordinator) {
+    async fn process_transactions_until_stopped(&self, coordinator: &Coordinator) {
         let (at_a_time, idle) = self.upkeep.tickets;
         while !self.is_stopped() {
             if let Err(error) = coordinator.run(at_a_time, idle, self.until_stopped()).await {
                 tracing::warn!(%error, table = %coordinator.table(), "transactions are not worked on");
-                self.of_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
+                self.update_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
                 self.pause(self.upkeep.every).await;
             }
         }
     }
 
     /// Counts the tickets that are poisoned, and puts back messages that the queue set aside for another reason.
-    async fn look_at_poisoned_tickets(&self) {
+    async fn count_poisoned_tickets(&self) {
         let Some(queue) = &self.upkeep.options.queue else { return };
         let recovery = Recovery::new(&**queue, Vec::new()).with_attempts(self.upkeep.attempts);
         match recovery.poison(SET_ASIDE).await {
@@ -647,48 +649,41 @@ impl<'a> Work<'a> {
     }
 
     /// Processes the tickets that the queue has now.
-    async fn work_off(&self) {
+    async fn process_tickets(&self) {
         let opened: Vec<_> = self.opened().values().cloned().collect();
         let (Some(queue), false) = (&self.upkeep.options.queue, opened.is_empty()) else { return };
         let journals = opened.iter().map(IndexedEntities::journal).collect();
         let recovery = self.recovery(&**queue, journals);
-        self.look_at_poisoned_tickets().await;
-        for _ in 0..TICKET_ROUNDS {
-            match recovery.run_once(self.upkeep.tickets.0).await {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) => {
-                    self.report().queue_error = Some(error);
-                    break;
-                }
-            }
+        self.count_poisoned_tickets().await;
+        if let Err(error) = until_empty(|| recovery.run_once(self.upkeep.tickets.0)).await {
+            self.report().queue_error = Some(error);
         }
     }
 
-    /// Processes tickets until it is stopped. Starts after every table was looked for, and again after another table was opened: a ticket of an
+    /// Processes tickets until it is stopped. Starts after every manifest was read, and again after another table was opened: a ticket of an
     /// unknown table would wait for a lease.
-    async fn take_tickets(&self) {
+    async fn process_tickets_until_stopped(&self) {
         let Some(queue) = &self.upkeep.options.queue else { return };
-        let mut looked_for = self.looked_for.subscribe();
+        let mut manifests_read = self.manifests_read.subscribe();
         while !self.is_stopped() {
-            let all_tried = *looked_for.borrow_and_update() >= self.upkeep.tables.len();
+            let all_read = *manifests_read.borrow_and_update() >= self.upkeep.tables.len();
             let opened: Vec<_> = self.opened().values().cloned().collect();
-            let another = async {
+            let another_opened = async {
                 // The sender lives as long as `self`.
-                let changed = pin!(looked_for.changed());
+                let changed = pin!(manifests_read.changed());
                 select(changed, pin!(self.until_stopped())).await;
             };
-            if !all_tried || opened.is_empty() {
-                another.await;
+            if !all_read || opened.is_empty() {
+                another_opened.await;
                 continue;
             }
             let journals = opened.iter().map(IndexedEntities::journal).collect();
             let recovery = self.recovery(&**queue, journals);
             let (at_a_time, idle) = self.upkeep.tickets;
-            let failed = recovery.run(at_a_time, idle, another).await.err();
-            let pause = failed.is_some();
-            self.report().queue_error = failed;
-            if pause {
+            let failure = recovery.run(at_a_time, idle, another_opened).await.err();
+            let has_failed = failure.is_some();
+            self.report().queue_error = failure;
+            if has_failed {
                 self.pause(self.upkeep.every).await;
             }
         }
@@ -696,7 +691,17 @@ impl<'a> Work<'a> {
 }
 
 /// A slot that is released when it is dropped.
-async fn place(places: &Semaphore) -> Option<SemaphorePermit<'_>> {
+async fn slot(slots: &Semaphore) -> Option<SemaphorePermit<'_>> {
     // The semaphore is never closed.
-    places.acquire().await.ok()
+    slots.acquire().await.ok()
+}
+
+/// Repeats `receive`, which returns the number of messages that it has processed, until the queue is empty.
+async fn until_empty<F: Future<Output = Result<usize>>>(receive: impl Fn() -> F) -> Result<()> {
+    for _ in 0..TICKET_ROUNDS {
+        if receive().await? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }

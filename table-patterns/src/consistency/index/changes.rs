@@ -13,6 +13,7 @@ use super::states::set::IndexSet;
 use crate::blobs::in_a_blob;
 use crate::entry::{Maintainer as _, Placement};
 use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Moved};
+use crate::rows::wait_to_move_again;
 
 /// Changes entities with their entries.
 #[derive(Clone, Copy, Debug)]
@@ -175,9 +176,7 @@ impl EntityChanges<'_> {
                 self.try_move_away(key, target, to, &check, &mut copy).await
             };
             let Err(error) = tried else { return Ok(()) };
-            // The source is missing: another attempt has nothing to move.
-            let is_over = error.is_entity_not_found();
-            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
                 return Err(target.without_copy(to, copy, error).await);
             }
         }

@@ -95,7 +95,7 @@ async fn a_stored_plan_that_differs_from_the_committed_one_is_not_applied() -> R
     let piece = pieces(&fixture).await?.remove(0);
     let forged = PlanRef { id, hash: fingerprint(&other), pieces: 1 };
     process.transactions.put_piece(forged, 0, &other).await?;
-    let row = fixture.store.get_existing(&TableName::new("Transactions")?, &forged.piece(0)?).await?;
+    let row = fixture.store.get_existing(&TableName::new("Transactions")?, &forged.piece_key(0)?).await?;
     let forged = row.with_system(None, None).with_key(piece);
     fixture.store.write(&TableName::new("Transactions")?, Operation::InsertOrReplace(forged)).await?;
     process.run_once(9).await?;

@@ -305,7 +305,7 @@ async fn an_aborted_plan_can_never_commit() -> Result<()> {
     process.transactions.put_piece(plan, 0, &text).await?;
     process.run_once(1).await?;
     assert_eq!(process.status(large.id()).await?, TransactionStatus::Aborted);
-    let piece = plan.piece(0)?;
+    let piece = plan.piece_key(0)?;
     assert!(fixture.store.get(&table, &piece, None).await?.is_none());
     // The submitter was only slow: its piece arrives, its commit is refused.
     process.transactions.put_piece(plan, 0, &text).await?;

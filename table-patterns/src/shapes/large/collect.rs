@@ -10,7 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use object_store::{ObjectMeta, ObjectStore};
 use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, TableName};
 use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::codec::directory;
 use super::read::declared_references;
+use super::values::has_blob;
 use super::{BlobContext, LargeOptions, LargeTable};
 use crate::blobs::{self, blob_error};
 use crate::blobs::{MaybeReference, parse_reference};
@@ -58,7 +59,7 @@ pub struct Collected {
 const PAGE: usize = 1000;
 
 /// The blobs of an entity, each with its context.
-type OfEntity = Vec<(Path, BlobContext)>;
+type EntityBlobs = Vec<(Path, BlobContext)>;
 
 impl<T: TableEntity> LargeTable<T> {
     /// Finds blobs that are older than `grace` and that no row refers to, and removes them with [`CollectMode::Remove`]. Rows
@@ -138,8 +139,8 @@ pub(crate) struct Collection<'a> {
 }
 
 impl Collection<'_> {
-    /// Judges all blobs that are older than `grace`. `next` is awaited before each page of names: `false` ends the collection.
-    /// Whether the collection has ended by itself.
+    /// Examines all blobs that are older than `grace`. `next` is awaited before each page of names: `false` stops the collection.
+    /// Returns whether the collection has examined all pages and was not stopped.
     pub(crate) async fn run<N: Future<Output = bool>>(
         &self,
         grace: Duration,
@@ -148,7 +149,7 @@ impl Collection<'_> {
         mut next: impl FnMut() -> N,
     ) -> Result<bool> {
         let directory = directory(&self.options.root, self.table)?;
-        // By the clock of the blob store, which has given the blobs their times.
+        // The age of a blob is measured by the clock of the blob store, which has also given the blob its time.
         let now = blobs::store_time(self.blobs, &directory).await?;
         let grace = TimeDelta::from_std(grace).unwrap_or(CENTURY).min(CENTURY);
         let names = self.blobs.list(Some(&directory)).try_chunks(PAGE);
@@ -177,7 +178,7 @@ impl Collection<'_> {
         blobs: Vec<ObjectMeta>,
         mode: CollectMode,
     ) -> Result<Collected> {
-        let (mut found, mut entities) = (Collected::default(), HashMap::<Key, OfEntity>::new());
+        let (mut found, mut entities) = (Collected::default(), HashMap::<Key, EntityBlobs>::new());
         for ObjectMeta { location, .. } in blobs {
             match BlobContext::parse(&self.options.root, self.table, &location) {
                 Some(context) => {
@@ -200,12 +201,12 @@ impl Collection<'_> {
     }
 
     /// Examines the blobs of an entity by its row. 1 request.
-    async fn examine(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
+    async fn examine(&self, key: Key, blobs: EntityBlobs, mode: CollectMode) -> Result<Collected> {
         // The headers show whether the row has ciphertext, in which references are not visible.
         let named = blobs.iter().map(|(_, context)| &*context.property);
         let properties: BTreeSet<_> = named.chain(ENCRYPTION_HEADERS).collect();
-        // After the blobs were listed as old: a write that could still name one of them has passed its
-        // deadline, so a blob without a reference now never gets one.
+        // The row is read after its blobs were listed as old. A write that could still refer to one of them has passed its deadline by
+        // now, so a blob without a reference never gets one.
         let row = self.store.get(self.table, &key, Some(&Select::new(properties))).await?;
         let mut found = Collected::default();
         for (blob, context) in &blobs {
@@ -295,13 +296,7 @@ impl<T: TableEntity> LargeTable<T> {
             found.references += 1;
             let context = BlobContext::new(self.name(), row.key(), property.name, reference.id);
             let path = context.path(&self.options().root)?;
-            let head = GetOptions { head: true, ..GetOptions::default() };
-            let whole = match self.blobs().get_opts(&path, head).await {
-                Ok(there) => there.meta.size == reference.stored.size,
-                Err(object_store::Error::NotFound { .. }) => false,
-                Err(error) => return Err(blob_error(error)),
-            };
-            if !whole {
+            if !has_blob(self.blobs(), &path, reference.stored.size).await? {
                 let (key, property, name) = (row.key().clone(), property.name, path.to_string());
                 found.missing.push(MissingBlob { key, property, name });
             }

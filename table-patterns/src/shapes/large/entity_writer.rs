@@ -12,14 +12,13 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, Key, TableName};
-use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Outcome, PlainWrite, Result, TableStore, Written,
-};
+use table_core::store::{Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written};
 
 use crate::index::{CLAIMS, IndexOptions, IndexedEntities, due_row};
 use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
 use crate::rows::plain::permit;
+use crate::rows::write_together;
 
 /// Writes the entities of one table with their large values and index entries.
 #[derive(Clone, Debug)]
@@ -51,11 +50,11 @@ impl EntityWriter {
     /// Changes the options of the large values and of the indexes.
     pub(crate) fn with_options(
         mut self,
-        of_values: impl FnOnce(&mut LargeOptions),
-        of_indexes: impl FnOnce(&mut IndexOptions),
+        set_large: impl FnOnce(&mut LargeOptions),
+        set_indexes: impl FnOnce(&mut IndexOptions),
     ) -> Self {
-        of_values(self.values.options_mut());
-        self.indexes = self.indexes.map(|indexes| indexes.with_options(of_indexes));
+        set_large(&mut self.values.options);
+        self.indexes = self.indexes.map(|indexes| indexes.with_options(set_indexes));
         self
     }
 
@@ -123,6 +122,7 @@ impl EntityWriter {
         self.commit_all(new, changes).await.map(last)
     }
 
+    /// As [`commit`](Self::commit), with the answers to all changes.
     async fn commit_all(&self, new: &NewBlobs, changes: &[Change]) -> Result<Committed> {
         let written = match &self.indexes {
             // Boxed: the future of a write by the journal is large.
@@ -143,24 +143,25 @@ impl EntityWriter {
         if self.values.schema.expiry.is_none() || changes.iter().all(|change| change.new.is_none()) {
             return self.write_once(changes).await;
         }
-        let mut left = CLAIMS;
+        let mut claims_left = CLAIMS;
         loop {
             // The blobs of a refused write are removed: another attempt stores them again.
             let error = match self.write_once(changes.clone()).await {
-                Err(error) if left > 0 => error,
+                Err(error) if claims_left > 0 => error,
                 done => return done,
             };
             let due = due_row(&*self.store, &self.table, self.values.schema, &error, &changes).await?;
             let Some(due) = due else { return Err(error) };
-            left -= 1;
+            claims_left -= 1;
             match self.write_once(vec![Change::delete(due)]).await {
-                // The owner was renewed or removed: the write shows it.
+                // After a conflict the owner was renewed or removed: the next attempt of the write shows which.
                 Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
                 _ => {}
             }
         }
     }
 
+    /// One attempt to write changes of one partition with their blobs and entries.
     async fn write_once(&self, mut changes: Vec<Change>) -> Result<Committed> {
         let mut new = NewBlobs::none();
         // Before the first blob is stored: a refused write stores nothing.
@@ -214,22 +215,12 @@ impl EntityWriter {
 
     /// Writes rows without indexes.
     async fn send(&self, changes: &[Change]) -> Result<Committed> {
-        let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
+        let operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
         let mut permitted = Vec::new();
         for operation in &operations {
             permitted.push(self.permit(operation.key()).await?);
         }
-        let written = match (operations.pop(), operations.is_empty()) {
-            (Some(one), true) => vec![self.store.write(&self.table, one).await?],
-            (last, _) => {
-                operations.extend(last);
-                let first =
-                    operations.first().ok_or_else(|| Error::invalid_request("the write has no changes"))?;
-                let mut group = GroupTransaction::new(first.key().partition_key(), self.store.profile());
-                operations.into_iter().try_for_each(|operation| group.push(operation))?;
-                self.store.transact(&self.table, group).await?
-            }
-        };
+        let written = write_together(&*self.store, &self.table, &operations).await?;
         Ok(Committed { written, entries: Entries::Applied })
     }
 

@@ -1,13 +1,14 @@
 //! Moves of entities with their blobs to another key or table.
 
-use table_core::model::{EdmType, Entity, Key, ValueRef};
+use table_core::model::{Entity, Key};
 use table_core::store::{Conflicts, Error, MovedCopy, Result};
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::LargeTable;
-use super::values::NewBlobs;
+use super::values::{NewBlobs, put_new_reference};
 use crate::blobs::references;
 use crate::journal::{Change, Moved};
+use crate::rows::own_key_error;
 
 impl<T: TableEntity> LargeTable<T> {
     /// Moves an entity with its large values to a key of this or another table, and replaces an entity with that key. A
@@ -29,9 +30,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if self.is_same(target) && key == to {
-            return Err(Error::invalid_request(format!(
-                "{key} cannot be moved to its own key: give another key or table"
-            )));
+            return Err(own_key_error(&key));
         }
         let (mut conflicts, mut copy) = (Conflicts::new(self.options().attempts), None);
         loop {
@@ -136,14 +135,7 @@ impl<T: TableEntity> LargeTable<T> {
             let context = target.values().context(entity.key(), property.name());
             new.push(context.clone());
             let reference = target.values().put(&context, content).await?;
-            // The reference has the other type than the field, so the field's type follows from the stored reference.
-            let declared = if matches!(property.value(), ValueRef::Binary(_)) {
-                EdmType::String
-            } else {
-                EdmType::Binary
-            };
-            let value = reference.to_value(declared);
-            entity.properties_mut().put(property.name(), value.as_ref(), property.is_encrypted());
+            put_new_reference(entity, &property, &reference);
         }
         Ok(true)
     }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::future::ready;
 use std::ops::RangeBounds;
 
-use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{Entity, Key};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::Entity;
 use table_core::query::{
     AccessPath, Continuation, Explanation, Filter, Page, Range, ReadablePage, UnreadableEntity,
 };
@@ -210,7 +210,7 @@ impl<T: TableEntity> LargeQuery<T> {
             let (table, filter) = (table.clone(), filter.clone());
             async move { table.load_matching(row?, filter.as_ref()).await }
         });
-        Box::pin(loads.buffered(concurrency).try_filter_map(|found| ready(Ok(found))))
+        Box::pin(found(loads.buffered(concurrency)))
     }
 
     /// Reads all results into memory.
@@ -228,7 +228,7 @@ impl<T: TableEntity> LargeQuery<T> {
     pub async fn first(&self) -> Result<Option<T>> {
         let rows = self.narrowed()?;
         let filter = rows.to_query()?.filter;
-        // The row does not match any more, so the next query has another first row.
+        // Without a value, the row was deleted or does not match any more, so the next query finds another first row.
         while let Some(row) = rows.first().await? {
             if let Some(found) = self.table.load_matching(row, filter.as_ref()).await? {
                 return Ok(Some(found));
@@ -255,8 +255,8 @@ impl<T: TableEntity> LargeQuery<T> {
         let filter = rows.to_query()?.filter;
         let page = rows.page(from).await?;
         let loads = stream::iter(page.items).map(|row| self.table.load_matching(row, filter.as_ref()));
-        let loaded = loads.buffered(self.concurrency()).try_filter_map(|found| ready(Ok(found)));
-        Ok(Page { items: loaded.try_collect().await?, continuation: page.continuation })
+        let items = found(loads.buffered(self.concurrency())).try_collect().await?;
+        Ok(Page { items, continuation: page.continuation })
     }
 
     /// Reads one page like [`page`](Self::page), and lists the entities of it that cannot be read, with keys and errors: a row that is not a
@@ -267,16 +267,9 @@ impl<T: TableEntity> LargeQuery<T> {
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
         let rows = self.narrowed()?;
         let filter = rows.to_query()?.filter;
-        let ReadablePage { page, unreadable } = rows.readable_page(from).await?;
-        let loads = stream::iter(page.items).map(|row| async {
-            let key = row.entity.key().clone();
-            one_of_a_page(key, self.table.load_matching(row, filter.as_ref()).await)
-        });
-        let loaded: Vec<_> =
-            loads.buffered(self.concurrency()).try_filter_map(|found| ready(Ok(found))).try_collect().await?;
-        let mut found = readable(loaded, page.continuation);
-        found.unreadable.extend(unreadable);
-        Ok(found)
+        let rows = rows.readable_page(from).await?;
+        let load = |row| self.table.load_matching(row, filter.as_ref());
+        load_readable(rows, load, self.concurrency()).await
     }
 
     /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
@@ -288,11 +281,8 @@ impl<T: TableEntity> LargeQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
-        let query = self.clone();
-        stream_readable(self.limit, move |from, limit| {
-            let query = query.clone();
-            let query = limit.into_iter().fold(query, Self::limit);
-            async move { query.readable_page(from.as_ref()).await }
+        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
+            query.readable_page(from.as_ref()).await
         })
     }
 
@@ -308,13 +298,17 @@ impl<T: TableEntity> LargeQuery<T> {
         self.rows.as_ref().map_err(Clone::clone)
     }
 
-    /// The number of entities whose values are read at once: not more than the limit, so that no value is read in vain.
     fn concurrency(&self) -> usize {
-        self.table.options().concurrency.max(1).min(self.limit.unwrap_or(usize::MAX).max(1))
+        self.table.concurrency(self.limit)
     }
 }
 
 impl<T: TableEntity> LargeTable<T> {
+    /// The number of entities whose values are read at once: not more than the limit, so that no value is read in vain.
+    pub(super) fn concurrency(&self, limit: Option<usize>) -> usize {
+        self.options().concurrency.min(limit.unwrap_or(usize::MAX)).max(1)
+    }
+
     /// The entity of a row; `None` if the entity was deleted or does not match any more.
     pub(super) async fn load_matching(&self, row: LargeRow<T>, filter: Option<&Filter>) -> Result<Option<T>> {
         let (key, mut now): (_, Entity) = (row.entity.key().clone(), row.entity);
@@ -323,8 +317,7 @@ impl<T: TableEntity> LargeTable<T> {
                 return Ok(Some(found));
             }
             match self.row(&key).await? {
-                // Another writer has changed the row. The store has compared the old one with the filter, so
-                // the new one is compared here.
+                // Another writer has changed the row. The store has compared only the old row with the filter.
                 Some(changed) if filter.is_none_or(|filter| filter.matches(&changed)) => now = changed,
                 _ => return Ok(None),
             }
@@ -332,12 +325,35 @@ impl<T: TableEntity> LargeTable<T> {
     }
 }
 
-/// An entity of a page that lists what cannot be read. An error that concerns more than the entity is an error of the page.
-fn one_of_a_page<T>(key: Key, loaded: Result<Option<T>>) -> Result<Option<(Key, Result<T>)>> {
-    match loaded {
-        Err(error) if error.is_transient() => Err(error),
-        done => Ok(done.transpose().map(|done| (key, done))),
-    }
+/// The entities that exist, without the rows whose entities are gone.
+fn found<T: Send>(
+    loaded: impl Stream<Item = Result<Option<T>>> + Send,
+) -> impl Stream<Item = Result<T>> + Send {
+    loaded.try_filter_map(|found| ready(Ok(found)))
+}
+
+/// Loads the entities of a page of rows, and lists those that cannot be read.
+async fn load_readable<T: Send, F>(
+    rows: ReadablePage<LargeRow<T>>,
+    load: impl Fn(LargeRow<T>) -> F + Send + Sync,
+    concurrency: usize,
+) -> Result<ReadablePage<T>>
+where
+    F: Future<Output = Result<Option<T>>> + Send,
+{
+    let ReadablePage { page, unreadable } = rows;
+    let loads = stream::iter(page.items).map(|row| {
+        let key = row.entity.key().clone();
+        load(row).map(|loaded| match loaded {
+            // A transient error concerns more than the entity, so it is an error of the page.
+            Err(error) if error.is_transient() => Err(error),
+            loaded => Ok(loaded.transpose().map(|loaded| (key, loaded))),
+        })
+    });
+    let loaded: Vec<_> = found(loads.buffered(concurrency)).try_collect().await?;
+    let mut loaded = readable(loaded, page.continuation);
+    loaded.unreadable.extend(unreadable);
+    Ok(loaded)
 }
 
 /// Row keys of `T`, for a query of its rows.
@@ -431,14 +447,12 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     /// # Errors
     /// As for [`all`](Self::all), as an item.
     pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + use<T, K> {
-        let concurrency =
-            self.table.options().concurrency.max(1).min(self.limit.unwrap_or(usize::MAX).max(1));
-        let lookup = self.clone();
+        let (lookup, concurrency) = (self.clone(), self.table.concurrency(self.limit));
         let loads = self.rows.stream().map(move |row| {
             let lookup = lookup.clone();
             async move { lookup.load(row?).await }
         });
-        loads.buffered(concurrency).try_filter_map(|found| ready(Ok(found)))
+        found(loads.buffered(concurrency))
     }
 
     /// Reads one page, from the start or from a continuation token: see [`Lookup::page`].
@@ -448,8 +462,7 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
         let page = self.rows.page(from).await?;
         let loads = stream::iter(page.items).map(|row| self.load(row));
-        let loaded = loads.buffered(self.table.options().concurrency.max(1));
-        let items = loaded.try_filter_map(|found| ready(Ok(found))).try_collect().await?;
+        let items = found(loads.buffered(self.table.concurrency(None))).try_collect().await?;
         Ok(Page { items, continuation: page.continuation })
     }
 
@@ -459,16 +472,8 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     /// # Errors
     /// As for [`page`](Self::page), without the errors of single entities.
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<T>> {
-        let ReadablePage { page, unreadable } = self.rows.readable_page(from).await?;
-        let loads = stream::iter(page.items).map(|row| async {
-            let key = row.entity.key().clone();
-            one_of_a_page(key, self.load(row).await)
-        });
-        let loaded = loads.buffered(self.table.options().concurrency.max(1));
-        let loaded: Vec<_> = loaded.try_filter_map(|found| ready(Ok(found))).try_collect().await?;
-        let mut found = readable(loaded, page.continuation);
-        found.unreadable.extend(unreadable);
-        Ok(found)
+        let rows = self.rows.readable_page(from).await?;
+        load_readable(rows, |row| self.load(row), self.table.concurrency(None)).await
     }
 
     /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
@@ -480,11 +485,8 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T, K> {
-        let query = self.clone();
-        stream_readable(self.limit, move |from, limit| {
-            let query = query.clone();
-            let query = limit.into_iter().fold(query, Self::limit);
-            async move { query.readable_page(from.as_ref()).await }
+        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
+            query.readable_page(from.as_ref()).await
         })
     }
 
@@ -493,7 +495,7 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     /// # Errors
     /// As for [`all`](Self::all), and [`Lookup::first`].
     pub async fn first(&self) -> Result<Option<T>> {
-        // The row has lost its entry, so the next lookup has another first entry.
+        // Without a value, the entity was deleted or has lost its entry, so the next lookup finds another first entry.
         while let Some(row) = self.rows.first().await? {
             if let Some(found) = self.load(row).await? {
                 return Ok(Some(found));

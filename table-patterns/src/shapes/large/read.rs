@@ -86,7 +86,7 @@ impl<T: TableEntity> LargeTable<T> {
     where
         S: Stream<Item = Result<LargeRow<T>>> + Send,
     {
-        let (table, concurrency) = (self.clone(), self.options().concurrency.max(1));
+        let (table, concurrency) = (self.clone(), self.concurrency(None));
         let loads = rows.map(move |row| {
             let table = table.clone();
             async move { table.load_one(row?.entity).await }

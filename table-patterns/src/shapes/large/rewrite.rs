@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use table_core::model::{EdmType, Entity, Key, PropertyRef, ValueRef};
+use table_core::model::{Entity, Key, PropertyRef};
 use table_core::query::{Continuation, Query, UnreadableEntity};
 use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
 use super::codec::BlobKey;
-use super::values::NewBlobs;
+use super::values::{NewBlobs, put_new_reference};
 use super::{BlobContext, LargeTable};
 use crate::blobs;
 use crate::blobs::{Reference, references};
@@ -155,8 +155,8 @@ impl<T: TableEntity> LargeRewrite<T> {
         let found = self.table.store().query_readable(self.table.name(), &query, self.from.as_ref()).await?;
         let (page, skipped) = (found.page, found.unreadable);
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
-        let (table, counts, active) = (&self.table, self.only_counts, active.as_str());
-        let work: Vec<_> = rows.map(|row| table.rewrite_row(row, active, counts)).collect();
+        let (table, only_counts, active) = (&self.table, self.only_counts, active.as_str());
+        let work: Vec<_> = rows.map(|row| table.rewrite_row(row, active, only_counts)).collect();
         let work = stream::iter(work).buffer_unordered(self.concurrency);
         let found = work.try_fold(LargeRewritten::default(), |all, one| async { Ok(all.add(one)) }).await?;
         self.found = std::mem::take(&mut self.found).add(found);
@@ -212,11 +212,11 @@ impl<T: TableEntity> LargeTable<T> {
         &self,
         mut row: Entity,
         active: &str,
-        counts: bool,
+        only_counts: bool,
     ) -> Result<LargeRewritten> {
         let mut conflicts = Conflicts::new(self.options().attempts);
         loop {
-            match self.rewrite_read(&row, active, counts).await {
+            match self.rewrite_read(&row, active, only_counts).await {
                 Err(error) => conflicts.wait(error).await?,
                 done => return done,
             }
@@ -228,12 +228,12 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// One attempt to rewrite the blobs of a row that was read.
-    async fn rewrite_read(&self, row: &Entity, active: &str, counts: bool) -> Result<LargeRewritten> {
+    async fn rewrite_read(&self, row: &Entity, active: &str, only_counts: bool) -> Result<LargeRewritten> {
         let mut found = LargeRewritten { rows: 1, ..LargeRewritten::default() };
         let (mut patch, mut new) = (Entity::from(row.key().clone()), NewBlobs::none());
         for (property, reference) in references(row) {
             found.blobs += 1;
-            match self.rewrite_blob(row, &property, &reference, counts, &mut patch, &mut new).await {
+            match self.rewrite_blob(row, &property, &reference, only_counts, &mut patch, &mut new).await {
                 Ok(BlobState::Kept(id)) => found.count(id),
                 Ok(BlobState::KeptInPlaintext) => found.plaintext += 1,
                 Ok(BlobState::Rewritten) => {
@@ -262,17 +262,17 @@ impl<T: TableEntity> LargeTable<T> {
         row: &Entity,
         property: &PropertyRef<'_>,
         reference: &Reference,
-        counts: bool,
+        only_counts: bool,
         patch: &mut Entity,
         new: &mut NewBlobs,
     ) -> Result<BlobState> {
         if self.is_accepted_plaintext(reference) {
-            if counts {
+            if only_counts {
                 return Ok(BlobState::KeptInPlaintext);
             }
         } else {
             let key = self.key_of(row, property, reference).await?;
-            if counts || key.active {
+            if only_counts || key.active {
                 return Ok(BlobState::Kept(key.id));
             }
         }
@@ -282,11 +282,7 @@ impl<T: TableEntity> LargeTable<T> {
         let context = self.values().context(row.key(), property.name());
         let reference = self.values().put(&context, content).await?;
         new.push(context);
-        // The reference has the other type than the field, so the field's type follows from the stored reference.
-        let declared =
-            if matches!(property.value(), ValueRef::Binary(_)) { EdmType::String } else { EdmType::Binary };
-        let value = reference.to_value(declared);
-        patch.properties_mut().put(property.name(), value.as_ref(), property.is_encrypted());
+        put_new_reference(patch, property, &reference);
         Ok(BlobState::Rewritten)
     }
 

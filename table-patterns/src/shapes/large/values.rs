@@ -90,10 +90,6 @@ impl LargeValues {
         self.options.write_deadline
     }
 
-    pub(crate) const fn options_mut(&mut self) -> &mut LargeOptions {
-        &mut self.options
-    }
-
     /// The large properties.
     pub(super) fn large(&self) -> impl Iterator<Item = &'static PropertySchema> + use<> {
         self.schema.properties.iter().filter(|property| property.large.is_some())
@@ -122,7 +118,7 @@ impl LargeValues {
     ) -> Result<()> {
         let contexts: Vec<_> =
             values.iter().map(|(property, _)| self.context(entity.key(), property.name)).collect();
-        // Before the first request: after an error every blob that may exist is removed.
+        // Noted before the first request, so that the caller removes every blob that may exist after an error.
         contexts.iter().for_each(|context| new.push(context.clone()));
         let puts: Vec<_> = contexts
             .iter()
@@ -278,6 +274,14 @@ fn inline<'a>(property: &PropertySchema, value: ValueRef<'a>) -> Option<&'a [u8]
     }
 }
 
+/// Puts the reference to a copy of a blob in place of the reference that the property had.
+pub(super) fn put_new_reference(entity: &mut Entity, property: &PropertyRef<'_>, reference: &Reference) {
+    // The reference has the other type than the field, so the field's type follows from the stored reference.
+    let is_text = matches!(property.value(), ValueRef::Binary(_));
+    let value = reference.to_value(if is_text { EdmType::String } else { EdmType::Binary });
+    entity.properties_mut().put(property.name(), value.as_ref(), property.is_encrypted());
+}
+
 /// Converts the content of a blob to a value.
 pub(super) fn value(entity: &Entity, property: &PropertySchema, bytes: Vec<u8>) -> Result<EdmValue> {
     if property.edm_type != EdmType::String {
@@ -286,6 +290,15 @@ pub(super) fn value(entity: &Entity, property: &PropertySchema, bytes: Vec<u8>) 
     String::from_utf8(bytes).map(EdmValue::String).map_err(|_| {
         Error::decode("large value", entity.key(), property.name, "text", "a blob that is not UTF-8")
     })
+}
+
+/// Whether a blob of this size exists. 1 request.
+pub(super) async fn has_blob(blobs: &Arc<dyn ObjectStore>, path: &Path, size: u64) -> Result<bool> {
+    match blobs.head(path).await {
+        Ok(found) => Ok(found.size == size),
+        Err(object_store::Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(blob_error(error)),
+    }
 }
 
 /// The blob stores of a table and of its copy.
@@ -308,7 +321,7 @@ impl BlobStores {
         for (property, reference) in references(row) {
             let path = self.path(table, row, property.name(), reference.id)?;
             // A blob is never changed, so one with this name and size is the copy of an earlier run.
-            if self.is_there(&path, reference.stored.size).await? {
+            if has_blob(&self.to, &path, reference.stored.size).await? {
                 continue;
             }
             let Some(content) = blobs::open(&*self.from, &path).await? else {
@@ -325,19 +338,11 @@ impl BlobStores {
     pub(crate) async fn are_there(&self, table: &TableName, row: &Entity) -> Result<bool> {
         for (property, reference) in references(row) {
             let path = self.path(table, row, property.name(), reference.id)?;
-            if !self.is_there(&path, reference.stored.size).await? {
+            if !has_blob(&self.to, &path, reference.stored.size).await? {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    async fn is_there(&self, path: &Path, size: u64) -> Result<bool> {
-        match self.to.head(path).await {
-            Ok(found) => Ok(found.size == size),
-            Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(blob_error(error)),
-        }
     }
 
     fn path(&self, table: &TableName, row: &Entity, property: &str, id: Uuid) -> Result<Path> {

@@ -118,7 +118,7 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
 
     fn read(slot: &str, row: &Entity) -> Result<Option<V>> {
         let mut fields = Properties::new();
-        for suffix in Self::suffixes_of::<V>() {
+        for suffix in <Self as SlotCodec<V>>::suffixes() {
             if let Some(p) = row.properties().find(&format!("{slot}{suffix}")) {
                 fields.push(suffix, p.value(), p.is_encrypted());
             }
@@ -130,12 +130,7 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
     }
 }
 
-impl Grouped {
-    fn suffixes_of<V: PropertyGroup>() -> impl Iterator<Item = &'static str> {
-        V::PROPERTIES.iter().map(|p| p.name)
-    }
-}
-
+/// A loop over indexes, because iterators do not run at compile time.
 const fn has_no_options<V: PropertyGroup>() -> bool {
     let mut i = 0;
     while i < V::PROPERTIES.len() {

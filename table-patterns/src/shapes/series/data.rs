@@ -165,9 +165,9 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// # Errors
     /// As [`get`](Self::get); a slot that is not in the set.
     pub async fn get_slot(&self, series: &Key, slot: S::Slot) -> Result<Option<V>> {
-        let name = self.slots().name(self.layout.index(&slot)?);
-        let entity = self.row(series, &slot).await?;
-        entity.map_or(Ok(None), |entity| C::read(&name, &entity))
+        let index = self.layout.index(&slot)?;
+        let row = self.row_of(series, index).await?;
+        row.map_or(Ok(None), |row| C::read(&self.slots().name(index), &row))
     }
 
     /// Reads a slot, calls `change` for the new value, and merges the value under the row's ETag. After a conflict the
@@ -181,15 +181,16 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         slot: S::Slot,
         mut change: impl FnMut(Option<V>) -> Result<V>,
     ) -> Result<V> {
-        let name = self.slots().name(self.layout.index(&slot)?);
+        let index = self.layout.index(&slot)?;
+        let name = self.slots().name(index);
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let read = self.row(series, &slot).await?;
-            let value = change(read.as_ref().map_or(Ok(None), |entity| C::read(&name, entity))?)?;
+            let stored = self.row_of(series, index).await?;
+            let value = change(stored.as_ref().map_or(Ok(None), |row| C::read(&name, row))?)?;
             let (row, patch) = self.patch(&slot, &value)?;
             let patch = Entity::from_parts(self.layout.key(series, row)?, patch);
-            let operation = match read {
-                Some(entity) => Operation::Merge(patch, entity.version()?),
+            let operation = match stored {
+                Some(row) => Operation::Merge(patch, row.version()?),
                 // Not insert-or-merge: a writer that has set the slot since the read must win over this
                 // value.
                 None => Operation::Insert(patch),
@@ -219,9 +220,8 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         Ok(rows)
     }
 
-    /// Reads the properties of a slot. 1 request.
-    async fn row(&self, series: &Key, slot: &S::Slot) -> Result<Option<Entity>> {
-        let index = self.layout.index(slot)?;
+    /// Reads the row of a slot, with the properties of this slot alone. 1 request.
+    async fn row_of(&self, series: &Key, index: usize) -> Result<Option<Entity>> {
         let name = self.slots().name(index);
         let select = Select::new(C::suffixes().iter().map(|suffix| format!("{name}{suffix}")));
         self.store.get(&self.table, &self.layout.key(series, self.layout.row_of(index))?, Some(&select)).await
@@ -282,11 +282,10 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             return plain::write(&*self.store, &self.table, delete).await.map(|_| true);
         }
         let rows = self.stored_rows(series).await?;
-        // A crash between two groups leaves the last rows. They are still the series, and a repeated call
-        // deletes them.
-        for some in rows.chunks(GROUP_OPERATIONS) {
+        // A crash between two groups leaves the later rows, which are still rows of the series: a repeated call deletes them.
+        for chunk in rows.chunks(GROUP_OPERATIONS) {
             let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
-            for (_, entity) in some {
+            for (_, entity) in chunk {
                 group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
             }
             plain::transact(&*self.store, &self.table, group).await?;
@@ -296,8 +295,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
 
     /// The operation that removes a slot from a row; `None` if the slot has no value.
     fn remove_slot(&self, mut entity: Entity, index: usize) -> Result<Option<Operation>> {
-        let etag = entity.version()?;
-        let slot = self.slots().name(index);
+        let (version, slot) = (entity.version()?, self.slots().name(index));
         let before = entity.properties().len();
         for suffix in C::suffixes() {
             entity.properties_mut().remove(&format!("{slot}{suffix}"));
@@ -305,8 +303,8 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let removed = entity.properties().len() < before;
         // A merge cannot remove a property, so the row is replaced.
         Ok(removed.then(|| match entity.properties().is_empty() {
-            true => Operation::Delete(entity.key().clone(), etag),
-            false => Operation::Replace(entity, etag),
+            true => Operation::Delete(entity.key().clone(), version),
+            false => Operation::Replace(entity, version),
         }))
     }
 }

@@ -11,10 +11,9 @@ use table_core::store::{Conflicts, Error, MovedCopy, Operation, Result, TableSto
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{FromEntity as _, KeyOf, TableEntity, Upgrade};
 
-use super::place::{MOVING, logical, stored};
-use super::write::exact;
+use super::place::{MOVING, logical_key, stored_key};
 use super::{SpreadRow, SpreadTable};
-use crate::rows::{upgrade_one, upgraded};
+use crate::rows::{own_key_error, upgrade_one, upgraded, wait_to_move_again};
 
 /// The result of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -55,7 +54,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// repeated migration continues.
     async fn migrate_row(&self, row: SpreadRow<T>) -> Result<bool> {
         let (place, key) = (self.place_of(&row)?, row.entity.key().clone());
-        let new = stored(&key, self.spread)?;
+        let new = stored_key(&key, self.spread)?;
         if place == new {
             return Ok(false);
         }
@@ -81,11 +80,11 @@ impl<T: TableEntity> SpreadTable<T> {
     async fn mark(&self, mut row: SpreadRow<T>, place: &Key) -> Result<Option<(SpreadRow<T>, IfMatch)>> {
         loop {
             if row.is_moving() {
-                let version = exact(&row)?;
+                let version = row.entity.version()?;
                 return Ok(Some((row, version)));
             }
             let mark = Entity::from(place.clone()).with(MOVING, true);
-            match self.write(Operation::Merge(mark, exact(&row)?)).await {
+            match self.write(Operation::Merge(mark, row.entity.version()?)).await {
                 Ok(written) => {
                     let etag = written.etag.ok_or_else(|| Error::without_etag(place))?;
                     return Ok(Some((row, IfMatch::Exactly(etag))));
@@ -117,9 +116,7 @@ impl<T: TableEntity> SpreadTable<T> {
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
-            return Err(Error::invalid_request(format!(
-                "{key} cannot be moved to its own key: give another key or table"
-            )));
+            return Err(own_key_error(&key));
         }
         let mut conflicts = Conflicts::new(self.attempts);
         let mut copy = None;
@@ -128,9 +125,7 @@ impl<T: TableEntity> SpreadTable<T> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // The source is missing: another attempt has nothing to move.
-            let is_over = error.is_entity_not_found();
-            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
                 return Err(target.without_copy(&to, copy, error).await);
             }
         }
@@ -141,10 +136,10 @@ impl<T: TableEntity> SpreadTable<T> {
         if row.is_moving() {
             return Err(self.moving(key));
         }
-        let version = exact(&row)?;
+        let version = row.entity.version()?;
         let mut moved = row.entity.with_system(None, None).with_key(to.clone());
         moved.properties_mut().remove(MOVING);
-        let written = match target.put_logical(moved).await {
+        let written = match target.upsert_logical(moved).await {
             // Not the error of a missing source.
             Err(error) if error.is_conflict() => return Err(Error::precondition_failed(target.name(), to)),
             written => written?,
@@ -179,7 +174,7 @@ pub(crate) async fn is_there(
     let mut from = None;
     for _ in 0..MAX_PAGES {
         let page = store.query(table, &query, from.as_ref()).await?;
-        let is_bucket = |key: &Key| logical(key).is_some_and(|key| key.partition() == partition);
+        let is_bucket = |key: &Key| logical_key(key).is_some_and(|key| key.partition() == partition);
         if page.items.iter().any(|entity| is_bucket(entity.key())) {
             return Ok(true);
         }
@@ -239,7 +234,7 @@ impl<T: TableEntity> UpgradeRows<T> for SpreadTable<T> {
             if row.is_moving() {
                 return Err(self.moving(old.key()));
             }
-            let (place, version) = (self.place_of(&row)?, exact(&row)?);
+            let (place, version) = (self.place_of(&row)?, row.entity.version()?);
             let new = upgraded(&old, &row.decode()?)?;
             self.write(Operation::Replace(new.with_key(place), version)).await
         };

@@ -1,4 +1,4 @@
-//! Buckets and stored keys. Stored data depends on them: they never change.
+//! Buckets and stored keys. Stored data depends on their formulas, which therefore never change.
 
 use std::marker::PhantomData;
 
@@ -14,23 +14,24 @@ const PREFIX: usize = 5;
 /// The bucket of a row.
 pub(super) fn bucket(row: &str, spread: Spread) -> u32 {
     let hash: [u8; 32] = Sha256::new().chain_update(spread.salt).chain_update(row).finalize().into();
+    // A hash has 32 bytes, so it has a first chunk of 8.
     let start = hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     // The remainder is less than the number of buckets, which is a `u32`.
     (start % u64::from(spread.buckets.max(1))) as u32
 }
 
 /// The stored key of an entity.
-pub(super) fn stored(key: &Key, spread: Spread) -> Result<Key> {
-    Key::new(partition(key.partition(), bucket(key.row(), spread)), key.row())
+pub(super) fn stored_key(key: &Key, spread: Spread) -> Result<Key> {
+    Key::new(stored_partition(key.partition(), bucket(key.row(), spread)), key.row())
 }
 
 /// The stored PartitionKey of a bucket.
-pub(super) fn partition(partition: &str, bucket: u32) -> String {
+pub(super) fn stored_partition(partition: &str, bucket: u32) -> String {
     format!("{bucket:04}_{partition}")
 }
 
 /// The logical key of a stored key; `None` if the stored key has no bucket.
-pub(super) fn logical(key: &Key) -> Option<Key> {
+pub(super) fn logical_key(key: &Key) -> Option<Key> {
     let (prefix, partition) = key.partition().split_at_checked(PREFIX)?;
     let digits = prefix.strip_suffix('_')?;
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| Key::new(partition, key.row()).ok())?
@@ -74,7 +75,7 @@ impl<T: TableEntity> FromEntity for SpreadRow<T> {
 
     fn from_entity(entity: Entity) -> Result<Self> {
         let partition = entity.key().partition().to_owned();
-        let key = logical(entity.key()).ok_or_else(|| {
+        let key = logical_key(entity.key()).ok_or_else(|| {
             let expected = "a bucket before the key, as in `0007_Sales`";
             Error::decode(T::SCHEMA.rust_name, entity.key(), "PartitionKey", expected, &*partition)
         })?;
@@ -90,13 +91,13 @@ pub(crate) fn is_moving(row: &Entity) -> bool {
 impl<T> SpreadRow<T> {
     /// Whether a migration has begun to move the row.
     pub(super) fn is_moving(&self) -> bool {
-        self.entity.get(MOVING).is_some()
+        is_moving(&self.entity)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bucket, logical, stored};
+    use super::{bucket, logical_key, stored_key};
     use table_core::model::Key;
     use table_core::typed::Spread;
 
@@ -115,8 +116,8 @@ mod tests {
     #[test]
     fn stored_keys_round_trip() {
         let key = Key::new("", "r").unwrap();
-        assert_eq!(logical(&stored(&key, 7.into()).unwrap()), Some(key.clone()));
-        assert_eq!(logical(&key), None);
-        assert_eq!(logical(&Key::new("00a1_x", "r").unwrap()), None);
+        assert_eq!(logical_key(&stored_key(&key, 7.into()).unwrap()), Some(key.clone()));
+        assert_eq!(logical_key(&key), None);
+        assert_eq!(logical_key(&Key::new("00a1_x", "r").unwrap()), None);
     }
 }

@@ -15,7 +15,7 @@ use table_core::query::{
 use table_core::store::{CycleDetector, Error, Result, TableStore as _};
 use table_core::typed::{PartitionIn, Spread, TableEntity, TableQuery};
 
-use super::place::{bucket, logical, partition};
+use super::place::{bucket, logical_key, stored_partition};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::{readable, stream_readable};
 
@@ -86,13 +86,11 @@ impl<T: TableEntity> SpreadTable<T> {
         of: &PartitionKey,
         rows: &dyn Fn(PartitionKey) -> Rows<Read<T>>,
     ) -> impl Stream<Item = Result<Read<T>>> + Send + use<T> {
-        // The buckets of before, too: until a migration has ended, they still have rows.
-        let last = self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets);
-        let bucket = |bucket| match PartitionKey::new(partition(of.as_str(), bucket)) {
+        let bucket = |bucket| match PartitionKey::new(stored_partition(of.as_str(), bucket)) {
             Ok(key) => rows(key),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
-        let buckets: Vec<_> = (0..last).map(bucket).collect();
+        let buckets: Vec<_> = self.buckets().map(bucket).collect();
         stream::once(Merge::start(buckets, self.spread, self.concurrency)).flat_map(|merge| {
             stream::unfold(merge, |mut merge| async {
                 let row = merge.next().await?;
@@ -110,7 +108,7 @@ fn readable_rows<T: TableEntity>(query: TableQuery<SpreadRow<T>>, limit: usize) 
         let ReadablePage { page, unreadable } = query.readable_page(from.as_ref()).await?;
         let unreadable = unreadable.into_iter().map(|row| {
             // As the readable rows: with the logical key.
-            Err(UnreadableEntity { key: logical(&row.key).unwrap_or(row.key), ..row })
+            Err(UnreadableEntity { key: logical_key(&row.key).unwrap_or(row.key), ..row })
         });
         let mut rows: Vec<Read<T>> = page.items.into_iter().map(Ok).chain(unreadable).collect();
         rows.sort_by(|a, b| key_order::compare(row_key(a), row_key(b)));
@@ -238,11 +236,8 @@ impl<T: TableEntity> SpreadQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
-        let query = self.clone();
-        stream_readable(self.limit, move |from, limit| {
-            let query = query.clone();
-            let query = limit.into_iter().fold(query, Self::limit);
-            async move { query.readable_page(from.as_ref()).await }
+        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
+            query.readable_page(from.as_ref()).await
         })
     }
 

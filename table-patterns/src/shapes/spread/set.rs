@@ -3,14 +3,15 @@
 use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use table_core::model::{Entity, Key, PartitionKey};
-use table_core::store::{BulkSummary, GroupTransaction, Result, TableStore as _, Written};
+use table_core::store::{BulkSummary, Error, Result, TableStore as _, Written};
 use table_core::typed::TableEntity;
 use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter, changed};
 
-use super::place::logical;
+use super::place::logical_key;
 use super::query::without_partition;
 use super::{SpreadQuery, SpreadRow, SpreadTable};
 use crate::rows::plain::permit_after;
+use crate::rows::write_together;
 
 /// Set operations: see [`TableQuery::delete`](table_core::typed::TableQuery::delete).
 impl<T: TableEntity> SpreadQuery<T> {
@@ -91,14 +92,13 @@ impl<T: TableEntity> SetWriter for SpreadTable<T> {
                 operations.push(operation);
             }
             if let [one] = &*operations {
+                // Its error has the logical key.
                 return Ok((vec![SpreadTable::write(self, one.clone()).await?], false));
             }
             let Some(first) = operations.first() else { return Ok((Vec::new(), false)) };
             let (store, table) = (&**self.store(), self.name());
             let _permitted = permit_after(store, table, T::SCHEMA, self.previous, first.key()).await?;
-            let mut group = GroupTransaction::new(first.key().partition_key(), store.profile());
-            operations.into_iter().try_for_each(|operation| group.push(operation))?;
-            Ok((store.transact(table, group).await?, false))
+            Ok((write_together(store, table, &operations).await?, false))
         }
         .boxed()
     }
@@ -106,7 +106,7 @@ impl<T: TableEntity> SetWriter for SpreadTable<T> {
     /// Looks at the places of the entity: a migration may have moved it.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
         async move {
-            let Some(key) = logical(key) else { return Ok(None) };
+            let Some(key) = logical_key(key) else { return Ok(None) };
             let Some(row) = self.locate(&key).await? else { return Ok(None) };
             let place = self.place_of(&row)?;
             Ok(Some(row.entity.with_key(place)))
@@ -114,7 +114,7 @@ impl<T: TableEntity> SetWriter for SpreadTable<T> {
         .boxed()
     }
 
-    fn failed(&self, error: &table_core::store::Error) -> Option<usize> {
+    fn failed(&self, error: &Error) -> Option<usize> {
         error.failed_index()
     }
 }

@@ -6,7 +6,7 @@ use table_core::store::{Conflicts, Error, Result, TableStore};
 use table_core::typed::{Discriminator, KeyOf, PartitionIn, Spread, Table, TableEntity};
 
 use super::SpreadRow;
-use super::place::{partition, stored};
+use super::place::{stored_key, stored_partition};
 
 /// The default number of requests in flight.
 const CONCURRENCY: usize = 16;
@@ -128,8 +128,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// Errors of the store; the row is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
-        let found = self.locate(&key.into_key()).await?.filter(|row| !self.hides(row));
-        found.map(SpreadRow::decode).transpose()
+        self.seen(&key.into_key()).await?.map(SpreadRow::decode).transpose()
     }
 
     /// Reads the entity, which must exist. Requests as for [`get`](Self::get).
@@ -145,7 +144,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// The key with its bucket is too long.
     pub fn stored_key(&self, key: impl KeyOf<T>) -> Result<Key> {
-        stored(&key.into_key(), self.spread)
+        stored_key(&key.into_key(), self.spread)
     }
 
     /// The stored partitions of a logical partition: its buckets, including previous ones. For functions that work on
@@ -154,8 +153,14 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// The key with its bucket is too long.
     pub fn stored_partitions(&self, of: impl PartitionIn<T>) -> Result<Vec<PartitionKey>> {
-        let buckets = self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets);
-        (0..buckets).map(|bucket| PartitionKey::new(partition(of.partition_key().as_str(), bucket))).collect()
+        self.buckets()
+            .map(|bucket| PartitionKey::new(stored_partition(of.partition_key().as_str(), bucket)))
+            .collect()
+    }
+
+    /// The numbers of all buckets. The previous ones are among them: they have rows until the migration has ended.
+    pub(super) fn buckets(&self) -> std::ops::Range<u32> {
+        0..self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets)
     }
 
     /// The table's name.
@@ -172,11 +177,10 @@ impl<T: TableEntity> SpreadTable<T> {
     ///
     /// The new bucket is read again after the old one, because a migration may have moved the row between the two reads.
     pub(super) async fn locate(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
-        let current = stored(key, self.spread)?;
+        let current = stored_key(key, self.spread)?;
         let found = self.rows.get(&current).await?;
         let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else { return Ok(found) };
         match self.rows.get(previous).await? {
-            // A migration may have moved the row after the first read and before the second.
             None => self.rows.get(current).await,
             found => Ok(found),
         }
@@ -186,10 +190,14 @@ impl<T: TableEntity> SpreadTable<T> {
         self.locate(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
-    /// Finds the row of an entity that reads of this handle do not leave out.
+    /// Finds the row of an entity, unless reads of this handle leave it out.
+    async fn seen(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
+        Ok(self.locate(key).await?.filter(|row| !self.hides(row)))
+    }
+
+    /// Finds the row of an entity, which must exist and not be left out.
     pub(super) async fn existing_seen(&self, key: &Key) -> Result<SpreadRow<T>> {
-        let found = self.locate(key).await?.filter(|row| !self.hides(row));
-        found.ok_or_else(|| Error::entity_not_found(self.name(), key))
+        self.seen(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// Whether reads of this handle leave a row out.
@@ -200,7 +208,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// The key of the entity in the previous buckets, if it differs.
     pub(super) fn previous_key(&self, key: &Key) -> Result<Option<Key>> {
         let Some(previous) = self.previous else { return Ok(None) };
-        let (now, before) = (stored(key, self.spread)?, stored(key, previous)?);
+        let (now, before) = (stored_key(key, self.spread)?, stored_key(key, previous)?);
         Ok((now != before).then_some(before))
     }
 }
@@ -213,8 +221,7 @@ impl<T> Clone for SpreadTable<T> {
 
 impl<T> fmt::Debug for SpreadTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("SpreadTable");
-        debug
+        f.debug_struct("SpreadTable")
             .field("table", &self.table)
             .field("buckets", &self.spread.buckets)
             .field("previous", &self.previous.map(|previous| previous.buckets))

@@ -4,17 +4,35 @@ use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Conflicts, Error, Operation, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 
-use super::place::{logical, stored};
+use super::place::{logical_key, stored_key};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit_after;
 use crate::rows::{with_entity_key, written_value};
 
-/// What a write does to a stored entity.
+/// What a write does with the properties of the stored entity.
 #[derive(Clone, Copy)]
-enum Over {
+enum WriteKind {
     Replace,
     Merge,
+}
+
+impl WriteKind {
+    /// The operation on an entity that must exist.
+    const fn existing(self, entity: Entity, version: IfMatch) -> Operation {
+        match self {
+            Self::Replace => Operation::Replace(entity, version),
+            Self::Merge => Operation::Merge(entity, version),
+        }
+    }
+
+    /// The operation on an entity that may exist.
+    const fn insert_or(self, entity: Entity) -> Operation {
+        match self {
+            Self::Replace => Operation::InsertOrReplace(entity),
+            Self::Merge => Operation::InsertOrMerge(entity),
+        }
+    }
 }
 
 impl<T: TableEntity> SpreadTable<T> {
@@ -27,8 +45,8 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     async fn insert_logical(&self, entity: Entity) -> Result<Written> {
-        // An entity in its former bucket exists too. An insert into the new bucket would make a second one,
-        // and the migration would meet it.
+        // An entity in its previous bucket exists too. An insert into the new bucket would make a second row of the entity, which
+        // the migration cannot tell from a row that it has moved itself.
         if let Some(previous) = self.previous_key(entity.key())?
             && self.rows.get(previous).await?.is_some()
         {
@@ -86,7 +104,7 @@ impl<T: TableEntity> SpreadTable<T> {
 
     async fn replace_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
         let must_read = version == IfMatch::Any && T::SCHEMA.may_be_newer();
-        self.write_existing(entity, version, must_read, Over::Replace).await
+        self.write_existing(entity, version, must_read, WriteKind::Replace).await
     }
 
     /// Replaces or merges the entity. Reads and checks the stored entity first if `must_read`, or if the entity may be in a
@@ -96,23 +114,21 @@ impl<T: TableEntity> SpreadTable<T> {
         entity: Entity,
         version: IfMatch,
         must_read: bool,
-        over: Over,
+        kind: WriteKind,
     ) -> Result<Written> {
-        let operation = match over {
-            Over::Replace => Operation::Replace,
-            Over::Merge => Operation::Merge,
-        };
         if self.previous_key(entity.key())?.is_none() && !must_read {
-            return self.write(operation(self.with_stored_key(entity)?, version)).await;
+            return self.write(kind.existing(self.with_stored_key(entity)?, version)).await;
         }
         let key = entity.key().clone();
         self.write_at_place(&key, &version, |row, place, version| {
-            match over {
-                Over::Replace => T::SCHEMA.check_replaceable(&row.entity)?,
-                Over::Merge if self.hides(row) => return Err(Error::entity_not_found(self.name(), &key)),
-                Over::Merge => T::SCHEMA.check_patchable(&row.entity)?,
+            match kind {
+                WriteKind::Replace => T::SCHEMA.check_replaceable(&row.entity)?,
+                WriteKind::Merge if self.hides(row) => {
+                    return Err(Error::entity_not_found(self.name(), &key));
+                }
+                WriteKind::Merge => T::SCHEMA.check_patchable(&row.entity)?,
             }
-            Ok(operation(entity.clone().with_key(place), version))
+            Ok(kind.existing(entity.clone().with_key(place), version))
         })
         .await
     }
@@ -123,38 +139,33 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// A key or a value that cannot be stored; a conflict, after the last attempt.
     pub async fn upsert(&self, value: &T) -> Result<Written> {
-        self.put_logical(value.to_logical()?).await
+        self.upsert_logical(value.to_logical()?).await
     }
 
-    pub(super) async fn put_logical(&self, entity: Entity) -> Result<Written> {
-        self.write_over(entity, Over::Replace).await
+    pub(super) async fn upsert_logical(&self, entity: Entity) -> Result<Written> {
+        self.insert_or_write(entity, WriteKind::Replace).await
     }
 
-    /// Inserts the entity, or writes over the stored entity.
-    async fn write_over(&self, entity: Entity, over: Over) -> Result<Written> {
+    /// Inserts the entity, or writes it over the stored entity.
+    async fn insert_or_write(&self, entity: Entity, kind: WriteKind) -> Result<Written> {
         let reads_stored = T::SCHEMA.has_split() || T::SCHEMA.expiry.is_some();
-        let must_read = T::SCHEMA.may_be_newer() || (reads_stored && matches!(over, Over::Merge));
+        let must_read = T::SCHEMA.may_be_newer() || (reads_stored && matches!(kind, WriteKind::Merge));
         if self.previous_key(entity.key())?.is_none() && !must_read {
-            let entity = self.with_stored_key(entity)?;
-            let operation = match over {
-                Over::Replace => Operation::InsertOrReplace(entity),
-                Over::Merge => Operation::InsertOrMerge(entity),
-            };
-            return self.write(operation).await;
+            return self.write(kind.insert_or(self.with_stored_key(entity)?)).await;
         }
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let written = match over {
-                Over::Replace => self.replace_logical(entity.clone(), IfMatch::Any).await,
-                Over::Merge if T::SCHEMA.has_split() => self.merge_whole(&entity).await,
-                Over::Merge => self.merge_logical(entity.clone(), IfMatch::Any).await,
+            let written = match kind {
+                WriteKind::Replace => self.replace_logical(entity.clone(), IfMatch::Any).await,
+                WriteKind::Merge if T::SCHEMA.has_split() => self.merge_whole(&entity).await,
+                WriteKind::Merge => self.merge_logical(entity.clone(), IfMatch::Any).await,
             };
             match written {
                 Err(error) if error.is_gone() => match self.insert_logical(entity.clone()).await {
                     Err(error) if error.is_already_exists() => {
-                        // Between the replacement, which found no entity, and the insert, which found one,
-                        // another writer has inserted it: try again. Or it is deleted and kept, which would
-                        // never end.
+                        // The first write found no entity and the insert found one, for one of two reasons. Another writer
+                        // has inserted it in between: try again. Or the entity is deleted and kept, so that every further
+                        // attempt would fail in the same way: refuse.
                         self.check_not_kept(entity.key()).await?;
                         conflicts.wait(error).await?;
                     }
@@ -166,12 +177,12 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     /// Replaces the stored entity by its merge with another: only a replacement removes the parts of a longer value.
-    async fn merge_whole(&self, over: &Entity) -> Result<Written> {
-        self.write_at_place(over.key(), &IfMatch::Any, |row, place, version| {
+    async fn merge_whole(&self, entity: &Entity) -> Result<Written> {
+        self.write_at_place(entity.key(), &IfMatch::Any, |row, place, version| {
             if self.hides(row) {
-                return Err(Error::entity_not_found(self.name(), over.key()));
+                return Err(Error::entity_not_found(self.name(), entity.key()));
             }
-            let merged = T::SCHEMA.merged(&row.entity, over)?.with_system(None, None);
+            let merged = T::SCHEMA.merged(&row.entity, entity)?.with_system(None, None);
             Ok(Operation::Replace(merged.with_key(place), version))
         })
         .await
@@ -206,7 +217,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let must_read = T::SCHEMA.version > 1 || (version == IfMatch::Any && may_have_changed);
         // A merge does not change the schema version of the stored entity.
         let entity = Schema::without_version(entity);
-        self.write_existing(entity, version, must_read, Over::Merge).await
+        self.write_existing(entity, version, must_read, WriteKind::Merge).await
     }
 
     /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value, as
@@ -216,7 +227,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// A key or a value that cannot be stored; a conflict, after the last attempt. The stored entity has another type, or
     /// another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
-        self.write_over(value.to_logical()?, Over::Merge).await
+        self.insert_or_write(value.to_logical()?, WriteKind::Merge).await
     }
 
     /// Reads the entity, calls `change`, and replaces the entity in the version that was read; after a conflict, starts
@@ -234,12 +245,11 @@ impl<T: TableEntity> SpreadTable<T> {
         loop {
             let row = self.existing_seen(&key).await?;
             if row.is_moving() {
-                // From the mark on, the migration has its copy of the row: a write to the old row would be
-                // lost.
+                // The migration copies the row after it has set the mark: a write to the old row would be lost.
                 conflicts.wait(self.moving(&key)).await?;
                 continue;
             }
-            let (place, version) = (self.place_of(&row)?, exact(&row)?);
+            let (place, version) = (self.place_of(&row)?, row.entity.version()?);
             let old = row.entity.clone();
             let mut value = row.decode()?;
             change(&mut value)?;
@@ -259,7 +269,7 @@ impl<T: TableEntity> SpreadTable<T> {
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
         if self.previous_key(&key)?.is_none() {
-            return self.write(Operation::Delete(stored(&key, self.spread)?, version)).await.map(drop);
+            return self.write(Operation::Delete(stored_key(&key, self.spread)?, version)).await.map(drop);
         }
         self.write_at_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)))
             .await
@@ -278,6 +288,7 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
+    /// Deletes a row by its stored key, if it exists in this version.
     pub(super) async fn delete_row_if_exists(&self, key: Key, version: IfMatch) -> Result<()> {
         match self.write(Operation::Delete(key, version)).await {
             Err(error) if error.is_gone() => Ok(()),
@@ -296,7 +307,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let row = self.existing(key).await?;
-            let version = exact(&row)?;
+            let version = row.entity.version()?;
             let operation = operation(&row, self.place_of(&row)?, version.clone())?;
             let lost = if self.must_wait(&row, &operation).await? {
                 self.moving(key)
@@ -338,20 +349,21 @@ impl<T: TableEntity> SpreadTable<T> {
         ))
     }
 
+    /// The key under which a row was found, in its new or its previous bucket.
     pub(super) fn place_of(&self, row: &SpreadRow<T>) -> Result<Key> {
         Key::new(&row.partition, row.entity.key().row())
     }
 
-    /// The entity with its stored key.
+    /// The entity with its stored key, in its new bucket.
     fn with_stored_key(&self, entity: Entity) -> Result<Entity> {
-        let key = stored(entity.key(), self.spread)?;
+        let key = stored_key(entity.key(), self.spread)?;
         Ok(entity.with_key(key))
     }
 
     /// Marks the properties that a rule of the store encrypts. A rule that depends on the key expects the logical key, so the
     /// rules are applied before the stored key is used. Returns the logical key.
     pub(super) fn mark_by_rules(&self, operation: &mut Operation) -> Option<Key> {
-        let key = logical(operation.key());
+        let key = logical_key(operation.key());
         if let (Some(key), Some(entity)) = (&key, operation.entity_mut()) {
             let marked = marked_by_rule(&**self.store(), self.name(), key, entity.properties());
             if let Cow::Owned(marked) = marked {
@@ -371,9 +383,4 @@ impl<T: TableEntity> SpreadTable<T> {
             None => error,
         })
     }
-}
-
-/// The condition that a row has the version that was read.
-pub(super) fn exact<T>(row: &SpreadRow<T>) -> Result<IfMatch> {
-    row.entity.version()
 }

@@ -15,7 +15,7 @@ use super::{Keep, Slice, SliceQuery, Slicing};
 /// The default number of requests in flight.
 const CONCURRENCY: usize = 8;
 
-/// The number of times that a write creates a table which another program drops before the row is written.
+/// The maximal number of times that one write creates its table, when another program drops the table before the row is written.
 const MAX_CREATIONS: u32 = 10;
 
 /// What an insert does while the table of its slice is being deleted.
@@ -115,7 +115,7 @@ impl<T: FromEntity> TimeSlices<T> {
         slicing: impl Slicing,
         time: impl Fn(&T) -> Ticks + Send + Sync + 'static,
     ) -> Result<Self> {
-        // The longest name of a slice: a family whose names do not fit is refused before the first write.
+        // The longest name of a table: a family whose names do not fit is refused before the first write.
         let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
         let store = store.into_shared();
         Table::<T>::new(Arc::clone(&store), slice)?;
@@ -162,27 +162,32 @@ impl<T: FromEntity> TimeSlices<T> {
     /// when the handle first uses the slice.
     #[must_use]
     pub fn with_reuse(self, reuse: Reuse) -> Self {
-        Self { shared: Arc::new(Shared { reuse, ..self.shared.without_known_tables() }) }
+        self.with(|shared| shared.reuse = reuse)
     }
 
     /// Makes all reads return hidden entities too: those that have expired or are deleted and kept. `update` and `merge` then change them.
     #[must_use]
     pub fn with_hidden(self) -> Self {
-        Self { shared: Arc::new(Shared { shows_hidden: true, ..self.shared.without_known_tables() }) }
+        self.with(|shared| shared.shows_hidden = true)
     }
 
     /// Sets how many requests one call has in flight; at least 1, by default 8.
     #[must_use]
     pub fn with_concurrency(self, requests: usize) -> Self {
-        Self {
-            shared: Arc::new(Shared { concurrency: requests.max(1), ..self.shared.without_known_tables() }),
-        }
+        self.with(|shared| shared.concurrency = requests.max(1))
     }
 
     /// Sets how often a write is attempted if other writers change the entity first; at least 1, by default 10.
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
-        Self { shared: Arc::new(Shared { attempts: attempts.max(1), ..self.shared.without_known_tables() }) }
+        self.with(|shared| shared.attempts = attempts.max(1))
+    }
+
+    /// A handle with other settings. Clones of this handle keep theirs, so the new handle has its own list of known tables.
+    fn with(self, set: impl FnOnce(&mut Shared<T>)) -> Self {
+        let mut shared = self.shared.without_known_tables();
+        set(&mut shared);
+        Self { shared: Arc::new(shared) }
     }
 
     /// The table of a time, which is created if it is missing. No request if this handle knows the table; otherwise the
@@ -266,9 +271,7 @@ impl<T: Expires> TimeSlices<T> {
     /// As [`new`](Self::new).
     pub fn by_expiry(store: impl TableStore, family: &str, slicing: impl Slicing) -> Result<Self> {
         let time = |entity: &T| entity.expires_at().unwrap_or(Ticks::MAX);
-        let slices = Self::new(store, family, slicing, time)?;
-        let shared = Shared { is_by_expiry: true, ..slices.shared.without_known_tables() };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self::new(store, family, slicing, time)?.with(|shared| shared.is_by_expiry = true))
     }
 
     /// Drops the slices in which every entity has expired by the store's clock ([`TableStore::now`]). Returns the dropped slices. 1 request to list the
@@ -335,11 +338,11 @@ impl<T: TableEntity> TimeSlices<T> {
         Upgrade::new(SliceRows::new(self.clone()), self.shared.concurrency)
     }
 
-    /// Writes an entity. If the table was dropped since this handle saw it, creates the table again, at most
+    /// Writes an entity. If the table was dropped since this handle saw it, creates the table again. The table is created at most
     /// [`MAX_CREATIONS`] times.
     async fn write(&self, entity: &T, verb: Verb) -> Result<Written> {
         let at = (self.shared.time)(entity);
-        let mut left = MAX_CREATIONS;
+        let mut creations_left = MAX_CREATIONS;
         loop {
             let table = self.table_for(at).await?;
             let written = match verb {
@@ -347,9 +350,11 @@ impl<T: TableEntity> TimeSlices<T> {
                 Verb::Upsert => table.upsert(entity).await,
                 Verb::InsertOrMerge => table.insert_or_merge(entity).await,
             };
-            left -= 1;
+            creations_left -= 1;
             match written {
-                Err(error) if is_gone(&error) && left > 0 => self.forget(&self.shared.slicing.name(at)),
+                Err(error) if is_gone(&error) && creations_left > 0 => {
+                    self.forget(&self.shared.slicing.name(at));
+                }
                 written => return written,
             }
         }
@@ -381,6 +386,7 @@ impl<T> Shared<T> {
         }
     }
 
+    /// The name of the table of a slice and generation.
     pub(super) fn table(&self, name: &str, generation: u32) -> Result<TableName> {
         match generation {
             0 => TableName::new(format!("{}{name}", self.family)),
@@ -388,6 +394,7 @@ impl<T> Shared<T> {
         }
     }
 
+    /// The slice of a table that this handle has named.
     pub(super) fn slice(&self, table: &TableName) -> Result<Slice> {
         Slice::of_table(&self.family, &*self.slicing, table).ok_or_else(|| {
             Error::invalid_name(
@@ -410,7 +417,7 @@ pub(super) const GENERATIONS: u32 = 100;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The number of slices that a handle remembers. Only wrong clocks or data make more.
+/// The maximal number of slices that a handle remembers. Only wrong clocks or wrong data lead to more slices.
 const MAX_KNOWN: usize = 10_000;
 
 impl<T: FromEntity> TimeSlices<T> {
@@ -441,15 +448,16 @@ impl<T: FromEntity> TimeSlices<T> {
 
     /// The latest table of a slice, which is created if it is missing. Concurrent callers share one creation.
     pub(super) async fn existing_table(&self, name: &str) -> Result<Slice> {
-        let cell = self.remembered(name);
+        let cell = self.known_cell(name);
         // After a failure the cell stays empty, and the next call tries again.
         cell.get_or_try_init(|| self.find_or_create(name)).await.cloned()
     }
 
-    fn remembered(&self, name: &str) -> Arc<OnceCell<Slice>> {
+    /// The cell of a slice among the known tables; empty if no table of the slice is known.
+    fn known_cell(&self, name: &str) -> Arc<OnceCell<Slice>> {
         let mut known = self.shared.known();
         if known.len() >= MAX_KNOWN && !known.contains_key(name) {
-            // To forget a table costs requests, and no result depends on it.
+            // A forgotten table costs the requests of a first insert, and changes no result.
             known.clear();
         }
         Arc::clone(known.entry(name.to_owned()).or_default())
@@ -541,8 +549,8 @@ impl<T: FromEntity> TimeSlices<T> {
 
     async fn drop_all(&self, slices: Vec<Slice>) -> Result<Vec<Slice>> {
         let drop = |slice: Slice| async move {
-            // Before the deletion, so that the next insert looks. An insert in between may remember the table
-            // again: its write then finds no table, and creates one.
+            // Forgotten before the deletion, so that the next insert lists the tables. An insert between the two may remember the
+            // table again: its write then finds no table, and creates one.
             self.forget(&slice.name);
             match self.shared.store.delete_table(&slice.table).await {
                 Err(error) if !is_gone(&error) => Err(error),

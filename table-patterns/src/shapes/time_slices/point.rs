@@ -9,6 +9,7 @@ use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity}
 use super::family::is_gone;
 use super::{Reuse, TimeSlices};
 use crate::rows::plain::permit;
+use crate::rows::{own_key_error, wait_to_move_again};
 
 /// Runs an operation on each table of the slice of a time, until a table has the entity. Returns from the caller.
 macro_rules! in_its_table {
@@ -116,7 +117,8 @@ impl<T: TableEntity> TimeSlices<T> {
             // A patch may change the time, and the entity would be in the wrong slice. So the merged entity
             // is checked before the write.
             let old = store.get(table.name(), key, None).await?;
-            let old = old.filter(|row| !table.hides(row)).ok_or_else(|| not_found(table.name(), key))?;
+            let old = old.filter(|row| !table.hides(row));
+            let old = old.ok_or_else(|| Error::entity_not_found(table.name(), key))?;
             let read = old.version()?;
             if *version != IfMatch::Any && *version != read {
                 return Err(Error::precondition_failed(table.name(), key));
@@ -203,9 +205,7 @@ impl<T: TableEntity> TimeSlices<T> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // The source is missing: another attempt has nothing to move.
-            let is_over = error.is_entity_not_found();
-            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
                 return Err(target.without_copy(&to, copy, error).await);
             }
         }
@@ -225,9 +225,7 @@ impl<T: TableEntity> TimeSlices<T> {
         let then = target.time()(&T::from_entity(moved.clone())?);
         let there = target.existing_table(&target.shared.slicing.name(then)).await?;
         if Arc::ptr_eq(self.store(), target.store()) && table == there.table && key == to {
-            return Err(Error::invalid_request(format!(
-                "{key} cannot be moved to its own key: give another key or table"
-            )));
+            return Err(own_key_error(key));
         }
         let _leaves = permit(&**self.store(), &table, T::SCHEMA, key).await?;
         let _arrives = permit(&**target.store(), &there.table, T::SCHEMA, to).await?;
@@ -308,10 +306,6 @@ impl<T: TableEntity> TimeSlices<T> {
              and delete the old"
         )))
     }
-}
-
-fn not_found(table: &TableName, key: &Key) -> Error {
-    Error::entity_not_found(table, key)
 }
 
 /// Whether the error says that the entity or its table does not exist.

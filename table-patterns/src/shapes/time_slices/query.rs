@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
-use table_core::model::{TableName, Ticks};
+use table_core::model::{Entity, TableName, Ticks};
 use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{BulkSummary, Error, Result, TableStore as _};
 use table_core::typed::set::{Decision, changed};
 use table_core::typed::{FromEntity, TableEntity, TableQuery};
 
-use super::family::{TimeOf, is_gone};
+use super::family::is_gone;
 use super::{Slice, TimeSlices};
 use crate::rows::stream_readable;
 
@@ -19,6 +19,8 @@ const SLICES: &str = "~~slices";
 
 type Narrow<T> = Arc<dyn Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync>;
 type Entities<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
+/// Sorts the entities of a slice by time.
+type Sort<T> = Arc<dyn Fn(&mut [T]) + Send + Sync>;
 
 /// A query over the slices of a family. [`TimeSlices::query`] makes it.
 ///
@@ -121,8 +123,7 @@ impl<T: FromEntity> SliceQuery<T> {
         if self.limit.is_some() {
             return self.stream().try_fold(0, |count, _| ready(Ok(count + 1))).await;
         }
-        let (time, concurrency) = (Arc::clone(self.slices.time()), self.slices.concurrency());
-        let wanted = self.in_period(time);
+        let (concurrency, wanted) = (self.slices.concurrency(), self.in_period());
         let mut counts = Vec::new();
         for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
             counts.push(count(self.query_of(slice)?, self.covers(slice), wanted.clone()));
@@ -168,11 +169,8 @@ impl<T: FromEntity> SliceQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
-        let query = self.clone();
-        stream_readable(self.limit, move |from, limit| {
-            let query = query.clone();
-            let query = limit.into_iter().fold(query, Self::limit);
-            async move { query.readable_page(from.as_ref()).await }
+        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
+            query.readable_page(from.as_ref()).await
         })
     }
 
@@ -184,23 +182,22 @@ impl<T: FromEntity> SliceQuery<T> {
         }
         let (family, query) = self.fingerprinted()?;
         let profile = self.slices.store().profile();
-        let place = match from {
+        let start = match from {
             Some(from) => Some(self.page_start(from.position(profile, &family, &query)?)?),
             None => None,
         };
-        let (mut slices, mut inner) = (self.slices_from(place.as_ref()).await?.into_iter().peekable(), None);
-        if let Some((begun, continuation)) = place
-            && slices.peek().is_some_and(|slice| slice.table == begun.table)
-        {
-            inner = continuation;
-        }
-        let wanted = self.in_period(Arc::clone(self.slices.time()));
+        let mut slices = self.slices_from(start.as_ref()).await?.into_iter().peekable();
+        // The place in the slice is of no use if the slice was dropped: another slice is then the first.
+        let mut inner = start
+            .filter(|(slice, _)| slices.peek().is_some_and(|first| first.table == slice.table))
+            .and_then(|(_, inner)| inner);
+        let wanted = self.in_period();
         while let Some(slice) = slices.next() {
-            let (rows, begun) = (self.page_of(&slice)?, inner.take());
+            let (rows, from) = (self.page_query(&slice)?, inner.take());
             let read = if is_readable {
-                rows.readable_page(begun.as_ref()).await
+                rows.readable_page(from.as_ref()).await
             } else {
-                rows.page(begun.as_ref()).await.map(ReadablePage::from)
+                rows.page(from.as_ref()).await.map(ReadablePage::from)
             };
             let ReadablePage { page, unreadable } = match read {
                 Err(error) if is_gone(&error) => no_rows(),
@@ -266,7 +263,8 @@ impl<T: FromEntity> SliceQuery<T> {
         Ok(slices)
     }
 
-    fn page_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
+    /// The query of a page of a slice, which has at most as many rows as the limit.
+    fn page_query(&self, slice: &Slice) -> Result<TableQuery<T>> {
         let query = (self.narrow)(self.slices.table_of(slice.table.clone())?.query());
         Ok(match self.limit {
             Some(limit) => query.limit_to(limit),
@@ -280,20 +278,20 @@ impl<T: FromEntity> SliceQuery<T> {
     /// As [`all`](Self::all).
     pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + Unpin + use<T> {
         let limit = self.limit.unwrap_or(usize::MAX);
-        let time = Arc::clone(self.slices.time());
         let concurrency = if self.limit.is_some() { 1 } else { self.slices.concurrency() };
-        let wanted = self.in_period(time);
-        let wanted = move |entity: &T| ready(wanted(entity));
-        let opened = stream::once(self.clone().queries()).map_ok(move |(queries, opener)| {
-            let open = move |slice| open(slice, opener.clone());
+        let (sort, in_period) = (self.sort(), self.in_period());
+        let wanted = move |entity: &T| ready(in_period(entity));
+        let opened = stream::once(self.clone().queries()).map_ok(move |queries| {
+            let sort = sort.clone();
+            let open = move |slice| open(slice, sort.clone());
             stream::iter(queries).map(open).buffered(concurrency).try_flatten()
         });
         Box::pin(opened.try_flatten().try_filter(wanted).take(limit))
     }
 
     /// A function that returns whether an entity is in the period.
-    pub(super) fn in_period(&self, time: TimeOf<T>) -> impl Fn(&T) -> bool + Clone + Send + use<T> {
-        let (from, before) = (self.from, self.before);
+    fn in_period(&self) -> impl Fn(&T) -> bool + Clone + Send + Sync + use<T> {
+        let (time, from, before) = (Arc::clone(self.slices.time()), self.from, self.before);
         move |entity: &T| {
             let at = time(entity);
             at >= from && before.is_none_or(|before| at < before)
@@ -305,30 +303,41 @@ impl<T: FromEntity> SliceQuery<T> {
         slice.from >= self.from && self.before.is_none_or(|before| slice.before <= before)
     }
 
-    /// The queries of the slices in the period, those of one slice together, in order.
-    async fn queries(self) -> Result<(Vec<Vec<TableQuery<T>>>, Opener<T>)> {
-        let mut named: Vec<(String, Vec<TableQuery<T>>)> = Vec::new();
+    /// The queries of the tables in the period, in the order of the results. The tables of one slice are one item, because their entities are
+    /// sorted by time together.
+    async fn queries(self) -> Result<Vec<Vec<TableQuery<T>>>> {
+        let mut slices: Vec<(String, Vec<TableQuery<T>>)> = Vec::new();
         for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
             let query = self.query_of(slice)?;
-            match named.last_mut() {
-                // Generations of a slice are one item, because they are sorted by time together.
+            match slices.last_mut() {
                 Some((name, queries)) if *name == slice.name => queries.push(query),
-                _ => named.push((slice.name.clone(), vec![query])),
+                _ => slices.push((slice.name.clone(), vec![query])),
             }
         }
         if self.newest_first {
-            named.reverse();
+            slices.reverse();
         }
-        let time = self.by_time.then(|| Arc::clone(self.slices.time()));
-        let queries = named.into_iter().map(|(_, queries)| queries).collect();
-        Ok((queries, Opener { time, newest_first: self.newest_first }))
+        Ok(slices.into_iter().map(|(_, queries)| queries).collect())
+    }
+
+    /// Sorts the entities of a slice; `None` if they stay in the order of keys.
+    fn sort(&self) -> Option<Sort<T>> {
+        let (time, newest_first) = (Arc::clone(self.slices.time()), self.newest_first);
+        let sort = move |entities: &mut [T]| {
+            entities.sort_by_key(|entity| time(entity));
+            if newest_first {
+                entities.reverse();
+            }
+        };
+        self.by_time.then(|| Arc::new(sort) as Sort<T>)
     }
 
     fn overlaps(&self, slice: &Slice) -> bool {
         slice.before > self.from && self.before.is_none_or(|before| slice.from < before)
     }
 
-    /// The query of a slice. The limit applies to it only if the whole slice is in the period and in the order of keys.
+    /// The query of a slice. The limit applies to it only if the whole slice is in the period and in the order of keys: otherwise the first rows
+    /// may not be among the results.
     pub(super) fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
         let query = self.slices.table_of(slice.table.clone())?.query();
         let query = if self.limit.is_some() && !self.by_time { query.require_order() } else { query };
@@ -361,40 +370,22 @@ async fn count<T: FromEntity>(
     }
 }
 
-/// The order of the entities of a slice: by time if there is a function, otherwise by key.
-struct Opener<T> {
-    time: Option<TimeOf<T>>,
-    newest_first: bool,
-}
-
-impl<T> Clone for Opener<T> {
-    fn clone(&self) -> Self {
-        Self { time: self.time.clone(), newest_first: self.newest_first }
-    }
-}
-
-/// Reads the first page of a slice, and the others when they are needed; reads the whole slice to sort it by time.
-async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, opener: Opener<T>) -> Result<Entities<T>> {
-    let pages = queries.into_iter().map(|query| query.pages().take_while(|page| ready(!is_dropped(page))));
+/// Reads the first page of a slice, and the other pages when they are needed. With `sort`, reads the whole slice and sorts it.
+async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, sort: Option<Sort<T>>) -> Result<Entities<T>> {
+    // A slice that was dropped since the tables were listed has no entities.
+    let pages = queries
+        .into_iter()
+        .map(|query| query.pages().take_while(|page| ready(!page.as_ref().is_err_and(is_gone))));
     let mut pages = Box::pin(stream::iter(pages).flatten());
-    let Some(time) = opener.time else {
-        // Read here, so that `buffered` has the first pages of several slices; the others are read when they
-        // are wanted.
+    let Some(sort) = sort else {
+        // The first page is read here and not by the stream, so that `buffered` reads the first pages of several slices at once.
         let first = pages.try_next().await?.unwrap_or_default();
         let rest = pages.map_ok(|page| stream::iter(page.into_iter().map(Ok))).try_flatten();
         return Ok(Box::pin(stream::iter(first.into_iter().map(Ok)).chain(rest)));
     };
     let mut entities: Vec<T> = pages.try_concat().await?;
-    entities.sort_by_key(|entity| time(entity));
-    if opener.newest_first {
-        entities.reverse();
-    }
+    sort(&mut entities);
     Ok(Box::pin(stream::iter(entities.into_iter().map(Ok))))
-}
-
-/// Whether the slice was dropped since the tables were listed: it then has no entities.
-fn is_dropped<T>(page: &Result<Vec<T>>) -> bool {
-    page.as_ref().is_err_and(is_gone)
 }
 
 /// Set operations: see [`TableQuery::delete`](table_core::typed::TableQuery::delete). The slices are written one after
@@ -408,8 +399,8 @@ impl<T: TableEntity> SliceQuery<T> {
     /// As [`all`](Self::all); the query has a limit; entities of the type may not be written. Errors of single entities are
     /// in the summary.
     pub async fn delete(&self) -> Result<BulkSummary> {
-        self.write_set(|slice_has, old| {
-            Ok(match slice_has(&T::from_entity(old.clone())?) {
+        self.write_set(|is_in_period, old| {
+            Ok(match is_in_period(&T::from_entity(old.clone())?) {
                 true => Decision::delete(old),
                 false => Decision::Ignore,
             })
@@ -424,9 +415,9 @@ impl<T: TableEntity> SliceQuery<T> {
     /// As [`delete`](Self::delete). In the summary: an error of `change`, a change of a key, or a change of the time to that of
     /// another slice; such an entity is not written.
     pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
-        self.write_set(|slice_has, old| {
+        self.write_set(|is_in_period, old| {
             let value = T::from_entity(old.clone())?;
-            if !slice_has(&value) {
+            if !is_in_period(&value) {
                 return Ok(Decision::Ignore);
             }
             let at = (self.slices.time())(&value);
@@ -441,14 +432,14 @@ impl<T: TableEntity> SliceQuery<T> {
 
     async fn write_set(
         &self,
-        decide: impl Fn(&dyn Fn(&T) -> bool, table_core::model::Entity) -> Result<Decision> + Send + Sync,
+        decide: impl Fn(&dyn Fn(&T) -> bool, Entity) -> Result<Decision> + Send + Sync,
     ) -> Result<BulkSummary> {
         if self.limit.is_some() {
             return Err(Error::invalid_request(
                 "a set operation over slices writes every entity of the period: select a period in place of a limit",
             ));
         }
-        let wanted = self.in_period(Arc::clone(self.slices.time()));
+        let wanted = self.in_period();
         let mut summary = BulkSummary::default();
         for slice in self.slices_from(None).await? {
             let query = self.query_of(&slice)?.in_any_order();

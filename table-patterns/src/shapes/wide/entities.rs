@@ -10,10 +10,10 @@ use table_core::store::{
 use table_core::typed::Schema;
 
 use super::read::{Reader, Scanned, WideQuery};
-use super::rows::{CHUNK_BYTES, Chunk, HEAD, Stored, distribute, new_write, prefix, row_key};
+use super::rows::{CHUNK_BYTES, Chunk, HEAD, Stored, distribute, new_write, prefix};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit_whole;
-use crate::rows::with_entity_key;
+use crate::rows::{own_key_error, wait_to_move_again, with_entity_key};
 
 /// The least size of a row: one property can take almost as much.
 const LEAST_ROW_BYTES: usize = 66 * 1024;
@@ -100,11 +100,6 @@ impl From<Stored> for Wide<Entity> {
 }
 
 impl WideEntities {
-    /// The name of the table.
-    pub(crate) const fn table_name(&self) -> &TableName {
-        &self.reader.table
-    }
-
     /// Opens the wide entities of a table. No request; the table must exist when it is used.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
         Self {
@@ -381,12 +376,12 @@ impl WideEntities {
     /// Precondition failed or entity not found: another writer has changed or deleted the entity.
     pub async fn delete_stored<T>(&self, read: &Wide<T>) -> Result<()> {
         let old = &read.stored;
-        let (prefix, profile) = (prefix(&old.key, self.profile()), self.profile());
-        let mut group = GroupTransaction::new(old.key.partition_key(), profile);
-        group.push(Operation::Delete(self.row(old, &prefix, HEAD)?, version(old)?))?;
+        let prefix = prefix(&old.key, self.profile());
+        let mut group = GroupTransaction::new(old.key.partition_key(), self.profile());
+        group.push(Operation::Delete(old.row_key(&prefix, HEAD)?, old.version()?))?;
         // As in `group`, the condition of the head row is enough.
         for number in old.chunks.keys() {
-            group.push(Operation::Delete(self.row(old, &prefix, *number)?, IfMatch::Any))?;
+            group.push(Operation::Delete(old.row_key(&prefix, *number)?, IfMatch::Any))?;
         }
         let (store, table) = (&*self.reader.store, &self.reader.table);
         let _permitted = permit_whole(store, table, self.schema, &old.key, || old.to_entity()).await?;
@@ -430,9 +425,7 @@ impl WideEntities {
     ) -> Result<()> {
         let (here, there) = (&self.reader, &target.reader);
         if Arc::ptr_eq(&here.store, &there.store) && here.table == there.table && key == to {
-            return Err(Error::invalid_request(format!(
-                "{key} cannot be moved to its own key: give another key or table"
-            )));
+            return Err(own_key_error(key));
         }
         let mut conflicts = Conflicts::new(self.reader.attempts);
         let mut copy = None;
@@ -445,9 +438,7 @@ impl WideEntities {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // The source is missing: another attempt has nothing to move.
-            let is_over = error.is_entity_not_found();
-            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
                 return Err(target.without_copy(copy, error).await);
             }
         }
@@ -484,6 +475,11 @@ impl WideEntities {
     async fn without_copy(&self, copy: Option<(MovedCopy, Wide<Entity>)>, error: Error) -> Error {
         let Some((copy, written)) = copy else { return error };
         copy.remove_after(error, |_| self.delete_stored(&written)).await
+    }
+
+    /// The name of the table.
+    pub(crate) const fn table_name(&self) -> &TableName {
+        &self.reader.table
     }
 
     /// The store.
@@ -541,15 +537,15 @@ impl WideEntities {
         let mut group = GroupTransaction::new(new.key.partition_key(), self.profile());
         let head = new.head(prefix)?;
         group.push(match old {
-            Some(old) => Operation::Replace(head, version(old)?),
+            Some(old) => Operation::Replace(head, old.version()?),
             None => Operation::Insert(head),
         })?;
         for (number, chunk) in new.chunks.iter().filter(|(_, chunk)| chunk.write == new.write) {
-            group.push(Operation::InsertOrReplace(chunk.to_entity(self.row(new, prefix, *number)?)))?;
+            group.push(Operation::InsertOrReplace(chunk.to_entity(new.row_key(prefix, *number)?)))?;
         }
         for (number, _) in old.into_iter().flat_map(|old| &old.chunks) {
             if !new.chunks.contains_key(number) {
-                group.push(Operation::Delete(self.row(new, prefix, *number)?, IfMatch::Any))?;
+                group.push(Operation::Delete(new.row_key(prefix, *number)?, IfMatch::Any))?;
             }
         }
         Ok(group)
@@ -560,14 +556,10 @@ impl WideEntities {
         let mut whole = GroupTransaction::new(new.key.partition_key(), self.profile());
         whole.push(Operation::Insert(new.head(prefix)?))?;
         for (number, chunk) in &new.chunks {
-            let row = chunk.to_entity(self.row(new, prefix, *number)?);
+            let row = chunk.to_entity(new.row_key(prefix, *number)?);
             whole.push(Operation::Insert(row)).map_err(|error| too_large(&new.key, error))?;
         }
         Ok(())
-    }
-
-    pub(super) fn row(&self, stored: &Stored, prefix: &str, number: u16) -> Result<Key> {
-        row_key(stored.key.partition(), prefix, number)
     }
 }
 
@@ -581,12 +573,6 @@ fn next_state(old: Option<&Stored>, key: &Key, rows: BTreeMap<u16, Properties>) 
     };
     let chunks = rows.into_iter().map(chunk).collect();
     Stored { key: key.clone(), etag: None, timestamp: None, write, chunks }
-}
-
-/// The condition that the head row has the version that was read.
-pub(super) fn version(stored: &Stored) -> Result<IfMatch> {
-    let etag = stored.etag.clone().map(IfMatch::Exactly);
-    etag.ok_or_else(|| Error::without_etag(&stored.key))
 }
 
 fn too_large(key: &Key, error: Error) -> Error {

@@ -24,6 +24,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Reads the entity with this key.
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Stored>> {
         let found = self.whole(key.partition(), &prefix(key, self.store.profile())).await;
         match found.map_err(|error| with_entity_key(key, error))? {
@@ -58,13 +59,13 @@ impl Reader {
         }
     }
 
-    /// The entities of a partition or of the table in the order of their rows, after the entity with this prefix.
+    /// The entities of a partition in the order of their rows, after the entity with this prefix.
     pub(super) fn scan(
         &self,
-        partition: Option<&str>,
+        partition: &str,
         after: Option<&str>,
     ) -> impl Stream<Item = Result<Scanned>> + Send + use<> {
-        self.scan_query(query_all(partition, after))
+        self.scan_query(query_all(Some(partition), after))
     }
 
     /// The entities of the table in the order of their rows, after the entity with this partition and prefix.
@@ -76,18 +77,12 @@ impl Reader {
     }
 
     fn scan_query(&self, query: Query) -> impl Stream<Item = Result<Scanned>> + Send + use<> {
-        let pages = self.pages(query);
-        let reader = self.clone();
-        // A last, empty page closes the group of the last entity: only the row of another entity ends a
-        // group.
+        let (pages, reader) = (self.pages(query), self.clone());
+        // Only the row of another entity ends a group, so a last, empty page ends the group of the last entity.
         let end = Page { items: Vec::new(), continuation: None };
-        let groups = pages.chain(stream::iter([Ok(ReadablePage::from(end))])).scan(
-            OpenGroup::default(),
-            |open, page| {
-                let page = page.map(|page| open.groups(page));
-                ready(Some(page))
-            },
-        );
+        let groups = pages
+            .chain(stream::iter([Ok(ReadablePage::from(end))]))
+            .scan(OpenGroup::default(), |open, page| ready(Some(page.map(|page| open.groups(page)))));
         let entities = groups.map_ok(|groups| stream::iter(groups.into_iter().map(Ok))).try_flatten();
         entities
             .and_then(move |group| read_group(reader.clone(), group))
@@ -209,8 +204,9 @@ async fn read_group(reader: Reader, group: EntityRows) -> Result<Option<Scanned>
     let (partition, prefix) = entity_of(&first);
     let (partition, prefix) = (partition.to_owned(), prefix.to_owned());
     let key = rows.iter().find_map(logical);
-    let named = key.clone().unwrap_or(first);
-    let unreadable = |error| Err(UnreadableEntity { key: named, error });
+    // Only the head row has the logical key. Without a head row, the report names the first row.
+    let reported = key.clone().unwrap_or(first);
+    let unreadable = |error| Err(UnreadableEntity { key: reported, error });
     let read = match error {
         Some(error) => unreadable(error),
         None => match assemble_or_reread(&reader, rows, &partition, &prefix).await {
@@ -221,7 +217,7 @@ async fn read_group(reader: Reader, group: EntityRows) -> Result<Option<Scanned>
                     Some(key) => with_entity_key(key, error),
                     None => error,
                 };
-                if !is_of_one(&error) {
+                if !is_of_one_entity(&error) {
                     return Err(error);
                 }
                 unreadable(error)
@@ -244,8 +240,8 @@ async fn assemble_or_reread(
     }
 }
 
-/// Whether an error is of the rows of one entity: they are damaged, or the store cannot decrypt them.
-fn is_of_one(error: &Error) -> bool {
+/// Whether an error concerns the rows of one entity alone: they are damaged, or the store cannot decrypt them.
+fn is_of_one_entity(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::Decode(_) | ErrorKind::Storage(_) | ErrorKind::Encryption(_))
 }
 
@@ -290,7 +286,7 @@ impl<T: FromEntity> WideQuery<T> {
         after: Option<&str>,
     ) -> impl Stream<Item = Result<Scanned>> + Send + use<T> {
         let hides = self.hidden();
-        let found = self.entities.reader.scan(Some(of.as_str()), after);
+        let found = self.entities.reader.scan(of.as_str(), after);
         found.try_filter(move |scanned| {
             let is_hidden = |stored: &Stored| hides.as_ref().is_some_and(|hides| hides(stored));
             ready(!scanned.read.as_ref().is_ok_and(is_hidden))
@@ -299,9 +295,9 @@ impl<T: FromEntity> WideQuery<T> {
 
     /// Whether the query leaves an entity out; `None` if it leaves none out.
     pub(super) fn hidden(&self) -> Option<impl Fn(&Stored) -> bool + Send + Sync + use<T>> {
-        let (expiries, now) = (T::requirements().expiries(), self.entities.reader.store.now());
-        let hides = move |stored: &Stored| expiries.hides(&stored.to_entity(), now);
-        (!self.shows_hidden && !T::requirements().expiries().is_empty()).then_some(hides)
+        let (expiries, now) = (T::requirements().expiries(), self.entities.now());
+        let leaves_out = !self.shows_hidden && !expiries.is_empty();
+        leaves_out.then_some(move |stored: &Stored| expiries.hides(&stored.to_entity(), now))
     }
 
     /// Selects the partition. A query needs one.
@@ -387,11 +383,8 @@ impl<T: FromEntity> WideQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<Wide<T>, UnreadableEntity>>> + Send + Unpin + use<T> {
-        let query = self.clone();
-        stream_readable(self.limit, move |from, limit| {
-            let query = query.clone();
-            let query = limit.into_iter().fold(query, Self::limit);
-            async move { query.readable_page(from.as_ref()).await }
+        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
+            query.readable_page(from.as_ref()).await
         })
     }
 
@@ -401,7 +394,7 @@ impl<T: FromEntity> WideQuery<T> {
     ) -> Result<(Vec<Scanned>, Option<Continuation>)> {
         let of = self.checked()?;
         let Reader { store, table, .. } = &self.entities.reader;
-        let query: Query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
+        let query = fingerprinted(of);
         let after = from.map(|from| from.position(store.profile(), table, &query)).transpose()?;
         let limit = self.limit.unwrap_or(PAGE);
         let found = self.found(of, after.map(|after| &*after.first));
@@ -420,14 +413,11 @@ impl<T: FromEntity> WideQuery<T> {
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
         let of = self.checked()?;
-        let query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
-        Ok(crate::rows::query_identity(
-            self.entities.reader.store.profile(),
-            &self.entities.reader.table,
-            &query,
-        ))
+        let Reader { store, table, .. } = &self.entities.reader;
+        Ok(crate::rows::query_identity(store.profile(), table, &fingerprinted(of)))
     }
 
+    /// The partition of a query that can run.
     pub(super) fn checked(&self) -> Result<&PartitionKey> {
         let profile = self.entities.reader.store.profile();
         if profile.order == KeyOrder::Unsorted {
@@ -438,6 +428,11 @@ impl<T: FromEntity> WideQuery<T> {
             "a query of wide entities needs a partition: give the partition (`WideQuery::partition`)";
         self.of.as_ref().ok_or_else(|| Error::invalid_request(without))
     }
+}
+
+/// The query that identifies a query of this partition in a continuation token.
+fn fingerprinted(of: &PartitionKey) -> Query {
+    query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]))
 }
 
 fn decode<T: FromEntity>(stored: Stored) -> Result<Wide<T>> {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use sha2::{Digest, Sha256};
 use table_core::engine::property_size;
 use table_core::model::{
-    ETag, Entity, Key, Properties, PropertyRef, RowKey, SYSTEM_PREFIX, TableName, Ticks, ValueRef, key_order,
+    ETag, Entity, IfMatch, Key, Properties, PropertyRef, RowKey, SYSTEM_PREFIX, TableName, Ticks, ValueRef,
+    key_order,
 };
 use table_core::query::{Filter, Query, Select};
 use table_core::store::limits::{CUSTOM_PROPERTIES, ENTITY_BYTES};
@@ -96,7 +97,7 @@ pub(super) fn split(row: &str) -> Option<(&str, u16)> {
 }
 
 /// The key of a row.
-pub(super) fn row_key(partition: &str, prefix: &str, number: u16) -> Result<Key> {
+fn row_key(partition: &str, prefix: &str, number: u16) -> Result<Key> {
     Key::new(partition, format!("{prefix}{number:0DIGITS$}"))
 }
 
@@ -144,11 +145,22 @@ fn rows(from: &str, before: &str) -> Filter {
 }
 
 impl Stored {
+    /// The key of one of the entity's rows.
+    pub(super) fn row_key(&self, prefix: &str, number: u16) -> Result<Key> {
+        row_key(self.key.partition(), prefix, number)
+    }
+
+    /// The condition that the head row has the version that was read.
+    pub(super) fn version(&self) -> Result<IfMatch> {
+        let etag = self.etag.clone().map(IfMatch::Exactly);
+        etag.ok_or_else(|| Error::without_etag(&self.key))
+    }
+
     /// The head row.
     pub(super) fn head(&self, prefix: &str) -> Result<Entity> {
         let list = self.chunks.iter().map(|(number, chunk)| format!("{number:0DIGITS$}:{}", chunk.write));
         let list = list.collect::<Vec<_>>().join(",");
-        let head = Entity::from(row_key(self.key.partition(), prefix, HEAD)?);
+        let head = Entity::from(self.row_key(prefix, HEAD)?);
         Ok(head.with(WRITE, &*self.write).with(ROWS, list).with(ROW, self.key.row()))
     }
 

@@ -67,7 +67,7 @@ impl<T: TableEntity> WideQuery<T> {
         let entities = WideEntities { schema: Some(T::SCHEMA), ..self.entities.clone() };
         let found = self.found(of, None).take(self.limit.unwrap_or(usize::MAX));
         let found = found.and_then(|scanned| ready(scanned.into_stored().map(Ok)));
-        run(found, Write { entities, decide }).await
+        run(found, Write::new(entities, decide)).await
     }
 }
 
@@ -83,7 +83,7 @@ impl WideEntities {
         let found = self.scan_all(None)?.take_while(|_| ready(!is_stopped()));
         // An entity that cannot be read is an error of its own, and the others are still written.
         let found = found.map_ok(|scanned| scanned.read);
-        run(found, Write { entities: self.clone(), decide }).await
+        run(found, Write::new(self.clone(), decide)).await
     }
 }
 
@@ -92,78 +92,97 @@ async fn run<D: Fn(&Stored) -> Result<Step> + Send + Sync>(
     found: impl Stream<Item = Result<std::result::Result<Stored, UnreadableEntity>>> + Send,
     write: Write<D>,
 ) -> Result<BulkSummary> {
-    let requests = AtomicU64::new(0);
-    let (write, requests) = (&write, &requests);
+    let write = &write;
     let steps = found.map_ok(|old| async move {
-        match old {
-            Ok(old) => write.one(old, requests).await,
-            Err(UnreadableEntity { key, error }) => {
-                let table = write.entities.reader.table.clone();
-                Ok(Some(Some(BulkOutcome::refused(table, key, error))))
-            }
-        }
+        Ok(match old {
+            Ok(old) => write.one(old).await,
+            Err(UnreadableEntity { key, error }) => Done::Outcome(write.refused(key, error)),
+        })
     });
     let mut done = steps.try_buffer_unordered(CONCURRENCY).boxed();
     let mut summary = BulkSummary::default();
-    while let Some(result) = done.try_next().await? {
-        match result {
-            Some(Some(outcome)) => summary.add(outcome),
-            Some(None) => summary.unchanged += 1,
-            None => {}
+    while let Some(done) = done.try_next().await? {
+        match done {
+            Done::Outcome(outcome) => summary.add(outcome),
+            Done::Unchanged => summary.unchanged += 1,
+            Done::NotInSet => {}
         }
     }
     drop(done);
-    summary.requests = requests.load(Ordering::Relaxed);
+    summary.requests = write.requests.load(Ordering::Relaxed);
     Ok(summary)
 }
 
+/// The result for one entity.
+enum Done {
+    /// The entity does not exist any more, or is not in the set.
+    NotInSet,
+    /// The entity is in the set, and stays as it is.
+    Unchanged,
+    Outcome(BulkOutcome),
+}
+
+/// The writes of a set operation.
 struct Write<D> {
     entities: WideEntities,
     decide: D,
+    /// The number of write requests so far.
+    requests: AtomicU64,
 }
 
 impl<D: Fn(&Stored) -> Result<Step> + Send + Sync> Write<D> {
-    /// Writes one entity. Returns `None` for an entity that does not exist any more or is not of the type, `Some(None)` for an
-    /// unchanged one.
-    async fn one(&self, mut old: Stored, requests: &AtomicU64) -> Result<Option<Option<BulkOutcome>>> {
+    fn new(entities: WideEntities, decide: D) -> Self {
+        Self { entities, decide, requests: AtomicU64::new(0) }
+    }
+
+    /// Writes one entity in the version that was read; after a conflict, reads it and decides again.
+    async fn one(&self, mut old: Stored) -> Done {
         let (key, mut conflicts) = (old.key.clone(), Conflicts::new(self.entities.reader.attempts));
         loop {
             let step = match (self.decide)(&old) {
-                Ok(Step::Ignore) => return Ok(None),
-                Ok(Step::Keep) => return Ok(Some(None)),
                 Ok(step) => step,
-                Err(error) => {
-                    let table = self.entities.reader.table.clone();
-                    return Ok(Some(Some(BulkOutcome::refused(table, key, error))));
-                }
+                Err(error) => return Done::Outcome(self.refused(key, error)),
             };
-            let number = requests.fetch_add(1, Ordering::Relaxed);
-            let written = match step {
-                Step::Replace(new) => {
-                    let written = self.entities.write(Some(&old), &key, &new).await;
-                    written.map(|wide| wide.etag().cloned().map_or_else(Written::default, Written::version))
-                }
-                _ => self.entities.delete_stored(&Wide::from(old)).await.map(|()| Written::default()),
+            let new = match step {
+                Step::Ignore => return Done::NotInSet,
+                Step::Keep => return Done::Unchanged,
+                Step::Replace(new) => Some(new),
+                Step::Delete => None,
             };
-            let error = match written {
+            let number = self.requests.fetch_add(1, Ordering::Relaxed);
+            let error = match self.write(&old, new).await {
                 Err(error) if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied => {
-                    return Ok(None);
+                    return Done::NotInSet;
                 }
                 Err(error) if error.is_conflict() => error,
-                done => return Ok(Some(Some(self.outcome(key, number, done)))),
+                done => return self.outcome(key, number, done),
             };
             if let Err(error) = conflicts.wait(error).await {
-                return Ok(Some(Some(self.outcome(key, number, Err(error)))));
+                return self.outcome(key, number, Err(error));
             }
             old = match self.entities.reader.read(&key).await {
-                Ok(None) => return Ok(None),
+                Ok(None) => return Done::NotInSet,
                 Ok(Some(now)) => now,
-                Err(error) => return Ok(Some(Some(self.outcome(key, number, Err(error))))),
+                Err(error) => return self.outcome(key, number, Err(error)),
             };
         }
     }
 
-    fn outcome(&self, key: Key, number: u64, result: Result<Written, Error>) -> BulkOutcome {
-        BulkOutcome::of_request(self.entities.reader.table.clone(), key, number, result)
+    /// Replaces the entity by these properties, or deletes it.
+    async fn write(&self, old: &Stored, new: Option<Properties>) -> Result<Written> {
+        let Some(new) = new else {
+            return self.entities.delete_stored(&Wide::from(old.clone())).await.map(|()| Written::default());
+        };
+        let wide = self.entities.write(Some(old), &old.key, &new).await?;
+        Ok(wide.etag().cloned().map_or_else(Written::default, Written::version))
+    }
+
+    fn outcome(&self, key: Key, number: u64, result: Result<Written>) -> Done {
+        let table = self.entities.table_name().clone();
+        Done::Outcome(BulkOutcome::of_request(table, key, number, result))
+    }
+
+    fn refused(&self, key: Key, error: Error) -> BulkOutcome {
+        BulkOutcome::refused(self.entities.table_name().clone(), key, error)
     }
 }

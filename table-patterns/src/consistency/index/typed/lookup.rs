@@ -216,11 +216,8 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<R, UnreadableEntity>>> + Send + Unpin + use<T, R, K> {
-        let query = self.clone();
-        stream_readable(self.limit, move |from, limit| {
-            let query = query.clone();
-            let query = limit.into_iter().fold(query, Self::limit);
-            async move { query.readable_page(from.as_ref()).await }
+        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
+            query.readable_page(from.as_ref()).await
         })
     }
 
