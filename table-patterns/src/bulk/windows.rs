@@ -4,6 +4,8 @@ use table_core::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, SYSTEM_PREFIX,
 use table_core::query::{Continuation, Query};
 use table_core::store::{CycleDetector, Operation, Result, TableStore, check_progress};
 
+use crate::rows::existed;
+
 /// The start of the RowKeys of the manifest's rows of processes.
 const PROCESS: &str = "process~";
 /// The partition of checkpoint rows, after [`SYSTEM_PREFIX`].
@@ -93,9 +95,7 @@ impl<'a> Checkpoint<'a> {
 
     /// Deletes the row of a finished job. 1 request.
     pub(super) async fn clear(&self) -> Result<()> {
-        match self.store.write(self.table, Operation::Delete(self.key.clone(), IfMatch::Any)).await {
-            Err(error) if error.is_gone() => Ok(()),
-            other => other.map(drop),
-        }
+        let delete = Operation::Delete(self.key.clone(), IfMatch::Any);
+        existed(self.store.write(self.table, delete).await).map(drop)
     }
 }

@@ -13,7 +13,7 @@ use table_core::typed::{KeyOf, Table, TableEntity, TableGroup, TableQuery, Versi
 
 use super::Changes;
 use super::rows::{ChangeKind, change, counter, counter_key, next_number};
-use crate::rows::written_value;
+use crate::rows::{existed, written_value};
 
 /// The maximal number of partitions whose counters a handle remembers.
 const MAX_KNOWN: usize = 1024;
@@ -268,10 +268,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// # Errors
     /// As [`delete`](Self::delete).
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
-        match self.delete(key, IfMatch::Any).await {
-            Err(error) if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied => Ok(false),
-            done => done.map(|()| true),
-        }
+        existed(self.delete(key, IfMatch::Any).await)
     }
 
     /// Writes an entity with its change and the counter in one group.

@@ -135,7 +135,7 @@ impl EventualTransaction {
         let start = self.steps.len();
         let mut longer = append(self);
         let end = longer.steps.len();
-        // What is declared inside is part of this declaration.
+        // A declaration inside of this one is part of it: all of its steps are done at the same time.
         longer.together.retain(|stage| stage.end <= start);
         if start + 1 < end {
             longer.together.push(start..end);
@@ -239,6 +239,7 @@ impl EventualTransaction {
         Ok(text)
     }
 
+    /// Parses the text of a plan.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let plan: PlanFormat = serde_json::from_str(text)
             .map_err(|e| Error::corrupt(format!("the text is not a plan of a transaction: {e}")))?;

@@ -144,28 +144,28 @@ impl TransactionRecord {
     }
 
     pub(super) fn read(row: &Entity) -> Result<Self> {
-        let damaged = |name: &str| {
-            let (expected, found) = ("a valid value", "a missing or invalid value");
-            Error::decode("transaction record", row.key(), name, expected, found)
+        let damaged = |name: &str, expected: &str| {
+            Error::decode("transaction record", row.key(), name, expected, "another value or none")
         };
         let text = |name: &str| match row.get(name) {
             Some(ValueRef::String(text)) => Some(text),
             _ => None,
         };
         let count = |name: &str| match row.get(name) {
-            Some(ValueRef::Int32(n)) => usize::try_from(n).map_err(|_| damaged(name)),
-            _ => Err(damaged(name)),
+            Some(ValueRef::Int32(n)) if n >= 0 => Ok(n.unsigned_abs() as usize),
+            _ => Err(damaged(name, "an Edm.Int32 of 0 or more")),
         };
         let state = State::ALL.into_iter().find(|state| text(STATE) == Some(state.name()));
-        let Some(ValueRef::Int64(plan_hash)) = row.get(PLAN) else { return Err(damaged(PLAN)) };
+        let Some(ValueRef::Int64(plan_hash)) = row.get(PLAN) else { return Err(damaged(PLAN, "Edm.Int64")) };
         let claim = match row.get(CLAIM) {
             Some(ValueRef::Guid(claim)) => Some(claim),
             None => None,
-            Some(_) => return Err(damaged(CLAIM)),
+            Some(_) => return Err(damaged(CLAIM, "Edm.Guid")),
         };
         Ok(Self {
-            id: id_in(row.key().partition()).ok_or_else(|| damaged("PartitionKey"))?,
-            state: state.ok_or_else(|| damaged(STATE))?,
+            id: id_in(row.key().partition())
+                .ok_or_else(|| damaged("PartitionKey", "the id of a transaction"))?,
+            state: state.ok_or_else(|| damaged(STATE, "the name of a state"))?,
             steps: count(STEPS)?,
             next: count(NEXT)?,
             pieces: count(PIECES)?,

@@ -13,7 +13,7 @@ use super::coordinator::Coordinator;
 use super::plan::{TransactionId, fingerprint};
 use super::record::{ROW, TransactionRecord, partition};
 use crate::clock::after;
-use crate::rows::{get_bytes, set_bytes, took_effect};
+use crate::rows::{existed, get_bytes, set_bytes, took_effect};
 
 /// The number of bytes of a piece: 11 full properties. Azurite limits the size of an entity in base64, and a piece stays below its 1 MiB.
 const PIECE_BYTES: usize = 11 * BINARY_BYTES;
@@ -108,10 +108,7 @@ impl TransactionTable {
 
     /// Deletes a row if it exists.
     async fn delete(&self, key: Key, condition: IfMatch) -> Result<()> {
-        match took_effect(self.store.write(&self.table, Operation::Delete(key, condition)).await) {
-            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
-            deleted => deleted.map(drop),
-        }
+        existed(took_effect(self.store.write(&self.table, Operation::Delete(key, condition)).await)).map(drop)
     }
 
     /// Removes the records that finished longer ago than `keep`.

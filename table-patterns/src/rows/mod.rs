@@ -67,6 +67,20 @@ pub(crate) fn changed(error: &Error) -> bool {
     !error.is_ambiguous() && (error.is_precondition_failed() || error.is_entity_not_found())
 }
 
+/// Whether a deletion has found its row. A row that does not exist is no error.
+pub(crate) fn existed<T>(deleted: Result<T>) -> Result<bool> {
+    match deleted {
+        Err(error) if error.is_gone() => Ok(false),
+        deleted => deleted.map(|_| true),
+    }
+}
+
+/// Whether an insert was refused because of a stored entity, which may be due: then the caller reads and replaces it.
+pub(crate) fn may_replace_due(schema: &Schema, error: &Error) -> bool {
+    // An ambiguous error may be about this very insert, whose first answer was lost.
+    schema.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous()
+}
+
 /// Whether an entity cannot be read because of its schema version: it is stored in a later version than this program knows.
 pub(crate) fn is_of_later_version(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::Decode(decode) if decode.property == Schema::VERSION_PROPERTY)

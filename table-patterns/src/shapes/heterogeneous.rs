@@ -208,10 +208,10 @@ pub async fn modify<T>(
 ) -> Result<Properties> {
     let (store, name) = (table.store(), table.name());
     let mut conflicts = Conflicts::new(Conflicts::ATTEMPTS);
-    // At the same time: the permission does not depend on the row.
+    // Permission and row are read at the same time, because the permission does not depend on the row.
     let (mut permission, mut read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
     loop {
-        let entity = read.ok_or_else(|| not_found(table, key))?;
+        let entity = read.ok_or_else(|| Error::entity_not_found(name, key))?;
         let mut set = change(&entity)?;
         keep_marks(&mut set, entity.properties());
         if set.is_empty() {
@@ -246,8 +246,4 @@ fn keep_marks(set: &mut Properties, old: &Properties) {
     let marked = set.iter().filter(|p| old.find(p.name()).is_some_and(|old| old.is_encrypted()));
     let marked: Vec<_> = marked.map(|p| (p.name().to_owned(), p.value().to_owned())).collect();
     marked.into_iter().for_each(|(name, value)| set.set_encrypted(&name, value));
-}
-
-fn not_found<T>(table: &Table<T>, key: &Key) -> Error {
-    Error::entity_not_found(table.name(), key)
 }

@@ -568,29 +568,25 @@ impl<'a> Work<'a> {
         Ok(true)
     }
 
+    /// Removes the records of finished transactions of a table whose coordinator this process does not have.
     async fn remove_records(&self, table: &TableName) {
         let keep = self.upkeep.keep.max(self.upkeep.options.timing.lease() * 2);
-        let swept = {
-            let _slot = slot(&self.sweep_slots).await;
-            sweep_records(self.upkeep.store.clone(), table.clone(), keep).await
-        };
-        self.update_records(table, swept);
+        let removal = sweep_records(self.upkeep.store.clone(), table.clone(), keep);
+        self.run_removal(table, removal).await;
     }
 
+    /// Removes the records of finished transactions of a coordinator.
     async fn remove_records_of(&self, coordinator: &Coordinator) {
-        let swept = {
+        self.run_removal(coordinator.table(), coordinator.sweep(self.upkeep.keep)).await;
+    }
+
+    /// Runs a removal of records when a slot is free, and reports its result.
+    async fn run_removal(&self, table: &TableName, removal: impl Future<Output = Result<usize>>) {
+        let removed = {
             let _slot = slot(&self.sweep_slots).await;
-            coordinator.sweep(self.upkeep.keep).await
+            removal.await
         };
-        self.update_records(coordinator.table(), swept);
-    }
-
-    fn update_transactions(&self, table: &TableName, change: impl FnOnce(&mut TransactionsUpkeep)) {
-        change(self.report().transactions.entry(table.clone()).or_default());
-    }
-
-    fn update_records(&self, table: &TableName, swept: Result<usize>) {
-        self.update_transactions(table, |kept| match swept {
+        self.update_transactions(table, |kept| match removed {
             Ok(removed) => {
                 kept.sweeps += 1;
                 kept.removed += removed;
@@ -601,6 +597,10 @@ impl<'a> Work<'a> {
                 kept.error = Some(error);
             }
         });
+    }
+
+    fn update_transactions(&self, table: &TableName, change: impl FnOnce(&mut TransactionsUpkeep)) {
+        change(self.report().transactions.entry(table.clone()).or_default());
     }
 
     /// Counts the transactions that are poisoned, and puts back messages that the queue set aside for another reason.

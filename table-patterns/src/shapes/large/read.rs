@@ -71,12 +71,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// As [`get`](Self::get), and entity not found.
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
         let key = key.into_key();
-        loop {
-            let row = self.existing_seen(&key).await?;
-            if let Some(value) = self.load_together_if_unchanged(row, self.options().concurrency).await? {
-                return Ok(value);
-            }
-        }
+        self.get(&key).await?.ok_or_else(|| Error::entity_not_found(self.name(), &key))
     }
 
     /// Reads the large values of rows, several rows at once, in the order of the rows.

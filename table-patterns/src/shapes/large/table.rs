@@ -16,7 +16,7 @@ use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeLookup, LargeOptions, LargeRow};
 use crate::index::{IndexOptions, IndexedEntities, Lookup, all_indexes, open_entities};
 use crate::journal::Change;
-use crate::rows::{upgrade_one, upgraded, written_value};
+use crate::rows::{existed, upgrade_one, upgraded, written_value};
 
 /// A table of entities whose large fields are in blobs. See the [module](super).
 ///
@@ -357,10 +357,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// Errors of the stores.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
-        match self.delete(key, IfMatch::Any).await {
-            Err(error) if error.is_gone() => Ok(false),
-            other => other.map(|()| true),
-        }
+        existed(self.delete(key, IfMatch::Any).await)
     }
 
     /// The table's name.

@@ -118,8 +118,11 @@ const FIRST_COUNT: u64 = 0xFFFF_FFFF_FFFF;
 #[derive(Debug)]
 pub(super) struct IdGenerator {
     clock: Arc<dyn Clock>,
+    /// The UUID in every id of this handle.
     writer: Uuid,
+    /// The latest time that was given, in ticks.
     latest: AtomicI64,
+    /// The number of ids that were given.
     appended: AtomicU64,
 }
 
@@ -132,14 +135,14 @@ impl IdGenerator {
     /// The current time, but never earlier than the result of an earlier call.
     pub(super) fn now(&self) -> Ticks {
         let now = self.clock.now();
-        // A clock that goes back gives no earlier times. No other memory depends on the number.
+        // A clock that goes back gives no earlier times. The order is relaxed, because no other memory depends on the number.
         let latest = self.latest.fetch_max(now.get(), Ordering::Relaxed);
         Ticks::new(latest).map_or(now, |latest| latest.max(now))
     }
 
     /// A new id of this time.
     pub(super) fn next(&self, at: Ticks) -> EntryId {
-        // Downwards, as the ticks: of two entries with one time the later one comes first.
+        // The count decreases, as inverted ticks do: of two entries with one time the later one comes first.
         let count = FIRST_COUNT.saturating_sub(self.appended.fetch_add(1, Ordering::Relaxed));
         EntryId::unique(at, &format!("{count:0COUNT_DIGITS$x}_{}", self.writer.simple()))
     }

@@ -228,8 +228,7 @@ impl<E: Record> LogTail<E> {
         from: Ticks,
         before: Ticks,
     ) -> impl Stream<Item = Result<Logged<E>>> + Send + Unpin + use<E> {
-        // RowKeys begin with inverted ticks: a later time is a smaller text, and the next number is the tick
-        // before.
+        // RowKeys begin with inverted ticks: a later time is a smaller text, and one more is the tick before.
         let newest = self.bound(Comparison::GreaterThanOrEqual, &inverted(before.inverted() + 1));
         self.read(self.rows(Some(newest), Some(self.until(from))))
     }

@@ -151,10 +151,10 @@ impl<T: FromEntity + Sync> JoinCache<T> {
             keyed.push((item, key));
         }
         // Within one join each key is read once, even if the cache does not keep missing entities.
-        let distinct: HashMap<Key, ()> = keyed.iter().map(|(_, key)| (key.clone(), ())).collect();
+        let distinct: HashSet<Key> = keyed.iter().map(|(_, key)| key.clone()).collect();
         let read = |key: Key| async move { Ok::<_, Error>((key.clone(), self.get(key).await?)) };
         let found: HashMap<Key, Option<Arc<T>>> =
-            stream::iter(distinct.into_keys()).map(read).buffer_unordered(CONCURRENCY).try_collect().await?;
+            stream::iter(distinct).map(read).buffer_unordered(CONCURRENCY).try_collect().await?;
         let joined = keyed.into_iter().map(|(item, key)| (item, found.get(&key).cloned().flatten()));
         Ok(joined.collect())
     }
@@ -234,7 +234,7 @@ impl<T: Send + Sync + 'static> CachedReads<T> {
         }
         let shared_read = {
             let mut in_flight = self.in_flight();
-            // Again under the lock: a read may have ended between the two looks.
+            // The value is looked up again under the lock, because a read may have ended after the first look-up.
             if let Some(found) = self.values.get(key) {
                 return Ok(found);
             }
@@ -244,6 +244,7 @@ impl<T: Send + Sync + 'static> CachedReads<T> {
         waiting.shared_read.get_or_init(|| read).await.clone()
     }
 
+    /// Removes a value. A read in flight answers only the callers that wait for it already, and is not cached.
     fn forget(&self, key: &Key) {
         let mut in_flight = self.in_flight();
         in_flight.reads.remove(key);

@@ -19,7 +19,7 @@ use super::place::{bucket, logical_key, stored_partition};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::{readable, stream_readable};
 
-/// A row, or why it cannot be read.
+/// A row, or the reason why it cannot be read.
 type Read<T> = std::result::Result<SpreadRow<T>, UnreadableEntity>;
 type Rows<I> = Pin<Box<dyn Stream<Item = Result<I>> + Send>>;
 pub(super) type Narrow<T> = Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
@@ -321,6 +321,7 @@ impl<T> fmt::Debug for SpreadQuery<T> {
 /// The rows of a bucket, and its first row.
 type Opened<T> = (Rows<Read<T>>, Option<Result<Read<T>>>);
 
+/// Reads the first row of a bucket.
 fn open<T: TableEntity>(mut bucket: Rows<Read<T>>) -> BoxFuture<'static, Opened<T>> {
     async move {
         let first = bucket.next().await;
@@ -336,9 +337,11 @@ struct Merge<T> {
     failure: Option<Error>,
     /// The RowKey that was returned last. An entity that is being moved is in two buckets, and is returned once.
     last: Option<String>,
+    /// The present spread of the table, by which a row is in its new or its previous bucket.
     now: Spread,
 }
 
+/// The next row of a bucket.
 struct NextRow<T> {
     row: Read<T>,
     bucket: usize,
@@ -356,11 +359,12 @@ impl<T: TableEntity> Merge<T> {
         this
     }
 
-    fn push(&mut self, place: usize, row: Option<Result<Read<T>>>) {
+    /// Adds the next row of a bucket; `None` at the end of the bucket.
+    fn push(&mut self, number: usize, row: Option<Result<Read<T>>>) {
         match row {
             Some(Ok(row)) => {
-                let is_old = bucket(row_key(&row), self.now) as usize != place;
-                self.next_rows.push(Reverse(NextRow { row, bucket: place, is_old }));
+                let is_old = bucket(row_key(&row), self.now) as usize != number;
+                self.next_rows.push(Reverse(NextRow { row, bucket: number, is_old }));
             }
             Some(Err(error)) => self.failure = Some(error),
             None => {}
@@ -369,8 +373,7 @@ impl<T: TableEntity> Merge<T> {
 
     async fn next(&mut self) -> Option<Result<Read<T>>> {
         loop {
-            // A bucket that failed may have the next row. The rows of the others must not come before it is
-            // known.
+            // A bucket that failed may have the next row, so no row of another bucket may be returned.
             if let Some(error) = self.failure.take() {
                 self.next_rows.clear();
                 return Some(Err(error));

@@ -73,7 +73,7 @@ impl PartitionWatch {
         let counts = self.lock();
         let (all, total) = (counts.sums(), counts.total());
         let mut hot: Vec<_> =
-            all.into_iter().map(|(partition, count)| found(partition, count, total)).collect();
+            all.into_iter().map(|(partition, count)| hot_partition(partition, count, total)).collect();
         hot.retain(|partition| partition.share > share);
         hot.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.partition.cmp(&b.partition)));
         hot
@@ -97,7 +97,8 @@ impl PartitionWatch {
     }
 }
 
-fn found((table, partition): (&TableName, &str), count: Count, total: u64) -> HotPartition {
+/// A partition with its counts and its share of all requests.
+fn hot_partition((table, partition): (&TableName, &str), count: Count, total: u64) -> HotPartition {
     let share = if total == 0 { 0.0 } else { count.requests as f64 / total as f64 };
     let (table, partition) = (table.clone(), partition.to_owned());
     HotPartition { table, partition, requests: count.requests, reads: count.reads, share }
@@ -239,6 +240,7 @@ impl Counts {
         self.since = Instant::now();
     }
 
+    /// Counts a request, with the counter of its partition or a freed one.
     fn add(&mut self, table: &TableName, partition: &str, reads: u64) {
         let half = &mut self.now;
         half.total += 1;
@@ -246,9 +248,6 @@ impl Counts {
             *count = Count { requests: count.requests + 1, reads: count.reads + reads };
             return;
         }
-        // The new partition inherits the smallest count (the algorithm *Space-Saving*: Metwally, Agrawal, El
-        // Abbadi, ICDT 2005). So a partition with many requests is never missed, and a count is too high by
-        // at most the smallest.
         let before = if half.counters < COUNTERS { Count::default() } else { half.take_smallest() };
         let count = Count { requests: before.requests + 1, reads: before.reads + reads };
         half.tables.entry(table.clone()).or_default().insert(partition.into(), count);

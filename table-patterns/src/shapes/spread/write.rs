@@ -8,7 +8,7 @@ use super::place::{logical_key, stored_key};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit_after;
-use crate::rows::{with_entity_key, written_value};
+use crate::rows::{existed, may_replace_due, with_entity_key, written_value};
 
 /// What a write does with the properties of the stored entity.
 #[derive(Clone, Copy)]
@@ -60,12 +60,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let exists = match self.write(Operation::Insert(row.clone())).await {
-                Err(error)
-                    // An ambiguous error may be about this very insert, whose first answer was lost.
-                    if T::SCHEMA.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous() =>
-                {
-                    error
-                }
+                Err(error) if may_replace_due(T::SCHEMA, &error) => error,
                 inserted => return inserted,
             };
             let Some(old) = self.store().get(self.name(), row.key(), None).await? else {
@@ -103,6 +98,7 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     async fn replace_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
+        // Without an exact version, only a read shows whether the stored entity has a later schema version.
         let must_read = version == IfMatch::Any && T::SCHEMA.may_be_newer();
         self.write_existing(entity, version, must_read, WriteKind::Replace).await
     }
@@ -148,6 +144,8 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Inserts the entity, or writes it over the stored entity.
     async fn insert_or_write(&self, entity: Entity, kind: WriteKind) -> Result<Written> {
+        // A merge reads the stored entity for two more reasons: only a replacement removes the parts of a longer split value, and an entity
+        // that has expired or is deleted must not come back with its old properties.
         let reads_stored = T::SCHEMA.has_split() || T::SCHEMA.expiry.is_some();
         let must_read = T::SCHEMA.may_be_newer() || (reads_stored && matches!(kind, WriteKind::Merge));
         if self.previous_key(entity.key())?.is_none() && !must_read {
@@ -214,6 +212,8 @@ impl<T: TableEntity> SpreadTable<T> {
 
     async fn merge_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
         let may_have_changed = T::SCHEMA.may_be_newer() || T::SCHEMA.expiry.is_some();
+        // A caller that gives an exact version has read the entity. But a read converts an entity of an earlier schema version, and a
+        // patch does not fit the properties that are stored.
         let must_read = T::SCHEMA.version > 1 || (version == IfMatch::Any && may_have_changed);
         // A merge does not change the schema version of the stored entity.
         let entity = Schema::without_version(entity);
@@ -282,18 +282,12 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// Errors of the store.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
-        match self.delete(key, IfMatch::Any).await {
-            Err(error) if error.is_gone() => Ok(false),
-            other => other.map(|()| true),
-        }
+        existed(self.delete(key, IfMatch::Any).await)
     }
 
     /// Deletes a row by its stored key, if it exists in this version.
     pub(super) async fn delete_row_if_exists(&self, key: Key, version: IfMatch) -> Result<()> {
-        match self.write(Operation::Delete(key, version)).await {
-            Err(error) if error.is_gone() => Ok(()),
-            other => other.map(drop),
-        }
+        existed(self.write(Operation::Delete(key, version)).await).map(drop)
     }
 
     /// Finds the row of an entity and writes to it in the version that was read, if the version is the wanted one. `operation` gets the row,

@@ -9,7 +9,7 @@ use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity}
 use super::family::is_gone;
 use super::{Reuse, TimeSlices};
 use crate::rows::plain::permit;
-use crate::rows::{own_key_error, wait_to_move_again};
+use crate::rows::{existed, own_key_error, wait_to_move_again};
 
 /// Runs an operation on each table of the slice of a time, until a table has the entity. Returns from the caller.
 macro_rules! in_its_table {
@@ -172,10 +172,7 @@ impl<T: TableEntity> TimeSlices<T> {
     /// # Errors
     /// Errors of the store.
     pub async fn delete_if_exists(&self, at: Ticks, key: impl KeyOf<T>) -> Result<bool> {
-        match self.delete(at, key, IfMatch::Any).await {
-            Err(error) if error.is_gone() => Ok(false),
-            other => other.map(|()| true),
-        }
+        existed(self.delete(at, key, IfMatch::Any).await)
     }
 
     /// Moves an entity to a key of this or another family, and replaces an entity with that key.

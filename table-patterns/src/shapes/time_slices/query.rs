@@ -320,7 +320,7 @@ impl<T: FromEntity> SliceQuery<T> {
         Ok(slices.into_iter().map(|(_, queries)| queries).collect())
     }
 
-    /// Sorts the entities of a slice; `None` if they stay in the order of keys.
+    /// A function that sorts the entities of a slice; `None` if they stay in the order of keys.
     fn sort(&self) -> Option<Sort<T>> {
         let (time, newest_first) = (Arc::clone(self.slices.time()), self.newest_first);
         let sort = move |entities: &mut [T]| {

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use super::family::is_gone;
 use super::{Slice, TimeSlices};
 
-/// Separates the table from the place in it in a cursor.
+/// In a cursor, separates the table from the place in the table.
 const SEPARATOR: char = '\u{1}';
 
 /// The rows of the slices that exist when the first page is read.
@@ -55,12 +55,8 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
         while let Some(slice) = left.next() {
             let inner =
                 begun.as_ref().filter(|(begun, _)| begun.table == slice.table).and_then(|(_, inner)| *inner);
-            let mut page = match UpgradePage::of_query(
-                &self.table(&slice.table)?.query().with_hidden().project::<Entity>(),
-                inner,
-            )
-            .await
-            {
+            let query = self.table(&slice.table)?.query().with_hidden().project::<Entity>();
+            let mut page = match UpgradePage::of_query(&query, inner).await {
                 Ok(page) => page,
                 // Dropped since the tables were listed.
                 Err(error) if is_gone(&error) => continue,
@@ -90,6 +86,7 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
     }
 }
 
+/// The table of a row of a page.
 fn table_of(row: &UpgradeRow) -> Result<&TableName> {
     let table = row.state.as_ref().and_then(|state| state.downcast_ref::<TableName>());
     table.ok_or_else(|| Error::invalid_request("the row is not of a slice"))

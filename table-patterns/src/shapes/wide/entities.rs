@@ -13,7 +13,7 @@ use super::read::{Reader, Scanned, WideQuery};
 use super::rows::{CHUNK_BYTES, Chunk, HEAD, Stored, distribute, new_write, prefix};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit_whole;
-use crate::rows::{own_key_error, wait_to_move_again, with_entity_key};
+use crate::rows::{may_replace_due, own_key_error, wait_to_move_again, with_entity_key};
 
 /// The least size of a row: one property can take almost as much.
 const LEAST_ROW_BYTES: usize = 66 * 1024;
@@ -180,12 +180,7 @@ impl WideEntities {
         let (key, mut conflicts) = (entity.key(), Conflicts::new(self.reader.attempts));
         loop {
             let exists = match self.insert(entity).await {
-                Err(error)
-                    // An ambiguous error may be about this very insert, whose first answer was lost.
-                    if schema.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous() =>
-                {
-                    error
-                }
+                Err(error) if may_replace_due(schema, &error) => error,
                 inserted => return inserted,
             };
             let Some(old) = self.reader.read(key).await? else {

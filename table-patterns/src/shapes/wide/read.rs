@@ -161,10 +161,11 @@ impl OpenGroup {
         groups.into_iter().map(|rows| self.with_error(rows)).collect()
     }
 
+    /// The rows of an entity, with the error of the first of them that cannot be read.
     fn with_error(&mut self, rows: Vec<Entity>) -> EntityRows {
-        let (of, mut error) = (rows.first().map(|row| entity_of(row.key())), None);
+        let (of, mut error) = (rows.first().map(|row| shared_prefix(row.key())), None);
         self.unreadable.retain(|row| {
-            let is_of_group = Some(entity_of(&row.key)) == of;
+            let is_of_group = Some(shared_prefix(&row.key)) == of;
             if is_of_group {
                 error.get_or_insert_with(|| row.error.clone());
             }
@@ -180,7 +181,8 @@ fn group_by_entity(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity
     let is_end = page.items.is_empty() && page.continuation.is_none();
     let mut groups = Vec::new();
     for row in page.items {
-        let is_other_entity = open.last().is_some_and(|last| entity_of(last.key()) != entity_of(row.key()));
+        let is_other_entity =
+            open.last().is_some_and(|last| shared_prefix(last.key()) != shared_prefix(row.key()));
         if is_other_entity {
             groups.push(std::mem::take(open));
         }
@@ -192,8 +194,8 @@ fn group_by_entity(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity
     groups
 }
 
-/// The partition and prefix, which all rows of an entity share.
-fn entity_of(key: &Key) -> (&str, &str) {
+/// The partition and the prefix of a row's key, which all rows of its entity share.
+fn shared_prefix(key: &Key) -> (&str, &str) {
     (key.partition(), split(key.row()).map_or_else(|| key.row(), |(prefix, _)| prefix))
 }
 
@@ -201,7 +203,7 @@ fn entity_of(key: &Key) -> (&str, &str) {
 async fn read_group(reader: Reader, group: EntityRows) -> Result<Option<Scanned>> {
     let EntityRows { rows, error } = group;
     let Some(first) = rows.first().map(|row| row.key().clone()) else { return Ok(None) };
-    let (partition, prefix) = entity_of(&first);
+    let (partition, prefix) = shared_prefix(&first);
     let (partition, prefix) = (partition.to_owned(), prefix.to_owned());
     let key = rows.iter().find_map(logical);
     // Only the head row has the logical key. Without a head row, the report names the first row.
