@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serde_json::json;
 use table_azure::wire::{EntityEncoder, decode_entity};
 use table_core::model::{Entity, TableName, Ticks};
-use table_core::store::{Error, ErrorKind, TableStoreExt as _};
+use table_core::store::{Error, TableStoreExt as _};
 use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
 
 use crate::blobs::{BlobArgs, BlobPlace, root};
@@ -45,28 +44,6 @@ impl RowFormat for JsonLines {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         // Without ETag and Timestamp: a restored row gets new ones from its store.
         lines.map(|line| Ok(decode_entity(line)?.with_system(None, None))).collect()
-    }
-}
-
-/// Whether a job has reported its start: it looks at everything before, and an error that it then returns has changed nothing.
-#[derive(Clone, Debug, Default)]
-struct Begun(Arc<AtomicBool>);
-
-impl Begun {
-    fn listener(&self, progress: &SharedProgress) -> impl Fn(u64) + Send + Sync + 'static {
-        let (begun, report) = (Arc::clone(&self.0), progress.after_resumed());
-        move |rows| {
-            begun.store(true, Ordering::Relaxed);
-            report(rows);
-        }
-    }
-
-    fn failure(&self, error: Error) -> Failure {
-        let is_refused = matches!(error.kind(), ErrorKind::InvalidRequest(_));
-        match Failure::from(error) {
-            Failure::Failed(text) if is_refused && !self.0.load(Ordering::Relaxed) => Failure::Misuse(text),
-            failure => failure,
-        }
     }
 }
 
@@ -128,10 +105,9 @@ impl BackupArgs {
         };
         let progress = Progress::new("backed up", open.meter.clone(), self.long.quiet).of_stored(stored);
         let progress = SharedProgress::new(progress);
-        let begun = Begun::default();
         let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
             .with_concurrency(self.concurrency)
-            .on_progress(begun.listener(&progress));
+            .on_progress(progress.after_resumed());
         if !tables.is_empty() {
             job = job.tables(tables);
         }
@@ -144,7 +120,7 @@ impl BackupArgs {
         if self.blobs.rows_only {
             job = job.rows_only();
         }
-        let done = job.run().await.map_err(|error| begun.failure(error))?;
+        let done = job.prepare().await.map_err(Failure::refused)?.run().await?;
         progress.end();
         let (backup, requests) = (&done.backup, open.meter.total());
         let rows: u64 = backup.tables.values().map(|table| table.rows()).sum();
@@ -249,9 +225,8 @@ impl RestoreArgs {
         }
         let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).of(job.rows());
         let progress = SharedProgress::new(progress);
-        let begun = Begun::default();
-        let job = job.on_progress(begun.listener(&progress));
-        let done = job.run().await.map_err(|error| begun.failure(error))?;
+        let job = job.on_progress(progress.after_resumed());
+        let done = job.prepare().await.map_err(Failure::refused)?.run().await?;
         progress.end();
         let requests = open.meter.total();
         if self.long.json {

@@ -9,7 +9,7 @@ use serde_json::json;
 use table_core::manifest::Manifest;
 use table_core::model::{Entity, TableName};
 use table_core::query::{Filter, Query};
-use table_core::store::{Error, ErrorKind, ManifestCache, TableStore, TableStoreExt as _};
+use table_core::store::{Error, ManifestCache, TableStore, TableStoreExt as _};
 use table_patterns::bulk::{
     BulkOptions, CopiedTable, Difference, StoreCopy, StoreDifference, copy_store, scan_partitions,
     split_partitions,
@@ -367,11 +367,9 @@ async fn open_with<'a>(
 
 /// The failure of a copy that wrote nothing.
 fn refused(error: Error) -> Failure {
-    let is_refused = matches!(error.kind(), ErrorKind::InvalidRequest(_));
-    let text = Failure::from(error).to_string();
-    match is_refused {
-        true => Failure::misuse(format!("nothing was copied: {text}")),
-        false => Failure::Failed(text),
+    match Failure::refused(error) {
+        Failure::Misuse(text) => Failure::Misuse(format!("nothing was copied: {text}")),
+        failure => failure,
     }
 }
 

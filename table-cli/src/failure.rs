@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use table_core::Error;
-use table_core::store::Outcome;
+use table_core::store::{ErrorKind, Outcome};
 
 /// The result of a command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -43,6 +43,15 @@ impl Failure {
         Self::Failed(reason.to_string())
     }
 
+    /// The failure of a job that has written nothing yet: an invalid request is a misuse of the command.
+    pub(crate) fn refused(error: Error) -> Self {
+        let is_misuse = matches!(error.kind(), ErrorKind::InvalidRequest(_));
+        match Self::from(error) {
+            Self::Failed(text) if is_misuse => Self::Misuse(text),
+            failure => failure,
+        }
+    }
+
     /// Returns the exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
@@ -56,7 +65,7 @@ impl Failure {
 }
 
 /// What the command line has for the methods that texts of the library advise.
-const OPTIONS: [(&str, &str); 9] = [
+const OPTIONS: [(&str, &str); 10] = [
     ("`overwrite`", "--force"),
     ("`into_existing`", "--force"),
     ("`with_blobs`", "--blobs"),
@@ -68,6 +77,8 @@ const OPTIONS: [(&str, &str); 9] = [
         "call `flush` if this program has written it; otherwise run `Upkeep` once (or a sweep of the journal)",
         "run `tables upkeep STORE --once`",
     ),
+    // No command creates a table by itself: most of them read a table, whose name is then mistyped.
+    ("; create it first", ": `tables list STORE` prints the tables of the store"),
     ("Copy between stores that have the keys", "Give --keys FILE: the copy is then encrypted again"),
 ];
 

@@ -15,7 +15,8 @@ use table_core::prelude::*;
 use table_core::store::Result;
 use table_core::typed::{LargeField, OneEntry};
 use table_patterns::bulk::{
-    self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, PreparedCopy, RestoreJob, StoreCopy,
+    self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, PreparedBackup, PreparedCopy, PreparedRestore,
+    RestoreJob, StoreCopy,
 };
 use table_patterns::changes::{ChangeHandler, ChangeTable, Changes, Consumer};
 use table_patterns::compound::Compound;
@@ -98,9 +99,13 @@ fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
     send(Backup::open(any()));
     send(backup.first_fault(any(), any()));
     send(create.run());
+    send(create.prepare());
+    send(any::<PreparedBackup<'_>>().run());
     send(RestoreJob::open(any(), any::<MemoryStore>()));
     send(restore.first_fault());
     send(restore.run());
+    send(restore.prepare());
+    send(any::<PreparedRestore<'_>>().run());
 }
 
 fn bulk_work(

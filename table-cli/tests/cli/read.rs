@@ -32,7 +32,7 @@ fn get_of_an_absent_entity_or_table_fails() {
     let absent = tables().args(["get", &store, "Employees", "Sales", "9"]).assert().code(1);
     absent.stderr(contains("there is no entity")).stdout("");
     let absent = tables().args(["get", &store, "Orders", "Sales", "9"]).assert().code(1);
-    absent.stderr(contains("the table 'Orders' does not exist"));
+    absent.stderr(contains("the table 'Orders' does not exist: `tables list STORE` prints"));
 }
 
 #[test]

@@ -39,7 +39,7 @@
 //! | [`delete_partition`], [`delete_where`] | 1 per page of keys, 1 per group |
 //! | [`CopyJob::run`] | 1 per page, 1 per group; with a name 3 more and 1 per checkpoint |
 //! | [`BackupJob::run`] | 1 per page, 1 per table, 1 per 1,000 tables; in the object store 2 per file of up to 10,000 rows |
-//! | [`RestoreJob::run`] | 1 per group, 1 per file, 3 per table; in the object store 2 per file |
+//! | [`RestoreJob::run`] | 1 per group, 1 per file, 3 per table and 2 more; in the object store 2 per file |
 //! | [`copy_store`] | 1 per page of tables, 3 per table, and those of a copy of each table |
 //! | [`BulkTable::bulk`], `insert_all` | those of the write path of the handle: see [`BulkOf::insert_all`] |
 //! | [`compare_tables`] | 1 per page of each table |
@@ -64,8 +64,8 @@ mod writer;
 
 #[cfg(feature = "blobs")]
 pub use backup::{
-    Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, RestoreJob, RestoreReport,
-    RowFormat,
+    Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, PreparedBackup, PreparedRestore,
+    RestoreJob, RestoreReport, RowFormat,
 };
 pub use compare::{Comparison, Difference, compare_tables};
 pub use copy::{CopyJob, CopyReport};

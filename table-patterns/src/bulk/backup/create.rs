@@ -16,18 +16,19 @@ use table_core::query::{Filter, Query};
 use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _};
 
 use super::contents::TableProgress;
-use super::{BLOBS, Backup, BackupDirectory, Chunk};
+use super::{BLOBS, Backup, BackupDirectory, BackupTable, Chunk};
 use crate::blobs::in_a_blob;
 use crate::bulk::copy::{has_large, is_unfinished};
 use crate::bulk::windows::Windows;
 use crate::large::BlobStores;
 
 /// The most rows in a file.
-const ROWS: usize = 10_000;
+const FILE_ROWS: usize = 10_000;
 /// The size of properties in memory after which a file ends, in bytes.
-const BYTES: usize = 4 * 1024 * 1024;
+const FILE_BYTES: usize = 4 * 1024 * 1024;
 /// The tables that are read at once by default.
 const CONCURRENCY: usize = 4;
+
 /// Writes a backup of tables to a directory of an object store: all rows as they are, manifests and index entries included.
 ///
 /// - **Complete or not:** the backup is complete when its file `backup.json` exists. An interrupted backup continues when the
@@ -54,6 +55,18 @@ pub struct BackupJob {
     blobs: Option<BlobStores>,
     rows_only: bool,
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
+}
+
+/// A [`BackupJob`] that has looked at the store and the directory, and refuses nothing.
+#[derive(Debug)]
+#[must_use = "a prepared backup does nothing until `run`"]
+pub struct PreparedBackup<'a> {
+    job: &'a BackupJob,
+    backup: Backup,
+    /// Whether an earlier run has begun the backup.
+    is_begun: bool,
+    /// The tables with the positions that earlier runs have saved.
+    tables: Vec<(TableName, TableProgress)>,
 }
 
 /// The result of a backup.
@@ -123,13 +136,21 @@ impl BackupJob {
         self
     }
 
-    /// Writes the backup, or the rest of an interrupted one. 1 request per 1,000 tables, 1 per table for its manifest, 1 more for each chosen table, and 1 per page;
-    /// in the object store 2 per file of rows, 2 per table and 5 in all.
+    /// Writes the backup, or the rest of an interrupted one. The requests of [`prepare`](Self::prepare) and of [`PreparedBackup::run`].
     ///
     /// # Errors
-    /// Errors of the stores; what was written stays, and the next run continues. The directory has a complete backup, or an unfinished
-    /// one of another source or of other tables. A store that decrypts. A row with a blob, as described at [`BackupJob`].
+    /// What `prepare` refuses; nothing was written then. The errors of [`PreparedBackup::run`].
     pub async fn run(&self) -> Result<BackupReport> {
+        self.prepare().await?.run().await
+    }
+
+    /// Looks at the store and the directory, and writes nothing. 1 request per 1,000 tables, and 1 more for each chosen table; in the object
+    /// store 1 per table and 2 in all.
+    ///
+    /// # Errors
+    /// A store that decrypts. A directory with a complete backup, or with an unfinished one of another source or of other tables. Errors of
+    /// the stores.
+    pub async fn prepare(&self) -> Result<PreparedBackup<'_>> {
         if self.from.profile().encrypts {
             return Err(Error::invalid_request(
                 "the store decrypts, and the backup would have plaintext: back up the store that it wraps",
@@ -140,54 +161,44 @@ impl BackupJob {
                 "the directory has a complete backup: choose another directory",
             ));
         }
-        let mut backup = self.begin().await?;
+        let unfinished = self.unfinished().await?;
+        let is_begun = unfinished.is_some();
+        let backup = match unfinished {
+            Some(backup) => backup,
+            None => self.new_backup().await?,
+        };
         let names: Vec<TableName> = backup.tables.keys().cloned().collect();
         let loads = stream::iter(names).map(|name| async move {
             let saved = TableProgress::load(&self.to, &name).await?;
             Ok::<_, Error>((name, saved))
         });
-        let tables: Vec<_> = loads.buffered(self.concurrency).try_collect().await?;
-        let resumed = tables.iter().map(|(_, saved)| saved.table.rows()).sum();
-        if let Some(report) = &self.progress {
-            report(resumed);
-        }
-        let rows = &AtomicU64::new(resumed);
-        let tables = stream::iter(tables).map(|(name, saved)| async move {
-            let table = self.back_up(&name, saved, rows).await?;
-            Ok::<_, Error>((name, table))
-        });
-        let tables: Vec<_> = tables.buffer_unordered(self.concurrency).try_collect().await?;
-        backup.tables.extend(tables);
-        backup.complete(&self.to).await?;
-        // Positions are needed until the backup is complete. A crash here leaves files that no reader looks
-        // at.
-        for table in backup.tables.keys() {
-            TableProgress::clear(&self.to, table).await?;
-        }
-        Ok(BackupReport { backup, resumed })
+        let tables = loads.buffered(self.concurrency).try_collect().await?;
+        Ok(PreparedBackup { job: self, backup, is_begun, tables })
     }
 
-    /// Continues an unfinished backup, or begins one.
-    async fn begin(&self) -> Result<Backup> {
-        let since = self.since.map(|time| time.to_string());
-        if let Some(unfinished) = Backup::unfinished(&self.to).await? {
-            let is_same_choice = match &self.tables {
-                Some(chosen) => unfinished.is_choice && chosen.iter().eq(unfinished.tables.keys()),
-                None => !unfinished.is_choice,
-            };
-            let is_same = unfinished.source == self.source
-                && unfinished.since == since
-                && unfinished.has_blobs == self.blobs().is_some()
-                && is_same_choice;
-            return match is_same {
-                true => Ok(unfinished),
-                false => Err(Error::invalid_request(format!(
-                    "the directory has an unfinished backup of {} with other tables or options: continue that, or choose another directory",
-                    unfinished.source
-                ))),
-            };
+    /// Reads what an unfinished backup in the directory contains; `None` if there is none. Refuses an unfinished backup of another job.
+    async fn unfinished(&self) -> Result<Option<Backup>> {
+        let Some(unfinished) = Backup::unfinished(&self.to).await? else { return Ok(None) };
+        let is_same_choice = match &self.tables {
+            Some(chosen) => unfinished.is_choice && chosen.iter().eq(unfinished.tables.keys()),
+            None => !unfinished.is_choice,
+        };
+        let is_same = unfinished.source == self.source
+            && unfinished.since == self.since_text()
+            && unfinished.has_blobs == self.blobs().is_some()
+            && is_same_choice;
+        match is_same {
+            true => Ok(Some(unfinished)),
+            false => Err(Error::invalid_request(format!(
+                "the directory has an unfinished backup of {} with other tables or options: continue that, or choose another directory",
+                unfinished.source
+            ))),
         }
-        let mut backup = Backup::new(self.source.clone(), since, self.blobs().is_some());
+    }
+
+    /// Lists the tables of a new backup.
+    async fn new_backup(&self) -> Result<Backup> {
+        let mut backup = Backup::new(self.source.clone(), self.since_text(), self.blobs().is_some());
         backup.is_choice = self.tables.is_some();
         backup.case_sensitive = self.from.profile().case_sensitive_tables;
         let tables = match &self.tables {
@@ -199,9 +210,13 @@ impl BackupJob {
             }
             None => self.from.all_tables(None).await?.into_iter().collect(),
         };
-        backup.tables.extend(tables.into_iter().map(|table| (table, super::BackupTable::default())));
-        backup.begin(&self.to).await?;
+        backup.tables.extend(tables.into_iter().map(|table| (table, BackupTable::default())));
         Ok(backup)
+    }
+
+    /// The time of [`since`](Self::since) as the file of the backup has it.
+    fn since_text(&self) -> Option<String> {
+        self.since.map(|time| time.to_string())
     }
 
     /// Refuses a choice of tables that leaves out index entries of one of them.
@@ -228,7 +243,7 @@ impl BackupJob {
         table: &TableName,
         mut saved: TableProgress,
         total: &AtomicU64,
-    ) -> Result<super::BackupTable> {
+    ) -> Result<BackupTable> {
         if saved.is_finished {
             return Ok(saved.table);
         }
@@ -238,7 +253,7 @@ impl BackupJob {
             Some(time) => Query::new().with_filter(Filter::ge(Filter::TIMESTAMP, time)),
             None => Query::new(),
         };
-        let windows = Windows { store: &*self.from, table, query, rows: ROWS, bytes: BYTES };
+        let windows = Windows { store: &*self.from, table, query, rows: FILE_ROWS, bytes: FILE_BYTES };
         let mut window = windows.read(next).await?;
         loop {
             let next = window.next.clone();
@@ -278,7 +293,7 @@ impl BackupJob {
         table: &TableName,
         has_large: bool,
         rows: Vec<Entity>,
-        saved: &mut super::BackupTable,
+        saved: &mut BackupTable,
     ) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
@@ -326,6 +341,38 @@ impl BackupJob {
             (None, None) => return Ok(()),
         };
         Err(Error::invalid_request(reason))
+    }
+}
+
+impl PreparedBackup<'_> {
+    /// Writes the backup. 1 request per table for its manifest, and 1 per page; in the object store 2 per file of rows, 1 per table and 3 in
+    /// all.
+    ///
+    /// # Errors
+    /// Errors of the stores, and a row with a blob, as described at [`BackupJob`]; what was written stays, and the next run continues.
+    pub async fn run(self) -> Result<BackupReport> {
+        let Self { job, mut backup, is_begun, tables } = self;
+        if !is_begun {
+            backup.begin(&job.to).await?;
+        }
+        let resumed = tables.iter().map(|(_, saved)| saved.table.rows()).sum();
+        if let Some(report) = &job.progress {
+            report(resumed);
+        }
+        let rows = &AtomicU64::new(resumed);
+        let tables = stream::iter(tables).map(|(name, saved)| async move {
+            let table = job.back_up(&name, saved, rows).await?;
+            Ok::<_, Error>((name, table))
+        });
+        let tables: Vec<_> = tables.buffer_unordered(job.concurrency).try_collect().await?;
+        backup.tables.extend(tables);
+        backup.complete(&job.to).await?;
+        // Positions are needed until the backup is complete. A crash here leaves files that no reader looks
+        // at.
+        for table in backup.tables.keys() {
+            TableProgress::clear(&job.to, table).await?;
+        }
+        Ok(BackupReport { backup, resumed })
     }
 }
 

@@ -16,8 +16,8 @@ use table_core::model::Entity;
 use table_core::store::{Error, Result};
 
 pub use contents::{Backup, BackupTable, Chunk};
-pub use create::{BackupJob, BackupReport};
-pub use restore::{RestoreJob, RestoreReport};
+pub use create::{BackupJob, BackupReport, PreparedBackup};
+pub use restore::{PreparedRestore, RestoreJob, RestoreReport};
 
 use crate::blobs::blob_error;
 

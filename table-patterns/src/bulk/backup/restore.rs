@@ -36,6 +36,15 @@ pub struct RestoreJob {
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
+/// A [`RestoreJob`] that has compared the files and looked at the target, and refuses nothing.
+#[derive(Debug)]
+#[must_use = "a prepared restore does nothing until `run`"]
+pub struct PreparedRestore<'a> {
+    job: &'a RestoreJob,
+    /// The position of an interrupted run.
+    saved: Option<RestorePosition>,
+}
+
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
@@ -139,14 +148,23 @@ impl RestoreJob {
         Ok(fault)
     }
 
-    /// Restores the tables. 2 reads of each file; in the store 1 request per group of up to 100 rows, 1 per file, 3 per table and 1 more.
+    /// Restores the tables. The requests of [`prepare`](Self::prepare) and of [`PreparedRestore::run`].
+    ///
+    /// # Errors
+    /// What `prepare` refuses; nothing was written then. The errors of [`PreparedRestore::run`].
+    pub async fn run(&self) -> Result<RestoreReport> {
+        self.prepare().await?.run().await
+    }
+
+    /// Compares every file with its checksum, looks at the target, and writes nothing. 1 read of each file, unless the files are compared
+    /// already; in the store 1 request, and 1 per table unless [`overwrite`](Self::overwrite) is set.
     ///
     /// # Errors
     /// A damaged or missing file; a table that has rows; a table that the backup lacks, or whose index entries are in a table that is not
-    /// chosen; an interrupted restore of other tables of the backup; ciphertext that is bound to another case of the table's name; a row with a blob, and neither [`with_blobs`](Self::with_blobs) nor [`rows_only`](Self::rows_only) is set; a store that
-    /// encrypts; an incremental backup without [`overwrite`](Self::overwrite). Nothing was written after these errors. Errors of the stores:
-    /// the next run continues.
-    pub async fn run(&self) -> Result<RestoreReport> {
+    /// chosen; an interrupted restore of other tables of the backup; ciphertext that is bound to another case of the table's name; a row
+    /// with a blob, and neither [`with_blobs`](Self::with_blobs) nor [`rows_only`](Self::rows_only) is set; a store that encrypts; an
+    /// incremental backup without [`overwrite`](Self::overwrite). Errors of the stores.
+    pub async fn prepare(&self) -> Result<PreparedRestore<'_>> {
         self.check_choice()?;
         if !self.is_checked.load(Ordering::Relaxed)
             && let Some(fault) = self.first_fault().await?
@@ -154,52 +172,19 @@ impl RestoreJob {
             return Err(Error::corrupt(fault));
         }
         let Some(first) = self.tables.first() else {
-            return Ok(RestoreReport { tables: 0, rows: 0, resumed: 0, unfinished: 0 });
+            return Ok(PreparedRestore { job: self, saved: None });
         };
-        let checkpoint = Checkpoint::new(&*self.to, first, self.backup.id.simple().to_string())?;
-        let choice = self.choice();
-        let saved = match checkpoint.load().await? {
-            Some(row) => Some(RestorePosition::read(&row, &choice)?),
+        let saved = match self.checkpoint(first)?.load().await? {
+            Some(row) => Some(RestorePosition::read(&row, &self.choice())?),
             None => None,
         };
         self.check_targets(saved.map(|saved| saved.table)).await?;
-        let start = saved.unwrap_or_default();
-        if saved.is_none() {
-            self.to.create_table_if_missing(first).await?;
-            // Before the first row: rows in a table without a checkpoint are not of this restore, and are not replaced.
-            start.save(&checkpoint, &choice).await?;
-        }
-        if let Some(report) = &self.progress {
-            report(self.rows_before(start));
-        }
-        let (mut rows, mut unfinished) = (0, 0);
-        for (at, (name, table)) in self.chosen().enumerate() {
-            unfinished += table.unfinished;
-            let skipped = start.skipped(at, table.chunks.len());
-            if at > start.table {
-                self.to.create_table_if_missing(name).await?;
-                RestorePosition { table: at, file: 0 }.save(&checkpoint, &choice).await?;
-            }
-            for (number, chunk) in table.chunks.iter().enumerate() {
-                if number >= skipped {
-                    let content = chunk.read(&self.from).await?.map_err(Error::corrupt)?;
-                    self.write(name, content).await?;
-                    RestorePosition { table: at, file: number + 1 }.save(&checkpoint, &choice).await?;
-                }
-                rows += chunk.rows;
-                if let (Some(report), true) = (&self.progress, number >= skipped) {
-                    report(rows);
-                }
-            }
-        }
-        // Last: until here, a run that was interrupted finds where to go on.
-        checkpoint.clear().await?;
-        Ok(RestoreReport {
-            tables: self.tables.len() as u64,
-            rows,
-            resumed: self.rows_before(start),
-            unfinished,
-        })
+        Ok(PreparedRestore { job: self, saved })
+    }
+
+    /// The row in the first table with the position of the restore.
+    fn checkpoint<'a>(&'a self, first: &'a TableName) -> Result<Checkpoint<'a>> {
+        Checkpoint::new(&*self.to, first, self.backup.id.simple().to_string())
     }
 
     /// The rows of the files before a position.
@@ -308,6 +293,58 @@ impl RestoreJob {
         let upserts = rows.into_iter().map(move |row| Ok((name.clone(), Operation::InsertOrReplace(row))));
         let writer = BulkWriter::with_options(Arc::clone(&self.to), self.options.clone());
         writer.write(stream::iter(upserts).boxed()).await?.into_result().map(drop)
+    }
+}
+
+impl PreparedRestore<'_> {
+    /// Restores the tables. 1 read of each file; in the store 1 request per group of up to 100 rows, 1 per file, 2 per table and 1 more.
+    ///
+    /// # Errors
+    /// Errors of the stores, and a file that has changed since it was compared: the next run continues.
+    pub async fn run(self) -> Result<RestoreReport> {
+        let Self { job, saved } = self;
+        let Some(first) = job.tables.first() else {
+            return Ok(RestoreReport { tables: 0, rows: 0, resumed: 0, unfinished: 0 });
+        };
+        let (checkpoint, choice) = (job.checkpoint(first)?, job.choice());
+        let start = saved.unwrap_or_default();
+        if saved.is_none() {
+            job.to.create_table_if_missing(first).await?;
+            // Before the first row: rows in a table without a checkpoint are not of this restore, and are not replaced.
+            start.save(&checkpoint, &choice).await?;
+        }
+        if let Some(report) = &job.progress {
+            report(job.rows_before(start));
+        }
+        let (mut rows, mut unfinished) = (0, 0);
+        for (at, (name, table)) in job.chosen().enumerate() {
+            unfinished += table.unfinished;
+            let skipped = start.skipped(at, table.chunks.len());
+            if at > start.table {
+                job.to.create_table_if_missing(name).await?;
+                RestorePosition { table: at, file: 0 }.save(&checkpoint, &choice).await?;
+            }
+            for (number, chunk) in table.chunks.iter().enumerate() {
+                rows += chunk.rows;
+                if number < skipped {
+                    continue;
+                }
+                let content = chunk.read(&job.from).await?.map_err(Error::corrupt)?;
+                job.write(name, content).await?;
+                RestorePosition { table: at, file: number + 1 }.save(&checkpoint, &choice).await?;
+                if let Some(report) = &job.progress {
+                    report(rows);
+                }
+            }
+        }
+        // Last: until here, a run that was interrupted finds where to go on.
+        checkpoint.clear().await?;
+        Ok(RestoreReport {
+            tables: job.tables.len() as u64,
+            rows,
+            resumed: job.rows_before(start),
+            unfinished,
+        })
     }
 }
 
