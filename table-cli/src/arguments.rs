@@ -7,7 +7,6 @@ use clap_complete::Shell;
 
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::copy::CopyArgs;
-use crate::count::CountArgs;
 use crate::delete::DeleteArgs;
 use crate::doctor::DoctorArgs;
 use crate::export::ExportArgs;
@@ -15,27 +14,26 @@ use crate::failure::{Failure, Result};
 use crate::faults;
 use crate::import::ImportArgs;
 use crate::index::IndexArgs;
-use crate::keys::FORM;
-use crate::list::ListArgs;
+use crate::keys::KEY_FILE_FORM;
 use crate::output::{print, remark};
 use crate::plot::PlotArgs;
-use crate::query::{GetArgs, QueryArgs};
+use crate::read::{CountArgs, GetArgs, ListArgs, QueryArgs};
 use crate::sas::SasArgs;
 use crate::serve::ServeArgs;
-use crate::store::{FORMS, has_secret};
+use crate::store::{STORE_FORMS, has_secret};
 use crate::sweep::{MigrateArgs, RotateArgs};
 use crate::upkeep::UpkeepArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows, 4 damage found.";
 
 /// The end of a help page: examples, and the forms of STORE.
-fn page(examples: &[&str]) -> String {
-    format!("Examples:\n  {}\n\n{FORMS}", examples.join("\n  "))
+fn after_help(examples: &[&str]) -> String {
+    format!("Examples:\n  {}\n\n{STORE_FORMS}", examples.join("\n  "))
 }
 
 /// Looks into tables, exports, imports, copies, backs up and deletes their entities, in Azure Table Storage, Azure Cosmos DB for Table, the emulator and embedded stores
 #[derive(Debug, Parser)]
-#[command(name = "tables", version, after_help = format!("{FORMS}\n\n{EXIT_CODES}"), max_term_width = 110)]
+#[command(name = "tables", version, after_help = format!("{STORE_FORMS}\n\n{EXIT_CODES}"), max_term_width = 110)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -44,58 +42,58 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the tables of a store
-    #[command(after_help = page(&["tables list azure --long"]))]
+    #[command(after_help = after_help(&["tables list azure --long"]))]
     List(ListArgs),
     /// Print one entity
-    #[command(after_help = page(&["tables get azure Employees Sales empid_000223"]))]
+    #[command(after_help = after_help(&["tables get azure Employees Sales empid_000223"]))]
     Get(GetArgs),
     /// Print the entities that match, page after page
-    #[command(after_help = page(&["tables query azure Employees --partition Sales --top 20", "tables query azure Employees --filter \"Age gt 40\" --select Name,Age --format csv > old.csv"]))]
+    #[command(after_help = after_help(&["tables query azure Employees --partition Sales --top 20", "tables query azure Employees --filter \"Age gt 40\" --select Name,Age --format csv > old.csv"]))]
     Query(QueryArgs),
     /// Print the number of entities
-    #[command(after_help = page(&["tables count azure Employees --partition Sales"]))]
+    #[command(after_help = after_help(&["tables count azure Employees --partition Sales"]))]
     Count(CountArgs),
     /// Write the entities of tables to files
-    #[command(after_help = page(&["tables export azure Employees --to employees.csv", "tables export azure Employees Orders --to '{table}.jsonl.zst'"]))]
+    #[command(after_help = after_help(&["tables export azure Employees --to employees.csv", "tables export azure Employees Orders --to '{table}.jsonl.zst'"]))]
     Export(ExportArgs),
     /// Write the entities of a file to a table, with their index entries
-    #[command(after_help = page(&["tables import azure Employees --from employees.csv", "tables import azure Flights --from flights.csv --partition-key '{origin}' --row-key '{carrier}_{flight:u32:04}'"]))]
+    #[command(after_help = after_help(&["tables import azure Employees --from employees.csv", "tables import azure Flights --from flights.csv --partition-key '{origin}' --row-key '{carrier}_{flight:u32:04}'"]))]
     Import(ImportArgs),
     /// Copy tables from one store to another, with manifests and index entries, and compare them
-    #[command(after_help = page(&["tables copy azure embedded:company", "tables copy env:OLD env:NEW --table Orders --rename Orders=Orders2"]))]
+    #[command(after_help = after_help(&["tables copy azure embedded:company", "tables copy env:OLD env:NEW --table Orders --rename Orders=Orders2"]))]
     Copy(CopyArgs),
     /// Write all rows of tables to a directory or a container, with checksums
-    #[command(after_help = page(&["tables backup azure monday", "tables backup azure azure:backups/monday"]))]
+    #[command(after_help = after_help(&["tables backup azure monday", "tables backup azure azure:backups/monday"]))]
     Backup(BackupArgs),
     /// Write the tables of a backup into a store
-    #[command(after_help = page(&["tables restore monday azure --check", "tables restore monday embedded:company --table Employees"]))]
+    #[command(after_help = after_help(&["tables restore monday azure --check", "tables restore monday embedded:company --table Employees"]))]
     Restore(RestoreArgs),
     /// Delete entities of a table, with their index entries
-    #[command(after_help = page(&["tables delete azure Employees --partition Sales --dry-run"]))]
+    #[command(after_help = after_help(&["tables delete azure Employees --partition Sales --dry-run"]))]
     Delete(DeleteArgs),
     /// List, add, build, compare, repair and remove the indexes of a table, from its manifest
-    #[command(after_help = page(&["tables index azure Employees list", "tables index azure Employees add age --partition-key 'age_{Age:u32:03}' --row-key '{RowKey}'"]))]
+    #[command(after_help = after_help(&["tables index azure Employees list", "tables index azure Employees add age --partition-key 'age_{Age:u32:03}' --row-key '{RowKey}'"]))]
     Index(IndexArgs),
     /// Finish interrupted writes and builds, and repair index entries, once or all the time
-    #[command(after_help = page(&["tables upkeep azure --once"]))]
+    #[command(after_help = after_help(&["tables upkeep azure --once"]))]
     Upkeep(UpkeepArgs),
     /// Find damage and coming problems of tables: hot partitions, unfinished writes, plaintext, values near limits
-    #[command(after_help = page(&["tables doctor azure Orders"]))]
+    #[command(after_help = after_help(&["tables doctor azure Orders"]))]
     Doctor(DoctorArgs),
     /// Draw the sizes of partitions and rows, and the writes over time
-    #[command(after_help = page(&["tables plot azure Orders --to orders.svg"]))]
+    #[command(after_help = after_help(&["tables plot azure Orders --to orders.svg"]))]
     Plot(PlotArgs),
     /// Wrap the data keys of encrypted rows by a new key
-    #[command(after_help = format!("{FORM}\n\n{}", page(&["tables rotate azure --count --keys keys.json"])))]
+    #[command(after_help = format!("{KEY_FILE_FORM}\n\n{}", after_help(&["tables rotate azure --count --keys keys.json"])))]
     Rotate(RotateArgs),
     /// Encrypt properties of a table that has them in plaintext
-    #[command(after_help = format!("{FORM}\n\n{}", page(&["tables migrate azure People --encrypt NationalId --keys keys.json"])))]
+    #[command(after_help = format!("{KEY_FILE_FORM}\n\n{}", after_help(&["tables migrate azure People --encrypt NationalId --keys keys.json"])))]
     Migrate(MigrateArgs),
     /// Sign a URL that gives others a part of an account for some time
-    #[command(after_help = page(&["tables sas table azure Orders --permissions r --expires 8h --partition contoso"]))]
+    #[command(after_help = after_help(&["tables sas table azure Orders --permissions r --expires 8h --partition contoso"]))]
     Sas(SasArgs),
     /// Serve a store to clients of every language, as Azure Table Storage
-    #[command(after_help = format!("{}\n\n{}", faults::NAMES, page(&["tables serve embedded:company"])))]
+    #[command(after_help = format!("{}\n\n{}", faults::FAULT_NAMES, after_help(&["tables serve embedded:company"])))]
     Serve(ServeArgs),
     /// Print the script that completes arguments in a shell
     Completions(CompletionsArgs),

@@ -13,10 +13,9 @@ use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, 
 
 use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
-use crate::output::{print, remark};
+use crate::output::{print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, Pace, at_least_one, until_stopped};
 use crate::progress::{Progress, SharedProgress};
-use crate::query::table;
 use crate::store::{Access, OpenStore, StoreName};
 
 /// Lines of JSON as the service writes them, compressed: `tables import` reads the files too.
@@ -58,7 +57,7 @@ pub(crate) struct BackupArgs {
     directory: BlobPlace,
     /// A table, several times for several tables; every table if none is given
     #[arg(long = "table", value_name = "T")]
-    tables: Vec<String>,
+    tables: Vec<TableName>,
     /// Only the rows that were written since a time, such as 2026-01-31T00:00:00Z; deletions are not part of it
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<Ticks>,
@@ -81,9 +80,8 @@ fn time(text: &str) -> Result<Ticks, String> {
 impl BackupArgs {
     /// Writes a backup. The requests of [`BackupJob`].
     pub(crate) async fn run(&self) -> Result<()> {
-        let tables = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
         let open = self.store.open(Access::Read, self.long.pace).await?;
-        let work = self.back_up(&open, tables);
+        let work = self.back_up(&open, self.tables.iter().cloned().collect());
         // The job saves its position in the directory after each file, and writes `backup.json` last.
         let done = until_stopped(work, "run the same command again, which continues the backup").await;
         open.close().await?;
@@ -97,14 +95,10 @@ impl BackupArgs {
             return Err(Failure::failed(format!("{} has no table '{absent}'", self.store)));
         }
         let directory = BackupDirectory::new(self.directory.open(true)?, root(), JsonLines);
+        let names: Vec<_> = if tables.is_empty() { all } else { tables.clone() }.into_iter().collect();
         // A time selects rows, and nothing tells how many.
-        let stored = match (self.since, tables.is_empty()) {
-            (Some(_), _) => None,
-            (None, true) => open.rows_of(&all.into_iter().collect::<Vec<_>>()).await,
-            (None, false) => open.rows_of(&tables.iter().cloned().collect::<Vec<_>>()).await,
-        };
-        let progress = Progress::new("backed up", open.meter.clone(), self.long.quiet).of_stored(stored);
-        let progress = SharedProgress::new(progress);
+        let read = self.since.is_none().then_some(&*names);
+        let progress = SharedProgress::new(open.progress_of(read, "backed up", self.long.quiet).await);
         let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
             .with_concurrency(self.concurrency)
             .on_progress(progress.after_resumed());
@@ -133,7 +127,7 @@ impl BackupArgs {
             let report = json!({
                 "tables": tables, "rows": rows, "resumed": done.resumed, "bytes": bytes, "unfinished": unfinished, "requests": requests,
             });
-            return print(&format!("{report}\n"));
+            return print_json(&report);
         }
         if !self.long.quiet {
             remark(&format!(
@@ -161,7 +155,7 @@ pub(crate) struct RestoreArgs {
     store: StoreName,
     /// A table, several times for several tables; every table of the backup if none is given
     #[arg(long = "table", value_name = "T")]
-    tables: Vec<String>,
+    tables: Vec<TableName>,
     /// Also restore into tables that have rows: rows of the backup replace rows of the same key, and other rows stay
     #[arg(long)]
     force: bool,
@@ -179,13 +173,12 @@ pub(crate) struct RestoreArgs {
 impl RestoreArgs {
     /// Restores a backup. The requests of [`RestoreJob`].
     pub(crate) async fn run(&self) -> Result<()> {
-        let tables = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
         let files = self.directory.open(false)?;
         // A backup that cannot be restored leaves no directory of an embedded store.
         let directory = BackupDirectory::new(files, root(), JsonLines);
         let memory = StoreName::Memory.open(Access::Read, Pace::default()).await?;
         let job = RestoreJob::open(directory.clone(), Arc::clone(&memory.store)).await?;
-        let job = if tables.is_empty() { job } else { job.tables(tables.iter().cloned()) };
+        let job = self.of_tables(job);
         // Every file is compared before the target is opened: a damaged backup must not be restored in part.
         if let Some(fault) = job.first_fault().await? {
             return Err(Failure::Damaged(format!("{fault}: nothing was restored")));
@@ -194,26 +187,23 @@ impl RestoreArgs {
             return self.print_checked(&job);
         }
         let open = self.store.open(Access::Write, self.long.pace).await?;
-        let work = self.restore(&open, directory, tables);
+        let work = self.restore(&open, directory);
         // The position is in the target store, in a row of the first table: see `RestoreJob`.
         let done = until_stopped(work, "run the same command again, which continues the restore").await;
         open.close().await?;
         done
     }
 
-    async fn restore(
-        &self,
-        open: &OpenStore,
-        directory: BackupDirectory,
-        tables: BTreeSet<TableName>,
-    ) -> Result<()> {
+    /// Restores only the named tables, if there are any.
+    fn of_tables(&self, job: RestoreJob) -> RestoreJob {
+        if self.tables.is_empty() { job } else { job.tables(self.tables.iter().cloned()) }
+    }
+
+    async fn restore(&self, open: &OpenStore, directory: BackupDirectory) -> Result<()> {
         // The open store repeats requests itself. A writer that did it too would multiply the attempts.
         let options = BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
-        let mut job =
-            RestoreJob::open(directory, Arc::clone(&open.store)).await?.with_options(options).checked();
-        if !tables.is_empty() {
-            job = job.tables(tables);
-        }
+        let job = RestoreJob::open(directory, Arc::clone(&open.store)).await?;
+        let mut job = self.of_tables(job).with_options(options).checked();
         if self.force {
             job = job.overwrite();
         }
@@ -223,7 +213,7 @@ impl RestoreArgs {
         if self.blobs.rows_only {
             job = job.rows_only();
         }
-        let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).of(job.rows());
+        let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).with_total(job.rows());
         let progress = SharedProgress::new(progress);
         let job = job.on_progress(progress.after_resumed());
         let done = job.prepare().await.map_err(Failure::refused)?.run().await?;
@@ -233,7 +223,7 @@ impl RestoreArgs {
             let report = json!({
                 "tables": done.tables, "rows": done.rows, "resumed": done.resumed, "unfinished": done.unfinished, "requests": requests,
             });
-            return print(&format!("{report}\n"));
+            return print_json(&report);
         }
         if !self.long.quiet {
             remark(&format!("{} tables with {} rows restored, {requests} requests", done.tables, done.rows));

@@ -94,10 +94,15 @@ impl BlobPlace {
     pub(crate) fn open(&self, creates: bool) -> Result<Arc<dyn ObjectStore>> {
         let failed = |error: &dyn fmt::Display| Failure::misuse(format!("the blobs {self}: {error}"));
         let (builder, root) = match self {
-            Self::Directory(directory) => return blobs_in(directory, creates),
+            Self::Directory(directory) => return open_directory(directory, creates),
             Self::Container { account, container, root } => {
                 let text = account.connection_string()?;
-                (account_of(&text).map_err(|reason| failed(&reason))?.with_container_name(container), root)
+                (
+                    builder_of_account(&text)
+                        .map_err(|reason| failed(&reason))?
+                        .with_container_name(container),
+                    root,
+                )
             }
             Self::Url { container, root } => (
                 // `from_env` reads the settings `AZURE_…` of the library of the blobs: a key, an application,
@@ -120,7 +125,7 @@ fn uses_azure_cli() -> bool {
 
 /// The blobs of the account of a connection string. No error repeats a part of it.
 /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
-fn account_of(text: &str) -> Result<MicrosoftAzureBuilder, &'static str> {
+fn builder_of_account(text: &str) -> Result<MicrosoftAzureBuilder, &'static str> {
     let settings: Vec<_> = text.split(';').filter_map(|setting| setting.split_once('=')).collect();
     let get = |name: &str| {
         let found = settings.iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
@@ -150,7 +155,7 @@ fn account_of(text: &str) -> Result<MicrosoftAzureBuilder, &'static str> {
 }
 
 /// Opens a directory. `creates` creates it if it is missing.
-pub(crate) fn blobs_in(directory: &FilePath, creates: bool) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn open_directory(directory: &FilePath, creates: bool) -> Result<Arc<dyn ObjectStore>> {
     let failed = |error: &dyn fmt::Display| {
         Failure::misuse(format!("the directory {} cannot be opened: {error}", directory.display()))
     };
@@ -208,14 +213,16 @@ mod tests {
             "AccountName=a;AccountKey=c2U3ZW4=",
             "AccountName=a;SharedAccessSignature=?sv=1&sig=se7en;BlobEndpoint=http://127.0.0.1:10000/a/",
         ] {
-            let built = account_of(text).unwrap().with_container_name("blobs").build();
+            let built = builder_of_account(text).unwrap().with_container_name("blobs").build();
             assert!(built.is_ok(), "{text}: {built:?}");
         }
         for text in ["AccountKey=se7en", "AccountName=a", "AccountName=se7en;AccountKey=;", "se7en"] {
-            assert!(!account_of(text).unwrap_err().contains("se7en"), "{text}");
+            assert!(!builder_of_account(text).unwrap_err().contains("se7en"), "{text}");
         }
-        let malformed =
-            account_of("AccountName=a;AccountKey=se7en!").unwrap().with_container_name("blobs").build();
+        let malformed = builder_of_account("AccountName=a;AccountKey=se7en!")
+            .unwrap()
+            .with_container_name("blobs")
+            .build();
         assert!(!malformed.unwrap_err().to_string().contains("se7en"));
     }
 }

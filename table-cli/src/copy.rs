@@ -9,7 +9,7 @@ use serde_json::json;
 use table_core::manifest::Manifest;
 use table_core::model::{Entity, TableName};
 use table_core::query::{Filter, Query};
-use table_core::store::{Error, ManifestCache, TableStore, TableStoreExt as _};
+use table_core::store::{Error, TableStore, TableStoreExt as _};
 use table_patterns::bulk::{
     BulkOptions, CopiedTable, Difference, StoreCopy, StoreDifference, copy_store, scan_partitions,
     split_partitions,
@@ -17,14 +17,13 @@ use table_patterns::bulk::{
 
 use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
-use crate::keys::{KeyArgs, KeyRing, Old};
-use crate::layouts::{check_keys, check_layouts};
-use crate::output::{print, remark};
+use crate::keys::{KeyArgs, KeyRing, Unmigrated, check_keys};
+use crate::output::{print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::{Progress, SharedProgress};
-use crate::query::{is_own, table};
-use crate::store::{Access, OpenStore, StoreName};
-use crate::write_rows::{Mode, RowWriter, Shared, locked};
+use crate::selection::{check_layouts, is_own};
+use crate::store::{Access, OpenStore, StoreName, manifest};
+use crate::write_rows::{Mode, RowWriter, SharedOutcomes, locked};
 
 /// The arguments of `tables copy`.
 #[derive(Debug, Args)]
@@ -35,13 +34,13 @@ pub(crate) struct CopyArgs {
     to: StoreName,
     /// A table, several times for several tables; every table if none is given
     #[arg(long = "table", value_name = "T")]
-    tables: Vec<String>,
+    tables: Vec<TableName>,
     /// Copy only the entities that match a filter in the service's language, without the manifest; the indexes of the target are kept
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["blobs", "rows_only"])]
-    filter: Option<String>,
+    filter: Option<Filter>,
     /// Copy a table to another name
     #[arg(long = "rename", value_name = "A=B", value_parser = renamed)]
-    renames: Vec<(String, String)>,
+    renames: Vec<(TableName, TableName)>,
     /// Also copy into tables that have other rows: copied rows replace rows of the same key, and other rows stay
     #[arg(long)]
     force: bool,
@@ -61,14 +60,15 @@ pub(crate) struct CopyArgs {
     long: LongArgs,
 }
 
-fn renamed(text: &str) -> Result<(String, String), String> {
+fn renamed(text: &str) -> Result<(TableName, TableName), String> {
     let (from, to) =
         text.split_once('=').ok_or("use A=B, the name in the source and the name in the target")?;
-    Ok((from.to_owned(), to.to_owned()))
+    let name = |text| TableName::new(text).map_err(|error| error.to_string());
+    Ok((name(from)?, name(to)?))
 }
 
 /// A table to copy, and its name in the target.
-struct Pair {
+struct TablePair {
     from: TableName,
     to: TableName,
     manifest: Arc<Manifest>,
@@ -96,9 +96,11 @@ impl CopyArgs {
     /// Copies tables. For each table the requests of [`StoreCopy`], 1 for its manifest, and 1 per page of each table for the comparison. With
     /// keys 1 more for the manifest of the target.
     pub(crate) async fn run(&self) -> Result<()> {
-        let names = self.tables.iter().map(|name| table(name)).collect::<Result<BTreeSet<_>>>()?;
-        let renames = self.renames()?;
-        let filter = self.filter.as_deref().map(str::parse::<Filter>).transpose().map_err(Failure::misuse)?;
+        let renames: BTreeMap<_, _> = self.renames.iter().cloned().collect();
+        // A map keeps one of two entries for a table, so the number shows the second.
+        if renames.len() != self.renames.len() {
+            return Err(Failure::misuse("a table has two --rename"));
+        }
         if self.blobs.blobs.is_some() != self.to_blobs.is_some() {
             return Err(Failure::misuse(
                 "give --blobs and --to-blobs, the directories of the blobs in the source and in the target",
@@ -106,17 +108,17 @@ impl CopyArgs {
         }
         let ring = self.keys.read()?;
         // A store that is copied to itself, under other names, is open once.
-        let is_one = self.from == self.to;
+        let is_same_store = self.from == self.to;
         let pace = self.long.pace;
-        let from = self.from.open(if is_one { Access::Change } else { Access::Read }, pace).await?;
-        let to = match is_one {
+        let from = self.from.open(if is_same_store { Access::Change } else { Access::Read }, pace).await?;
+        let to = match is_same_store {
             true => None,
             false => Some(self.to.open(Access::Write, pace).await?),
         };
         let work = async {
-            let pairs = self.pairs(&from, names, &renames).await?;
-            let stores = open_with(ring.as_ref(), &pairs, &from, to.as_ref().unwrap_or(&from)).await?;
-            match &filter {
+            let pairs = self.pairs(&from, &renames).await?;
+            let stores = stores_with_keys(ring.as_ref(), &pairs, &from, to.as_ref().unwrap_or(&from)).await?;
+            match &self.filter {
                 Some(filter) => self.copy_entities(&stores, &pairs, filter).await,
                 None => self.copy_tables(&stores, &pairs).await,
             }
@@ -129,25 +131,15 @@ impl CopyArgs {
         done
     }
 
-    fn renames(&self) -> Result<BTreeMap<TableName, TableName>> {
-        let names = self.renames.iter().map(|(from, to)| Ok((table(from)?, table(to)?)));
-        let renames = names.collect::<Result<BTreeMap<_, _>>>()?;
-        // A map keeps one of two entries for a table, so the number shows the second.
-        match renames.len() == self.renames.len() {
-            true => Ok(renames),
-            false => Err(Failure::misuse("a table has two --rename")),
-        }
-    }
-
     /// The tables with their manifests, after the checks of their names.
     async fn pairs(
         &self,
         from: &OpenStore,
-        names: BTreeSet<TableName>,
         renames: &BTreeMap<TableName, TableName>,
-    ) -> Result<Vec<Pair>> {
+    ) -> Result<Vec<TablePair>> {
         let all: BTreeSet<_> = from.store.all_tables(None).await?.into_iter().collect();
-        let names = if names.is_empty() { all.clone() } else { names };
+        let names: BTreeSet<_> =
+            if self.tables.is_empty() { all.clone() } else { self.tables.iter().cloned().collect() };
         if let Some(absent) = names.iter().find(|name| !all.contains(name)) {
             return Err(Failure::failed(format!("{} has no table '{absent}'", self.from)));
         }
@@ -156,14 +148,14 @@ impl CopyArgs {
         }
         let mut pairs = Vec::new();
         for name in &names {
-            let manifest = ManifestCache::for_store(&*from.store).get(&*from.store, name).await?;
+            let manifest = manifest(&*from.store, name).await?;
             let to = renames.get(name).unwrap_or(name);
             if self.from == self.to && (to == name || names.contains(to)) {
                 return Err(Failure::misuse(format!(
                     "the table '{to}' would be copied to a table that is read: give --rename {name}=NAME"
                 )));
             }
-            pairs.push(Pair { from: name.clone(), to: to.clone(), manifest });
+            pairs.push(TablePair { from: name.clone(), to: to.clone(), manifest });
         }
         let mut targets = BTreeSet::new();
         // Most services ignore the case of table names, so two names that differ in it are one table.
@@ -174,11 +166,10 @@ impl CopyArgs {
     }
 
     /// Copies whole tables, as they are stored.
-    async fn copy_tables(&self, stores: &Stores<'_>, pairs: &[Pair]) -> Result<()> {
+    async fn copy_tables(&self, stores: &Stores<'_>, pairs: &[TablePair]) -> Result<()> {
         let names: Vec<_> = pairs.iter().map(|pair| pair.from.clone()).collect();
-        let progress = Progress::new("copied", stores.from.meter.clone(), self.long.quiet)
-            .of_stored(stores.from.rows_of(&names).await);
-        let progress = SharedProgress::new(progress);
+        let progress =
+            SharedProgress::new(stores.from.progress_of(Some(&names), "copied", self.long.quiet).await);
         let compared =
             SharedProgress::new(Progress::new("compared", stores.from.meter.clone(), self.long.quiet));
         let copy = self.store_copy(stores, pairs, progress.clone(), compared.clone())?;
@@ -215,7 +206,7 @@ impl CopyArgs {
     fn store_copy(
         &self,
         stores: &Stores<'_>,
-        pairs: &[Pair],
+        pairs: &[TablePair],
         progress: SharedProgress,
         compared: SharedProgress,
     ) -> Result<StoreCopy> {
@@ -236,7 +227,7 @@ impl CopyArgs {
                     Some(_) => progress.set(rows.values().sum()),
                 }
             })
-            .on_compared(move |rows| compared.add_of(rows, rows));
+            .on_compared(move |rows| compared.add_with_read(rows, rows));
         for pair in pairs.iter().filter(|pair| pair.from != pair.to) {
             copy = copy.renamed(pair.from.clone(), pair.to.clone());
         }
@@ -260,8 +251,8 @@ impl CopyArgs {
     }
 
     /// Copies the entities of a filter, one table after another.
-    async fn copy_entities(&self, stores: &Stores<'_>, pairs: &[Pair], filter: &Filter) -> Result<()> {
-        for Pair { from, manifest, .. } in pairs {
+    async fn copy_entities(&self, stores: &Stores<'_>, pairs: &[TablePair], filter: &Filter) -> Result<()> {
+        for TablePair { from, manifest, .. } in pairs {
             check_layouts(manifest, from)?;
             check_keys(manifest, from, &*stores.source)?;
         }
@@ -279,13 +270,14 @@ impl CopyArgs {
     }
 
     /// Writes the entities of a filter, as `tables import --mode upsert` does.
-    async fn copy_filtered(&self, stores: &Stores<'_>, pair: &Pair, filter: &Filter) -> Result<Copied> {
+    async fn copy_filtered(&self, stores: &Stores<'_>, pair: &TablePair, filter: &Filter) -> Result<Copied> {
         stores.target.create_table_if_missing(&pair.to).await?;
         let query = Query::new().with_filter(filter.clone());
         let everywhere = split_partitions::<String>([]);
         let rows = scan_partitions(Arc::clone(&stores.source), &pair.from, &query, everywhere, 1);
-        let rows = rows.try_filter(|row| future::ready(is_own(row))).map(|row| readable(row?)).boxed();
-        let report = Shared::default();
+        let rows =
+            rows.try_filter(|row| future::ready(is_own(row))).map(|row| without_ciphertext(row?)).boxed();
+        let report = SharedOutcomes::default();
         let mut progress = Progress::new("copied", stores.from.meter.clone(), self.long.quiet);
         let concurrency = self.in_flight.concurrency;
         let writer = RowWriter { store: &stores.target, table: &pair.to, mode: Mode::Upsert, concurrency };
@@ -322,7 +314,7 @@ impl CopyArgs {
                 "table": from.as_str(), "to": to.as_str(), "rows": rows, "resumed": resumed, "skipped": skipped, "verified": is_verified,
                 "was_there": was_there, "requests": requests,
             });
-            return print(&format!("{report}\n"));
+            return print_json(&report);
         }
         if self.long.quiet {
             return Ok(());
@@ -338,9 +330,9 @@ impl CopyArgs {
 }
 
 /// Opens both stores with the keys, if there are any. 1 request for each manifest then.
-async fn open_with<'a>(
+async fn stores_with_keys<'a>(
     ring: Option<&KeyRing>,
-    pairs: &[Pair],
+    pairs: &[TablePair],
     from: &'a OpenStore,
     to: &'a OpenStore,
 ) -> Result<Stores<'a>> {
@@ -351,7 +343,7 @@ async fn open_with<'a>(
         for pair in pairs {
             // The target gets the manifest of the source, or has one already.
             let mut of = ring.names(&source, &pair.from).await?;
-            match ManifestCache::for_store(&*target).get(&*target, &pair.to).await {
+            match manifest(&*target, &pair.to).await {
                 Err(error) if error.is_table_not_found() => {}
                 manifest => {
                     of.extend(manifest?.types.iter().flat_map(|stored| stored.encrypted.iter().cloned()));
@@ -359,8 +351,8 @@ async fn open_with<'a>(
             }
             names.push((pair.to.clone(), of));
         }
-        source = Arc::new(ring.around(&source, &tables, Old::Refused, &[]).await?);
-        target = ring.around_new(&target, names)?;
+        source = Arc::new(ring.wrap(&source, &tables, Unmigrated::Refused, &[]).await?);
+        target = ring.wrap_new(&target, names)?;
     }
     Ok(Stores { source, target, from, to })
 }
@@ -392,7 +384,7 @@ fn differs(found: &StoreDifference) -> String {
 }
 
 /// Refuses an entity with ciphertext, which is bound to its table and could not be decrypted in another.
-fn readable(row: Entity) -> Result<Entity, Error> {
+fn without_ciphertext(row: Entity) -> Result<Entity, Error> {
     match row.is_ciphertext() {
         false => Ok(row),
         true => Err(Error::invalid_request(format!(

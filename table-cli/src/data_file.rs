@@ -15,11 +15,11 @@ use crate::failure::{Failure, Result};
 use crate::progress::FilePosition;
 
 /// The text that stands for standard input or output.
-const STANDARD: &str = "-";
+const STANDARD_STREAM: &str = "-";
 /// The end of the name of a file that is being written.
-const PARTIAL: &str = ".partial";
+const PARTIAL_ENDING: &str = ".partial";
 /// The end of the name of a manifest of AzCopy 7.
-const MANIFEST: &str = ".manifest";
+const MANIFEST_ENDING: &str = ".manifest";
 /// Why a file of Parquet is refused by a program that was built without it.
 #[cfg_attr(feature = "parquet", expect(dead_code, reason = "for other builds"))]
 pub(crate) const NO_PARQUET: &str =
@@ -50,8 +50,8 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    /// Takes format and compression from the name: `.jsonl`, `.csv`, `.parquet` or `.json`, and `.zst` after it. `format` decides for
-    /// other names.
+    /// Takes format and compression from the name: `.jsonl`, `.csv`, `.parquet` or `.json`, and `.zst` after it. A given
+    /// `format` goes before the name.
     pub(crate) fn new(name: &str, format: Option<DataFormat>) -> Result<Self> {
         let (inner, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |inner| (inner, true));
         let by_name = match inner.rsplit_once('.').map(|(_, extension)| extension) {
@@ -61,7 +61,7 @@ impl DataFile {
             Some("json") => Some(DataFormat::Json),
             _ => None,
         };
-        let path = (name != STANDARD).then(|| PathBuf::from(name));
+        let path = (name != STANDARD_STREAM).then(|| PathBuf::from(name));
         match format.or(by_name) {
             Some(DataFormat::Parquet) if is_compressed => Err(Failure::misuse(format!(
                 "the name {name:?} ends in .zst, and a Parquet file is compressed inside, with Zstandard: give a name that ends in .parquet"
@@ -89,7 +89,7 @@ impl DataFile {
     /// Names the files of an import: one, or the data files of a manifest of AzCopy 7.
     pub(crate) fn to_read(name: &str, format: Option<DataFormat>) -> Result<Vec<Self>> {
         // A given format decides: then the file is one of data, whatever its name ends in.
-        if format.is_some() || !name.ends_with(MANIFEST) {
+        if format.is_some() || !name.ends_with(MANIFEST_ENDING) {
             return Ok(vec![Self::new(name, format)?]);
         }
         let (payload, paths) = data_files(Path::new(name))?;
@@ -142,13 +142,13 @@ impl DataFile {
             return Ok(DataWriter { out: Out::Standard(BufWriter::new(io::stdout())), path: None });
         };
         // A partial file of an earlier run is replaced: nothing records which rows it has.
-        let partial = partial(path);
-        let file = File::create(&partial).map_err(|error| failed(&partial, &error))?;
+        let partial = partial_path(path);
+        let file = File::create(&partial).map_err(|error| unwritable(&partial, &error))?;
         let out = match self.is_compressed {
             false => Out::Plain(BufWriter::with_capacity(1 << 18, file)),
             true => Out::Compressed(
                 zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)
-                    .map_err(|error| failed(&partial, &error))?,
+                    .map_err(|error| unwritable(&partial, &error))?,
             ),
         };
         Ok(DataWriter { out, path: Some(path.clone()) })
@@ -178,13 +178,13 @@ impl fmt::Display for DataFile {
     }
 }
 
-fn partial(path: &Path) -> PathBuf {
+fn partial_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(PARTIAL);
+    name.push(PARTIAL_ENDING);
     name.into()
 }
 
-fn failed(path: &Path, error: &io::Error) -> Failure {
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("{} cannot be written: {error}", path.display()))
 }
 
@@ -202,7 +202,7 @@ enum Out {
 }
 
 impl DataWriter {
-    /// Writes the rest to disk and gives the file its name.
+    /// Writes the buffered bytes to disk, and gives the file its name.
     pub(crate) fn finish(self) -> Result<()> {
         let file = match self.out {
             Out::Standard(mut out) => return Ok(out.flush()?),
@@ -213,7 +213,7 @@ impl DataWriter {
         file.sync_all()?;
         match self.path {
             // Last: a file under the final name is complete. Within one directory, a rename replaces an older file in one step.
-            Some(path) => fs::rename(partial(&path), &path).map_err(|error| failed(&path, &error)),
+            Some(path) => fs::rename(partial_path(&path), &path).map_err(|error| unwritable(&path, &error)),
             None => Ok(()),
         }
     }

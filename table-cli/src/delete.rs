@@ -8,18 +8,17 @@ use futures_util::{Stream, StreamExt as _, TryStreamExt as _, future};
 use serde_json::json;
 use table_core::model::{Entity, INDEX_NAME, TableName};
 use table_core::query::{Filter, Query, Select};
-use table_core::store::{Error, ManifestCache, Operation};
+use table_core::store::{Error, Operation};
 use table_patterns::bulk::{BulkOptions, BulkWriter, scan_partitions, split_partitions};
 use table_patterns::index::{IndexOptions, IndexedEntities};
 
 use crate::failure::{Failure, Outcomes, Result};
-use crate::keys::KeyArgs;
-use crate::layouts::{check_keys, check_layouts};
-use crate::output::{ask, print, remark};
+use crate::keys::{KeyArgs, check_keys};
+use crate::output::{ask, print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::Progress;
-use crate::query::{is_own, table};
-use crate::store::{Access, OpenStore, StoreName};
+use crate::selection::{check_layouts, is_own, query};
+use crate::store::{Access, OpenStore, StoreName, manifest};
 
 /// The arguments of `tables delete`.
 #[derive(Debug, Args)]
@@ -28,10 +27,10 @@ pub(crate) struct DeleteArgs {
     /// The store
     store: StoreName,
     /// The table
-    table: String,
+    table: TableName,
     /// The entities that match a filter in the service's language, for example "Age gt 30 and City eq 'Oslo'"
     #[arg(long, value_name = "TEXT")]
-    filter: Option<String>,
+    filter: Option<Filter>,
     /// The entities with this PartitionKey
     #[arg(long, value_name = "P")]
     partition: Option<String>,
@@ -56,19 +55,21 @@ impl DeleteArgs {
     /// Counts the entities, asks, and deletes them. 1 request for the manifest and 1 per page to count; then 1 per page and 1 per group of
     /// up to 100 entities of a partition. In a table with indexes a read and a write for each entity.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = table(&self.table)?;
-        let query = self.query()?;
+        let table = &self.table;
+        let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY, INDEX_NAME]);
+        let query = query(self.partition.as_deref(), None, self.filter.as_ref()).with_select(keys);
         let mut open =
             self.store.open(if self.dry_run { Access::Read } else { Access::Change }, self.long.pace).await?;
-        self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
-        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?;
-        check_layouts(&manifest, &table)?;
-        check_keys(&manifest, &table, &*open.store)?;
+        self.keys.apply(&mut open, std::slice::from_ref(table)).await?;
+        let manifest = manifest(&*open.store, table).await?;
+        check_layouts(&manifest, table)?;
+        check_keys(&manifest, table, &*open.store)?;
         // The question names the number. The entities are read again for the deletion, and each is deleted under the ETag of that read:
         // an entity that changes after it may no longer match.
-        let count = found(&open, &table, &query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
+        let count =
+            matching_entities(&open, table, &query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
         if self.dry_run {
-            self.print_dry_run(&table, count, open.meter.total())?;
+            self.print_dry_run(count, open.meter.total())?;
             return open.close().await;
         }
         if count > 0 && !self.yes && !ask(&format!("Delete {count} entities of {table} in {}?", self.store)) {
@@ -77,34 +78,25 @@ impl DeleteArgs {
         }
         let mut outcomes = Outcomes::default();
         let is_indexed = !manifest.indexes.is_empty();
-        let delete = self.delete(&open, &table, &query, is_indexed, count, &mut outcomes);
+        let delete = self.delete(&open, &query, is_indexed, count, &mut outcomes);
         let done = until_stopped(delete, "run the same command again to delete the rest").await;
         let requests = open.meter.total();
         open.close().await?;
-        let end = self.print_report(&table, &outcomes, requests);
+        let end = self.print_report(&outcomes, requests);
         done.and(end)
-    }
-
-    /// The keys of the selected rows.
-    fn query(&self) -> Result<Query> {
-        let given = self.filter.as_deref().map(str::parse::<Filter>).transpose().map_err(Failure::misuse)?;
-        let partition = self.partition.as_ref().map(|key| Filter::eq(Filter::PARTITION_KEY, key.as_str()));
-        let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY, INDEX_NAME]);
-        let filters = [partition, given].into_iter().flatten();
-        Ok(filters.fold(Query::new(), Query::with_filter).with_select(keys))
     }
 
     async fn delete(
         &self,
         open: &OpenStore,
-        table: &TableName,
         query: &Query,
         is_indexed: bool,
         count: u64,
         outcomes: &mut Outcomes,
     ) -> Result<()> {
-        let mut progress = Progress::new("deleted", open.meter.clone(), self.long.quiet).of(count);
-        let entities = found(open, table, query);
+        let mut progress = Progress::new("deleted", open.meter.clone(), self.long.quiet).with_total(count);
+        let table = &self.table;
+        let entities = matching_entities(open, table, query);
         if is_indexed {
             // The bulk writer knows no indexes. With indexes, each entity is deleted by the protocol that
             // deletes its entries too.
@@ -145,24 +137,21 @@ impl DeleteArgs {
         Ok(())
     }
 
-    fn print_dry_run(&self, table: &TableName, count: u64, requests: u64) -> Result<()> {
+    fn print_dry_run(&self, count: u64, requests: u64) -> Result<()> {
         match self.long.json {
-            true => print(&format!(
-                "{}\n",
-                json!({"table": table.as_str(), "found": count, "requests": requests})
-            )),
-            false => print(&format!("{count} entities of {table} would be deleted\n")),
+            true => print_json(&json!({"table": self.table, "found": count, "requests": requests})),
+            false => print(&format!("{count} entities of {} would be deleted\n", self.table)),
         }
     }
 
-    fn print_report(&self, table: &TableName, outcomes: &Outcomes, requests: u64) -> Result<()> {
-        let Outcomes { done, skipped, ambiguous, named } = outcomes;
+    fn print_report(&self, outcomes: &Outcomes, requests: u64) -> Result<()> {
+        let (table, Outcomes { done, skipped, ambiguous, named }) = (&self.table, outcomes);
         if self.long.json {
             let report = json!({
                 "table": table.as_str(), "deleted": done, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
                 "first_skipped": named,
             });
-            print(&format!("{report}\n"))?;
+            print_json(&report)?;
         } else {
             named.iter().for_each(|row| remark(&format!("skipped: {row}")));
             if !self.long.quiet {
@@ -180,7 +169,7 @@ impl DeleteArgs {
 }
 
 /// The entities of the query, without index entries and system rows.
-fn found(
+fn matching_entities(
     open: &OpenStore,
     table: &TableName,
     query: &Query,

@@ -16,12 +16,11 @@ use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
 use crate::output::{print, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
-use crate::progress::{Progress, SharedProgress};
-use crate::query::table;
+use crate::progress::SharedProgress;
 use crate::store::{Access, OpenStore, StoreName};
 
 /// The partitions in a list for people.
-const LISTED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// The arguments of `tables doctor`.
 #[derive(Debug, Args)]
@@ -29,7 +28,7 @@ pub(crate) struct DoctorArgs {
     /// The store
     store: StoreName,
     /// The table; every table of the store if none is given
-    table: Option<String>,
+    table: Option<TableName>,
     /// How many entries and entities of each index are compared; 0 for none
     #[arg(long, value_name = "N", default_value_t = 100)]
     sample: usize,
@@ -54,10 +53,9 @@ impl DoctorArgs {
     /// Examines tables, one after another. 1 request for each 1,000 tables of the store if none is given, and the requests of
     /// [`Examination`] for each.
     pub(crate) async fn run(&self) -> Result<()> {
-        let named = self.table.as_deref().map(table).transpose()?;
         let mut open = self.store.open(Access::Read, self.long.pace).await?;
-        let tables = match named {
-            Some(table) => vec![table],
+        let tables = match &self.table {
+            Some(table) => vec![table.clone()],
             None => open.store.all_tables(None).await?,
         };
         if tables.is_empty() {
@@ -96,8 +94,7 @@ impl DoctorArgs {
         };
         let mut options = IndexOptions::default();
         options.concurrency = self.in_flight.concurrency;
-        let progress = Progress::new("examined", open.meter.clone(), self.long.quiet)
-            .of_stored(open.rows_of(std::slice::from_ref(table)).await);
+        let progress = open.progress_of(Some(std::slice::from_ref(table)), "examined", self.long.quiet).await;
         let progress = SharedProgress::new(progress);
         let shown = progress.clone();
         let mut examination = Examination::new(Arc::clone(&open.store), table.clone())
@@ -182,7 +179,7 @@ fn list(out: &mut String, title: &str, sizes: &[PartitionSize], line: impl Fn(&P
         return;
     }
     let _ = writeln!(out, "  {title}:");
-    for size in sizes.iter().take(LISTED) {
+    for size in sizes.iter().take(MAX_LISTED) {
         // Escaped: a key may have control characters, which would reach the terminal.
         let _ = writeln!(out, "    {:?}: {}", size.partition, line(size));
     }

@@ -12,15 +12,15 @@ use crate::output::remark;
 /// The environment variable with the directory of the data.
 const DIRECTORY: &str = "TABLES_AZURITE_DIR";
 /// The directory of the data in the home directory.
-const IN_HOME: &str = ".azurite-tables";
+const HOME_DIRECTORY: &str = ".azurite-tables";
 /// The program that Node.js runs.
 const SCRIPT: &str = include_str!("emulator.js");
 /// The exit code of the script if Azurite is not installed.
 const NOT_INSTALLED: i32 = 3;
-/// What a person does instead.
-const INSTEAD: &str = "or start an emulator, and set AZURITE_CONNECTION_STRING";
-/// The longest time that it takes to write its data.
-const STOP: Duration = Duration::from_secs(10);
+/// What a person can do instead, for errors.
+const ALTERNATIVE: &str = "or start an emulator, and set AZURITE_CONNECTION_STRING";
+/// The longest time for which the end of the command waits until Azurite has written its data.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The public account of the emulator: <https://learn.microsoft.com/azure/storage/common/storage-connect-azurite>.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
@@ -30,8 +30,9 @@ const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6t
 pub(crate) struct Emulator {
     /// Host and port.
     address: String,
-    lifeline: Option<ChildStdin>,
-    /// Azurite ends if it cannot write to it.
+    /// The pipe whose end stops Azurite.
+    stdin: Option<ChildStdin>,
+    /// Kept open: Azurite ends if it cannot write its output.
     _out: BufReader<ChildStdout>,
     process: Child,
     /// Two emulators would overwrite each other's data. The lock ends with the file handle.
@@ -52,7 +53,7 @@ impl Emulator {
         // Not awaited: the other process may be a server that runs for days.
         if lock.try_lock().is_err() {
             return Err(Failure::failed(format!(
-                "another `tables` runs an emulator on {}: wait for its end, set {DIRECTORY} to another directory, {INSTEAD}",
+                "another `tables` runs an emulator on {}: wait for its end, set {DIRECTORY} to another directory, {ALTERNATIVE}",
                 directory.display()
             )));
         }
@@ -60,20 +61,20 @@ impl Emulator {
         script.write_all(SCRIPT.as_bytes()).map_err(unusable)?;
         let script = script.into_temp_path();
         // An installed Azurite comes first: npx asks the registry, which takes a network and time.
-        let started = match run(&mut node(&script, &directory))? {
-            Ran::Listens(running) => running,
-            Ran::Ended(Some(NOT_INSTALLED), _) => {
+        let started = match start_process(&mut node(&script, &directory))? {
+            Start::Listens(running) => running,
+            Start::Ended(Some(NOT_INSTALLED), _) => {
                 remark("Azurite is not installed: npx installs it");
-                match run(&mut npx(&script, &directory))? {
-                    Ran::Listens(running) => running,
-                    Ran::Ended(_, said) => return Err(not_started(&said)),
+                match start_process(&mut npx(&script, &directory))? {
+                    Start::Listens(running) => running,
+                    Start::Ended(_, output) => return Err(not_started(&output)),
                 }
             }
-            Ran::Ended(_, said) => return Err(not_started(&said)),
+            Start::Ended(_, output) => return Err(not_started(&output)),
         };
-        let (address, lifeline, out, process) = started;
+        let (address, stdin, out, process) = started;
         remark(&format!("started Azurite with the data in {}; it stops at the end", directory.display()));
-        Ok(Self { address, lifeline: Some(lifeline), _out: out, process, _lock: lock, _script: script })
+        Ok(Self { address, stdin: Some(stdin), _out: out, process, _lock: lock, _script: script })
     }
 
     /// Returns the connection string.
@@ -87,9 +88,9 @@ impl Drop for Emulator {
     fn drop(&mut self) {
         // The end of the pipe stops Azurite, which then writes its data. Windows has no signal for that, and
         // a process that is killed writes nothing.
-        drop(self.lifeline.take());
+        drop(self.stdin.take());
         let started = Instant::now();
-        while started.elapsed() < STOP {
+        while started.elapsed() < STOP_TIMEOUT {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return;
             }
@@ -99,9 +100,11 @@ impl Drop for Emulator {
     }
 }
 
+/// The address, the pipe that stops the emulator, its output, and the process.
 type Running = (String, ChildStdin, BufReader<ChildStdout>, Child);
 
-enum Ran {
+/// How the start of a process ended.
+enum Start {
     Listens(Running),
     /// The exit code and the output.
     Ended(Option<i32>, String),
@@ -109,7 +112,7 @@ enum Ran {
 
 fn directory() -> Result<PathBuf> {
     let given = std::env::var_os(DIRECTORY).filter(|given| !given.is_empty()).map(PathBuf::from);
-    let directory = given.or_else(|| std::env::home_dir().map(|home| home.join(IN_HOME)));
+    let directory = given.or_else(|| std::env::home_dir().map(|home| home.join(HOME_DIRECTORY)));
     directory.ok_or_else(|| {
         Failure::misuse(format!("there is no home directory for the data of the emulator: set {DIRECTORY}"))
     })
@@ -118,7 +121,7 @@ fn directory() -> Result<PathBuf> {
 fn node(script: &Path, directory: &Path) -> Command {
     let mut command = Command::new("node");
     command.arg(script);
-    with_options(command, directory)
+    with_azurite_options(command, directory)
 }
 
 fn npx(script: &Path, directory: &Path) -> Command {
@@ -126,10 +129,10 @@ fn npx(script: &Path, directory: &Path) -> Command {
     let mut command = Command::new(if cfg!(windows) { "npx.cmd" } else { "npx" });
     // Without a question: standard input is the pipe, so there is no answer.
     command.args(["--yes", "--package", "azurite", "--", "node"]).arg(script);
-    with_options(command, directory)
+    with_azurite_options(command, directory)
 }
 
-fn with_options(mut command: Command, directory: &Path) -> Command {
+fn with_azurite_options(mut command: Command, directory: &Path) -> Command {
     command
         .args(["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--location"])
         .arg(directory)
@@ -140,37 +143,37 @@ fn with_options(mut command: Command, directory: &Path) -> Command {
 }
 
 /// Starts a process and waits until it listens or ends.
-fn run(command: &mut Command) -> Result<Ran> {
+fn start_process(command: &mut Command) -> Result<Start> {
     let needs = |error| {
         Failure::failed(format!(
-            "the store `azurite` needs Node.js 20 or later with npm ({error}): install it from https://nodejs.org, {INSTEAD}"
+            "the store `azurite` needs Node.js 20 or later with npm ({error}): install it from https://nodejs.org, {ALTERNATIVE}"
         ))
     };
     let mut process = command.spawn().map_err(needs)?;
-    let (Some(lifeline), Some(out), Some(mut err)) =
+    let (Some(stdin), Some(out), Some(mut err)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {
         return Err(Failure::failed("the pipes of the emulator are missing"));
     };
     // Drained on a thread of its own: a full pipe would stop the emulator.
     let errors = std::thread::spawn(move || {
-        let mut said = Vec::new();
-        let _ = err.read_to_end(&mut said);
-        String::from_utf8_lossy(&said).into_owned()
+        let mut output = Vec::new();
+        let _ = err.read_to_end(&mut output);
+        String::from_utf8_lossy(&output).into_owned()
     });
     let mut out = BufReader::new(out);
-    let (mut line, mut said) = (String::new(), String::new());
+    let (mut line, mut output) = (String::new(), String::new());
     while out.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
         if let Some(address) = listening(&line) {
-            return Ok(Ran::Listens((address.to_owned(), lifeline, out, process)));
+            return Ok(Start::Listens((address.to_owned(), stdin, out, process)));
         }
-        said.push_str(&line);
+        output.push_str(&line);
         line.clear();
     }
     // Its output has ended, so it is about to end or has ended.
     let code = process.wait().map_err(Failure::failed)?.code();
-    said.push_str(&errors.join().unwrap_or_default());
-    Ok(Ran::Ended(code, said))
+    output.push_str(&errors.join().unwrap_or_default());
+    Ok(Start::Ended(code, output))
 }
 
 /// Returns host and port in the line that Azurite prints when it is ready.
@@ -178,9 +181,9 @@ fn listening(line: &str) -> Option<&str> {
     line.strip_prefix("Azurite Table service successfully started on ").map(str::trim)
 }
 
-fn not_started(said: &str) -> Failure {
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+fn not_started(output: &str) -> Failure {
+    let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     Failure::failed(format!(
-        "Azurite did not start ({last}): install it with `npm install -g azurite`, {INSTEAD}"
+        "Azurite did not start ({last}): install it with `npm install -g azurite`, {ALTERNATIVE}"
     ))
 }

@@ -9,18 +9,17 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use table_azure::wire::EntityEncoder;
 use table_core::model::{Entity, TableName};
-use table_core::store::{ManifestCache, TableStoreExt as _};
+use table_core::store::TableStoreExt as _;
 
-use crate::csv_text::{CsvRows, Types};
 use crate::data_file::{DataFile, DataFormat, DataWriter};
+use crate::entity_text::{CsvRows, Types};
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
-use crate::layouts::check_layouts;
-use crate::output::{print, remark};
+use crate::output::{print_json, remark};
 use crate::pace::{LongArgs, at_least_one, until_stopped};
-use crate::progress::{Progress, SharedProgress};
-use crate::query::{Selection, table};
-use crate::store::{Access, OpenStore, StoreName};
+use crate::progress::SharedProgress;
+use crate::selection::{Selection, check_layouts};
+use crate::store::{Access, OpenStore, StoreName, manifest};
 #[cfg(feature = "parquet")]
 use crate::write_parquet::ParquetRows;
 
@@ -34,7 +33,7 @@ pub(crate) struct ExportArgs {
     store: StoreName,
     /// The tables
     #[arg(required = true)]
-    tables: Vec<String>,
+    tables: Vec<TableName>,
     /// The file: .jsonl or .csv, each also with .zst, or .parquet; - for standard output; {table} stands for the table's name
     #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
     to: String,
@@ -65,7 +64,7 @@ struct Exported {
 impl ExportArgs {
     /// Writes the entities to files. 1 request per page, and 1 per table for the manifest.
     pub(crate) async fn run(&self) -> Result<()> {
-        let tables = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
+        let tables = &self.tables;
         if tables.len() > 1 && !self.to.contains(TABLE) {
             return Err(Failure::misuse(
                 "several tables need a file each: give --to with {table}, such as 'backup/{table}.jsonl.zst'",
@@ -84,10 +83,9 @@ impl ExportArgs {
             ));
         }
         let mut open = self.store.open(Access::Read, self.long.pace).await?;
-        self.keys.apply(&mut open, &tables).await?;
-        let stored = if self.selection.reads_all() { open.rows_of(&tables).await } else { None };
-        let progress = Progress::new("exported", open.meter.clone(), self.long.quiet).of_stored(stored);
-        let progress = SharedProgress::new(progress);
+        self.keys.apply(&mut open, tables).await?;
+        let all = self.selection.reads_all().then_some(&**tables);
+        let progress = SharedProgress::new(open.progress_of(all, "exported", self.long.quiet).await);
         let (each, shown) = (&open, &progress);
         let exports = stream::iter(tables.iter().zip(&files)).map(|(table, (path, file))| async move {
             Ok::<_, Failure>((table, path, self.export(each, table, file, shown).await?))
@@ -126,7 +124,7 @@ impl ExportArgs {
             let report = json!({
                 "table": table.as_str(), "rows": rows, "encrypted": encrypted, "decrypted": decrypted, "requests": requests, "file": path,
             });
-            return print(&format!("{report}\n"));
+            return print_json(&report);
         }
         if !self.long.quiet {
             remark(&format!("{table}: {rows} rows exported, {requests} requests"));
@@ -141,8 +139,8 @@ impl ExportArgs {
         file: &DataFile,
         progress: &SharedProgress,
     ) -> Result<Exported> {
-        let query = self.selection.query()?;
-        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        let query = self.selection.query();
+        let manifest = manifest(&*open.store, table).await?;
         check_layouts(&manifest, table)?;
         let mut pages = open.store.query_pages(table.clone(), query);
         // The first page before the file: a table that does not exist leaves no file.
@@ -155,7 +153,7 @@ impl ExportArgs {
                 body.add(entity)?;
                 exported.add(entity);
             }
-            progress.add_of(exported.rows - before, entities.items.len() as u64);
+            progress.add_with_read(exported.rows - before, entities.items.len() as u64);
             page = pages.try_next().await?;
         }
         body.finish()?;
@@ -213,7 +211,7 @@ impl Body {
         }
     }
 
-    /// Writes the rest.
+    /// Writes the entities that have waited for the head of the file, and gives the file its name.
     fn finish(self) -> Result<()> {
         match self {
             Self::Lines { out, .. } => out.finish(),

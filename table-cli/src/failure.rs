@@ -64,8 +64,8 @@ impl Failure {
     }
 }
 
-/// What the command line has for the methods that texts of the library advise.
-const OPTIONS: [(&str, &str); 10] = [
+/// Pairs: what a text of the library advises, and the words of the command line for the same.
+const OPTIONS_OF_METHODS: [(&str, &str); 10] = [
     ("`overwrite`", "--force"),
     ("`into_existing`", "--force"),
     ("`with_blobs`", "--blobs"),
@@ -84,7 +84,7 @@ const OPTIONS: [(&str, &str); 10] = [
 
 /// Names options of the command line instead of methods of the library.
 pub(crate) fn with_options(text: &str) -> String {
-    OPTIONS.iter().fold(text.to_owned(), |text, (method, option)| text.replace(method, option))
+    OPTIONS_OF_METHODS.iter().fold(text.to_owned(), |text, (method, option)| text.replace(method, option))
 }
 
 /// Keeps the causes: each follows its effect after a colon, unless the text has it already.
@@ -114,24 +114,24 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The rows that are named.
-const NAMED: usize = 10;
+/// The most rows that a report names with their reasons.
+pub(crate) const MAX_NAMED: usize = 10;
 
 /// The rows of a command by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
-    /// Rows with which it was done.
+    /// Rows for which the command did its work.
     pub(crate) done: u64,
-    /// Rows with which it was certainly not done.
+    /// Rows that certainly stayed as they were.
     pub(crate) skipped: u64,
-    /// Rows with which it was perhaps done: the answer was lost.
+    /// Rows whose answer was lost: the work was perhaps done.
     pub(crate) ambiguous: u64,
-    /// The first rows with which it was not certainly done, with the reasons.
+    /// The first skipped and ambiguous rows, with the reasons.
     pub(crate) named: Vec<String>,
 }
 
 impl Outcomes {
-    /// Counts a row with which it was not done.
+    /// Counts a row that stayed as it was.
     pub(crate) fn skip(&mut self, row: String) {
         self.skipped += 1;
         self.name(row);
@@ -140,7 +140,7 @@ impl Outcomes {
     /// Counts the outcome of an entity.
     pub(crate) fn add(&mut self, key: &str, error: Option<&Error>) {
         match error.map(|error| (error, error.outcome())) {
-            // With the row it was done. A later step has failed, which upkeep repeats.
+            // The row is written. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
             Some((error, Outcome::NotApplied)) => self.skip(format!("{key}: {error}")),
             Some((error, Outcome::Ambiguous)) => {
@@ -152,7 +152,7 @@ impl Outcomes {
 
     /// Lists a row with its reason, if it is among the first.
     fn name(&mut self, row: String) {
-        if self.named.len() < NAMED {
+        if self.named.len() < MAX_NAMED {
             self.named.push(row);
         }
     }

@@ -10,7 +10,7 @@ use table_core::adapter::{Fault, FaultInjector, FaultRule};
 pub(crate) struct Faults(Vec<FaultRule>);
 
 /// The names of faults, for the help.
-pub(crate) const NAMES: &str = "\
+pub(crate) const FAULT_NAMES: &str = "\
 Faults, each with the probability from 0 to 1 that it happens to a request:
   throttle=P        refused as busy: status 503; nothing is applied
   fail=P            refused by an error: status 500; nothing is applied
@@ -32,12 +32,12 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split(',').map(rule).collect::<Result<_, _>>().map(Self)
+        text.split(',').map(parse_rule).collect::<Result<_, _>>().map(Self)
     }
 }
 
 /// Parses `NAME=PROBABILITY`, or `delay=PROBABILITY:MILLISECONDS`.
-fn rule(text: &str) -> Result<FaultRule, String> {
+fn parse_rule(text: &str) -> Result<FaultRule, String> {
     let (name, value) =
         text.trim().split_once('=').ok_or_else(|| format!("'{text}' has no '=': write NAME=PROBABILITY"))?;
     let (probability, millis) = match (name, value.split_once(':')) {

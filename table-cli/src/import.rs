@@ -14,16 +14,15 @@ use tokio::sync::mpsc;
 use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Outcomes, Result};
 use crate::keys::KeyArgs;
-use crate::output::{print, remark};
+use crate::output::{print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::{FilePosition, Progress};
-use crate::query::table;
-use crate::read_rows::{KeyTemplates, RowReader, Values, edm_type};
+use crate::read_rows::{CsvOptions, KeyTemplates, RowReader, edm_type};
 use crate::store::{Access, OpenStore, StoreName};
-use crate::write_rows::{Mode, RowWriter, Shared, locked};
+use crate::write_rows::{Mode, RowWriter, SharedOutcomes, locked};
 
 /// The rows that wait between the reader of the file and the writer of the table.
-const WAITING: usize = 1024;
+const QUEUED_ROWS: usize = 1024;
 
 /// The arguments of `tables import`.
 #[derive(Debug, Args)]
@@ -31,7 +30,7 @@ pub(crate) struct ImportArgs {
     /// The store
     store: StoreName,
     /// The table, which is created if it is missing
-    table: String,
+    table: TableName,
     /// The file: .jsonl, .json or .csv, each also with .zst, .parquet, or the .manifest of an export of AzCopy 7; - for standard input
     #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
     from: String,
@@ -72,11 +71,11 @@ impl ImportArgs {
     /// Writes the entities of a file. 1 request for each group of up to 100 rows of a partition, 1 for the table and 1 for its manifest; the
     /// requests of indexes in addition.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = table(&self.table)?;
+        let table = &self.table;
         let ring = self.keys.read()?;
         let keys = KeyTemplates::new(self.partition_key.as_deref(), self.row_key.as_deref())?;
         let files = DataFile::to_read(&self.from, self.format)?;
-        let values = Values {
+        let values = CsvOptions {
             types: self.types.iter().cloned().collect(),
             inferred: BTreeMap::new(),
             null: self.null.clone(),
@@ -98,13 +97,12 @@ impl ImportArgs {
             remark(&format!("inferred types: {}", types.join(" ")));
         }
         let mut open = self.store.open(Access::Write, self.long.pace).await?;
-        open.store.create_table_if_missing(&table).await?;
+        open.store.create_table_if_missing(table).await?;
         if let Some(ring) = ring {
-            ring.apply(&mut open, std::slice::from_ref(&table)).await?;
+            ring.apply(&mut open, std::slice::from_ref(table)).await?;
         }
         // The names in the manifest and in the file of keys. A file of entities does not have them.
-        let encrypted: Vec<_> =
-            open.store.encrypted_names(&table).in_every_row().map(str::to_owned).collect();
+        let encrypted: Vec<_> = open.store.encrypted_names(table).in_every_row().map(str::to_owned).collect();
         if open.store.profile().encrypts && !self.long.quiet {
             remark(&match encrypted.is_empty() {
                 true => format!(
@@ -113,32 +111,34 @@ impl ImportArgs {
                 false => format!("{table}: encrypted properties: {}", encrypted.join(", ")),
             });
         }
-        let report = Shared::default();
+        let report = SharedOutcomes::default();
         let resume = "run the same command with --mode upsert to go on, which writes the first rows again";
         // There is no file of progress: groups finish in any order, so the first row that is not written is not known. Writing rows
         // again with `upsert` gives the same result.
-        let done = until_stopped(self.write(&open, &table, reader, position, &report), resume).await;
+        let done = until_stopped(self.write(&open, reader, position, &report), resume).await;
         let requests = open.meter.total();
         // The report is printed after an interruption too: it says how many rows are written.
         open.close().await?;
-        let end =
-            locked(&report, |report| self.print_report(&table, report, &inferred, &encrypted, requests));
+        let end = locked(&report, |report| self.print_report(report, &inferred, &encrypted, requests));
         done.and(end)
     }
 
     async fn write(
         &self,
         open: &OpenStore,
-        table: &TableName,
         reader: RowReader,
         position: Option<FilePosition>,
-        report: &Shared,
+        report: &SharedOutcomes,
     ) -> Result<()> {
         let progress = Progress::new("imported", open.meter.clone(), self.long.quiet);
-        let mut progress = progress.of_file(position);
+        let mut progress = progress.with_file(position);
         let rows = rows(reader, Arc::clone(report));
-        let writer =
-            RowWriter { store: &open.store, table, mode: self.mode, concurrency: self.in_flight.concurrency };
+        let writer = RowWriter {
+            store: &open.store,
+            table: &self.table,
+            mode: self.mode,
+            concurrency: self.in_flight.concurrency,
+        };
         writer.write(rows, report, &mut progress).await?;
         progress.end();
         Ok(())
@@ -146,13 +146,12 @@ impl ImportArgs {
 
     fn print_report(
         &self,
-        table: &TableName,
         report: &Outcomes,
         inferred: &[(String, EdmType)],
         encrypted: &[String],
         requests: u64,
     ) -> Result<()> {
-        let Outcomes { done: written, skipped, ambiguous, named } = report;
+        let (table, Outcomes { done: written, skipped, ambiguous, named }) = (&self.table, report);
         if self.long.json {
             let types: serde_json::Map<_, _> =
                 inferred.iter().map(|(name, of)| (name.clone(), Value::from(of.name()))).collect();
@@ -160,7 +159,7 @@ impl ImportArgs {
                 "table": table.as_str(), "written": written, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
                 "inferred": types, "encrypted": encrypted, "first_skipped": named,
             });
-            print(&format!("{report}\n"))?;
+            print_json(&report)?;
         } else {
             named.iter().for_each(|row| remark(&format!("skipped: {row}")));
             if !self.long.quiet {
@@ -180,11 +179,11 @@ impl ImportArgs {
 /// Reads the rows on a thread of its own, because files block. Bad rows are skipped.
 fn rows(
     reader: RowReader,
-    report: Shared,
+    report: SharedOutcomes,
 ) -> impl Stream<Item = Result<Entity, Error>> + Send + Unpin + 'static {
     // Bounded, so that a fast file does not fill the memory while a slow service writes. If the import ends first, the receiver is
     // dropped and the thread stops at its next row.
-    let (sender, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(QUEUED_ROWS);
     let reading = tokio::task::spawn_blocking(move || {
         reader.read(&mut |row| match row {
             // Its header is bound to a table name that the file does not have.

@@ -6,17 +6,15 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::TableName;
-use table_core::store::ManifestCache;
 use table_patterns::index::{IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport, Waiting};
 
 use crate::failure::{Failure, Result};
-use crate::index_add::{AddArgs, TEMPLATES, build_progress};
+use crate::index_add::{AddArgs, TEMPLATE_FORM, build_progress};
 use crate::keys::KeyArgs;
-use crate::output::{ask, print, remark};
+use crate::output::{ask, print, print_json, remark};
 use crate::pace::{InFlight, Pace, until_stopped};
 use crate::progress::Progress;
-use crate::query::table;
-use crate::store::{Access, OpenStore, StoreName};
+use crate::store::{Access, OpenStore, StoreName, manifest};
 
 /// The arguments of `tables index`.
 #[derive(Debug, Args)]
@@ -24,7 +22,7 @@ pub(crate) struct IndexArgs {
     /// The store
     store: StoreName,
     /// The table
-    table: String,
+    table: TableName,
     #[command(flatten)]
     keys: KeyArgs,
     #[command(flatten)]
@@ -44,7 +42,7 @@ enum Work {
         json: bool,
     },
     /// Add an index to the table, and build it
-    #[command(after_help = TEMPLATES)]
+    #[command(after_help = TEMPLATE_FORM)]
     Add(Box<AddArgs>),
     /// Continue a build that was interrupted
     Build {
@@ -91,16 +89,15 @@ impl IndexArgs {
     /// Lists or maintains indexes by the manifest. 1 request for the manifest; to maintain, 2 requests to open and the requests of the
     /// library's call.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = table(&self.table)?;
+        let table = &self.table;
         let access = if matches!(self.work, Work::List { .. }) { Access::Read } else { Access::Change };
         let mut open = self.store.open(access, self.pace).await?;
-        self.keys.apply(&mut open, std::slice::from_ref(&table)).await?;
-        let declared =
-            ManifestCache::for_store(&*open.store).get(&*open.store, &table).await?.indexes.clone();
+        self.keys.apply(&mut open, std::slice::from_ref(table)).await?;
+        let declared = manifest(&*open.store, table).await?.indexes.clone();
         let resume = "run the same command again; `tables index STORE TABLE build INDEX` continues a build";
         // The question comes first: nothing handles Ctrl-C while a person thinks, so that it ends the process.
-        let done = match self.confirm(&table, &declared) {
-            Ok(()) => until_stopped(self.work(&open, &table, &declared), resume).await,
+        let done = match self.confirm(&declared) {
+            Ok(()) => until_stopped(self.work(&open, &declared), resume).await,
             Err(failure) => Err(failure),
         };
         open.close().await?;
@@ -114,19 +111,21 @@ impl IndexArgs {
     }
 
     /// Asks before a removal.
-    fn confirm(&self, table: &TableName, declared: &[StoredIndex]) -> Result<()> {
+    fn confirm(&self, declared: &[StoredIndex]) -> Result<()> {
         let Work::Drop { index, yes: false, .. } = &self.work else { return Ok(()) };
-        let (id, store) = (find(declared, table, index)?.id(), &self.store);
+        let (table, store) = (&self.table, &self.store);
+        let id = find(declared, table, index)?.id();
         match ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
             true => Ok(()),
             false => Err(Failure::misuse("the index was not removed: answer y, or give --yes")),
         }
     }
 
-    async fn work(&self, open: &OpenStore, table: &TableName, declared: &[StoredIndex]) -> Result<()> {
+    async fn work(&self, open: &OpenStore, declared: &[StoredIndex]) -> Result<()> {
+        let table = &self.table;
         match &self.work {
             Work::Add(index) => index.run(open, table, self.options()).await,
-            Work::List { json } => declared.iter().try_for_each(|index| print(&line(index, *json))),
+            Work::List { json } => declared.iter().try_for_each(|index| print(&index_line(index, *json))),
             Work::Build { index, json, quiet } => {
                 let index = find(declared, table, index)?;
                 build(open, table, self.options(), index, *json, *quiet).await
@@ -140,11 +139,12 @@ impl IndexArgs {
                     return Ok(());
                 }
                 let progress = Progress::new("compared", open.meter.clone(), *quiet);
-                scrub(opened(open, table, self.options()).await?, &chosen, *repair, *json, progress).await
+                scrub(open_for_upkeep(open, table, self.options()).await?, &chosen, *repair, *json, progress)
+                    .await
             }
             Work::Drop { index, json, quiet, .. } => {
                 let id = find(declared, table, index)?.id();
-                remove(&opened(open, table, self.options()).await?, &id, *json, *quiet).await
+                drop_index(&open_for_upkeep(open, table, self.options()).await?, &id, *json, *quiet).await
             }
         }
     }
@@ -171,7 +171,7 @@ fn find<'a>(declared: &'a [StoredIndex], table: &TableName, index: &str) -> Resu
 }
 
 /// A line of the list.
-fn line(index: &StoredIndex, is_json: bool) -> String {
+fn index_line(index: &StoredIndex, is_json: bool) -> String {
     let (id, state) = (index.id(), index.state.to_string());
     let entity = index.entity.as_ref().map(|entity| &*entity.name).filter(|name| !name.is_empty());
     // Keys that Rust code makes, and definitions of a later format: this program can compute neither.
@@ -201,7 +201,11 @@ fn line(index: &StoredIndex, is_json: bool) -> String {
     line
 }
 
-async fn opened(open: &OpenStore, table: &TableName, options: IndexOptions) -> Result<IndexedEntities> {
+async fn open_for_upkeep(
+    open: &OpenStore,
+    table: &TableName,
+    options: IndexOptions,
+) -> Result<IndexedEntities> {
     let store = Arc::clone(&open.store);
     Ok(IndexedEntities::open_for_upkeep(store, table.clone(), options).await?)
 }
@@ -222,20 +226,17 @@ async fn build(
     }
     if index.state == IndexState::Readable {
         return match is_json {
-            true => print(&format!(
-                "{}\n",
-                json!({"index": id, "state": "readable", "entities": 0, "entries": 0})
-            )),
+            true => print_json(&json!({"index": id, "state": "readable", "entities": 0, "entries": 0})),
             false => print(&format!("{id} is readable already\n")),
         };
     }
-    let indexed = opened(open, table, options).await?;
+    let indexed = open_for_upkeep(open, table, options).await?;
     let build = indexed.build(&id)?.on_progress(build_progress(open, is_quiet));
     let built = build.run().await?;
     if is_json {
         let (state, entities, entries) = (built.state.to_string(), built.entities, built.entries);
         let report = json!({"index": id, "state": state, "entities": entities, "entries": entries});
-        return print(&format!("{report}\n"));
+        return print_json(&report);
     }
     print(&format!(
         "{id} is {}: {} entities, {} entries written\n",
@@ -243,7 +244,7 @@ async fn build(
     ))
 }
 
-async fn remove(indexed: &IndexedEntities, id: &str, is_json: bool, is_quiet: bool) -> Result<()> {
+async fn drop_index(indexed: &IndexedEntities, id: &str, is_json: bool, is_quiet: bool) -> Result<()> {
     let tell = |waiting: Waiting| {
         if !is_quiet {
             remark(&waiting.to_string());
@@ -251,7 +252,7 @@ async fn remove(indexed: &IndexedEntities, id: &str, is_json: bool, is_quiet: bo
     };
     indexed.drop_index_with(id, tell).await?;
     match is_json {
-        true => print(&format!("{}\n", json!({"index": id, "removed": true}))),
+        true => print_json(&json!({"index": id, "removed": true})),
         false => print(&format!("{id} is removed\n")),
     }
 }

@@ -6,18 +6,16 @@ use clap::Args;
 use serde_json::json;
 use table_core::manifest::{Discriminator, IndexState, Layout, Manifest, Payload, Placement, StoredType};
 use table_core::model::TableName;
-use table_core::store::ManifestCache;
 use table_core::typed::Schema;
 use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape};
 
 use crate::failure::{Failure, Result};
-use crate::output::{print, remark};
+use crate::output::{print, print_json, remark};
 use crate::progress::{Progress, SharedProgress};
-use crate::query::table as table_name;
-use crate::store::OpenStore;
+use crate::store::{OpenStore, manifest};
 
 /// The form of templates, for the help.
-pub(crate) const TEMPLATES: &str = "\
+pub(crate) const TEMPLATE_FORM: &str = "\
 A template is text with parts in braces: the value of a property, with a type or a transform after a colon, such as 'age_{Age:u32:03}' or 'name_{LastName:lower}_{RowKey}'. Two entities cannot have an entry of the same key: end the template of the RowKey with {RowKey}, or give --unique or --list. docs/manifest.md lists the types and transforms.
 
 Programs that write the table maintain the index from its manifest, without a change of their code.";
@@ -35,7 +33,7 @@ pub(crate) struct AddArgs {
     partition_key: Option<String>,
     /// The table of the entries, which exists; without it, they are in the table of the entities
     #[arg(long, value_name = "TABLE", requires = "partition_key")]
-    entries_in: Option<String>,
+    entries_in: Option<TableName>,
     /// At most one entity has each key: in its partition, or with --partition-key in the table
     #[arg(long)]
     unique: bool,
@@ -65,7 +63,7 @@ pub(crate) struct AddArgs {
 impl AddArgs {
     /// Declares the index and builds it. 1 request for the manifest, and the requests of opening and of the build.
     pub(crate) async fn run(&self, open: &OpenStore, table: &TableName, options: IndexOptions) -> Result<()> {
-        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        let manifest = manifest(&*open.store, table).await?;
         // An index is identified by its name and its definition. The library would take the same name with
         // another template as a second index, which a person hardly means.
         if let Some(known) = manifest.indexes.iter().find(|stored| stored.name == self.name) {
@@ -90,7 +88,7 @@ impl AddArgs {
             let report = json!({
                 "index": id, "state": state.to_string(), "entities": entities, "entries": entries, "requests": open.meter.total(),
             });
-            return print(&format!("{report}\n"));
+            return print_json(&report);
         }
         print(&format!("{id} is {state}: {entities} entities, {entries} entries written\n"))
     }
@@ -100,7 +98,7 @@ impl AddArgs {
             // `--entries-in` without `--partition-key` is refused by the parser.
             (None, _) => Placement::SamePartition,
             (Some(_), None) => Placement::OtherPartition,
-            (Some(_), Some(other)) => Placement::OtherTable(table_name(other)?),
+            (Some(_), Some(other)) => Placement::OtherTable(other.clone()),
         };
         let partition = self.partition_key.as_deref().unwrap_or_default();
         let mut index =

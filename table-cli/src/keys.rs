@@ -11,19 +11,20 @@ use clap::Args;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use serde::Deserialize;
+use table_core::manifest::Manifest;
 use table_core::model::TableName;
-use table_core::store::{ManifestCache, TableStore};
+use table_core::store::TableStore;
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys, LegacyV1, OaepHash, RsaKeyWrap};
 use zeroize::Zeroizing;
 
 use crate::failure::{Failure, Result};
-use crate::store::OpenStore;
+use crate::store::{OpenStore, manifest};
 
 /// The environment variable with the keys, or with the name of their file.
-const KEYS: &str = "TABLES_KEYS";
+const KEYS_VARIABLE: &str = "TABLES_KEYS";
 
 /// The form of the file, for the help.
-pub(crate) const FORM: &str = r#"The file of keys is JSON. The first key encrypts, and all decrypt:
+pub(crate) const KEY_FILE_FORM: &str = r#"The file of keys is JSON. The first key encrypts, and all decrypt:
   {"keys": [
      {"id": "kek-2027", "aes": "BASE64 OF 32 BYTES"},
      {"id": "kek-2026", "rsa": "private.pem", "algorithm": "RSA-OAEP-256"},
@@ -50,7 +51,7 @@ pub(crate) struct KeyRing {
 
 /// What a migration accepts in a table until it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Old {
+pub(crate) enum Unmigrated {
     /// Nothing: plaintext of an encrypted property is refused.
     Refused,
     /// Plaintext, and the legacy format if there are keys for it.
@@ -91,11 +92,11 @@ impl fmt::Debug for KeyRing {
 impl KeyArgs {
     /// Reads the keys; `None` if none are given. No error repeats a part of the file.
     pub(crate) fn read(&self) -> Result<Option<KeyRing>> {
-        let (text, directory, place) = match (&self.file, std::env::var(KEYS)) {
+        let (text, directory, place) = match (&self.file, std::env::var(KEYS_VARIABLE)) {
             (Some(path), _) => (read(path)?, path.parent().map(Path::to_owned), path.display().to_string()),
             // The text of the file itself, for containers whose secrets are variables.
             (None, Ok(text)) if text.trim_start().starts_with('{') => {
-                (Zeroizing::new(text), None, KEYS.to_owned())
+                (Zeroizing::new(text), None, KEYS_VARIABLE.to_owned())
             }
             (None, Ok(path)) => {
                 let path = PathBuf::from(path);
@@ -110,7 +111,7 @@ impl KeyArgs {
     /// Reads the keys of a command that needs them.
     pub(crate) fn required(&self) -> Result<KeyRing> {
         self.read()?.ok_or_else(|| {
-            Failure::misuse(format!("this command needs keys: give --keys FILE, or set {KEYS}"))
+            Failure::misuse(format!("this command needs keys: give --keys FILE, or set {KEYS_VARIABLE}"))
         })
     }
 
@@ -126,13 +127,13 @@ impl KeyArgs {
 impl KeyRing {
     /// Lets an open store decrypt and encrypt these tables. 1 request for the manifest of each table.
     pub(crate) async fn apply(&self, open: &mut OpenStore, tables: &[TableName]) -> Result<()> {
-        let store = self.around(&open.store, tables, Old::Refused, &[]).await?;
+        let store = self.wrap(&open.store, tables, Unmigrated::Refused, &[]).await?;
         open.store = Arc::new(store);
         Ok(())
     }
 
     /// Wraps a store that has no manifests yet: these properties are encrypted, and the properties that the file names. No request.
-    pub(crate) fn around_new(
+    pub(crate) fn wrap_new(
         &self,
         store: &Arc<dyn TableStore>,
         names: impl IntoIterator<Item = (TableName, Vec<String>)>,
@@ -147,11 +148,11 @@ impl KeyRing {
 
     /// Wraps a store: the properties that the file and the manifests name are encrypted in these tables, and `names` too. 1 request
     /// for each table.
-    pub(crate) async fn around(
+    pub(crate) async fn wrap(
         &self,
         store: &Arc<dyn TableStore>,
         tables: &[TableName],
-        old: Old,
+        unmigrated: Unmigrated,
         names: &[String],
     ) -> Result<EncryptedStore<Arc<dyn TableStore>>> {
         let mut builder = EncryptedStore::builder(Arc::clone(store), self.keys.clone());
@@ -159,12 +160,12 @@ impl KeyRing {
         for table in tables {
             let declared = self.names(store, table).await?;
             builder = builder.encrypt(table, declared.into_iter().chain(names.iter().cloned()));
-            if old == Old::Accepted {
+            if unmigrated == Unmigrated::Accepted {
                 builder = builder.accept_plaintext(table);
             }
             legacy = legacy.map(|legacy| legacy.read(table));
         }
-        if let Some(legacy) = legacy.filter(|_| old == Old::Accepted) {
+        if let Some(legacy) = legacy.filter(|_| unmigrated == Unmigrated::Accepted) {
             builder = builder.with_legacy_v1(legacy);
         }
         builder.build().map_err(Failure::misuse)
@@ -172,7 +173,7 @@ impl KeyRing {
 
     /// The names of the encrypted properties of a table, by the file and by the manifest. 1 request.
     pub(crate) async fn names(&self, store: &Arc<dyn TableStore>, table: &TableName) -> Result<Vec<String>> {
-        let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
+        let manifest = manifest(&**store, table).await?;
         let declared = manifest.types.iter().flat_map(|stored| stored.encrypted.iter().cloned());
         // Both count: a manifest lists what programs have declared, and the file has what a migration is
         // about to encrypt.
@@ -186,6 +187,18 @@ impl KeyRing {
     /// Whether there are keys of the legacy format.
     pub(crate) const fn has_legacy(&self) -> bool {
         self.legacy.is_some()
+    }
+}
+
+/// Refuses a table whose manifest has encrypted properties, unless the store has their keys.
+pub(crate) fn check_keys(manifest: &Manifest, table: &TableName, store: &dyn TableStore) -> Result<()> {
+    let encrypted = manifest.types.iter().find(|stored| !stored.encrypted.is_empty());
+    match encrypted.filter(|_| !store.profile().encrypts) {
+        None => Ok(()),
+        Some(stored) => Err(Failure::misuse(format!(
+            "the table '{table}' has encrypted properties of the type {}, and nothing was changed: give --keys FILE",
+            stored.name()
+        ))),
     }
 }
 

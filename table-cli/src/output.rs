@@ -17,6 +17,11 @@ pub(crate) fn print_bytes(text: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Prints a report as a line of JSON.
+pub(crate) fn print_json(report: &serde_json::Value) -> Result<()> {
+    print(&format!("{report}\n"))
+}
+
 /// Prints a remark for a person. A standard error that is closed is no failure of the command.
 pub(crate) fn remark(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");

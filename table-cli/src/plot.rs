@@ -10,25 +10,26 @@ use plotters::prelude::{
 };
 use plotters::style::Color as _;
 use serde_json::json;
-use table_core::model::Ticks;
+use table_core::model::{TableName, Ticks};
 use table_patterns::examination::{Entries, Examination, TableExamination};
 
 use crate::failure::{Failure, Result};
-use crate::output::{print, remark};
+use crate::output::{print_json, remark};
 use crate::pace::{LongArgs, until_stopped};
-use crate::progress::{Progress, SharedProgress};
-use crate::query::table;
+use crate::progress::SharedProgress;
 use crate::store::{Access, StoreName};
 
-const SIZE: (u32, u32) = (960, 1440);
+/// Width and height.
+const PIXELS: (u32, u32) = (960, 1440);
 const BLUE: RGBColor = RGBColor(0x1f, 0x6f, 0xb2);
 const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 /// The characters of a PartitionKey below its bar.
-const LABEL: usize = 12;
+const LABEL_CHARS: usize = 12;
 /// The bars of the largest partitions.
-const PARTITIONS: usize = 10;
+const PARTITION_BARS: usize = 10;
 
+/// A part of the picture.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// The labels and heights of bars.
 type Bars = Vec<(String, u64)>;
@@ -39,7 +40,7 @@ pub(crate) struct PlotArgs {
     /// The store
     store: StoreName,
     /// The table
-    table: String,
+    table: TableName,
     /// The SVG file, which is replaced if it exists
     #[arg(long, value_name = "FILE.svg", value_parser = svg)]
     to: PathBuf,
@@ -58,11 +59,10 @@ fn svg(text: &str) -> Result<PathBuf, String> {
 impl PlotArgs {
     /// Reads every row once, and draws. 1 request for the manifest, and 1 per page.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = table(&self.table)?;
+        let table = &self.table;
         let open = self.store.open(Access::Read, self.long.pace).await?;
-        let progress = Progress::new("read", open.meter.clone(), self.long.quiet)
-            .of_stored(open.rows_of(std::slice::from_ref(&table)).await);
-        let progress = SharedProgress::new(progress);
+        let tables = Some(std::slice::from_ref(table));
+        let progress = SharedProgress::new(open.progress_of(tables, "read", self.long.quiet).await);
         let shown = progress.clone();
         let examination = Examination::new(Arc::clone(&open.store), table.clone())
             .with_entries(Entries::None)
@@ -85,7 +85,7 @@ impl PlotArgs {
                 "table": table.as_str(), "file": self.to.display().to_string(), "rows": found.rows, "bytes": found.bytes,
                 "partitions": found.partitions, "sizes": found.sizes, "writes": found.writes, "requests": requests,
             });
-            return print(&format!("{report}\n"));
+            return print_json(&report);
         }
         if !self.long.quiet {
             remark(&format!("{table}: {} rows drawn, {requests} requests", found.rows));
@@ -104,6 +104,7 @@ fn write(path: &Path, picture: &str) -> Result<()> {
     })
 }
 
+/// The result of drawing; its errors have only text.
 type Drawn<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Returns the picture: the largest partitions, the partitions by rows, the rows by size, and the writes over time.
@@ -111,13 +112,17 @@ fn draw(table: &str, found: &TableExamination) -> Drawn<String> {
     let mut picture = String::new();
     {
         // The block ends the borrow of `picture`.
-        let root = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
+        let root = SVGBackend::with_string(&mut picture, PIXELS).into_drawing_area();
         root.fill(&WHITE)?;
         let [largest, partitions, sizes, writes] =
             root.split_evenly((4, 1)).try_into().map_err(|_| "four charts")?;
         let counts = &found.partitions;
-        let bars =
-            counts.largest.iter().take(PARTITIONS).map(|size| (label(&size.partition), size.rows)).collect();
+        let bars = counts
+            .largest
+            .iter()
+            .take(PARTITION_BARS)
+            .map(|size| (label(&size.partition), size.rows))
+            .collect();
         chart(&largest, &format!("{table}: the largest of {} partitions", counts.count), "rows", &bars)?;
         let bars =
             counts.by_rows.iter().map(|(below, partitions)| (format!("< {below}"), *partitions)).collect();
@@ -169,14 +174,14 @@ fn bytes(below: u64) -> String {
 /// The beginning of a key, in characters that every viewer shows.
 fn label(key: &str) -> String {
     let shown = |c: char| if c.is_alphanumeric() || "-_.:+ ".contains(c) { c } else { '·' };
-    let mut label: String = key.chars().take(LABEL).map(shown).collect();
-    if key.chars().nth(LABEL).is_some() {
+    let mut label: String = key.chars().take(LABEL_CHARS).map(shown).collect();
+    if key.chars().nth(LABEL_CHARS).is_some() {
         label.push('…');
     }
     label
 }
 
-fn chart(area: &Area<'_>, title: &str, what: &str, bars: &Bars) -> Drawn {
+fn chart(area: &Area<'_>, title: &str, unit: &str, bars: &Bars) -> Drawn {
     let most = bars.iter().map(|(_, height)| *height).max().unwrap_or_default().max(1) as f64;
     let count = bars.len().max(1);
     let text = ("sans-serif", 14).into_font().color(&INK);
@@ -196,7 +201,7 @@ fn chart(area: &Area<'_>, title: &str, what: &str, bars: &Bars) -> Drawn {
     mesh.disable_x_mesh().light_line_style(WHITE).bold_line_style(GRID).axis_style(INK);
     // A name for each bar where there is room: times are longer than the names of other bars.
     let names = if bars.len() > 25 { 6 } else { count };
-    mesh.label_style(text.clone()).axis_desc_style(text).x_labels(names).y_labels(5).y_desc(what);
+    mesh.label_style(text.clone()).axis_desc_style(text).x_labels(names).y_labels(5).y_desc(unit);
     mesh.x_label_formatter(&name).y_label_formatter(&|value| format!("{value}")).draw()?;
     let half = if bars.len() > 60 { 0.5 } else { 0.4 };
     chart.draw_series(bars.iter().enumerate().map(|(at, (_, height))| {

@@ -11,7 +11,7 @@ use table_core::adapter::RequestMeter;
 use crate::output::remark;
 
 /// The pause between two lines if standard error is not a terminal.
-const PAUSE: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How much of a file is read.
 #[derive(Clone, Debug)]
@@ -26,8 +26,8 @@ impl FilePosition {
         Self { read, bytes }
     }
 
-    /// The time that the rest takes at the rate so far; `None` before the first byte.
-    fn left(&self, elapsed: Duration) -> Option<Duration> {
+    /// The time that the unread bytes take at the rate so far; `None` before the first byte.
+    fn time_left(&self, elapsed: Duration) -> Option<Duration> {
         let read = self.read.load(Ordering::Relaxed);
         let left = self.bytes.saturating_sub(read);
         (read > 0).then(|| elapsed.mul_f64(left as f64 / read as f64))
@@ -82,19 +82,19 @@ impl Progress {
     }
 
     /// Sets the number of rows at the end.
-    pub(crate) const fn of(mut self, total: u64) -> Self {
+    pub(crate) const fn with_total(mut self, total: u64) -> Self {
         self.total = Some(total);
         self
     }
 
     /// Sets the file from which the rows come: the bytes that are left give the estimate.
-    pub(crate) fn of_file(mut self, file: Option<FilePosition>) -> Self {
+    pub(crate) fn with_file(mut self, file: Option<FilePosition>) -> Self {
         self.file = file;
         self
     }
 
-    /// Sets the number of rows that will be read, which gives the estimate: see [`OpenStore::rows_of`](crate::store::OpenStore::rows_of).
-    pub(crate) const fn of_stored(mut self, rows: Option<u64>) -> Self {
+    /// Sets the number of rows that will be read, which gives the estimate: see [`OpenStore::progress_of`](crate::store::OpenStore::progress_of).
+    pub(crate) const fn with_stored_rows(mut self, rows: Option<u64>) -> Self {
         self.stored = rows;
         self
     }
@@ -114,17 +114,17 @@ impl Progress {
 
     /// Counts rows.
     pub(crate) fn add(&mut self, rows: u64) {
-        self.add_of(rows, rows);
+        self.add_with_read(rows, rows);
     }
 
     /// Counts rows, and the rows that were read to find them.
-    pub(crate) fn add_of(&mut self, rows: u64, read: u64) {
+    pub(crate) fn add_with_read(&mut self, rows: u64, read: u64) {
         self.rows += rows;
         self.read += read;
         if !self.bar.is_hidden() {
             self.bar.set_message(self.text());
             self.bar.tick();
-        } else if self.last_line.is_some_and(|last| last.elapsed() >= PAUSE) {
+        } else if self.last_line.is_some_and(|last| last.elapsed() >= LINE_INTERVAL) {
             remark(&self.text());
             self.last_line = Some(Instant::now());
         }
@@ -144,8 +144,8 @@ impl Progress {
         let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
         let left = match (total, &self.file) {
             (Some(total), _) if rate > 0 => Some(Duration::from_secs((total - self.rows) / rate)),
-            (None, Some(file)) => file.left(elapsed),
-            (None, None) => self.left_of_stored(elapsed),
+            (None, Some(file)) => file.time_left(elapsed),
+            (None, None) => self.time_left_of_stored(elapsed),
             _ => None,
         };
         let left = left.map(|left| format!(", {} left", indicatif::HumanDuration(left))).unwrap_or_default();
@@ -153,7 +153,7 @@ impl Progress {
     }
 
     /// The time that the rows of the store that are left take at the rate of this run.
-    fn left_of_stored(&self, elapsed: Duration) -> Option<Duration> {
+    fn time_left_of_stored(&self, elapsed: Duration) -> Option<Duration> {
         let left = self.stored?.checked_sub(self.read)?;
         let read = self.read - self.resumed;
         (read > 0).then(|| elapsed.mul_f64(left as f64 / read as f64))
@@ -188,8 +188,8 @@ impl SharedProgress {
     }
 
     /// Counts rows, and the rows that were read to find them.
-    pub(crate) fn add_of(&self, rows: u64, read: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).add_of(rows, read);
+    pub(crate) fn add_with_read(&self, rows: u64, read: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add_with_read(rows, read);
     }
 
     /// Returns the listener of a job whose first report is the number of rows of earlier runs.
@@ -226,20 +226,20 @@ mod tests {
         let new = || Progress::new("imported", RequestMeter::new(), true);
         assert_eq!(shown(new(), 1000), "1000 rows imported, 10 rows/s, 0 requests");
         assert_eq!(
-            shown(new().of(3000), 1000),
+            shown(new().with_total(3000), 1000),
             "1000 of 3000 rows imported, 10 rows/s, 0 requests, 3 minutes left"
         );
         // More rows than were announced: no estimate.
-        assert_eq!(shown(new().of(500), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        assert_eq!(shown(new().with_total(500), 1000), "1000 rows imported, 10 rows/s, 0 requests");
         let half = FilePosition::new(Arc::new(AtomicU64::new(500)), 1000);
         assert_eq!(
-            shown(new().of_file(Some(half)), 1000),
+            shown(new().with_file(Some(half)), 1000),
             "1000 rows imported, 10 rows/s, 0 requests, 2 minutes left"
         );
         let none = FilePosition::new(Arc::default(), 1000);
-        assert_eq!(shown(new().of_file(Some(none)), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        assert_eq!(shown(new().with_file(Some(none)), 1000), "1000 rows imported, 10 rows/s, 0 requests");
         // A store that tells its number of rows.
-        let stored = new().of_stored(Some(3000));
+        let stored = new().with_stored_rows(Some(3000));
         assert_eq!(shown(stored, 1000), "1000 rows imported, 10 rows/s, 0 requests, 3 minutes left");
     }
 
@@ -253,9 +253,9 @@ mod tests {
         let new = || resumed(Progress::new("copied", RequestMeter::new(), true));
         let text = "6000 rows copied, 10 rows/s, 0 requests";
         assert_eq!(shown(new(), 1000), text);
-        assert_eq!(shown(new().of_stored(Some(8000)), 1000), format!("{text}, 3 minutes left"));
+        assert_eq!(shown(new().with_stored_rows(Some(8000)), 1000), format!("{text}, 3 minutes left"));
         let of = "6000 of 8000 rows copied, 10 rows/s, 0 requests, 3 minutes left";
-        assert_eq!(shown(new().of(8000), 1000), of);
+        assert_eq!(shown(new().with_total(8000), 1000), of);
         let listened = SharedProgress::new(Progress::new("copied", RequestMeter::new(), true));
         let report = listened.after_resumed();
         report(5000);

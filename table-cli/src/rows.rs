@@ -5,8 +5,8 @@ use std::io::stdout;
 use clap::ValueEnum;
 use table_core::model::Entity;
 
-use crate::csv_text::{CsvRows, Types, add_columns, cells, csv_line, header};
 use crate::entity_text::entity_json;
+use crate::entity_text::{CsvRows, Types, add_columns, cells, csv_line, header};
 use crate::failure::Result;
 use crate::output::{print, print_bytes};
 
@@ -22,7 +22,7 @@ pub(crate) enum Format {
 }
 
 /// The longest text in a cell of a table, in characters.
-const CELL: usize = 60;
+const MAX_CELL_CHARS: usize = 60;
 
 /// Prints entities page after page.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Printer {
         }
     }
 
-    /// Prints the rest.
+    /// Prints the rows that have waited for the header of CSV.
     pub(crate) fn end(self) -> Result<()> {
         self.rows.map_or(Ok(()), |rows| rows.write_to(&mut stdout(), Types::Omitted))
     }
@@ -89,10 +89,10 @@ fn text_table(columns: &[String], entities: &[Entity]) -> String {
 fn shown(text: &str) -> String {
     let mut shown: String = text
         .chars()
-        .take(CELL)
+        .take(MAX_CELL_CHARS)
         .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
         .collect();
-    if text.chars().nth(CELL).is_some() {
+    if text.chars().nth(MAX_CELL_CHARS).is_some() {
         shown.push('…');
     }
     shown

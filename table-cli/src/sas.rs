@@ -13,12 +13,11 @@ use table_azure::sas::{
     AccountPermissions, AccountResources, AccountSas, IpRange, SasProtocol, SasRange, SasToken,
     TablePermissions, TableSas,
 };
-use table_core::model::{PartitionKey, Ticks, key_order};
+use table_core::model::{PartitionKey, TableName, Ticks, key_order};
 use table_core::query::Range;
 
 use crate::failure::{Failure, Result};
-use crate::output::print;
-use crate::query::table;
+use crate::output::{print, print_json};
 use crate::store::StoreName;
 
 /// The arguments of `tables sas`.
@@ -62,7 +61,7 @@ struct TableArgs {
     /// An account with its key: azure, azurite, env:NAME or file:PATH
     store: StoreName,
     /// The table
-    table: String,
+    table: TableName,
     /// What the holder may do: letters of r, a, u, d
     #[arg(long, value_name = "LETTERS", required_unless_present = "policy")]
     permissions: Option<TablePermissions>,
@@ -112,7 +111,7 @@ struct AccountArgs {
     limits: Limits,
 }
 
-/// What every signature may have.
+/// The options of every signature.
 #[derive(Debug, Args)]
 struct Limits {
     /// When the signature begins, if it is not valid at once; clocks differ by minutes
@@ -148,7 +147,7 @@ impl FromStr for Moment {
 
 impl Moment {
     /// The time in whole seconds, as signatures have it.
-    fn from(self, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
+    fn after(self, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
         match self {
             Self::At(time) => Some(time),
             Self::After(duration) => {
@@ -186,7 +185,7 @@ impl SasArgs {
 
 impl TableArgs {
     fn run(&self) -> Result<()> {
-        let (table, range) = (table(&self.table)?, self.range()?);
+        let (table, range) = (&self.table, self.range()?);
         if self.permissions == Some(TablePermissions::NONE) {
             return Err(Failure::misuse("--permissions has no letter: the signature would allow nothing"));
         }
@@ -194,8 +193,8 @@ impl TableArgs {
         let times = Times::new(&self.limits, self.expires)?;
         // What the policy has must not be in the signature too: the service refuses a value from both.
         let mut sas = match (&self.policy, times.expires) {
-            (Some(policy), _) => TableSas::by_policy(&table, policy),
-            (None, Some(expires)) => TableSas::new(&table, TablePermissions::NONE, expires),
+            (Some(policy), _) => TableSas::by_policy(table, policy),
+            (None, Some(expires)) => TableSas::new(table, TablePermissions::NONE, expires),
             (None, None) => return Err(Failure::misuse("give --expires")),
         }
         .with_permissions(self.permissions.unwrap_or_default())
@@ -210,7 +209,7 @@ impl TableArgs {
         if let Some(ip) = self.limits.ip {
             sas = sas.from_ip(ip);
         }
-        show(&account, &account.sign(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
+        print_url(&account, &account.sign(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
     }
 
     fn range(&self) -> Result<SasRange> {
@@ -256,7 +255,7 @@ impl AccountArgs {
             AccountSas::new(self.permissions, self.resources, expires).with_protocol(protocol(&account));
         let sas = times.starts.into_iter().fold(sas, AccountSas::with_start);
         let sas = self.limits.ip.into_iter().fold(sas, AccountSas::from_ip);
-        show(&account, &account.sign_account(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
+        print_url(&account, &account.sign_account(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
     }
 }
 
@@ -270,19 +269,19 @@ impl Times {
     fn new(limits: &Limits, expires: Option<Moment>) -> Result<Self> {
         // One time for both: between a start and an end that are durations is exactly their difference.
         let now = Utc::now();
-        let starts = limits.starts.map(|time| time.from(now)).transpose()?;
-        let expires = expires.map(|time| time.from(now)).transpose()?;
+        let starts = limits.starts.map(|time| time.after(now)).transpose()?;
+        let expires = expires.map(|time| time.after(now)).transpose()?;
         if let Some(expires) = expires.filter(|expires| *expires <= starts.unwrap_or(now)) {
             return Err(Failure::misuse(format!(
                 "the signature would never be valid: it ends at {}, before it starts",
-                text(expires)
+                time_text(expires)
             )));
         }
         Ok(Self { starts, expires })
     }
 }
 
-fn text(time: DateTime<Utc>) -> String {
+fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
 }
 
@@ -292,14 +291,14 @@ fn protocol(account: &AzureTableStore) -> SasProtocol {
 }
 
 /// Prints the URL, which is a secret: it is all that the command is for.
-fn show(account: &AzureTableStore, token: &SasToken, times: &Times, is_json: bool) -> Result<()> {
+fn print_url(account: &AzureTableStore, token: &SasToken, times: &Times, is_json: bool) -> Result<()> {
     let url = token.url(account.endpoint());
     if is_json {
         let report = json!({
-            "url": url, "endpoint": account.endpoint(), "token": token.as_str(), "starts": times.starts.map(text),
-            "expires": times.expires.map(text),
+            "url": url, "endpoint": account.endpoint(), "token": token.as_str(), "starts": times.starts.map(time_text),
+            "expires": times.expires.map(time_text),
         });
-        return print(&format!("{report}\n"));
+        return print_json(&report);
     }
     print(&format!("{url}\n"))
 }

@@ -15,7 +15,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::failure::{Failure, Result};
 use crate::faults::Faults;
 use crate::output::{print, remark};
-use crate::signals::stopped;
+use crate::pace::stopped;
 use crate::store::{Access, FileOptions, OpenStore, StoreName};
 
 /// Files that the process opens besides connections: the store, the log, the runtime.

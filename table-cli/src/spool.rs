@@ -14,7 +14,7 @@ pub(crate) struct Spool(BufWriter<File>);
 impl Spool {
     /// Creates the temporary file.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(BufWriter::with_capacity(1 << 18, tempfile::tempfile().map_err(temporary)?)))
+        Ok(Self(BufWriter::with_capacity(1 << 18, tempfile::tempfile().map_err(spool_failed)?)))
     }
 
     /// Adds an entity.
@@ -27,15 +27,15 @@ impl Spool {
             self.0
                 .write_all(&length.to_le_bytes())
                 .and_then(|()| self.0.write_all(part))
-                .map_err(temporary)?;
+                .map_err(spool_failed)?;
         }
         Ok(())
     }
 
     /// Returns the entities in the order in which they were added.
     pub(crate) fn read(self) -> Result<Spooled> {
-        let mut file = self.0.into_inner().map_err(|error| temporary(error.into_error()))?;
-        file.rewind().map_err(temporary)?;
+        let mut file = self.0.into_inner().map_err(|error| spool_failed(error.into_error()))?;
+        file.rewind().map_err(spool_failed)?;
         Ok(Spooled(BufReader::with_capacity(1 << 18, file)))
     }
 }
@@ -54,7 +54,7 @@ impl Spooled {
     }
 
     fn entity(&mut self) -> Result<Entity> {
-        let mut part = || self.part().map_err(temporary);
+        let mut part = || self.part().map_err(spool_failed);
         let (partition, row, properties) = (part()?, part()?, part()?);
         let text = |bytes| String::from_utf8(bytes).map_err(Failure::failed);
         let key = Key::new(text(partition)?, text(row)?).map_err(Failure::failed)?;
@@ -71,13 +71,13 @@ impl Iterator for Spooled {
             // An end is right between two entities only. Within one, `read_exact` fails.
             Ok([]) => None,
             Ok(_) => Some(self.entity()),
-            Err(error) => Some(Err(temporary(error))),
+            Err(error) => Some(Err(spool_failed(error))),
         }
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn temporary(error: io::Error) -> Failure {
+fn spool_failed(error: io::Error) -> Failure {
     Failure::failed(format!("a temporary file failed: {error}"))
 }
 

@@ -11,32 +11,34 @@ use azure_core::credentials::TokenCredential;
 use azure_identity::{DeveloperToolsCredential, ManagedIdentityCredential, WorkloadIdentityCredential};
 use table_azure::AzureTableStore;
 use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
+use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::TableName;
-use table_core::store::{ServiceProfile, TableStore, TableStoreExt as _};
+use table_core::store::{Error, ManifestCache, ServiceProfile, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
 
 use crate::emulator::Emulator;
 use crate::failure::{Failure, Result};
 use crate::pace::Pace;
+use crate::progress::Progress;
 
 /// The environment variable with the connection string of an account.
-const AZURE: &str = "AZURE_STORAGE_CONNECTION_STRING";
+const AZURE_VARIABLE: &str = "AZURE_STORAGE_CONNECTION_STRING";
 /// The environment variable with the connection string of an emulator.
-const AZURITE: &str = "AZURITE_CONNECTION_STRING";
+const AZURITE_VARIABLE: &str = "AZURITE_CONNECTION_STRING";
 /// The connection string of the emulator at its default address.
 const DEVELOPMENT: &str = "UseDevelopmentStorage=true";
 /// The default address of the emulator's tables.
 const DEVELOPMENT_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 10002);
 /// Selects the credential of Microsoft Entra ID, as in the Azure SDKs: `prod` for managed and workload identities.
-const TOKEN_CREDENTIALS: &str = "AZURE_TOKEN_CREDENTIALS";
+const CREDENTIALS_VARIABLE: &str = "AZURE_TOKEN_CREDENTIALS";
 
 /// The cache of an embedded store. Commands read and write in the order of keys, and a copy has two stores: a larger cache would only take
 /// memory. A server keeps the default.
-const CACHE: usize = 32 << 20;
+const CACHE_BYTES: usize = 32 << 20;
 
 /// The forms of STORE, for the help.
-pub(crate) const FORMS: &str = "\
+pub(crate) const STORE_FORMS: &str = "\
 A STORE is one of:
   embedded:DIR      an embedded store in a directory
   azure             the account in the environment variable AZURE_STORAGE_CONNECTION_STRING
@@ -105,9 +107,10 @@ impl fmt::Display for StoreName {
     }
 }
 
-/// Whether a command writes.
+/// What a command does with the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
+    /// The store exists already, and is not changed.
     Read,
     /// The store exists already: the directory of an embedded store is not created.
     Change,
@@ -137,18 +140,18 @@ impl StoreName {
     /// Opens the store. Sends no request. `azurite` starts the emulator if none runs.
     pub(crate) async fn open(&self, access: Access, pace: Pace) -> Result<OpenStore> {
         match self {
-            Self::Memory => Ok(OpenStore::around(MemoryStore::new(), None, pace)),
+            Self::Memory => Ok(OpenStore::wrap(MemoryStore::new(), None, pace)),
             Self::Embedded(directory) => {
-                let builder = EmbeddedStore::builder(directory).cache_bytes(CACHE);
+                let builder = EmbeddedStore::builder(directory).cache_bytes(CACHE_BYTES);
                 let store = match access {
                     Access::Read => builder.read_only().open().await,
                     Access::Change => builder.must_exist().open().await,
                     Access::Write => builder.open().await,
                 }?;
-                Ok(OpenStore::around(store.clone(), Some(store), pace))
+                Ok(OpenStore::wrap(store.clone(), Some(store), pace))
             }
-            Self::Azure => self.remote(&variable(AZURE)?, pace),
-            Self::Azurite => match std::env::var(AZURITE) {
+            Self::Azure => self.remote(&read_variable(AZURE_VARIABLE)?, pace),
+            Self::Azurite => match std::env::var(AZURITE_VARIABLE) {
                 Ok(text) => self.remote(&text, pace),
                 Err(_) if emulator_listens() => self.remote(DEVELOPMENT, pace),
                 Err(_) => {
@@ -160,10 +163,10 @@ impl StoreName {
             },
             Self::Endpoint(url) => {
                 let store = AzureTableStore::new(url, credential()?, None).map_err(Failure::misuse)?;
-                Ok(OpenStore::around(store, None, pace))
+                Ok(OpenStore::wrap(store, None, pace))
             }
-            Self::Variable(name) => self.remote(&variable(name)?, pace),
-            Self::File(path) => self.remote(&self.text(path)?, pace),
+            Self::Variable(name) => self.remote(&read_variable(name)?, pace),
+            Self::File(path) => self.remote(&self.read_text(path)?, pace),
         }
     }
 
@@ -175,10 +178,10 @@ impl StoreName {
     /// The connection string of an account, or a URL with a SAS.
     pub(crate) fn connection_string(&self) -> Result<String> {
         match self {
-            Self::Azure => variable(AZURE),
-            Self::Azurite => Ok(std::env::var(AZURITE).unwrap_or_else(|_| DEVELOPMENT.to_owned())),
-            Self::Variable(name) => variable(name),
-            Self::File(path) => self.text(path),
+            Self::Azure => read_variable(AZURE_VARIABLE),
+            Self::Azurite => Ok(std::env::var(AZURITE_VARIABLE).unwrap_or_else(|_| DEVELOPMENT.to_owned())),
+            Self::Variable(name) => read_variable(name),
+            Self::File(path) => self.read_text(path),
             Self::Memory | Self::Embedded(_) | Self::Endpoint(_) => Err(Failure::misuse(format!(
                 "{self} has no account key: give azure, azurite, env:NAME or file:PATH with a connection string"
             ))),
@@ -188,11 +191,9 @@ impl StoreName {
     /// Opens the store for `tables serve`: groups of a local store have room for index entries.
     pub(crate) async fn open_to_serve(&self, access: Access, file: FileOptions) -> Result<OpenStore> {
         match (self, access) {
-            (Self::Memory, _) => Ok(OpenStore::around(
-                MemoryStore::with_profile(ServiceProfile::SERVED),
-                None,
-                Pace::default(),
-            )),
+            (Self::Memory, _) => {
+                Ok(OpenStore::wrap(MemoryStore::with_profile(ServiceProfile::SERVED), None, Pace::default()))
+            }
             (Self::Embedded(directory), _) => {
                 let mut builder = EmbeddedStore::builder(directory).served();
                 if let Some(bytes) = file.cache {
@@ -205,21 +206,21 @@ impl StoreName {
                     builder = builder.read_only();
                 }
                 let store = builder.open().await?;
-                Ok(OpenStore::around(store.clone(), Some(store), Pace::default()))
+                Ok(OpenStore::wrap(store.clone(), Some(store), Pace::default()))
             }
             _ => self.open(access, Pace::default()).await,
         }
     }
 
     /// The text of a file, such as a connection string.
-    fn text(&self, path: &Path) -> Result<String> {
+    fn read_text(&self, path: &Path) -> Result<String> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))?;
         Ok(text.trim().to_owned())
     }
 
     fn remote(&self, text: &str, pace: Pace) -> Result<OpenStore> {
-        Ok(OpenStore::around(self.connect(text)?, None, pace))
+        Ok(OpenStore::wrap(self.connect(text)?, None, pace))
     }
 
     /// Opens a connection string or a URL with a SAS. No error repeats the text.
@@ -234,7 +235,7 @@ impl StoreName {
 }
 
 impl OpenStore {
-    fn around(store: impl TableStore, embedded: Option<EmbeddedStore>, pace: Pace) -> Self {
+    fn wrap(store: impl TableStore, embedded: Option<EmbeddedStore>, pace: Pace) -> Self {
         let meter = RequestMeter::new();
         let mut store = StoreBuilder::new(store).meter(meter.clone());
         if let Some(limit) = pace.limit() {
@@ -250,11 +251,26 @@ impl OpenStore {
 
     /// The number of rows of these tables, if the store tells it without reading them: an embedded store that has no other table, because
     /// its file counts the rows of all tables together. A service tells no number. No request.
-    pub(crate) async fn rows_of(&self, tables: &[TableName]) -> Option<u64> {
+    async fn rows_of(&self, tables: &[TableName]) -> Option<u64> {
         let store = self.embedded.as_ref()?;
         // An estimate is no reason for a failure: the command meets the same error when it reads.
         let all = store.all_tables(None).await.ok()?;
         if all.iter().all(|table| tables.contains(table)) { store.rows().await.ok() } else { None }
+    }
+
+    /// Starts the progress of a command. `verb` says what happens to rows, such as `exported`. If the command reads every row of `tables`,
+    /// their number gives the estimate; `None` for a command that reads some of the rows.
+    pub(crate) async fn progress_of(
+        &self,
+        tables: Option<&[TableName]>,
+        verb: &'static str,
+        is_quiet: bool,
+    ) -> Progress {
+        let stored = match tables {
+            Some(tables) => self.rows_of(tables).await,
+            None => None,
+        };
+        Progress::new(verb, self.meter.clone(), is_quiet).with_stored_rows(stored)
     }
 
     /// Closes the store, and stops its emulator.
@@ -271,7 +287,12 @@ impl OpenStore {
     }
 }
 
-fn variable(name: &str) -> Result<String> {
+/// Returns the manifest of a table. 1 request, unless the process has read it in the last 30 seconds.
+pub(crate) async fn manifest(store: &dyn TableStore, table: &TableName) -> Result<Arc<Manifest>, Error> {
+    ManifestCache::for_store(store).get(store, table).await
+}
+
+fn read_variable(name: &str) -> Result<String> {
     std::env::var(name)
         .map_err(|_| Failure::misuse(format!("set the environment variable {name} to a connection string")))
 }
@@ -284,7 +305,7 @@ fn emulator_listens() -> bool {
 
 /// Returns the credential for an endpoint without a SAS.
 pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
-    let kind = std::env::var(TOKEN_CREDENTIALS).unwrap_or_default();
+    let kind = std::env::var(CREDENTIALS_VARIABLE).unwrap_or_default();
     let credential: azure_core::Result<Arc<dyn TokenCredential>> = match &*kind {
         // In Kubernetes a pod with a workload identity has this variable.
         "prod" if std::env::var_os("AZURE_FEDERATED_TOKEN_FILE").is_some() => {
@@ -295,7 +316,7 @@ pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
         "" | "dev" | "AzureCliCredential" => DeveloperToolsCredential::new(None).map(|it| it as _),
         _ => {
             return Err(Failure::misuse(format!(
-                "{TOKEN_CREDENTIALS} is not dev, prod, AzureCliCredential, ManagedIdentityCredential or WorkloadIdentityCredential"
+                "{CREDENTIALS_VARIABLE} is not dev, prod, AzureCliCredential, ManagedIdentityCredential or WorkloadIdentityCredential"
             )));
         }
     };

@@ -6,20 +6,15 @@ use clap::Args;
 use serde_json::json;
 use table_core::manifest::{Manifest, Shape};
 use table_core::model::TableName;
-use table_core::store::{ManifestCache, TableStoreExt as _};
+use table_core::store::TableStoreExt as _;
 use table_encryption::SweepProgress;
 
-use crate::failure::{Failure, Result};
-use crate::keys::{KeyArgs, KeyRing, Old};
-use crate::layouts::is_large;
-use crate::output::{print, remark};
+use crate::failure::{Failure, MAX_NAMED, Result};
+use crate::keys::{KeyArgs, KeyRing, Unmigrated};
+use crate::output::{print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
-use crate::progress::Progress;
-use crate::query::table;
-use crate::store::{Access, OpenStore, StoreName};
-
-/// The skipped rows that are named.
-const NAMED: usize = 10;
+use crate::selection::is_large;
+use crate::store::{Access, OpenStore, StoreName, manifest};
 
 /// The arguments of `tables rotate`.
 #[derive(Debug, Args)]
@@ -27,7 +22,7 @@ pub(crate) struct RotateArgs {
     /// The store
     store: StoreName,
     /// The tables; every table of the store if none is given. The tables of their index entries are rotated too
-    tables: Vec<String>,
+    tables: Vec<TableName>,
     /// Count the rows by key, and change none
     #[arg(long)]
     count: bool,
@@ -41,7 +36,7 @@ pub(crate) struct MigrateArgs {
     /// The store
     store: StoreName,
     /// The table
-    table: String,
+    table: TableName,
     /// The properties to encrypt, separated by commas; those of the file of keys and of the manifest are encrypted too
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     encrypt: Vec<String>,
@@ -66,11 +61,10 @@ impl RotateArgs {
     /// Wraps the data keys of tables by the first key. 1 request for the manifest of each table, 1 per page, and 1 per row under another
     /// key; without names 1 for each 1,000 tables.
     pub(crate) async fn run(&self) -> Result<()> {
-        let named = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
         let ring = self.sweep.keys.required()?;
         let access = if self.count { Access::Read } else { Access::Change };
         let open = self.store.open(access, self.sweep.long.pace).await?;
-        let work = self.rotate(&open, &ring, named);
+        let work = self.rotate(&open, &ring);
         let done =
             until_stopped(work, "run the same command again: rows under the first key stay as they are")
                 .await;
@@ -78,29 +72,29 @@ impl RotateArgs {
         done
     }
 
-    async fn rotate(&self, open: &OpenStore, ring: &KeyRing, named: Vec<TableName>) -> Result<()> {
-        let mut left: BTreeSet<_> = match named.is_empty() {
+    async fn rotate(&self, open: &OpenStore, ring: &KeyRing) -> Result<()> {
+        let mut left: BTreeSet<_> = match self.tables.is_empty() {
             true => open.store.all_tables(None).await?.into_iter().collect(),
-            false => named.into_iter().collect(),
+            false => self.tables.iter().cloned().collect(),
         };
         let (mut done, mut skipped) = (BTreeSet::new(), 0);
         while let Some(table) = left.pop_first() {
             let before = open.meter.total();
+            let tables = std::slice::from_ref(&table);
             // Plaintext is not accepted: to encrypt is the purpose of a migration.
-            let store = ring.around(&open.store, std::slice::from_ref(&table), Old::Refused, &[]).await?;
+            let store = ring.wrap(&open.store, tables, Unmigrated::Refused, &[]).await?;
             let mut sweep = store.rotation(&table).with_concurrency(self.sweep.in_flight.concurrency);
             if self.count {
                 sweep = sweep.counting();
             }
-            let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet)
-                .of_stored(open.rows_of(std::slice::from_ref(&table)).await);
+            let mut progress = open.progress_of(Some(tables), "read", self.sweep.long.quiet).await;
             while sweep.step().await? {
                 progress.set(sweep.progress().read);
             }
             progress.end();
             let found = sweep.progress();
             self.sweep.print(&table, found, open.meter.total() - before, "rotated")?;
-            tell_blobs(open, &table, &self.sweep).await?;
+            remark_unchanged_blobs(open, &table, &self.sweep).await?;
             skipped += found.skipped;
             // Entries in other tables have copies of encrypted properties under the same keys. Reading a
             // table finds them, so the set grows.
@@ -114,16 +108,16 @@ impl RotateArgs {
 impl MigrateArgs {
     /// Encrypts plaintext, and rows of the legacy format, of a table. 2 requests for its manifest, 1 per page, and 1 per changed row.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = table(&self.table)?;
         let ring = self.sweep.keys.required()?;
         let open = self.store.open(Access::Change, self.sweep.long.pace).await?;
-        let work = self.migrate(&open, &ring, &table);
+        let work = self.migrate(&open, &ring);
         let done = until_stopped(work, "run the same command again: encrypted rows stay as they are").await;
         open.close().await?;
         done
     }
 
-    async fn migrate(&self, open: &OpenStore, ring: &KeyRing, table: &TableName) -> Result<()> {
+    async fn migrate(&self, open: &OpenStore, ring: &KeyRing) -> Result<()> {
+        let table = &self.table;
         let mut names: BTreeSet<_> = ring.names(&open.store, table).await?.into_iter().collect();
         names.extend(self.encrypt.iter().cloned());
         if names.is_empty() && !ring.has_legacy() && !self.again {
@@ -131,16 +125,15 @@ impl MigrateArgs {
                 "nothing names a property of '{table}' to encrypt: give --encrypt NAME, or `encrypt` in the file of keys"
             )));
         }
-        let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+        let manifest = manifest(&*open.store, table).await?;
         check_indexes(&manifest, table, &names)?;
         let tables = std::slice::from_ref(table);
-        let store = ring.around(&open.store, tables, Old::Accepted, &self.encrypt).await?;
+        let store = ring.wrap(&open.store, tables, Unmigrated::Accepted, &self.encrypt).await?;
         let mut sweep = store.migration(table).with_concurrency(self.sweep.in_flight.concurrency);
         if self.again {
             sweep = sweep.with_reencryption();
         }
-        let mut progress = Progress::new("read", open.meter.clone(), self.sweep.long.quiet)
-            .of_stored(open.rows_of(tables).await);
+        let mut progress = open.progress_of(Some(tables), "read", self.sweep.long.quiet).await;
         while sweep.step().await? {
             progress.set(sweep.progress().read);
         }
@@ -152,7 +145,7 @@ impl MigrateArgs {
                 "the table '{other}' has index entries of '{table}', which may have copies of the properties: migrate it too"
             ));
         }
-        tell_blobs(open, table, &self.sweep).await?;
+        remark_unchanged_blobs(open, table, &self.sweep).await?;
         skipped_rows(
             found.skipped,
             "they are as they were: mend or delete them, and run the same command again",
@@ -191,8 +184,8 @@ fn check_indexes(manifest: &Manifest, table: &TableName, names: &BTreeSet<String
 }
 
 /// Blobs have data keys of their own, which a sweep of rows does not change.
-async fn tell_blobs(open: &OpenStore, table: &TableName, sweep: &SweepArgs) -> Result<()> {
-    let manifest = ManifestCache::for_store(&*open.store).get(&*open.store, table).await?;
+async fn remark_unchanged_blobs(open: &OpenStore, table: &TableName, sweep: &SweepArgs) -> Result<()> {
+    let manifest = manifest(&*open.store, table).await?;
     if !sweep.long.quiet && manifest.types.iter().any(|stored| is_large(&stored.layout)) {
         remark(&format!(
             "{table}: blobs of large values were not changed: use `LargeTable::rewrite` in a program with the type"
@@ -210,7 +203,7 @@ fn skipped_rows(skipped: u64, advice: &str) -> Result<()> {
 
 impl SweepArgs {
     fn print(&self, table: &TableName, found: &SweepProgress, requests: u64, verb: &str) -> Result<()> {
-        let named: Vec<_> = found.unreadable.iter().take(NAMED).collect();
+        let named: Vec<_> = found.unreadable.iter().take(MAX_NAMED).collect();
         if self.long.json {
             let reasons: Vec<_> =
                 named.iter().map(|row| json!({"key": row.key, "reason": row.error.to_string()})).collect();
@@ -218,7 +211,7 @@ impl SweepArgs {
                 "table": table.as_str(), "read": found.read, "changed": found.changed, "skipped": found.skipped, "keys": found.keys,
                 "index_tables": found.index_tables, "first_skipped": reasons, "requests": requests,
             });
-            return print(&format!("{report}\n"));
+            return print_json(&report);
         }
         named.iter().for_each(|row| remark(&format!("skipped: {}: {}", row.key, row.error)));
         let keys: Vec<_> = found.keys.iter().map(|(id, rows)| format!("{rows} under {id}")).collect();

@@ -17,9 +17,8 @@ use crate::blobs::{BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
 use crate::output::{print, remark};
+use crate::pace::stopped;
 use crate::pace::{Pace, at_least_one};
-use crate::query::table;
-use crate::signals::stopped;
 use crate::store::{Access, StoreName};
 
 /// The arguments of `tables upkeep`.
@@ -28,7 +27,7 @@ pub(crate) struct UpkeepArgs {
     /// The store
     store: StoreName,
     /// The tables; every table of the store at the start if none is given
-    tables: Vec<String>,
+    tables: Vec<TableName>,
     /// One round of each table, and the end
     #[arg(long)]
     once: bool,
@@ -58,9 +57,11 @@ impl UpkeepArgs {
     /// Runs rounds of upkeep, and prints a line for each round of a table. 1 request for each 1,000 tables of the store if none is given, and
     /// the requests of [`Upkeep`].
     pub(crate) async fn run(&self) -> Result<()> {
-        let named = self.tables.iter().map(|name| table(name)).collect::<Result<Vec<_>>>()?;
         let mut open = self.store.open(Access::Change, self.pace).await?;
-        let tables = if named.is_empty() { open.store.all_tables(None).await? } else { named };
+        let tables = match self.tables.is_empty() {
+            true => open.store.all_tables(None).await?,
+            false => self.tables.clone(),
+        };
         if tables.is_empty() {
             remark("the store has no table");
             return open.close().await;
@@ -223,7 +224,7 @@ fn json_line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     format!("{line}\n")
 }
 
-/// The state of the tables after the last round.
+/// Names what needs an operator after the last round, on standard error. The failure has the exit code.
 fn health(report: &UpkeepReport) -> Result<()> {
     let mut due = 0_u64;
     for (table, part, reason) in report.due() {

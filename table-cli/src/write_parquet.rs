@@ -34,7 +34,7 @@ const GROUP_ROWS: usize = 1 << 17;
 pub(crate) struct ParquetRows {
     entities: Spool,
     properties: Vec<Property>,
-    places: HashMap<String, usize>,
+    indexes: HashMap<String, usize>,
 }
 
 /// A property and facts about its values.
@@ -57,27 +57,31 @@ struct Column {
     kind: Kind,
 }
 
+/// How the values of a column are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    /// In the Parquet type for this type; a DateTime in microseconds.
     Of(EdmType),
+    /// A DateTime in nanoseconds.
     Nanos,
+    /// A DateTime as text.
     TimeText,
 }
 
 impl ParquetRows {
     /// Starts without entities.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { entities: Spool::new()?, properties: Vec::new(), places: HashMap::new() })
+        Ok(Self { entities: Spool::new()?, properties: Vec::new(), indexes: HashMap::new() })
     }
 
     /// Adds an entity.
     pub(crate) fn add(&mut self, entity: &Entity) -> Result<()> {
         for property in entity.properties().iter() {
-            let at = match self.places.get(property.name()) {
+            let at = match self.indexes.get(property.name()) {
                 Some(at) => *at,
                 None => {
                     let name = property.name().to_owned();
-                    self.places.insert(name.clone(), self.properties.len());
+                    self.indexes.insert(name.clone(), self.properties.len());
                     self.properties.push(Property {
                         name,
                         types: Vec::new(),
@@ -104,7 +108,7 @@ impl ParquetRows {
             SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties)).map_err(failed)?;
         let mut entities = self.entities.read()?;
         loop {
-            let group = group(&mut entities)?;
+            let group = next_group(&mut entities)?;
             if group.is_empty() {
                 break;
             }
@@ -185,7 +189,7 @@ fn field(
 }
 
 /// Takes the entities of the next row group.
-fn group(entities: &mut impl Iterator<Item = Result<Entity>>) -> Result<Vec<Entity>> {
+fn next_group(entities: &mut impl Iterator<Item = Result<Entity>>) -> Result<Vec<Entity>> {
     let (mut group, mut bytes) = (Vec::new(), 0);
     while group.len() < GROUP_ROWS && bytes < GROUP_BYTES {
         let Some(entity) = entities.next().transpose()? else { break };
@@ -231,7 +235,7 @@ fn write_column(
     let values = entities.iter().map(|entity| entity.get(&column.property));
     macro_rules! write {
         ($of:ty, $pattern:pat => $value:expr) => {
-            put::<$of>(
+            write_values::<$of>(
                 writer,
                 values.map(|value| match value {
                     Some($pattern) => Some($value),
@@ -260,7 +264,7 @@ fn write_column(
     }
 }
 
-fn put<T: DataType>(
+fn write_values<T: DataType>(
     writer: &mut SerializedColumnWriter<'_>,
     values: impl Iterator<Item = Option<T::T>>,
 ) -> Result<(), ParquetError> {

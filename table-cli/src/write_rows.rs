@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::ValueEnum;
 use futures_util::{Stream, TryStreamExt as _};
 use table_core::model::{Entity, TableName};
-use table_core::store::{Error, ManifestCache, Operation, TableStore};
+use table_core::store::{Error, Operation, TableStore};
 use table_patterns::bulk::{BulkOptions, BulkWriter};
 use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
 
 use crate::failure::{Outcomes, Result};
-use crate::layouts::{check_keys, check_layouts};
+use crate::keys::check_keys;
 use crate::progress::Progress;
+use crate::selection::check_layouts;
+use crate::store::manifest;
 
 /// What happens to an entity that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,7 +27,7 @@ pub(crate) enum Mode {
 }
 
 /// The outcomes of rows that several tasks count.
-pub(crate) type Shared = Arc<Mutex<Outcomes>>;
+pub(crate) type SharedOutcomes = Arc<Mutex<Outcomes>>;
 
 pub(crate) fn locked<T>(report: &Mutex<Outcomes>, work: impl FnOnce(&mut Outcomes) -> T) -> T {
     work(&mut report.lock().unwrap_or_else(PoisonError::into_inner))
@@ -47,11 +49,11 @@ impl RowWriter<'_> {
     pub(crate) async fn write(
         &self,
         rows: impl Stream<Item = Result<Entity, Error>> + Send + 'static,
-        report: &Shared,
+        report: &SharedOutcomes,
         progress: &mut Progress,
     ) -> Result<()> {
         let (store, table, mode) = (self.store, self.table, self.mode);
-        let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
+        let manifest = manifest(&**store, table).await?;
         check_layouts(&manifest, table)?;
         check_keys(&manifest, table, &**store)?;
         if !manifest.indexes.is_empty() {
@@ -81,7 +83,7 @@ impl RowWriter<'_> {
         &self,
         indexed: &IndexedEntities,
         rows: impl Stream<Item = Result<Entity, Error>> + Send + 'static,
-        report: &Shared,
+        report: &SharedOutcomes,
         progress: &mut Progress,
     ) -> Result<()> {
         if self.mode == Mode::Insert {

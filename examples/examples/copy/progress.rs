@@ -1,3 +1,5 @@
+//! The progress of a copy on a terminal.
+
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// A line per table, on standard error if that is a terminal.

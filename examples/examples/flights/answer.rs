@@ -1,3 +1,5 @@
+//! The answers to questions: their JSON, and their line for people.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;

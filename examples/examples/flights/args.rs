@@ -1,3 +1,5 @@
+//! The arguments of the program.
+
 use std::path::{Path, PathBuf};
 
 use clap::Parser;

@@ -29,7 +29,7 @@ const WINDOW: usize = 50_000;
 /// Opens a table for writing.
 ///
 /// A change of an index state waits for the durations of the programs that write, or, in a store of this process, for the writes in
-/// progress. The lease is longer than writing a group and its entries.
+/// progress. The lease is longer than the time that a group and its entries take.
 pub(crate) async fn open<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
@@ -75,7 +75,7 @@ pub(crate) async fn insert<T: IndexedEntity>(
     reader.await?
 }
 
-/// Builds the index of delays over the loaded flights, unless it exists. Writers could continue.
+/// Builds the index of delays over the loaded flights, unless it exists. Programs could write the table during the build.
 pub(crate) async fn build_delays(store: &Arc<dyn TableStore>) -> Result<()> {
     let flights = open::<Flight>(store, FLIGHTS, vec![flights_of_carrier()?]).await?;
     if flights.entities().state(DELAY) == IndexState::Readable {

@@ -1,3 +1,5 @@
+//! The progress of a load on a terminal.
+
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// A progress bar per table, on standard error if that is a terminal.

@@ -9,16 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use csv::StringRecord;
 use table_core::model::{EdmType, EdmValue, Entity, Key, Properties, Ticks};
 
-use super::{BadRow, KeyTemplates, PARTITION, ROW, Row, SYSTEM};
-use crate::csv_text::TYPE_COLUMN;
+use super::{BadRow, KeyTemplates, PARTITION_KEY, ROW_KEY, Row, SYSTEM_COLUMNS};
+use crate::entity_text::TYPE_COLUMN;
 use crate::failure::{Failure, Result};
 
 /// The rows from which the types of columns are inferred.
-const SAMPLE: usize = 1000;
+const SAMPLE_ROWS: usize = 1000;
 
 /// How the values of CSV become properties.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Values {
+pub(crate) struct CsvOptions {
     /// The types that the command line gives.
     pub(crate) types: BTreeMap<String, EdmType>,
     /// The types that the first rows of several files have, for the columns without a given type.
@@ -54,7 +54,11 @@ pub(crate) struct CsvReader {
 
 impl CsvReader {
     /// Reads the header, and the rows from which types are inferred.
-    pub(crate) fn new(file: Box<dyn BufRead + Send>, keys: KeyTemplates, values: &Values) -> Result<Self> {
+    pub(crate) fn new(
+        file: Box<dyn BufRead + Send>,
+        keys: KeyTemplates,
+        values: &CsvOptions,
+    ) -> Result<Self> {
         let mut records = csv::Reader::from_reader(file);
         let header = records
             .headers()
@@ -63,7 +67,7 @@ impl CsvReader {
             // Spreadsheets write a byte order mark before the first name.
             header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
         let place = |name: &str| names.iter().position(|other| other == name);
-        let key = place(PARTITION).zip(place(ROW));
+        let key = place(PARTITION_KEY).zip(place(ROW_KEY));
         keys.check(key.is_some())?;
         if let Some(unknown) = values.types.keys().find(|name| place(name).is_none()) {
             return Err(Failure::misuse(format!(
@@ -71,7 +75,7 @@ impl CsvReader {
             )));
         }
         let is_property = |name: &str| {
-            let is_system = SYSTEM.contains(&name) || [PARTITION, ROW, ""].contains(&name);
+            let is_system = SYSTEM_COLUMNS.contains(&name) || [PARTITION_KEY, ROW_KEY, ""].contains(&name);
             // A column `N@type` belongs to the column `N`, if there is one.
             !is_system && name.strip_suffix(TYPE_COLUMN).is_none_or(|of| place(of).is_none())
         };
@@ -94,7 +98,7 @@ impl CsvReader {
 
     /// Infers types from the first rows.
     fn infer(&mut self) {
-        while self.sample.len() < SAMPLE {
+        while self.sample.len() < SAMPLE_ROWS {
             let Some(record) = self.record() else { break };
             self.sample.push_back(record);
         }
@@ -114,7 +118,7 @@ impl CsvReader {
             };
             // The narrowest type of every sampled value. A later value that does not fit is a skipped row and never another type: one property
             // with two types would be missed by filters.
-            column.edm_type = INFERRED.into_iter().find(fits).unwrap_or(EdmType::String);
+            column.edm_type = INFERABLE_TYPES.into_iter().find(fits).unwrap_or(EdmType::String);
         }
     }
 
@@ -174,7 +178,7 @@ impl CsvReader {
                 name => edm_type(name)
                     .ok_or_else(|| format!("the column '{}' has the unknown type {name:?}", column.name))?,
             };
-            let value = value(text, edm_type).ok_or_else(|| {
+            let value = parse_value(text, edm_type).ok_or_else(|| {
                 let (name, expected) = (&column.name, edm_type.name());
                 let advice = if type_name.is_empty() { "; --type COLUMN=String keeps any text" } else { "" };
                 format!("the value of the column '{name}' is not of the type {expected}{advice}")
@@ -193,11 +197,11 @@ pub(crate) fn edm_type(name: &str) -> Option<EdmType> {
 }
 
 /// The types that are inferred, the narrowest first.
-const INFERRED: [EdmType; 5] =
+const INFERABLE_TYPES: [EdmType; 5] =
     [EdmType::Boolean, EdmType::Int32, EdmType::Int64, EdmType::Double, EdmType::DateTime];
 
 /// The narrowest type of the columns of two files of one table.
-pub(crate) const fn common(a: EdmType, b: EdmType) -> EdmType {
+pub(crate) const fn common_type(a: EdmType, b: EdmType) -> EdmType {
     match (a, b) {
         (EdmType::Int32, EdmType::Int64) | (EdmType::Int64, EdmType::Int32) => EdmType::Int64,
         (EdmType::Double, EdmType::Int32 | EdmType::Int64)
@@ -214,13 +218,15 @@ fn is_inferable(text: &str, edm_type: EdmType) -> bool {
     let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
         && !(digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0."));
     match edm_type {
-        EdmType::Int32 | EdmType::Int64 | EdmType::Double => is_number && value(text, edm_type).is_some(),
-        _ => value(text, edm_type).is_some(),
+        EdmType::Int32 | EdmType::Int64 | EdmType::Double => {
+            is_number && parse_value(text, edm_type).is_some()
+        }
+        _ => parse_value(text, edm_type).is_some(),
     }
 }
 
 /// Parses a value; `None` if the text is not of the type.
-fn value(text: &str, edm_type: EdmType) -> Option<EdmValue> {
+fn parse_value(text: &str, edm_type: EdmType) -> Option<EdmValue> {
     Some(match edm_type {
         EdmType::Binary => EdmValue::Binary(STANDARD.decode(text).ok()?),
         EdmType::Boolean if text.eq_ignore_ascii_case("true") => EdmValue::Boolean(true),
@@ -242,7 +248,7 @@ mod tests {
 
     #[test]
     fn types_are_inferred_only_where_they_are_certain() {
-        let inferred = |text: &str| INFERRED.into_iter().find(|of| is_inferable(text, *of));
+        let inferred = |text: &str| INFERABLE_TYPES.into_iter().find(|of| is_inferable(text, *of));
         assert_eq!(inferred("-7"), Some(EdmType::Int32));
         assert_eq!(inferred("3000000000"), Some(EdmType::Int64));
         assert_eq!(inferred("0.5"), Some(EdmType::Double));
@@ -256,9 +262,9 @@ mod tests {
 
     #[test]
     fn two_files_have_one_type() {
-        assert_eq!(common(EdmType::Int32, EdmType::Int64), EdmType::Int64);
-        assert_eq!(common(EdmType::Double, EdmType::Int32), EdmType::Double);
-        assert_eq!(common(EdmType::Boolean, EdmType::Boolean), EdmType::Boolean);
-        assert_eq!(common(EdmType::DateTime, EdmType::Int32), EdmType::String);
+        assert_eq!(common_type(EdmType::Int32, EdmType::Int64), EdmType::Int64);
+        assert_eq!(common_type(EdmType::Double, EdmType::Int32), EdmType::Double);
+        assert_eq!(common_type(EdmType::Boolean, EdmType::Boolean), EdmType::Boolean);
+        assert_eq!(common_type(EdmType::DateTime, EdmType::Int32), EdmType::String);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use table_azure::wire::decode_entity;
 use table_core::model::Entity;
 
-use super::{BadRow, KeyTemplates, PARTITION, ROW, Row};
+use super::{BadRow, KeyTemplates, PARTITION_KEY, ROW_KEY, Row};
 use crate::failure::{Failure, Result};
 
 /// The mark that some programs write before UTF-8.
@@ -69,7 +69,7 @@ pub(crate) fn entity_of(json: &str, keys: &KeyTemplates) -> Result<Entity, Strin
         (Err(_), Some(members)) if keys.are_given() => {
             // Empty keys in front, so that the text parses as an entity; the templates replace them.
             let comma = if members.starts_with('}') { "" } else { "," };
-            let json = format!("{{\"{PARTITION}\":\"\",\"{ROW}\":\"\"{comma}{members}");
+            let json = format!("{{\"{PARTITION_KEY}\":\"\",\"{ROW_KEY}\":\"\"{comma}{members}");
             decode_entity(json.as_bytes())
         }
         (read, _) => read,

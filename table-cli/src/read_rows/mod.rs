@@ -13,8 +13,8 @@ use std::sync::Arc;
 use table_core::manifest::{Evaluator, IndexDefinition, KeyTemplate, Placement};
 use table_core::model::{EdmType, Entity, TableName};
 
-use self::csv_file::{CsvReader, common};
-pub(crate) use self::csv_file::{Values, edm_type};
+pub(crate) use self::csv_file::{CsvOptions, edm_type};
+use self::csv_file::{CsvReader, common_type};
 use self::json_file::{read_json, read_lines};
 #[cfg(feature = "parquet")]
 use self::parquet_file::{ParquetReader, seekable};
@@ -23,10 +23,10 @@ pub(crate) use self::parquet_file::{UNIX_EPOCH, type_column};
 use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Result};
 
-const PARTITION: &str = "PartitionKey";
-const ROW: &str = "RowKey";
+const PARTITION_KEY: &str = "PartitionKey";
+const ROW_KEY: &str = "RowKey";
 /// Columns that the service sets: an import leaves them out.
-const SYSTEM: [&str; 4] = ["Timestamp", "Timestamp@type", "ETag", "odata.etag"];
+const SYSTEM_COLUMNS: [&str; 4] = ["Timestamp", "Timestamp@type", "ETag", "odata.etag"];
 
 /// A row that cannot be an entity.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl KeyTemplates {
     pub(crate) fn new(partition: Option<&str>, row: Option<&str>) -> Result<Self> {
         let (partition, row) = match (partition, row) {
             (None, None) => return Ok(Self(None)),
-            (Some(partition), Some(row)) => (template(PARTITION, partition)?, template(ROW, row)?),
+            (Some(partition), Some(row)) => (template(PARTITION_KEY, partition)?, template(ROW_KEY, row)?),
             _ => return Err(Failure::misuse("give both --partition-key and --row-key, or neither")),
         };
         // The library evaluates templates as the keys of an index. In another table no key is an entity's own.
@@ -89,9 +89,9 @@ fn template(name: &str, text: &str) -> Result<KeyTemplate> {
 pub(crate) struct RowReader {
     files: Vec<DataFile>,
     keys: KeyTemplates,
-    values: Values,
+    values: CsvOptions,
     inferred: Vec<(String, EdmType)>,
-    /// The only file: standard input cannot be opened twice.
+    /// The file, if it is the only one: standard input cannot be opened twice.
     opened: Option<Opened>,
 }
 
@@ -106,7 +106,7 @@ enum Opened {
 impl RowReader {
     /// Opens the first file, and reads the header of CSV with the rows from which types are inferred. A column has the same type in
     /// all files, so these rows of every file are read.
-    pub(crate) fn new(files: Vec<DataFile>, keys: KeyTemplates, values: Values) -> Result<Self> {
+    pub(crate) fn new(files: Vec<DataFile>, keys: KeyTemplates, values: CsvOptions) -> Result<Self> {
         let mut reader = Self { files, keys, values, inferred: Vec::new(), opened: None };
         if let [file] = &*reader.files {
             let opened = reader.open(file)?;
@@ -122,7 +122,7 @@ impl RowReader {
         for file in &reader.files {
             if let Opened::Csv(csv) = reader.open(file)? {
                 for (name, found) in csv.inferred() {
-                    types.entry(name).and_modify(|of| *of = common(*of, found)).or_insert(found);
+                    types.entry(name).and_modify(|of| *of = common_type(*of, found)).or_insert(found);
                 }
             }
         }

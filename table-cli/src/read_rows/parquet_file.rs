@@ -14,7 +14,7 @@ use table_core::model::{EdmType, EdmValue, Entity, Key, Properties, Ticks};
 use uuid::Uuid;
 
 use super::csv_file::edm_type;
-use super::{BadRow, KeyTemplates, PARTITION, ROW, Row, SYSTEM};
+use super::{BadRow, KeyTemplates, PARTITION_KEY, ROW_KEY, Row, SYSTEM_COLUMNS};
 use crate::failure::{Failure, Result};
 
 /// 1970-01-01 in ticks of 100 ns since the year 1.
@@ -23,7 +23,7 @@ const TICKS_OF_DAY: i64 = 864_000_000_000;
 /// 1970-01-01 as the day of `INT96`: <https://en.wikipedia.org/wiki/Julian_day>.
 const JULIAN_EPOCH: i64 = 2_440_588;
 /// The rows whose values are in memory at once: an entity has up to 1 MiB.
-const BATCH: usize = 256;
+const BATCH_ROWS: usize = 256;
 
 /// The name of a column with the values of one type of a property.
 pub(crate) fn type_column(property: &str, edm_type: EdmType) -> String {
@@ -55,9 +55,11 @@ enum Kind {
 /// A column with a property, or with a part of the key.
 #[derive(Debug)]
 struct Column {
+    /// Its place among the columns of the file.
     at: usize,
     property: String,
     kind: Kind,
+    /// Whether a row may have no value.
     is_optional: bool,
     /// Whether other columns have values of the same property.
     is_of_type: bool,
@@ -83,16 +85,18 @@ impl ParquetReader {
         let (mut columns, mut partition, mut row) = (Vec::new(), None, None);
         for (at, descriptor) in schema.columns().iter().enumerate() {
             let name = schema.get_column_root(at).name();
-            if SYSTEM.contains(&name) {
+            if SYSTEM_COLUMNS.contains(&name) {
                 continue;
             }
             let mut column = column(at, name, schema.get_column_root(at), descriptor)?;
             match name {
-                PARTITION | ROW if column.kind != Kind::Text => {
-                    return Err(Failure::misuse(format!("the column '{name}' has no text")));
+                PARTITION_KEY | ROW_KEY if column.kind != Kind::Text => {
+                    return Err(Failure::misuse(format!(
+                        "the column '{name}' is not text, and a key is text: convert the column, or rename it and give --partition-key and --row-key"
+                    )));
                 }
-                PARTITION => partition = Some(column),
-                ROW => row = Some(column),
+                PARTITION_KEY => partition = Some(column),
+                ROW_KEY => row = Some(column),
                 _ => {
                     // `tables export` writes a column `NAME@TYPE` for each type of a property with several
                     // types.
@@ -134,7 +138,7 @@ impl ParquetReader {
         let mut readers = self.columns.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let mut key_readers = self.key.iter().flatten().map(open).collect::<Result<Vec<_>, _>>()?;
         while left > 0 {
-            let count = left.min(BATCH);
+            let count = left.min(BATCH_ROWS);
             let cells = |(column, reader): (&Column, &mut ColumnReader)| read_cells(column, reader, count);
             let mut values =
                 self.columns.iter().zip(&mut readers).map(cells).collect::<Result<Vec<_>, _>>()?;
@@ -172,7 +176,7 @@ impl ParquetReader {
             }
         }
         let mut parts = [String::new(), String::new()];
-        for ((part, cells), name) in parts.iter_mut().zip(keys).zip([PARTITION, ROW]) {
+        for ((part, cells), name) in parts.iter_mut().zip(keys).zip([PARTITION_KEY, ROW_KEY]) {
             match cells.next().unwrap_or(Ok(None)) {
                 Ok(Some(EdmValue::String(text))) => *part = text,
                 Err(reason) => failure = Some(format!("the column '{name}': {reason}")),
@@ -211,14 +215,14 @@ fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> 
         // Times for which Parquet has no unit: see the head of write_parquet.rs.
         Some(Kind::Text) if name.ends_with("@DateTime") => Kind::TimeText,
         Some(kind) => kind,
-        None => return refused(format!("has {}, which no property can hold exactly", what(descriptor))),
+        None => return refused(format!("has {}, which no property can hold exactly", kind_name(descriptor))),
     };
     let is_optional = descriptor.max_def_level() > 0;
     Ok(Column { at, property: name.to_owned(), kind, is_optional, is_of_type: false })
 }
 
 /// What a column has that cannot be read, for an error.
-fn what(column: &ColumnDescriptor) -> &'static str {
+fn kind_name(column: &ColumnDescriptor) -> &'static str {
     match (column.logical_type_ref(), column.converted_type()) {
         (Some(LogicalType::Decimal(_)), _) | (None, ConvertedType::DECIMAL) => "decimal numbers",
         (Some(LogicalType::Time(_)), _) | (None, ConvertedType::TIME_MILLIS | ConvertedType::TIME_MICROS) => {

@@ -349,7 +349,7 @@ impl PreparedBackup<'_> {
     /// all.
     ///
     /// # Errors
-    /// Errors of the stores, and a row with a blob, as described at [`BackupJob`]; what was written stays, and the next run continues.
+    /// Errors of the stores, and a row with a blob, as described at [`BackupJob`]; written files stay, and the next run continues.
     pub async fn run(self) -> Result<BackupReport> {
         let Self { job, mut backup, is_begun, tables } = self;
         if !is_begun {

@@ -1,0 +1,79 @@
+//! The rows that a command is about: the selected entities, and the tables in which a row is a whole entity.
+
+use clap::Args;
+use table_core::manifest::{Layout, Manifest};
+use table_core::model::{Entity, TableName};
+use table_core::query::{Filter, Query};
+
+use crate::failure::{Failure, Result};
+
+/// The entities that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// A filter in the service's language, for example "Age gt 30 and City eq 'Oslo'"
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<Filter>,
+    /// Only the entities with this PartitionKey
+    #[arg(long, value_name = "P")]
+    partition: Option<String>,
+    /// Only the entities whose RowKey starts with this text
+    #[arg(long, value_name = "R")]
+    row_prefix: Option<String>,
+    /// Also index entries and system rows, which the patterns of this library keep in tables
+    #[arg(long)]
+    system_rows: bool,
+}
+
+impl Selection {
+    /// Returns the query of the selection.
+    pub(crate) fn query(&self) -> Query {
+        query(self.partition.as_deref(), self.row_prefix.as_deref(), self.filter.as_ref())
+    }
+
+    /// Whether a row of the answer is shown.
+    pub(crate) fn shows(&self, entity: &Entity) -> bool {
+        self.system_rows || is_own(entity)
+    }
+
+    /// Whether every row of the table is read.
+    pub(crate) const fn reads_all(&self) -> bool {
+        self.filter.is_none() && self.partition.is_none() && self.row_prefix.is_none()
+    }
+
+    /// Whether index entries are left out.
+    pub(crate) const fn hides_index_entries(&self) -> bool {
+        !self.system_rows
+    }
+}
+
+/// Returns the query for the entities that meet every given condition.
+pub(crate) fn query(partition: Option<&str>, row_prefix: Option<&str>, filter: Option<&Filter>) -> Query {
+    let partition = partition.map(|key| Filter::eq(Filter::PARTITION_KEY, key));
+    let row = row_prefix.map(|prefix| Filter::starts_with(Filter::ROW_KEY, prefix));
+    [partition, row, filter.cloned()].into_iter().flatten().fold(Query::new(), Query::with_filter)
+}
+
+/// Whether a row is an entity of a program: not an index entry, and no system row.
+pub(crate) fn is_own(row: &Entity) -> bool {
+    !(row.key().is_system() || row.is_index_entry())
+}
+
+/// Refuses tables whose entities have several rows, or values in blobs: their rows alone are not the entities.
+pub(crate) fn check_layouts(manifest: &Manifest, table: &TableName) -> Result<()> {
+    for stored in &manifest.types {
+        let name = stored.entity.as_ref().map_or("", |entity| &*entity.name);
+        if stored.layout != Layout::Plain {
+            return Err(Failure::failed(format!(
+                "the table '{table}' keeps the entities of the type {name} as {}, and this command is for plain rows only: use a program with the type",
+                stored.layout
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether long values of entities may be in blobs.
+pub(crate) fn is_large(layout: &Layout) -> bool {
+    // A layout of a later version may have blobs too.
+    !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. })
+}
