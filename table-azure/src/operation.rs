@@ -11,21 +11,23 @@ use crate::wire;
 /// The parts of a write request.
 pub(crate) struct Write<'a> {
     pub(crate) method: Method,
-    /// The value of `X-HTTP-Method`, if the verb is tunnelled through POST.
-    pub(crate) tunnelled: Option<&'static str>,
+    /// The value of `X-HTTP-Method`, if the verb is sent in this header of a POST.
+    pub(crate) x_http_method: Option<&'static str>,
     /// The addressed entity; `None` for an insert, which addresses the table.
     pub(crate) key: Option<&'a Key>,
+    /// The value of `If-Match`; `None` for an insert and an upsert, which have no condition.
     pub(crate) if_match: Option<String>,
     pub(crate) entity: Option<&'a Entity>,
 }
 
 impl<'a> Write<'a> {
-    /// Cosmos DB accepts a merge only as a POST with the verb in a header.
+    /// Returns the request of an operation. Cosmos DB (`cosmos`) accepts a merge only as a POST with the verb in a header. Table Storage
+    /// documents the verbs in <https://learn.microsoft.com/rest/api/storageservices/operations-on-entities>.
     ///
     /// # Errors
     /// Fails if the condition's text is not an ETag.
     pub(crate) fn new(operation: &'a Operation, cosmos: bool) -> Result<Self> {
-        let (method, tunnelled) = match operation {
+        let (method, x_http_method) = match operation {
             Operation::Insert(_) => (Method::Post, None),
             Operation::Replace(..) | Operation::InsertOrReplace(_) => (Method::Put, None),
             Operation::Merge(..) | Operation::InsertOrMerge(_) if cosmos => (Method::Post, Some("MERGE")),
@@ -35,7 +37,7 @@ impl<'a> Write<'a> {
         let inserts = matches!(operation, Operation::Insert(_));
         Ok(Self {
             method,
-            tunnelled,
+            x_http_method,
             key: (!inserts).then(|| operation.key()),
             if_match: operation.if_match().map(if_match).transpose()?,
             entity: operation.entity(),
@@ -58,7 +60,7 @@ impl<'a> Write<'a> {
     }
 }
 
-/// Refuses texts that the service would read as "any version" or that would end the header.
+/// Returns the value of the `If-Match` header. Refuses texts that the service would read as "any version" or that would end the header.
 fn if_match(condition: &IfMatch) -> Result<String> {
     let IfMatch::Exactly(etag) = condition else { return Ok("*".to_owned()) };
     let text = etag.to_string();

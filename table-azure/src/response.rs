@@ -1,4 +1,4 @@
-//! What the service says of each answer, apart from its content.
+//! The metadata of answers: request ids, charges and durations.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -89,5 +89,6 @@ pub(crate) fn is_collecting() -> bool {
 
 /// Hands an answer's metadata to [`collect_responses`], if it collects on this task.
 pub(crate) fn collect(info: ResponseInfo) {
+    // The error means that nothing is collected on this task.
     let _ = COLLECTED.try_with(|collected| collected.borrow_mut().push(info));
 }

@@ -12,6 +12,7 @@ use super::shared_key::STORAGE_EMULATOR_KEY;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) endpoint: String,
+    /// The secondary endpoint of the Table service; `None` if the string does not determine it.
     pub(crate) secondary: Option<String>,
     pub(crate) secret: Secret,
 }
@@ -63,14 +64,16 @@ impl Connection {
     }
 }
 
-fn emulator(host: &str, service: &str) -> Result<Connection> {
+/// Returns the connection to the storage emulator behind `proxy`, at the service's default port
+/// (<https://learn.microsoft.com/azure/storage/common/storage-use-azurite>).
+fn emulator(proxy: &str, service: &str) -> Result<Connection> {
     let port = if service == "Queue" { 10001 } else { 10002 };
-    let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", without_port(host)?);
+    let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", without_port(proxy)?);
     let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, STORAGE_EMULATOR_KEY)?);
     Ok(Connection { secondary: Some(format!("{base}-secondary")), endpoint: base, secret })
 }
 
-/// Returns scheme and host of the emulator's proxy. The port is the service's.
+/// Returns scheme and host of the emulator's proxy without its port: each service of the emulator has its own.
 fn without_port(proxy: &str) -> Result<String> {
     let url = Url::parse(proxy).ok().filter(|url| url.has_host() && !has_userinfo(url));
     let url = url.ok_or_else(|| {
@@ -90,11 +93,12 @@ struct Settings<'a> {
 impl<'a> Settings<'a> {
     fn parse(text: &'a str, service: &'static str) -> Result<Self> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
-        // At the first `=`: keys in base64 and signatures contain further ones.
+        // Split at the first `=`: base64 keys and signatures contain further `=`.
         let pairs = parts.map(|part| part.split_once('=').ok_or_else(malformed));
         Ok(Self { pairs: pairs.collect::<Result<_>>()?, service })
     }
 
+    /// Returns the value of a setting; `None` if it is missing or empty.
     fn get(&self, name: &str) -> Option<&'a str> {
         let found = self.pairs.iter().find(|(n, _)| n.trim().eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
@@ -114,6 +118,7 @@ impl<'a> Settings<'a> {
         given.or_else(derived)
     }
 
+    /// Returns the URL of the account in the standard domains. `suffix` follows the account name.
     fn account_host(&self, suffix: &str) -> Option<String> {
         let protocol = self.get("DefaultEndpointsProtocol").unwrap_or("https");
         let domain = self.get("EndpointSuffix").unwrap_or("core.windows.net");
@@ -122,6 +127,7 @@ impl<'a> Settings<'a> {
     }
 
     fn secret(&self) -> Result<Secret> {
+        // A string with both a SAS and a key uses the SAS, which has fewer permissions.
         if let Some(sas) = self.get("SharedAccessSignature") {
             return Ok(Secret::Sas(Sas(sas.trim_start_matches('?').to_owned())));
         }
@@ -138,9 +144,9 @@ fn malformed() -> Error {
     )
 }
 
-fn missing(what: &str) -> Error {
+fn missing(setting: &str) -> Error {
     Error::invalid_request(format!(
-        "the connection string has no {what}; copy the whole string, as the portal shows it"
+        "the connection string has no {setting}; copy the whole string, as the portal shows it"
     ))
 }
 

@@ -5,6 +5,6 @@ mod shared_key;
 
 pub(crate) use connection_string::{Connection, Secret};
 pub use shared_key::SharedKey;
-#[cfg(feature = "queue")]
-pub(crate) use shared_key::{DATE, http_date};
 pub(crate) use shared_key::{Emulator, SharedKeyPolicy};
+#[cfg(feature = "queue")]
+pub(crate) use shared_key::{X_MS_DATE, http_date};

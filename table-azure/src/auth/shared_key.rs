@@ -62,7 +62,7 @@ impl SharedKey {
             _ => None,
         };
         let key = Zeroizing::new(STANDARD.decode(key).map_err(|_| invalid())?);
-        // The keyed state, so that a signature starts with a copy and the key is hashed once.
+        // The key is hashed once, here. Each signature starts with a copy of the keyed state.
         let mac = Hmac::new_from_slice(&key).map_err(|_| invalid())?;
         Ok(Self { account: account.into(), mac, emulator })
     }
@@ -103,7 +103,7 @@ impl SharedKey {
         // The lines of the string to sign: verb, Content-MD5 (not sent, hence empty), Content-Type, date, resource.
         // The date is that of `x-ms-date`, which the service takes in place of `Date`. The resource is `/`, the
         // account, and the path as it is sent, still encoded. With an emulator, whose paths start with the account,
-        // the account is in it twice. Of the query only `comp` is signed.
+        // the resource contains the account twice. Of the query only `comp` is signed.
         let comp = comp.map_or(["", ""], |comp| ["?comp=", comp]);
         let text = [verb, "\n\n", content_type, "\n", date, "\n/", self.account(), path, comp[0], comp[1]];
         ["SharedKey ", self.account(), ":", &self.sign_parts(&text)].concat()
@@ -120,20 +120,20 @@ impl fmt::Debug for SharedKey {
 #[derive(Debug)]
 pub(crate) struct SharedKeyPolicy(pub(crate) SharedKey);
 
-pub(crate) const DATE: HeaderName = HeaderName::from_static("x-ms-date");
+pub(crate) const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 
 #[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
 #[async_trait]
 impl Policy for SharedKeyPolicy {
     async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
-        // In each attempt again: the service refuses a date that is more than 15 minutes old.
+        // Every attempt needs a new date: the service refuses a date that is more than 15 minutes old.
         let date = http_date(Utc::now());
         let content_type = text(request.headers(), &CONTENT_TYPE).unwrap_or_default();
         let url = request.url();
         let comp = url.query_pairs().find(|(name, _)| name == "comp").map(|(_, value)| value);
         let verb = request.method().as_str();
         let authorization = self.0.authorization(verb, content_type, &date, url.path(), comp.as_deref());
-        request.insert_header(DATE, date);
+        request.insert_header(X_MS_DATE, date);
         request.insert_header(AUTHORIZATION, authorization);
         next[0].send(ctx, request, &next[1..]).await
     }

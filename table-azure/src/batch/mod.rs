@@ -34,7 +34,7 @@ pub(crate) fn read_answer(
         .and_then(boundary)
         .ok_or_else(|| unreadable("the content type has no boundary"))?;
     let parts = responses(text, boundary).ok_or_else(|| unreadable("the body is truncated or malformed"))?;
-    // Before the search for a refusal: with too many parts, it is not certain that the answer is to this request.
+    // This check precedes the search for a refusal: with too many parts, it is not certain that the answer is to this request.
     if parts.len() > group.len() {
         return Err(unreadable(&format!(
             "the body has at least {} parts for {} operations",
@@ -53,7 +53,7 @@ pub(crate) fn read_answer(
             group.len()
         )));
     }
-    // A success that the protocol does not have. A proxy may have written it, and the write may not have happened.
+    // A status of success that the protocol does not define. A proxy may have written it, and the write may not have happened.
     if let Some(part) = parts.iter().find(|part| !SUCCESS.contains(&part.status)) {
         return Err(unreadable(&format!("a part has the unexpected status {}", part.status)));
     }
@@ -63,6 +63,7 @@ pub(crate) fn read_answer(
 /// The statuses of successful operations.
 const SUCCESS: [u16; 2] = [201, 204];
 
+/// Returns the result of a successful operation. Only deletions have no ETag.
 fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
     match operation {
         Operation::Delete(..) => Ok(Written::deleted()),
@@ -70,6 +71,7 @@ fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
     }
 }
 
+/// Returns the error of a refused group: the error of the operation that the service names, or of the whole group.
 fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
     let wait = pause(part.retry_after_ms, part.retry_after);
     let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(part.code, wait, answer);
@@ -83,11 +85,11 @@ fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &Grou
     let error = failure.into_error(&Subject::Entity(table, operation.key()), true);
     // Other errors, such as a missing table or a busy service, would repeat themselves for every operation. They are
     // reported for the group.
-    if is_about_one(error.kind()) { Error::in_transaction(index, error) } else { error }
+    if is_about_one_operation(error.kind()) { Error::in_transaction(index, error) } else { error }
 }
 
 /// Whether the error concerns a single operation, and not the table, the caller or the service.
-const fn is_about_one(kind: &ErrorKind) -> bool {
+const fn is_about_one_operation(kind: &ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::EntityNotFound { .. }
@@ -98,6 +100,7 @@ const fn is_about_one(kind: &ErrorKind) -> bool {
     )
 }
 
+/// Returns the error of an answer that cannot be read. The service may have committed the group, so the outcome is ambiguous.
 fn unreadable(reason: &str) -> Error {
     let kind = ErrorKind::Service(format!("the answer to a group cannot be read: {reason}"));
     Error::new(kind).with_outcome(Outcome::Ambiguous)
@@ -123,7 +126,7 @@ const MAX_PARTS: usize = limits::GROUP_OPERATIONS + 1;
 /// Returns the responses of a multipart body, including those in nested parts; `None` if the body is
 /// truncated or malformed.
 pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
-    let (mut lines, mut found) = (Lines { text, at: 0 }, Vec::new());
+    let (mut lines, mut found) = (Lines { text, offset: 0 }, Vec::new());
     read_parts(&mut lines, boundary, MAX_DEPTH, &mut found).map(|()| found)
 }
 
@@ -140,7 +143,7 @@ fn read_parts<'a>(
             return Some(());
         }
         // A part is either a set of parts (the change set) or one response.
-        match lines.head(boundary)?.content_type.and_then(self::boundary) {
+        match lines.read_header(boundary)?.content_type.and_then(self::boundary) {
             Some(inner) => read_parts(lines, inner, depth.checked_sub(1)?, found)?,
             None => found.push(response(lines, boundary)?),
         }
@@ -149,21 +152,22 @@ fn read_parts<'a>(
 }
 
 fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
-    let head = lines.head(boundary)?;
-    let status = head.first.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    let from = lines.at;
+    let header = lines.read_header(boundary)?;
+    let status = header.first.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let from = lines.offset;
     let (to, _) = lines.seek_delimiter(boundary)?;
     // Back to the delimiter: the caller reads it and learns whether another part follows.
-    lines.at = to;
+    lines.offset = to;
     let body = &lines.text[from..to];
-    let Head { etag, code, retry_after, retry_after_ms, .. } = head;
+    let PartHeader { etag, code, retry_after, retry_after_ms, .. } = header;
     Some(Response { status, etag, code, retry_after, retry_after_ms, body })
 }
 
 /// A body that is read line by line.
 struct Lines<'a> {
     text: &'a str,
-    at: usize,
+    /// The number of bytes read so far.
+    offset: usize,
 }
 
 /// A line that separates parts.
@@ -172,9 +176,9 @@ enum Delimiter {
     Last,
 }
 
-/// The first line of a part's head, and the header fields that are used.
+/// The first line of a part's header, and the fields that are used.
 #[derive(Default)]
-struct Head<'a> {
+struct PartHeader<'a> {
     first: &'a str,
     content_type: Option<&'a str>,
     etag: Option<&'a str>,
@@ -183,9 +187,9 @@ struct Head<'a> {
     retry_after_ms: Option<&'a str>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> PartHeader<'a> {
     #[inline]
-    fn take(&mut self, line: &'a str) {
+    fn read_field(&mut self, line: &'a str) {
         self.content_type = self.content_type.or_else(|| field(line, "content-type"));
         self.etag = self.etag.or_else(|| field(line, "etag"));
         self.code = self.code.or_else(|| field(line, "x-ms-error-code"));
@@ -198,39 +202,39 @@ impl<'a> Lines<'a> {
     /// Returns the next line without its line end; `None` after the last line.
     #[inline]
     fn line(&mut self) -> Option<&'a str> {
-        let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let rest = self.text.get(self.offset..).filter(|rest| !rest.is_empty())?;
         let line = memchr(b'\n', rest.as_bytes()).map_or(rest, |end| &rest[..end]);
-        self.at += line.len() + 1;
+        self.offset += line.len() + 1;
         Some(line.strip_suffix('\r').unwrap_or(line))
     }
 
     /// Skips to the next delimiter of the boundary and past it. Returns where the delimiter starts.
     fn seek_delimiter(&mut self, boundary: &str) -> Option<(usize, Delimiter)> {
         loop {
-            let start = self.at;
+            let start = self.offset;
             if let Some(delimiter) = delimiter(self.line()?, boundary) {
                 return Some((start, delimiter));
             }
         }
     }
 
-    /// Reads a head up to its empty line or up to a delimiter.
-    fn head(&mut self, boundary: &str) -> Option<Head<'a>> {
-        let mut head = Head::default();
+    /// Reads a header up to the empty line at its end or up to a delimiter, which stays unread. Empty lines before the header are skipped.
+    fn read_header(&mut self, boundary: &str) -> Option<PartHeader<'a>> {
+        let mut header = PartHeader::default();
         loop {
-            let start = self.at;
+            let start = self.offset;
             let line = self.line()?;
             if delimiter(line, boundary).is_some() {
-                self.at = start;
-                return Some(head);
+                self.offset = start;
+                return Some(header);
             }
-            match (line, head.first) {
+            match (line, header.first) {
                 ("", "") => continue,
-                ("", _) => return Some(head),
-                (_, "") => head.first = line,
+                ("", _) => return Some(header),
+                (_, "") => header.first = line,
                 _ => {}
             }
-            head.take(line);
+            header.read_field(line);
         }
     }
 }
@@ -270,47 +274,49 @@ pub(crate) struct GroupBody {
 }
 
 impl GroupBody {
+    /// Encodes a group as a multipart body: a batch with one change set, which contains a part for each operation.
     pub(crate) fn new(endpoint: &Endpoint, table: &TableName, group: &GroupTransaction) -> Result<Self> {
-        // Random, so that no property value can contain a boundary.
+        // Random, so that no property value contains a boundary: a value with a known boundary could add operations to the group.
         let (batch, changeset) = (Uuid::new_v4(), Uuid::new_v4());
         let (batch, changeset) = (format!("batch_{batch}"), format!("changeset_{changeset}"));
+        // An estimate: 1024 bytes for each operation.
         let mut bytes = Vec::with_capacity(256 + group.len() * 1024);
         push(&mut bytes, &["--", &batch, "\r\nContent-Type: multipart/mixed; boundary=", &changeset, "\r\n"]);
         let entities = EntityEncoder::default();
-        let mut body = Writer { endpoint, table, changeset, bytes, insert: None, entities };
+        let mut body = BodyWriter { endpoint, table, changeset, bytes, first_insert: None, entities };
         for (index, operation) in group.operations().iter().enumerate() {
             let write =
                 Write::new(operation, endpoint.cosmos).map_err(|e| Error::in_transaction(index, e))?;
             body.push_part(&write);
         }
-        let Writer { changeset, mut bytes, .. } = body;
+        let BodyWriter { changeset, mut bytes, .. } = body;
         push(&mut bytes, &["\r\n--", &changeset, "--\r\n--", &batch, "--\r\n"]);
         Ok(Self { content_type: format!("multipart/mixed; boundary={batch}"), bytes })
     }
 }
 
 /// Writes the parts of a body.
-struct Writer<'a> {
+struct BodyWriter<'a> {
     endpoint: &'a Endpoint,
     table: &'a TableName,
     changeset: String,
     bytes: Vec<u8>,
     /// The bytes of the first insert up to its entity. All other inserts begin with the same bytes, so they
     /// are copied.
-    insert: Option<Range<usize>>,
+    first_insert: Option<Range<usize>>,
     entities: EntityEncoder,
 }
 
-impl Writer<'_> {
+impl BodyWriter<'_> {
     fn push_part(&mut self, write: &Write<'_>) {
-        match (&self.insert, write.key) {
+        match (&self.first_insert, write.key) {
             // The head of an insert names the table alone. The head of any other write has a key and a condition.
             (Some(insert), None) => self.bytes.extend_from_within(insert.clone()),
             (_, key) => {
                 let from = self.bytes.len();
-                self.push_head(write);
+                self.push_part_header(write);
                 if key.is_none() {
-                    self.insert = Some(from..self.bytes.len());
+                    self.first_insert = Some(from..self.bytes.len());
                 }
             }
         }
@@ -319,7 +325,7 @@ impl Writer<'_> {
         }
     }
 
-    fn push_head(&mut self, write: &Write<'_>) {
+    fn push_part_header(&mut self, write: &Write<'_>) {
         let path = write.path(self.table);
         let out = &mut self.bytes;
         push(out, &["\r\n--", &self.changeset, "\r\nContent-Type: application/http\r\n"]);
@@ -329,7 +335,7 @@ impl Writer<'_> {
         // SAS: the outer request is authorized for all of them.
         push(out, &[write.method.as_str(), " ", self.endpoint.root().as_str(), &path, " HTTP/1.1\r\n"]);
         push(out, &["Accept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n"]);
-        if let Some(verb) = write.tunnelled {
+        if let Some(verb) = write.x_http_method {
             push(out, &["X-HTTP-Method: ", verb, "\r\n"]);
         }
         if write.prefers_no_content() {

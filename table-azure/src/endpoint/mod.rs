@@ -37,33 +37,47 @@ pub enum ReadFrom {
 /// The endpoints of an account, and its SAS if there is one. `Debug` does not print the SAS.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
+    /// The account's URL, with a slash at its end.
     primary: Url,
+    /// The URL of reads: the primary or the secondary endpoint.
     reads: Url,
+    /// The secondary endpoint that the caller gave; otherwise it is derived from `primary`.
     secondary: Option<Url>,
     sas: Option<String>,
     /// Whether the SAS is limited to a range of keys that does not contain the whole partition of the manifest.
     hides_manifest: bool,
+    /// Whether the service is Azure Cosmos DB.
     pub(crate) cosmos: bool,
     /// Whether requests may be sent over https only.
     requires_https: bool,
     /// Whether requests carry a secret: a signature by a secret account key, or a SAS.
-    secret: bool,
+    carries_secret: bool,
 }
 
 impl Endpoint {
+    /// Creates an endpoint from the URL of an account. The host name decides whether the service is Azure Cosmos DB.
     pub(crate) fn new(primary: &str, sas: Option<String>) -> Result<Self> {
-        let url = parse(primary)?;
+        let url = parse_url(primary)?;
         if url.query().is_some() {
             return Err(invalid(primary, "the URL has a query; pass a URL with a SAS to `with_sas`"));
         }
         let host = url.host_str().unwrap_or_default();
         let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
             || (is_loopback(&url) && url.port() == Some(COSMOS_EMULATOR_PORT));
-        let (primary, secret) = (base(url), sas.is_some());
+        let (primary, carries_secret) = (with_trailing_slash(url), sas.is_some());
         let hides_manifest = sas.as_deref().is_some_and(hides_manifest);
         let reads = primary.clone();
         let requires_https = false;
-        Ok(Self { reads, primary, secondary: None, sas, hides_manifest, cosmos, requires_https, secret })
+        Ok(Self {
+            reads,
+            primary,
+            secondary: None,
+            sas,
+            hides_manifest,
+            cosmos,
+            requires_https,
+            carries_secret,
+        })
     }
 
     /// Creates an endpoint from the URL of an account or a table, with a SAS.
@@ -82,7 +96,7 @@ impl Endpoint {
     }
 
     /// Sets the service explicitly, where the host name does not identify it.
-    pub(crate) const fn of(mut self, service: Service) -> Self {
+    pub(crate) const fn with_service(mut self, service: Service) -> Self {
         match service {
             Service::ByEndpoint => {}
             Service::TableStorage => self.cosmos = false,
@@ -107,7 +121,7 @@ impl Endpoint {
                 "tokens are sent and requested over https only; use an https:// endpoint for '{host}'"
             )));
         }
-        if !self.secret {
+        if !self.carries_secret {
             return Ok(());
         }
         addresses.into_iter().flatten().try_for_each(|url| check_plain_http(url, allowed))
@@ -119,21 +133,21 @@ impl Endpoint {
     }
 
     /// Sets whether the signing key is a secret.
-    pub(crate) const fn set_secret(&mut self, secret: bool) {
-        self.secret = secret;
+    pub(crate) const fn set_carries_secret(&mut self, carries_secret: bool) {
+        self.carries_secret = carries_secret;
     }
 
     /// Sets the endpoint that reads go to, and the secondary endpoint if it does not have the default name.
-    pub(crate) fn reading(mut self, from: ReadFrom, secondary: Option<&str>) -> Result<Self> {
-        self.secondary = secondary.map(|given| parse(given).map(base)).transpose()?;
+    pub(crate) fn with_reads_from(mut self, from: ReadFrom, secondary: Option<&str>) -> Result<Self> {
+        self.secondary = secondary.map(|given| parse_url(given).map(with_trailing_slash)).transpose()?;
         self.reads = match from {
             ReadFrom::Primary => self.primary.clone(),
-            ReadFrom::Secondary => self.secondary_base()?,
+            ReadFrom::Secondary => self.secondary_url()?,
         };
         Ok(self)
     }
 
-    fn secondary_base(&self) -> Result<Url> {
+    fn secondary_url(&self) -> Result<Url> {
         self.secondary.clone().map_or_else(|| secondary_of(&self.primary), Ok)
     }
 
@@ -144,7 +158,7 @@ impl Endpoint {
 
     /// Returns the root of the secondary endpoint, independent of where reads go.
     pub(crate) fn secondary(&self) -> Result<Address<'_>> {
-        self.secondary_base().map(|base| Address::new(&base, "", self.sas.as_deref()))
+        self.secondary_url().map(|base| Address::new(&base, "", self.sas.as_deref()))
     }
 
     /// Returns the account's URL. The URLs of entities in a group transaction start with it.
@@ -187,7 +201,7 @@ impl fmt::Debug for Endpoint {
 /// (<https://learn.microsoft.com/azure/cosmos-db/emulator#api-support>).
 const COSMOS_EMULATOR_PORT: u16 = 8902;
 
-/// Whether a URL addresses this machine. Only the text counts: a name could resolve to any machine.
+/// Whether a URL addresses this machine. Checks only the text and resolves no name: a name could resolve to any machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']');
@@ -217,7 +231,7 @@ pub(crate) fn has_userinfo(url: &Url) -> bool {
 ///
 /// # Errors
 /// Fails if the scheme is not http or https, or if the URL contains a user name or password.
-pub(crate) fn parse(text: &str) -> Result<Url> {
+pub(crate) fn parse_url(text: &str) -> Result<Url> {
     parse_part(text, text)
 }
 
@@ -239,7 +253,7 @@ fn parse_part(text: &str, given: &str) -> Result<Url> {
 }
 
 /// Appends a slash, so that request paths can be appended.
-fn base(mut url: Url) -> Url {
+fn with_trailing_slash(mut url: Url) -> Url {
     let path = format!("{}/", url.path().trim_end_matches('/'));
     url.set_path(&path);
     url
@@ -283,6 +297,7 @@ fn hides_manifest(sas: &str) -> bool {
 
 /// Iterates over the pairs of a query string.
 fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    // `Url` decodes queries of whole URLs only. The host is of no use.
     let url = Url::parse("http://localhost").map(|mut url| {
         url.set_query(Some(query));
         url
@@ -291,8 +306,8 @@ fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     pairs.unwrap_or_default().into_iter()
 }
 
-/// The error does not show the query, which may be a SAS. It does not show the URL at all if that may contain
-/// a password.
+/// Returns the error of an endpoint that cannot be used. The message omits the query, which may be a SAS, and omits a URL that may
+/// contain a password.
 fn invalid(endpoint: &str, reason: &str) -> Error {
     // A user name or password is before an `@`; a text that cannot be parsed may have it anywhere.
     let shown = endpoint.split(['?', '#']).next().filter(|_| !endpoint.contains('@'));
@@ -302,8 +317,6 @@ fn invalid(endpoint: &str, reason: &str) -> Error {
 
 #[cfg(test)]
 mod tests;
-
-// Builds request URLs.
 
 /// Every character outside RFC 3986's unreserved set is encoded, so that all intermediaries read the URL
 /// alike.
@@ -326,30 +339,32 @@ impl<'a> Address<'a> {
 
     /// Adds a query parameter and percent-encodes its value.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self.separate();
+        self.push_separator();
         self.query.push_str(name);
         self.query.push('=');
         self.query.extend(utf8_percent_encode(value, ENCODED));
         self
     }
 
-    pub(crate) fn with_some(self, name: &str, value: Option<&str>) -> Self {
+    /// Adds a query parameter if it has a value.
+    pub(crate) fn with_optional(self, name: &str, value: Option<&str>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
         }
     }
 
-    fn separate(&mut self) {
+    fn push_separator(&mut self) {
         if !self.query.is_empty() {
             self.query.push('&');
         }
     }
 
+    /// Returns the URL with the SAS at the end of its query.
     pub(crate) fn into_url(mut self) -> Url {
         if let Some(sas) = self.sas {
-            self.separate();
-            // As it was given, since it is encoded already. Encoding it again would change the signature.
+            self.push_separator();
+            // The SAS is encoded already. A second encoding would change the signature.
             self.query.push_str(sas);
         }
         if !self.query.is_empty() {
@@ -372,6 +387,7 @@ pub(crate) fn entity_path(table: &TableName, key: &Key) -> String {
     path
 }
 
+/// Appends the content of an OData string literal.
 fn push_literal(path: &mut String, text: &str) {
     for (n, part) in text.split('\'').enumerate() {
         if n > 0 {

@@ -45,7 +45,8 @@ fn reads_can_go_to_the_secondary() {
         ("http://localhost:10002/acc/", "http://localhost:10002/acc-secondary/T"),
         ("http://azurite.local:10002/acc", "http://azurite.local:10002/acc-secondary/T"),
     ] {
-        let endpoint = Endpoint::new(primary, None).unwrap().reading(ReadFrom::Secondary, None).unwrap();
+        let endpoint =
+            Endpoint::new(primary, None).unwrap().with_reads_from(ReadFrom::Secondary, None).unwrap();
         assert_eq!(endpoint.read_from("T").into_url().as_str(), expected);
         assert!(!endpoint.write_to("T").into_url().as_str().contains("secondary"));
     }
@@ -80,7 +81,8 @@ fn user_names_and_passwords_in_urls_are_refused_and_never_shown() {
         for refused in [
             Endpoint::new(text, None),
             Endpoint::from_sas_url(&format!("{text}?sig=se7en")),
-            Endpoint::new("https://acc", None).and_then(|acc| acc.reading(ReadFrom::Secondary, Some(text))),
+            Endpoint::new("https://acc", None)
+                .and_then(|acc| acc.with_reads_from(ReadFrom::Secondary, Some(text))),
         ] {
             // A `/`, `?` or `#` ends the host, so there is no password: `https://me:se` has an invalid port.
             let error = refused.map(|_| text).unwrap_err().to_string();
@@ -117,7 +119,7 @@ fn secrets_are_sent_over_http_to_loopback_and_allowed_hosts_only() {
         let error = plain(bad).check_http(&["azurite".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("plain_http_hosts"), "{bad}: {error}");
     }
-    let secondary = plain("https://acc").reading(ReadFrom::Primary, Some("http://acc-2")).unwrap();
+    let secondary = plain("https://acc").with_reads_from(ReadFrom::Primary, Some("http://acc-2")).unwrap();
     assert!(secondary.check_http(&[]).is_err());
 }
 
@@ -131,8 +133,8 @@ fn the_cosmos_emulator_is_recognized_by_its_port() {
     ] {
         assert_eq!(Endpoint::new(text, None).unwrap().cosmos, cosmos, "{text}");
     }
-    let told = Endpoint::new("http://localhost:8902", None).unwrap().of(Service::TableStorage);
-    assert!(!told.cosmos);
+    let explicit = Endpoint::new("http://localhost:8902", None).unwrap().with_service(Service::TableStorage);
+    assert!(!explicit.cosmos);
 }
 
 /// A query with such a signature returns only rows in its range, so an existing manifest would look empty.

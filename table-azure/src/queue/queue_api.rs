@@ -26,16 +26,19 @@ use table_core::store::{ErrorKind, Outcome};
 use table_core::{Error, Result};
 
 use crate::SharedKey;
-use crate::auth::{DATE, http_date};
+use crate::auth::{X_MS_DATE, http_date};
 use crate::rest::{Answer, of_client, outermost, timed_out};
 
-/// Maximum number of messages in one answer, and maximum seconds that a message can be hidden.
+/// Maximum number of messages in one answer
+/// (<https://learn.microsoft.com/rest/api/storageservices/get-messages#uri-parameters>).
 const MAX_MESSAGES: usize = 32;
-const MAX_SECONDS: u64 = 7 * 24 * 60 * 60;
+/// Maximum time that a message can be hidden: seven days.
+const MAX_VISIBILITY_SECONDS: u64 = 7 * 24 * 60 * 60;
 
 /// Default duration limit of one request. The service itself gives up after 30 seconds.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A client of one queue.
 pub(super) struct QueueApi {
     client: QueueClient,
     name: String,
@@ -48,7 +51,7 @@ impl QueueApi {
         credential: Option<Arc<dyn TokenCredential>>,
         options: QueueClientOptions,
     ) -> azure_core::Result<Self> {
-        let name = name_in(&url).to_owned();
+        let name = queue_name(&url).to_owned();
         Ok(Self { client: QueueClient::new(url, credential, Some(options))?, name, timeout: TIMEOUT })
     }
 
@@ -56,8 +59,9 @@ impl QueueApi {
         self.timeout = timeout;
     }
 
-    /// Waits for an exchange, at most as long as a request may take.
-    async fn timed<T>(
+    /// Sends a request and waits for its answer, at most for the duration limit of a request. `writes` says whether the request changes
+    /// the queue: a lost answer is then ambiguous.
+    async fn send_within_timeout<T>(
         &self,
         writes: bool,
         exchange: impl Future<Output = azure_core::Result<T>>,
@@ -73,67 +77,68 @@ impl QueueApi {
     }
 
     pub(super) async fn create(&self) -> Result<()> {
-        match self.timed(true, self.client.create(None)).await {
+        match self.send_within_timeout(true, self.client.create(None)).await {
             Err(error) if code(&error) == Some("QueueAlreadyExists") => Ok(()),
             created => created.map(drop),
         }
     }
 
     pub(super) async fn delete_queue(&self) -> Result<()> {
-        self.timed(true, self.client.delete(None)).await.map(drop)
+        self.send_within_timeout(true, self.client.delete(None)).await.map(drop)
     }
 
     pub(super) async fn send(&self, text: String, delay: Duration) -> Result<Receipt> {
         let options = QueueClientSendMessageOptions {
-            visibility_timeout: Some(seconds(delay)?),
+            visibility_timeout: Some(whole_seconds(delay)?),
             // -1: never expires. The default is seven days, after which work would be lost without a trace.
             message_time_to_live: Some(-1),
             ..Default::default()
         };
         let message = QueueMessage { message_text: Some(text) };
         let content = message.try_into().map_err(|e| of_client(&e, false))?;
-        let sent = self.timed(true, self.client.send_message(content, Some(options))).await?;
+        let sent = self.send_within_timeout(true, self.client.send_message(content, Some(options))).await?;
         let sent: Listing<Sent> = listing(sent, true)?;
         let sent = sent.items.into_iter().next().ok_or_else(unreadable);
         let receipt = sent.and_then(|sent| receipt(sent.message_id, sent.pop_receipt));
-        receipt.map_err(in_doubt)
+        receipt.map_err(as_ambiguous)
     }
 
     pub(super) async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<ReceivedMessage>> {
         let options = QueueClientReceiveMessagesOptions {
             number_of_messages: Some(max.min(MAX_MESSAGES) as i32),
             // The service refuses 0 for a receive.
-            visibility_timeout: Some(seconds(visibility)?.max(1)),
+            visibility_timeout: Some(whole_seconds(visibility)?.max(1)),
             ..Default::default()
         };
-        let answer = self.timed(true, self.client.receive_messages(Some(options))).await?;
-        at_most(max, listing(answer, true)?).map_err(in_doubt)
+        let answer = self.send_within_timeout(true, self.client.receive_messages(Some(options))).await?;
+        check_count(max, listing(answer, true)?).map_err(as_ambiguous)
     }
 
     pub(super) async fn peek(&self, max: usize) -> Result<Vec<PeekedMessage>> {
         let number_of_messages = Some(max.min(MAX_MESSAGES) as i32);
         let options = QueueClientPeekMessagesOptions { number_of_messages, ..Default::default() };
-        let answer = self.timed(false, self.client.peek_messages(Some(options))).await?;
-        at_most(max, listing(answer, false)?)
+        let answer = self.send_within_timeout(false, self.client.peek_messages(Some(options))).await?;
+        check_count(max, listing(answer, false)?)
     }
 
     /// Hides a message for a time and returns its new pop receipt.
     pub(super) async fn update(&self, id: &MessageId, token: &str, visibility: Duration) -> Result<String> {
-        let seconds = seconds(visibility)?;
+        let seconds = whole_seconds(visibility)?;
         let update = self.client.update_message(id.as_str(), token, seconds, None);
-        let answer = self.timed(true, update).await.map_err(|e| self.void(id, e))?;
+        let answer = self.send_within_timeout(true, update).await.map_err(|e| self.explain_receipt(id, e))?;
         let token = answer.headers().get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
-        token.map(str::to_owned).ok_or_else(unreadable).map_err(in_doubt)
+        token.map(str::to_owned).ok_or_else(unreadable).map_err(as_ambiguous)
     }
 
     pub(super) async fn delete(&self, id: &MessageId, token: &str) -> Result<()> {
-        let deleted = self.timed(true, self.client.delete_message(id.as_str(), token, None)).await;
-        deleted.map(drop).map_err(|e| self.void(id, e))
+        let deleted =
+            self.send_within_timeout(true, self.client.delete_message(id.as_str(), token, None)).await;
+        deleted.map(drop).map_err(|e| self.explain_receipt(id, e))
     }
 
     /// Reports a pop receipt that is no longer valid as a failed condition.
-    fn void(&self, id: &MessageId, error: Error) -> Error {
-        // Both say that another caller has received the message since: it has a new receipt, or was deleted.
+    fn explain_receipt(&self, id: &MessageId, error: Error) -> Error {
+        // Both codes mean that another caller has received the message since: it has a new receipt, or was deleted.
         if !matches!(code(&error), Some("MessageNotFound" | "PopReceiptMismatch")) {
             return error;
         }
@@ -143,7 +148,7 @@ impl QueueApi {
 
 /// Converts an error of reading the answer to a request that changes the queue. A success without the
 /// documented elements may come from an intermediary, so the outcome is ambiguous.
-fn in_doubt(error: Error) -> Error {
+fn as_ambiguous(error: Error) -> Error {
     error.with_outcome(Outcome::Ambiguous)
 }
 
@@ -170,12 +175,12 @@ fn listing<T: DeserializeOwned, M>(answer: Response<M, XmlFormat>, writes: bool)
     let read = is_list.then(|| azure_core::xml::from_xml(&answer.body).ok()).flatten();
     read.ok_or_else(|| {
         let error = answer.explain(unreadable());
-        if writes { in_doubt(error) } else { error }
+        if writes { as_ambiguous(error) } else { error }
     })
 }
 
 /// Returns the messages, after checking that there are at most `max`.
-fn at_most<T>(max: usize, list: Listing<T>) -> Result<Vec<T>> {
+fn check_count<T>(max: usize, list: Listing<T>) -> Result<Vec<T>> {
     if list.items.len() <= max {
         return Ok(list.items);
     }
@@ -185,7 +190,7 @@ fn at_most<T>(max: usize, list: Listing<T>) -> Result<Vec<T>> {
 }
 
 /// Returns the name of the queue in a URL.
-pub(super) fn name_in(url: &Url) -> &str {
+pub(super) fn queue_name(url: &Url) -> &str {
     url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 
@@ -194,20 +199,27 @@ pub(super) fn is_missing(error: &Error) -> bool {
     code(error) == Some("QueueNotFound")
 }
 
+/// Returns the service's error code
+/// (<https://learn.microsoft.com/rest/api/storageservices/queue-service-error-codes>).
 fn code(error: &Error) -> Option<&str> {
     error.answer().and_then(|answer| answer.code.as_deref())
 }
 
-fn seconds(time: Duration) -> Result<i32> {
+/// Rounds a duration up to whole seconds, so that a message is never visible earlier than asked for.
+fn whole_seconds(time: Duration) -> Result<i32> {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    if seconds > MAX_SECONDS {
-        return Err(Error::limit("seconds that a message is hidden", MAX_SECONDS as usize, seconds as usize));
+    if seconds > MAX_VISIBILITY_SECONDS {
+        return Err(Error::limit(
+            "seconds that a message is hidden",
+            MAX_VISIBILITY_SECONDS as usize,
+            seconds as usize,
+        ));
     }
     Ok(seconds as i32)
 }
 
-// The body format of queue messages.
-
+/// Returns the text of a message. The service embeds the text in XML, which cannot contain every character, so the body is sent as
+/// base64.
 pub(super) fn encode(body: &str) -> String {
     STANDARD.encode(body)
 }
@@ -255,7 +267,7 @@ pub(super) struct QueueKeyPolicy(pub(super) SharedKey);
 #[async_trait]
 impl Policy for QueueKeyPolicy {
     async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
-        request.insert_header(DATE, http_date(Utc::now()));
+        request.insert_header(X_MS_DATE, http_date(Utc::now()));
         let text = string_to_sign(request, self.0.account());
         let authorization = format!("SharedKey {}:{}", self.0.account(), self.0.sign(&text));
         request.insert_header(AUTHORIZATION, authorization);
@@ -281,12 +293,12 @@ fn string_to_sign(request: &Request, account: &str) -> String {
 }
 
 fn canonical_headers(request: &Request) -> String {
-    let ours = |name: &HeaderName| name.as_str().starts_with("x-ms-");
+    let is_service_header = |name: &HeaderName| name.as_str().starts_with("x-ms-");
     // Sorted by name, as the string to sign needs them. `azure_core` has the names in lower case.
     let headers: BTreeMap<_, _> = request
         .headers()
         .iter()
-        .filter(|(name, _)| ours(name))
+        .filter(|(name, _)| is_service_header(name))
         .map(|(n, v)| (n.as_str(), v.as_str()))
         .collect();
     headers.into_iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect()
@@ -295,7 +307,7 @@ fn canonical_headers(request: &Request) -> String {
 fn canonical_resource(url: &Url, account: &str) -> String {
     let mut query: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in url.query_pairs() {
-        // Decoded values, in contrast to the path, which is signed as it is sent.
+        // Values are signed decoded. The path is signed as it is sent.
         query.entry(name.to_lowercase()).or_default().push(value.into_owned());
     }
     let mut text = format!("/{account}{}", url.path());

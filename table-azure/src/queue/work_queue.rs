@@ -12,11 +12,11 @@ use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
 use table_core::{Error, Result};
 
 use super::queue_api::{
-    QueueApi, QueueKeyPolicy, decode, encode, is_missing, message, name_in, receipt, unreadable,
+    QueueApi, QueueKeyPolicy, decode, encode, is_missing, message, queue_name, receipt, unreadable,
 };
 use crate::SharedKey;
 use crate::auth::{Connection, Secret};
-use crate::endpoint::{check_plain_http, parse};
+use crate::endpoint::{check_plain_http, parse_url};
 use crate::rest::{bounded, quiet};
 
 /// A [`WorkQueue`] in Azure Queue Storage.
@@ -51,6 +51,7 @@ use crate::rest::{bounded, quiet};
 pub struct AzureWorkQueue {
     queue: QueueApi,
     poison: QueueApi,
+    /// How often a message is received before it moves to the poison queue.
     max_dequeues: u32,
 }
 
@@ -68,7 +69,7 @@ pub struct AzureWorkQueueOptions {
 
 /// A queue's name has at most 63 characters; `-poison` needs 7 of them.
 /// <https://learn.microsoft.com/rest/api/storageservices/naming-queues-and-metadata>
-const NAME_CHARS: usize = 56;
+const MAX_NAME_CHARS: usize = 56;
 
 impl AzureWorkQueue {
     /// Creates a client of the queue at this URL that authorizes with tokens.
@@ -131,19 +132,23 @@ impl AzureWorkQueue {
         secret: bool,
     ) -> Result<Self> {
         let AzureWorkQueueOptions { client_options, plain_http_hosts } = options;
-        let url = parse(url)?;
+        let url = parse_url(url)?;
         let host = url.host_str().unwrap_or_default().to_owned();
         let invalid =
-            |why: &str| Error::invalid_request(format!("the queue at '{host}' cannot be used: {why}"));
+            |reason: &str| Error::invalid_request(format!("the queue at '{host}' cannot be used: {reason}"));
         if credential.is_some() && url.scheme() != "https" {
             return Err(invalid("tokens are sent over https only; use an https:// URL"));
         }
         if secret {
             check_plain_http(&url, &plain_http_hosts)?;
         }
-        let chars = name_in(&url).chars().count();
-        if chars > NAME_CHARS {
-            return Err(Error::limit("characters of a queue's name without '-poison'", NAME_CHARS, chars));
+        let chars = queue_name(&url).chars().count();
+        if chars > MAX_NAME_CHARS {
+            return Err(Error::limit(
+                "characters of a queue's name without '-poison'",
+                MAX_NAME_CHARS,
+                chars,
+            ));
         }
         let mut poison_url = url.clone();
         // The query stays, so that a SAS is used for both queues.
@@ -196,9 +201,9 @@ impl AzureWorkQueue {
 }
 
 impl AzureWorkQueue {
-    /// Returns the message, unless another program sent it or it was received too often: then it moves to the
-    /// poison queue if `may_set_aside`.
-    async fn take(&self, item: ReceivedMessage, may_set_aside: bool) -> Result<Option<Message>> {
+    /// Returns the message, or `None` if another program sent it or if it was received too often. A message that was received too often
+    /// moves to the poison queue if `may_set_aside`.
+    async fn accept(&self, item: ReceivedMessage, may_set_aside: bool) -> Result<Option<Message>> {
         let receipt = receipt(item.message_id, item.pop_receipt)?;
         let text = item.message_text.unwrap_or_default();
         if item.dequeue_count.unwrap_or_default() > i64::from(self.max_dequeues) {
@@ -209,8 +214,8 @@ impl AzureWorkQueue {
             }
             return Ok(None);
         }
-        // Not deleted: it is received again, until it counts as poison and moves to the second queue, where a person
-        // can see it.
+        // The message of another program is not deleted. It is received again until it counts as poison and moves to the second
+        // queue, where a person can see it.
         let Some(body) = decode(&text) else { return Ok(None) };
         let message = message(receipt.id().clone(), body, item.dequeue_count, item.insertion_time)?;
         Ok(Some(message.with_receipt(receipt)))
@@ -238,7 +243,7 @@ impl WorkQueue for AzureWorkQueue {
         }
         let (mut messages, mut failed) = (Vec::new(), None);
         for item in self.queue.receive(max, visibility).await? {
-            match self.take(item, failed.is_none()).await {
+            match self.accept(item, failed.is_none()).await {
                 Ok(message) => messages.extend(message),
                 Err(error) => {
                     tracing::warn!(%error, queue = self.queue.name(), "a message could not be moved to the poison queue and stays in this queue");
@@ -283,7 +288,7 @@ impl WorkQueue for AzureWorkQueue {
         if max == 0 {
             return Ok(Vec::new());
         }
-        self.poison.look(max).await
+        self.poison.list_poisoned(max).await
     }
 
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
@@ -295,27 +300,25 @@ impl WorkQueue for AzureWorkQueue {
     }
 }
 
-// Messages that were received too often: they move to a second queue, the poison queue.
-
 /// Prefix of the receipts of messages in the poison queue.
-const POISON: &str = "poison ";
+const POISON_MARK: &str = "poison ";
 /// How long a poisoned message that was listed stays hidden from other callers.
-const LOOK: Duration = Duration::from_secs(30);
+const LISTED_VISIBILITY: Duration = Duration::from_secs(30);
 
 /// Returns the pop receipt in a receipt of the poison queue.
 pub(super) fn poison_token(receipt: &Receipt) -> Option<&str> {
-    receipt.token().strip_prefix(POISON)
+    receipt.token().strip_prefix(POISON_MARK)
 }
 
 /// Returns the receipt with the mark of the poison queue, by which a later call finds the queue of the message.
-fn marked(receipt: &Receipt) -> Receipt {
-    Receipt::new(receipt.id().clone(), format!("{POISON}{}", receipt.token()))
+fn with_poison_mark(receipt: &Receipt) -> Receipt {
+    Receipt::new(receipt.id().clone(), format!("{POISON_MARK}{}", receipt.token()))
 }
 
 impl QueueApi {
-    /// Moves a message that was received too often to the poison queue. It is sent there before it is deleted
-    /// here: after a crash between the two requests it is in both queues.
-    pub(super) async fn set_aside(&self, text: String, from: &Self, at: &Receipt) -> Result<()> {
+    /// Moves a message that was received too often from the queue `from` to this poison queue. The message is sent to the poison queue
+    /// before it is deleted in `from`: after a crash between the two requests the message is in both queues.
+    pub(super) async fn set_aside(&self, text: String, from: &Self, receipt: &Receipt) -> Result<()> {
         match self.send(text.clone(), Duration::ZERO).await {
             Err(error) if is_missing(&error) => {
                 self.create().await?;
@@ -323,7 +326,7 @@ impl QueueApi {
             }
             sent => drop(sent?),
         }
-        match from.delete(at.id(), at.token()).await {
+        match from.delete(receipt.id(), receipt.token()).await {
             // Another worker has received the message since and will set it aside again; twice in the poison queue is
             // better than lost.
             Err(error) if error.is_precondition_failed() => Ok(()),
@@ -332,34 +335,34 @@ impl QueueApi {
     }
 
     /// Returns the poisoned messages. The text of another program's message is returned unchanged.
-    pub(super) async fn look(&self, max: usize) -> Result<Vec<Message>> {
-        let items = match self.receive(max, LOOK).await {
+    pub(super) async fn list_poisoned(&self, max: usize) -> Result<Vec<Message>> {
+        let items = match self.receive(max, LISTED_VISIBILITY).await {
             Err(error) if is_missing(&error) => return Ok(Vec::new()),
             received => received?,
         };
-        items.into_iter().map(shown).collect()
+        items.into_iter().map(listed_message).collect()
     }
 
     /// Sends a poisoned message back to its queue, if the receipt is still valid.
     pub(super) async fn send_back(
         &self,
         body: &str,
-        at: &Receipt,
+        receipt: &Receipt,
         token: &str,
         to: &Self,
     ) -> Result<Receipt> {
-        // Proves that the receipt is valid before the message is sent again: otherwise another caller has put it back
-        // already.
-        let token = self.update(at.id(), token, LOOK).await?;
+        // The update fails if the receipt is no longer valid: another caller has then put the message back already, and a second
+        // copy must not be sent.
+        let token = self.update(receipt.id(), token, LISTED_VISIBILITY).await?;
         let sent = to.send(encode(body), Duration::ZERO).await?;
-        self.delete(at.id(), &token).await?;
+        self.delete(receipt.id(), &token).await?;
         Ok(sent)
     }
 }
 
 /// Converts a message of the poison queue.
-fn shown(item: ReceivedMessage) -> Result<Message> {
-    let receipt = marked(&receipt(item.message_id, item.pop_receipt)?);
+fn listed_message(item: ReceivedMessage) -> Result<Message> {
+    let receipt = with_poison_mark(&receipt(item.message_id, item.pop_receipt)?);
     let text = item.message_text.unwrap_or_default();
     let body = decode(&text).unwrap_or(text);
     Ok(message(receipt.id().clone(), body, item.dequeue_count, item.insertion_time)?.with_receipt(receipt))

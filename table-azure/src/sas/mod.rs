@@ -18,9 +18,10 @@ use table_core::{Error, Result};
 
 use crate::SharedKey;
 
-/// Defines a set of flags that is written as letters in a fixed order.
+/// Defines a set of flags that is written as letters in a fixed order. The service refuses a token whose
+/// letters have another order (<https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-permissions>).
 macro_rules! letters {
-    ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$flag_doc:meta])* $flag:ident = $bit:literal, $letter:literal;)*) => {
+    ($(#[$doc:meta])* $name:ident, $noun:literal: $($(#[$flag_doc:meta])* $flag:ident = $bit:literal, $letter:literal;)*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
         pub struct $name(u16);
@@ -69,7 +70,7 @@ macro_rules! letters {
             fn from_str(text: &str) -> Result<Self> {
                 text.chars().try_fold(Self::NONE, |all, letter| {
                     let known = Self::LETTERS.iter().find(|(l, _)| *l == letter);
-                    let unknown = || Error::invalid_request(format!(concat!("{:?} is not a letter of ", $what), letter));
+                    let unknown = || Error::invalid_request(format!(concat!("{:?} is not a letter of ", $noun), letter));
                     known.map(|(_, flag)| all | *flag).ok_or_else(unknown)
                 })
             }
@@ -186,26 +187,26 @@ impl SasProtocol {
 }
 
 /// Setters that account SAS and table SAS share.
-macro_rules! limit_setters {
+macro_rules! restriction_setters {
     () => {
         /// Sets the start of validity. For "now", leave it unset: clocks differ.
         #[must_use]
         pub const fn with_start(mut self, start: DateTime<Utc>) -> Self {
-            self.limits.start = Some(start);
+            self.restrictions.start = Some(start);
             self
         }
 
         /// Restricts the signature to these client addresses.
         #[must_use]
         pub fn from_ip(mut self, ip: impl Into<IpRange>) -> Self {
-            self.limits.ip = Some(ip.into());
+            self.restrictions.ip = Some(ip.into());
             self
         }
 
         /// Sets the protocols that the signature is valid for.
         #[must_use]
         pub const fn with_protocol(mut self, protocol: SasProtocol) -> Self {
-            self.limits.protocol = protocol;
+            self.restrictions.protocol = protocol;
             self
         }
     };
@@ -213,24 +214,25 @@ macro_rules! limit_setters {
 
 /// The restrictions that account SAS and table SAS share.
 #[derive(Clone, Debug, Default)]
-struct Limits {
+struct Restrictions {
     start: Option<DateTime<Utc>>,
+    /// `None` only for a table SAS whose stored access policy sets the end.
     expiry: Option<DateTime<Utc>>,
     ip: Option<IpRange>,
     protocol: SasProtocol,
 }
 
-impl Limits {
+impl Restrictions {
     fn until(expiry: DateTime<Utc>) -> Self {
         Self { expiry: Some(expiry), ..Self::default() }
     }
 
     fn start(&self) -> String {
-        self.start.map(time).unwrap_or_default()
+        self.start.map(format_time).unwrap_or_default()
     }
 
     fn expiry(&self) -> String {
-        self.expiry.map(time).unwrap_or_default()
+        self.expiry.map(format_time).unwrap_or_default()
     }
 
     fn ip(&self) -> String {
@@ -242,7 +244,10 @@ impl Limits {
     }
 }
 
-fn time(time: DateTime<Utc>) -> String {
+/// Formats a time in whole seconds, for example `2026-01-31T12:00:00Z`
+/// (<https://learn.microsoft.com/rest/api/storageservices/formatting-datetime-values>). The string to sign and the token contain the same
+/// text.
+fn format_time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
@@ -338,14 +343,13 @@ impl SasRange {
         }
         self.start_row = match rows.from {
             Bound::Included(text) => Some(text),
-            // A SAS has no excluded ends. The next RowKey after a text is the text with the smallest character behind
-            // it.
-            Bound::Excluded(text) => Some(format!("{text}{FIRST}")),
+            // Both ends of a SAS are included. The next RowKey after a text is the text followed by the smallest character.
+            Bound::Excluded(text) => Some(format!("{text}{SMALLEST_CHAR}")),
             Bound::Unbounded => None,
         };
         self.end_row = match rows.to {
             Bound::Included(text) => Some(text),
-            Bound::Excluded(text) => Some(last_before(&text)?),
+            Bound::Excluded(text) => Some(end_before(&text)?),
             Bound::Unbounded => None,
         };
         Ok(self)
@@ -359,7 +363,7 @@ impl SasRange {
     /// Fails for an end at the empty key: the protocol would read it as "no end" and allow everything. Fails for a RowKey without the
     /// PartitionKey of the same end: the service refuses such a signature.
     fn fields(&self) -> Result<[&str; 4]> {
-        // An empty parameter is left out of the token, and a missing end is no end.
+        // The token omits empty parameters, and a range without an end is unbounded.
         if [&self.end_partition, &self.end_row].into_iter().any(|end| end.as_deref() == Some("")) {
             return Err(Error::invalid_request(
                 "a signature cannot end at an empty key: the service would read it as 'no end'",
@@ -379,11 +383,11 @@ impl SasRange {
     }
 }
 
-/// The smallest character of a key.
-const FIRST: char = ' ';
+/// The smallest character of a key: the service refuses control characters in keys.
+const SMALLEST_CHAR: char = ' ';
 
-/// Returns a text before `end`. Only texts with more than one U+FFFF at their end lie between the two.
-fn last_before(end: &str) -> Result<String> {
+/// Returns a RowKey before `end`, as the included end of a range. Only texts with more than one U+FFFF at their end lie between the two.
+fn end_before(end: &str) -> Result<String> {
     key_order::key_text_before(end)
         .ok_or_else(|| Error::invalid_request("no RowKey precedes the empty RowKey"))
 }
@@ -411,13 +415,18 @@ pub struct AccountSas {
     permissions: AccountPermissions,
     resources: AccountResources,
     services: AccountServices,
-    limits: Limits,
+    restrictions: Restrictions,
 }
 
 impl AccountSas {
     /// Permissions up to an expiry time, in whole seconds.
     pub fn new(permissions: AccountPermissions, resources: AccountResources, expires: DateTime<Utc>) -> Self {
-        Self { permissions, resources, services: AccountServices::TABLE, limits: Limits::until(expires) }
+        Self {
+            permissions,
+            resources,
+            services: AccountServices::TABLE,
+            restrictions: Restrictions::until(expires),
+        }
     }
 
     /// Sets the services that the signature is for. Default: tables only.
@@ -427,7 +436,7 @@ impl AccountSas {
         self
     }
 
-    limit_setters!();
+    restriction_setters!();
 
     /// Signs the permissions. Sends no request.
     pub fn sign(&self, key: &SharedKey) -> SasToken {
@@ -437,10 +446,10 @@ impl AccountSas {
             ("ss", &self.services.to_string()),
             ("srt", &self.resources.to_string()),
             ("sp", &self.permissions.to_string()),
-            ("st", &self.limits.start()),
-            ("se", &self.limits.expiry()),
-            ("sip", &self.limits.ip()),
-            ("spr", self.limits.protocol()),
+            ("st", &self.restrictions.start()),
+            ("se", &self.restrictions.expiry()),
+            ("sip", &self.restrictions.ip()),
+            ("spr", self.restrictions.protocol()),
             ("sig", &signature),
         ])
     }
@@ -448,13 +457,13 @@ impl AccountSas {
     fn string_to_sign(&self, account: &str) -> String {
         // Every field has its line, also an empty one, and a line end follows the last one:
         // <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#construct-the-signature-string>.
-        let Self { permissions, resources, services, limits } = self;
+        let Self { permissions, resources, services, restrictions } = self;
         format!(
             "{account}\n{permissions}\n{services}\n{resources}\n{}\n{}\n{}\n{}\n{VERSION}\n",
-            limits.start(),
-            limits.expiry(),
-            limits.ip(),
-            limits.protocol()
+            restrictions.start(),
+            restrictions.expiry(),
+            restrictions.ip(),
+            restrictions.protocol()
         )
     }
 }
@@ -481,15 +490,16 @@ impl AccountSas {
 pub struct TableSas {
     table: TableName,
     permissions: TablePermissions,
+    /// The id of a stored access policy; empty without a policy.
     policy: String,
     range: SasRange,
-    limits: Limits,
+    restrictions: Restrictions,
 }
 
 impl TableSas {
     /// Permissions up to an expiry time, in whole seconds.
     pub fn new(table: &TableName, permissions: TablePermissions, expires: DateTime<Utc>) -> Self {
-        Self { permissions, ..Self::bare(table, Limits::until(expires)) }
+        Self { permissions, ..Self::without_permissions(table, Restrictions::until(expires)) }
     }
 
     /// Uses an access policy that is stored with the table, where it can be changed and revoked.
@@ -497,18 +507,18 @@ impl TableSas {
     /// Set the values that the policy omits by [`with_permissions`](Self::with_permissions), `with_start` and
     /// [`with_expiry`](Self::with_expiry). The service refuses a value that both the policy and the signature set.
     pub fn by_policy(table: &TableName, policy: &str) -> Self {
-        Self { policy: policy.to_owned(), ..Self::bare(table, Limits::default()) }
+        Self { policy: policy.to_owned(), ..Self::without_permissions(table, Restrictions::default()) }
     }
 
-    fn bare(table: &TableName, limits: Limits) -> Self {
+    fn without_permissions(table: &TableName, restrictions: Restrictions) -> Self {
         let permissions = TablePermissions::NONE;
-        Self { table: table.clone(), permissions, policy: String::new(), range: SasRange::ALL, limits }
+        Self { table: table.clone(), permissions, policy: String::new(), range: SasRange::ALL, restrictions }
     }
 
     /// Sets the expiry time, in whole seconds.
     #[must_use]
     pub const fn with_expiry(mut self, expires: DateTime<Utc>) -> Self {
-        self.limits.expiry = Some(expires);
+        self.restrictions.expiry = Some(expires);
         self
     }
 
@@ -563,7 +573,7 @@ impl TableSas {
         Ok(self.within(SasRange::partition(partition).rows(rows)?))
     }
 
-    limit_setters!();
+    restriction_setters!();
 
     /// Signs the permissions. Sends no request.
     ///
@@ -584,11 +594,11 @@ impl TableSas {
             ("sv", VERSION),
             ("tn", &self.table.to_lowercase()),
             ("sp", &self.permissions.to_string()),
-            ("st", &self.limits.start()),
-            ("se", &self.limits.expiry()),
+            ("st", &self.restrictions.start()),
+            ("se", &self.restrictions.expiry()),
             ("si", &self.policy),
-            ("sip", &self.limits.ip()),
-            ("spr", self.limits.protocol()),
+            ("sip", &self.restrictions.ip()),
+            ("spr", self.restrictions.protocol()),
             ("spk", start_partition),
             ("srk", start_row),
             ("epk", end_partition),
@@ -606,11 +616,11 @@ impl TableSas {
         format!(
             "{}\n{}\n{}\n/table/{account}/{table}\n{}\n{}\n{}\n{VERSION}\n{range}",
             self.permissions,
-            self.limits.start(),
-            self.limits.expiry(),
+            self.restrictions.start(),
+            self.restrictions.expiry(),
             self.policy,
-            self.limits.ip(),
-            self.limits.protocol()
+            self.restrictions.ip(),
+            self.restrictions.protocol()
         )
     }
 }

@@ -221,13 +221,13 @@ fn a_partition_of_another_type_is_refused() {
 fn the_last_text_before_an_end_precedes_it_and_follows_all_texts_under_the_prefix() {
     for prefix in ["a", "a/".trim_end_matches('/'), "empid_", "\u{D7FF}", "\u{10FFFF}", "@", "x\u{E000}"] {
         let end = key_order::prefix_end(prefix).unwrap();
-        let last = last_before(&end).unwrap();
+        let last = end_before(&end).unwrap();
         assert!(key_order::compare(&last, &end).is_lt(), "{prefix:?}");
         for more in ["", "0", "zzz", "\u{10FFFF}"] {
             let key = format!("{prefix}{more}");
             assert!(key_order::compare(&key, &last).is_le(), "{key:?} {last:?}");
         }
     }
-    assert_eq!(last_before("a ").unwrap(), "a");
-    assert!(last_before("").is_err());
+    assert_eq!(end_before("a ").unwrap(), "a");
+    assert!(end_before("").is_err());
 }

@@ -20,26 +20,28 @@ const XML: &str = "application/xml";
 
 impl Client {
     /// Fails on Cosmos DB, which has none of these calls.
-    fn only_storage(&self, what: &str) -> Result<()> {
+    fn require_table_storage(&self, feature: &str) -> Result<()> {
         if !self.endpoint.cosmos {
             return Ok(());
         }
-        Err(Error::unsupported(self.profile.name, what))
+        Err(Error::unsupported(self.profile.name, feature))
     }
 }
 
-fn get<'a>(name: &'static str, subject: Subject<'a>, url: azure_core::http::Url) -> Call<'a> {
+/// Creates a call that reads an XML document.
+fn get_xml<'a>(name: &'static str, subject: Subject<'a>, url: azure_core::http::Url) -> Call<'a> {
     Call::named(name, subject, Method::Get, url, &[200]).header("accept", XML)
 }
 
-fn put<'a>(
+/// Creates a call that stores an XML document. `expected` is the status of success, which differs between the documents.
+fn put_xml<'a>(
     name: &'static str,
     subject: Subject<'a>,
     url: azure_core::http::Url,
-    done: &'static [u16],
+    expected: &'static [u16],
     body: Vec<u8>,
 ) -> Call<'a> {
-    Call::named(name, subject, Method::Put, url, done).header("accept", XML).body(XML, body)
+    Call::named(name, subject, Method::Put, url, expected).header("accept", XML).body(XML, body)
 }
 
 /// Parses an answer. Its root element must have the expected name: every field is optional, so any other XML,
@@ -96,7 +98,8 @@ pub struct CorsRule {
     pub allowed_headers: String,
 }
 
-/// `<Cors><CorsRule>…</CorsRule>…</Cors>`.
+/// The XML form `<Cors><CorsRule>…</CorsRule>…</Cors>`. serde alone would write the list as repeated
+/// elements without the element `Cors` around them.
 mod rules {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -129,10 +132,10 @@ impl AzureTableStore {
     /// Fails with the service's errors.
     pub async fn service_properties(&self) -> Result<ServiceProperties> {
         let client = self.client();
-        client.only_storage(PROPERTIES)?;
+        client.require_table_storage(PROPERTIES)?;
         let url =
             client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
-        let answer = client.send(get("service_properties", Subject::Service, url)).await?;
+        let answer = client.send(get_xml("service_properties", Subject::Service, url)).await?;
         from_xml(&answer, "StorageServiceProperties")
     }
 
@@ -142,10 +145,10 @@ impl AzureTableStore {
     /// Fails with the service's errors.
     pub async fn set_service_properties(&self, properties: &ServiceProperties) -> Result<()> {
         let client = self.client();
-        client.only_storage(PROPERTIES)?;
+        client.require_table_storage(PROPERTIES)?;
         let url =
             client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
-        let call = put("set_service_properties", Subject::Service, url, &[202], to_xml(properties)?);
+        let call = put_xml("set_service_properties", Subject::Service, url, &[202], to_xml(properties)?);
         client.send(call).await.map(drop)
     }
 }
@@ -156,7 +159,7 @@ const PROPERTIES: &str = "service properties";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Retention {
-    /// Whether they are deleted after some days.
+    /// Whether logs and metrics are deleted after [`days`](Self::days). Otherwise the service keeps them.
     pub enabled: bool,
     /// The number of days, 1 to 365.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -239,18 +242,20 @@ impl AzureTableStore {
     /// Fails with the service's errors.
     pub async fn geo_replication(&self) -> Result<GeoReplication> {
         let client = self.client();
-        client.only_storage("service statistics")?;
+        client.require_table_storage("service statistics")?;
         let address = client.endpoint.secondary()?;
         let url = address.with("restype", "service").with("comp", "stats").into_url();
-        let answer = client.send(get("geo_replication", Subject::Service, url)).await?;
+        let answer = client.send(get_xml("geo_replication", Subject::Service, url)).await?;
         let Geo { status, last_sync_time } =
             from_xml::<Statistics>(&answer, "StorageServiceStats")?.geo_replication;
-        let last_sync = parse(&last_sync_time)?;
+        let last_sync = parse_last_sync(&last_sync_time)?;
         Ok(GeoReplication { status, last_sync })
     }
 }
 
-fn parse(time: &str) -> Result<Option<DateTime<Utc>>> {
+/// Parses the time of the last sync, which is an HTTP date. The element is empty while the service does not know the time
+/// (<https://learn.microsoft.com/rest/api/storageservices/get-table-service-stats#response-body>).
+fn parse_last_sync(time: &str) -> Result<Option<DateTime<Utc>>> {
     if time.is_empty() {
         return Ok(None);
     }
@@ -283,9 +288,9 @@ impl AzureTableStore {
     /// Fails with the service's errors.
     pub async fn stored_policies(&self, table: &TableName) -> Result<Vec<StoredPolicy>> {
         let client = self.client();
-        client.only_storage(STORED_POLICIES)?;
+        client.require_table_storage(STORED_POLICIES)?;
         let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
-        let answer = client.send(get("stored_policies", Subject::Table(table), url)).await?;
+        let answer = client.send(get_xml("stored_policies", Subject::Table(table), url)).await?;
         from_xml::<Identifiers>(&answer, "SignedIdentifiers")?
             .policies
             .into_iter()
@@ -300,32 +305,32 @@ impl AzureTableStore {
     /// Fails if there are more than five policies or if a name is too long, and with the service's errors.
     pub async fn set_stored_policies(&self, table: &TableName, policies: &[StoredPolicy]) -> Result<()> {
         let client = self.client();
-        client.only_storage(STORED_POLICIES)?;
-        check(policies)?;
+        client.require_table_storage(STORED_POLICIES)?;
+        check_policies(policies)?;
         let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
-        let body = to_xml(&Identifiers { policies: policies.iter().map(Identifier::of).collect() })?;
-        client.send(put("set_stored_policies", Subject::Table(table), url, &[204], body)).await.map(drop)
+        let body = to_xml(&Identifiers { policies: policies.iter().map(Identifier::from_policy).collect() })?;
+        client.send(put_xml("set_stored_policies", Subject::Table(table), url, &[204], body)).await.map(drop)
     }
 }
 
 const STORED_POLICIES: &str = "stored access policies";
 
-/// <https://learn.microsoft.com/rest/api/storageservices/define-stored-access-policy>
-const POLICIES: usize = 5;
-const ID_CHARS: usize = 64;
+/// The limits of <https://learn.microsoft.com/rest/api/storageservices/define-stored-access-policy>.
+const MAX_POLICIES: usize = 5;
+const MAX_ID_CHARS: usize = 64;
 
-fn check(policies: &[StoredPolicy]) -> Result<()> {
-    if policies.len() > POLICIES {
-        return Err(Error::limit("stored access policies of a table", POLICIES, policies.len()));
+fn check_policies(policies: &[StoredPolicy]) -> Result<()> {
+    if policies.len() > MAX_POLICIES {
+        return Err(Error::limit("stored access policies of a table", MAX_POLICIES, policies.len()));
     }
     let longest = policies.iter().map(|policy| policy.id.chars().count()).max().unwrap_or_default();
-    if longest > ID_CHARS {
-        return Err(Error::limit("characters of a stored access policy's name", ID_CHARS, longest));
+    if longest > MAX_ID_CHARS {
+        return Err(Error::limit("characters of a stored access policy's name", MAX_ID_CHARS, longest));
     }
     Ok(())
 }
 
-/// <https://learn.microsoft.com/rest/api/storageservices/set-table-acl#request-body>
+/// The policies of a table in XML: <https://learn.microsoft.com/rest/api/storageservices/set-table-acl#request-body>.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "SignedIdentifiers")]
 struct Identifiers {
@@ -353,7 +358,7 @@ struct AccessPolicy {
 }
 
 impl Identifier {
-    fn of(policy: &StoredPolicy) -> Self {
+    fn from_policy(policy: &StoredPolicy) -> Self {
         // The service documents up to seven decimals; `chrono` writes three, six or nine.
         let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Micros, true);
         let access_policy = AccessPolicy {
@@ -370,8 +375,8 @@ impl Identifier {
             ErrorKind::Service(format!("the {field} of policy {:?} cannot be read: {text:?}", self.id))
         };
         Ok(StoredPolicy {
-            start: time(&start).map_err(|()| unreadable("Start", &start))?,
-            expiry: time(&expiry).map_err(|()| unreadable("Expiry", &expiry))?,
+            start: parse_time(&start).map_err(|()| unreadable("Start", &start))?,
+            expiry: parse_time(&expiry).map_err(|()| unreadable("Expiry", &expiry))?,
             permissions: permission.parse().map_err(|_| unreadable("Permission", &permission))?,
             id: self.id,
         })
@@ -381,14 +386,14 @@ impl Identifier {
 /// Parses the documented forms of a time: a date, optionally with the time to the minute, second or fraction.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/formatting-datetime-values>
-fn time(text: &str) -> Result<Option<DateTime<Utc>>, ()> {
+fn parse_time(text: &str) -> Result<Option<DateTime<Utc>>, ()> {
     if text.is_empty() {
         return Ok(None);
     }
-    let whole = || DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
-    let minute = || DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z").ok().map(|time| time.to_utc());
-    let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
-    whole().or_else(minute).or_else(day).map(Some).ok_or(())
+    let to_the_second = || DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
+    let to_the_minute = || DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z").ok().map(|time| time.to_utc());
+    let to_the_day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    to_the_second().or_else(to_the_minute).or_else(to_the_day).map(Some).ok_or(())
 }
 
 #[cfg(test)]
@@ -396,7 +401,7 @@ mod tests {
     use super::*;
 
     fn written(policy: &StoredPolicy) -> String {
-        let xml = to_xml(&Identifiers { policies: vec![Identifier::of(policy)] }).unwrap();
+        let xml = to_xml(&Identifiers { policies: vec![Identifier::from_policy(policy)] }).unwrap();
         String::from_utf8(xml).unwrap()
     }
 
@@ -471,8 +476,8 @@ mod tests {
             expiry: None,
             permissions: TablePermissions::READ,
         };
-        assert!(check(&[policy(&"x".repeat(64))]).is_ok());
-        assert!(check(&[policy(&"x".repeat(65))]).unwrap_err().is_limit_exceeded());
-        assert!(check(&vec![policy("x"); 6]).unwrap_err().is_limit_exceeded());
+        assert!(check_policies(&[policy(&"x".repeat(64))]).is_ok());
+        assert!(check_policies(&[policy(&"x".repeat(65))]).unwrap_err().is_limit_exceeded());
+        assert!(check_policies(&vec![policy("x"); 6]).unwrap_err().is_limit_exceeded());
     }
 }

@@ -42,7 +42,7 @@ pub async fn discover_tenant(endpoint: &str, options: Option<AzureTableStoreOpti
     AzureTableStore::without_credential(endpoint, options.unwrap_or_default())?.tenant().await
 }
 
-/// The answer to the request is a refusal, which names the tenant.
+/// The only status that `discover_tenant` accepts: the service refuses the request and names the tenant in its refusal.
 const REFUSED: &[u16] = &[401];
 
 impl AzureTableStore {
@@ -53,7 +53,7 @@ impl AzureTableStore {
         let call = Call::named("discover_tenant", Subject::Service, Method::Get, url, REFUSED)
             .header("authorization", "Bearer");
         let answer = client.send(call).await?;
-        let tenant = answer.header("www-authenticate").and_then(parse);
+        let tenant = answer.header("www-authenticate").and_then(parse_challenge);
         tenant.ok_or_else(|| {
             ErrorKind::Service(
                 "the service's answer names no tenant; give the credential the tenant's id".to_owned(),
@@ -65,7 +65,7 @@ impl AzureTableStore {
 
 /// Reads `Bearer authorization_uri=https://…/{tenant}/oauth2/authorize resource_id=https://…`. The parameters are separated by spaces or
 /// commas, and may be in quotes.
-fn parse(challenge: &str) -> Option<Tenant> {
+fn parse_challenge(challenge: &str) -> Option<Tenant> {
     let parameters = challenge.split([' ', ',']).filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         Some((name.to_ascii_lowercase(), value.trim_matches('"')))
@@ -78,6 +78,7 @@ fn parse(challenge: &str) -> Option<Tenant> {
             _ => {}
         }
     }
+    // The caller sends a secret to this address, so plain http is refused.
     let url = Url::parse(authorization?).ok().filter(|url| url.scheme() == "https")?;
     // The first segment of the path of the authorization URL is the tenant.
     let id = url.path_segments()?.next().filter(|id| !id.is_empty())?.to_owned();
@@ -102,10 +103,10 @@ mod tests {
             format!("Bearer authorization_uri=\"{uri}\", resource_id=\"https://storage.azure.com\""),
             format!("bearer Authorization=\"{uri}\",resource=\"https://storage.azure.com\""),
         ] {
-            assert_eq!(parse(&challenge).as_ref(), Some(&expected), "{challenge}");
+            assert_eq!(parse_challenge(&challenge).as_ref(), Some(&expected), "{challenge}");
         }
         let government = "Bearer authorization_uri=https://login.microsoftonline.us/t/oauth2/authorize";
-        assert_eq!(parse(government), Some(tenant("t", "https://login.microsoftonline.us", None)));
+        assert_eq!(parse_challenge(government), Some(tenant("t", "https://login.microsoftonline.us", None)));
     }
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
             "Bearer authorization_uri=http://login.microsoftonline.com/t/oauth2/authorize",
             "Bearer resource_id=https://storage.azure.com",
         ] {
-            assert_eq!(parse(challenge), None, "{challenge}");
+            assert_eq!(parse_challenge(challenge), None, "{challenge}");
         }
     }
 }

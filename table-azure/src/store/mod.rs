@@ -48,6 +48,7 @@ use crate::{AzureTableStoreOptions, SharedKey, wire};
 #[derive(Clone, Debug)]
 pub struct AzureTableStore {
     client: Arc<Client>,
+    /// The account key, which also signs SAS; `None` for stores with tokens or a SAS.
     key: Option<SharedKey>,
     manifests: Arc<ManifestCache>,
 }
@@ -63,7 +64,7 @@ impl AzureTableStore {
         options: Option<AzureTableStoreOptions>,
     ) -> Result<Self> {
         let options = options.unwrap_or_default();
-        let mut endpoint = Endpoint::new(endpoint, None)?.of(options.service);
+        let mut endpoint = Endpoint::new(endpoint, None)?.with_service(options.service);
         endpoint.require_https();
         let scope =
             scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.cosmos);
@@ -82,7 +83,7 @@ impl AzureTableStore {
     ) -> Result<Self> {
         let (options, mut endpoint) = (options.unwrap_or_default(), Endpoint::new(endpoint, None)?);
         endpoint.cosmos |= key.emulator() == Some(Emulator::CosmosDb);
-        endpoint.set_secret(key.emulator().is_none());
+        endpoint.set_carries_secret(key.emulator().is_none());
         let policy = Arc::new(SharedKeyPolicy(key.clone()));
         let mut store = Self::build(endpoint, Authorization::Signature(policy), options)?;
         store.key = Some(key);
@@ -143,12 +144,13 @@ impl AzureTableStore {
         Self::build(endpoint, Authorization::InUrl, options)
     }
 
+    /// Builds the HTTP pipeline. Every constructor ends here, so that the check of plain http endpoints applies to all credentials.
     fn build(
         endpoint: Endpoint,
         authorization: Authorization,
         options: AzureTableStoreOptions,
     ) -> Result<Self> {
-        let endpoint = endpoint.of(options.service);
+        let endpoint = endpoint.with_service(options.service);
         let mut profile =
             if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
         profile.has_stale_reads = options.read_from == ReadFrom::Secondary;
@@ -173,7 +175,7 @@ impl AzureTableStore {
             Authorization::Signature(policy) => (vec![policy], None),
             Authorization::Token(tokens) => (Vec::new(), Some(tokens)),
         };
-        let endpoint = endpoint.reading(options.read_from, options.secondary_endpoint.as_deref())?;
+        let endpoint = endpoint.with_reads_from(options.read_from, options.secondary_endpoint.as_deref())?;
         endpoint.check_http(&options.plain_http_hosts)?;
         let client = Client {
             pipeline: Pipeline::new(name.0, name.1, client_options, Vec::new(), policies, None),
@@ -211,6 +213,7 @@ impl TableStore for AzureTableStore {
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
+        // Kept until the answer: another task could read and cache the old manifest while the request is under way.
         let _change = self.manifests.change(table);
         self.client.delete_table(table).await
     }
@@ -284,7 +287,7 @@ impl Client {
         let url = self.endpoint.write_to(&write.path(table)).into_url();
         let subject = Subject::Entity(table, operation.key());
         let mut call = Call::new(operation.kind(), subject, write.method, url);
-        if let Some(verb) = write.tunnelled {
+        if let Some(verb) = write.x_http_method {
             call = call.header("x-http-method", verb);
         }
         if write.prefers_no_content() {
@@ -303,8 +306,8 @@ impl Client {
     async fn transact(&self, table: &TableName, group: &GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.profile, group)?;
         let body = GroupBody::new(&self.endpoint, table, group)?;
-        // `check_group` knows a lower bound; only now is the exact size known. The service would refuse the request
-        // after the whole upload.
+        // `check_group` checks a lower bound of the size; the exact size is known only after encoding. The service would refuse a
+        // larger request, but only after the whole upload.
         if body.bytes.len() > self.profile.group_bytes {
             let what = "bytes of a group transaction's request";
             return Err(Error::limit(what, self.profile.group_bytes, body.bytes.len()));
@@ -434,18 +437,18 @@ impl Client {
     ) -> Result<Page<TableName>> {
         let position = from.map(|from| from.tables_position(prefix)).transpose()?;
         let prefix = prefix.unwrap_or_default();
-        let filter = self.names_like(prefix).map(|filter| filter.to_string());
+        let filter = self.table_name_filter(prefix).map(|filter| filter.to_string());
         let url = self
             .endpoint
             .read_from("Tables")
-            .with_some("$filter", filter.as_deref())
-            .with_some("NextTableName", position.map(|position| position.first.as_str()))
+            .with_optional("$filter", filter.as_deref())
+            .with_optional("NextTableName", position.map(|position| position.first.as_str()))
             .into_url();
         let answer =
             self.send(Call::new(OperationKind::ListTables, Subject::Service, Method::Get, url)).await?;
         let mut items = wire::decode_table_names(&answer.body).map_err(|e| answer.explain(e))?;
         let rows = items.len();
-        items.retain(|name| self.starts_with(name, prefix));
+        items.retain(|name| self.has_prefix(name, prefix));
         let continuation = answer.continuation("x-ms-continuation-nexttablename")?.map(|first| {
             let position = Position { first, second: None };
             Continuation::of_tables(Some(prefix).filter(|prefix| !prefix.is_empty()), position)
@@ -456,8 +459,8 @@ impl Client {
 
     /// Returns a range that contains every name with the prefix, whether or not the service compares case.
     /// The client drops the other names.
-    fn names_like(&self, prefix: &str) -> Option<Filter> {
-        // In ASCII, capital letters are before small ones. All spellings of the prefix are between its capital and
+    fn table_name_filter(&self, prefix: &str) -> Option<Filter> {
+        // In ASCII, capital letters sort before small ones. All spellings of the prefix are between its capital and
         // its small form.
         let (low, high) = match self.profile.case_sensitive_tables {
             true => (prefix.to_owned(), prefix.to_owned()),
@@ -467,7 +470,8 @@ impl Client {
         Some(Filter::ge("TableName", low).and(Filter::lt("TableName", end)))
     }
 
-    fn starts_with(&self, name: &TableName, prefix: &str) -> bool {
+    /// Whether a table's name has the prefix, compared as the service compares names.
+    fn has_prefix(&self, name: &TableName, prefix: &str) -> bool {
         match self.profile.case_sensitive_tables {
             true => name.as_str().starts_with(prefix),
             false => name.to_lowercase().starts_with(&prefix.to_ascii_lowercase()),
@@ -477,9 +481,9 @@ impl Client {
 
 impl Client {
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let select = select.map(names);
+        let select = select.map(select_list);
         let address = self.endpoint.read_partition(&entity_path(table, key), Some(key.partition()));
-        let url = address.with_some("$select", select.as_deref());
+        let url = address.with_optional("$select", select.as_deref());
         let subject = Subject::Entity(table, key);
         let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url());
         match self.send(call).await {
@@ -506,17 +510,17 @@ impl Client {
         let url = self
             .endpoint
             .read_partition(&format!("{table}()"), query.bounds().partition.as_single())
-            .with_some("$filter", filter.as_deref())
-            .with_some("$select", query.select.as_ref().map(names).as_deref())
-            .with_some("$top", top.as_deref())
-            .with_some("NextPartitionKey", position.map(|p| p.first.as_str()))
-            .with_some("NextRowKey", position.and_then(|p| p.second.as_deref()));
+            .with_optional("$filter", filter.as_deref())
+            .with_optional("$select", query.select.as_ref().map(select_list).as_deref())
+            .with_optional("$top", top.as_deref())
+            .with_optional("NextPartitionKey", position.map(|p| p.first.as_str()))
+            .with_optional("NextRowKey", position.and_then(|p| p.second.as_deref()));
         let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url());
         let answer = self.send(call).await?;
         let items = wire::decode_entities(&answer.body).map_err(|e| answer.explain(e))?;
         check_page(&self.profile, table, query, &items)?;
         let continued = |position| Continuation::new(&self.profile, table, query, position);
-        let continuation = next(&answer)?.map(continued);
+        let continuation = next_position(&answer)?.map(continued);
         // A service that returns the same token for ever would keep the program in a loop of paid requests.
         check_progress(from, continuation.as_ref(), items.len())?;
         Ok(Page { items, continuation })
@@ -524,14 +528,16 @@ impl Client {
 }
 
 /// Returns the selected names, with the properties that every answer needs.
-fn names(select: &Select) -> String {
+fn select_list(select: &Select) -> String {
     // `$select` leaves out the keys too, and an entity without keys cannot be read. The ETag is an annotation and is
     // always there.
     let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(select.names()).collect();
     Select::new(names).names().collect::<Vec<_>>().join(",")
 }
 
-fn next(answer: &Answer) -> Result<Option<Position>> {
+/// Returns where the next page begins; `None` after the last page. The service may omit the RowKey
+/// (<https://learn.microsoft.com/rest/api/storageservices/query-timeout-and-pagination>).
+fn next_position(answer: &Answer) -> Result<Option<Position>> {
     let first = answer.continuation("x-ms-continuation-nextpartitionkey")?;
     let second = answer.continuation("x-ms-continuation-nextrowkey")?;
     Ok(first.map(|first| Position { first, second }))
