@@ -101,17 +101,17 @@ async fn a_backup_in_steps_is_one_snapshot_and_lets_the_original_reuse_pages() {
     let file = fixture.directory.path().join("store/tables.redb");
     let before = std::fs::metadata(&file).unwrap().len();
     let (done, round) = (AtomicBool::new(false), AtomicI32::new(0));
-    // Each step of the backup takes as long as ten changes.
+    // Each sync of the backup takes as long as ten changes: the disk lets one pass, however fast the backup is.
+    fixture.copies.set(SYNCS_WAIT);
     let slow = async {
         while !done.load(Ordering::SeqCst) {
-            fixture.copies.set(SYNCS_WAIT);
             let until = round.load(Ordering::SeqCst) + 10;
             while round.load(Ordering::SeqCst) < until && !done.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(1)).await;
             }
-            fixture.copies.set(SOUND);
-            sleep(Duration::from_millis(2)).await;
+            fixture.copies.set_after(1, SYNCS_WAIT);
         }
+        fixture.copies.set(SOUND);
     };
     let copying = async {
         fixture.store.backup(fixture.copy()).await.unwrap();
