@@ -43,8 +43,8 @@ pub struct BlindIndex {
     digits: usize,
 }
 
-/// Number of hexadecimal digits of a full token.
-const WHOLE: usize = 64;
+/// Hexadecimal digits of a token that is not truncated: 256 bits of HMAC-SHA256.
+const FULL_TOKEN_DIGITS: usize = 64;
 
 impl BlindIndex {
     /// Creates an index with its own key of 32 bytes.
@@ -59,7 +59,7 @@ impl BlindIndex {
                 key.expose().len()
             )));
         };
-        Ok(Self { name, key: Zeroizing::new(bytes), digits: WHOLE })
+        Ok(Self { name, key: Zeroizing::new(bytes), digits: FULL_TOKEN_DIGITS })
     }
 
     /// Shortens tokens to this many bits: a multiple of 4, from 4 to 128. With `n` entities, about `n /
@@ -79,7 +79,7 @@ impl BlindIndex {
 
     /// Whether tokens are shortened, so that different values may share a token.
     pub const fn is_truncated(&self) -> bool {
-        self.digits < WHOLE
+        self.digits < FULL_TOKEN_DIGITS
     }
 
     /// Returns the name.

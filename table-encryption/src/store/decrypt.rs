@@ -17,8 +17,8 @@ const CONCURRENT_UNWRAPS: usize = 8;
 /// Number of entities decrypted before yielding to other tasks of the thread.
 const DECRYPTED_PER_YIELD: usize = 128;
 
-/// Decrypts entities of a table.
-pub(crate) struct Opener<'a> {
+/// Decrypts entities of a table, for one read: it knows what the read selects and compares.
+pub(crate) struct Decryptor<'a> {
     pub(super) shared: &'a Shared,
     pub(super) table: &'a TableName,
     pub(super) id: String,
@@ -38,7 +38,7 @@ pub(crate) enum Stored {
     V1(Box<Metadata>),
 }
 
-impl Opener<'_> {
+impl Decryptor<'_> {
     /// Returns the projection with the properties that decryption and the filter check need; `None` if it
     /// needs no more properties.
     pub(super) fn widened(&self) -> Option<Select> {

@@ -54,7 +54,7 @@ impl<S: TableStore> EncryptedStore<S> {
     pub async fn describe(&self, table: &TableName, key: &Key) -> Result<Option<Description>> {
         let select = Select::new(std::iter::once(HEADER).chain(METADATA));
         let Some(entity) = self.fetch(table, key, Some(&select)).await? else { return Ok(None) };
-        Ok(Some(match self.opener(table, None).stored(&entity)? {
+        Ok(Some(match self.decryptor(table, None).stored(&entity)? {
             Stored::Plain => Description::Plain,
             Stored::V2(header) => Description::V2 {
                 key_id: header.wrapping.key_id.into(),

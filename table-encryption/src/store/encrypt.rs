@@ -6,7 +6,7 @@ use table_core::store::{
     Conflicts, Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
 
-use super::decrypt::{Opener, Stored, is_system};
+use super::decrypt::{Decryptor, Stored, is_system};
 use super::merge::{Prepared, reads_first};
 use super::{EncryptedStore, Shared};
 use crate::key::fill_random;
@@ -124,12 +124,16 @@ pub(crate) type Compared<'a> = Vec<&'a str>;
 pub(super) fn compared(filter: Option<&Filter>) -> Compared<'_> {
     let mut names = Vec::new();
     if let Some(filter) = filter {
-        filter.for_each_property(&mut |name| names.extend(Some(name).filter(|name| !is_system(name))));
+        filter.for_each_property(&mut |name| {
+            if !is_system(name) {
+                names.push(name);
+            }
+        });
     }
     names
 }
 
-impl Opener<'_> {
+impl Decryptor<'_> {
     /// Refuses a filter on a property that is known to be encrypted or is not listed as comparable.
     pub(super) fn check_filter(&self) -> Result<()> {
         if self.compared.is_empty() {
@@ -181,9 +185,9 @@ impl<S: TableStore> EncryptedStore<S> {
         }
         let mut conflicts = Conflicts::new(self.shared.attempts);
         loop {
-            let (prepared, again) = self.prepare_group(table, group.clone()).await?;
+            let (prepared, retries_conflict) = self.prepare_group(table, group.clone()).await?;
             // Only operations without an ETag of the caller are prepared again. If a condition of the caller fails, the caller gets the error.
-            let ours = |e: &Error| e.failed_index().is_some_and(|i| again.get(i) == Some(&true));
+            let ours = |e: &Error| e.failed_index().is_some_and(|i| retries_conflict.get(i) == Some(&true));
             match self.inner.transact(table, prepared).await {
                 Err(error) if ours(&error) && error.is_conflict() => conflicts.wait(error).await?,
                 other => return other,
@@ -226,11 +230,11 @@ impl<S: TableStore> EncryptedStore<S> {
             .buffered(CONCURRENT_READS)
             .try_collect()
             .await?;
-        let again = prepared.iter().map(|p| p.retries_conflict).collect();
+        let retries_conflict = prepared.iter().map(|p| p.retries_conflict).collect();
         for (slot, prepared) in group.operations_mut().iter_mut().zip(prepared) {
             *slot = prepared.operation;
         }
-        Ok((group, again))
+        Ok((group, retries_conflict))
     }
 }
 

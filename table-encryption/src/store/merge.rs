@@ -94,7 +94,7 @@ impl<S: TableStore> EncryptedStore<S> {
         let read = self.fetch(table, patch.key(), select).await?;
         match &read {
             // Legacy entities are replaced completely, which needs all of their properties.
-            Some(found) if !encrypts && is_v1(&self.opener(table, None).stored(found)?) => {
+            Some(found) if !encrypts && is_v1(&self.decryptor(table, None).stored(found)?) => {
                 self.fetch(table, patch.key(), None).await
             }
             _ => Ok(read),
@@ -109,8 +109,8 @@ impl<S: TableStore> EncryptedStore<S> {
         read: Entity,
         version: IfMatch,
     ) -> Result<Operation> {
-        let opener = self.opener(table, None);
-        let stored = opener.stored(&read)?;
+        let decryptor = self.decryptor(table, None);
+        let stored = decryptor.stored(&read)?;
         check_stays_encrypted(&stored, &patch)?;
         let encrypts = patch.properties().iter().any(|p| p.is_encrypted());
         let replaces = is_v1(&stored);
@@ -119,7 +119,7 @@ impl<S: TableStore> EncryptedStore<S> {
         if !encrypts && !replaces {
             return Ok(Operation::Merge(patch, version));
         }
-        let read = opener.decrypt_as(read, stored).await.map_err(Failure::into_error)?;
+        let read = decryptor.decrypt_as(read, stored).await.map_err(Failure::into_error)?;
         let all = read.into_parts().1;
         *patch.properties_mut() = combined(all, patch.properties(), replaces);
         let operation =

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
 use builder::Rules;
-pub(crate) use decrypt::{Opener, Stored};
+pub(crate) use decrypt::{Decryptor, Stored};
 pub use describe::{Description, encrypted_names};
 pub(crate) use encrypt::encrypt_entity;
 use table_core::forward_to_store;
@@ -183,9 +183,9 @@ impl<S: TableStore> EncryptedStore<S> {
     }
 
     /// Returns a decrypter for entities of a table.
-    pub(crate) fn opener<'a>(&'a self, table: &'a TableName, select: Option<&'a Select>) -> Opener<'a> {
+    pub(crate) fn decryptor<'a>(&'a self, table: &'a TableName, select: Option<&'a Select>) -> Decryptor<'a> {
         let (id, compared) = (self.table_id(table), Vec::new());
-        Opener { shared: &self.shared, table, id, select, compared, accepts_plaintext: false }
+        Decryptor { shared: &self.shared, table, id, select, compared, accepts_plaintext: false }
     }
 
     /// Reads the entity as it is stored. A store that returns another entity is refused: that entity could be
@@ -204,12 +204,12 @@ impl<S: TableStore> EncryptedStore<S> {
     /// Reads a page as it is stored, with the properties that decryption needs.
     async fn fetch_page(
         &self,
-        opener: &Opener<'_>,
+        decryptor: &Decryptor<'_>,
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let table = opener.table;
-        let page = match opener.widened() {
+        let table = decryptor.table;
+        let page = match decryptor.widened() {
             None => self.inner.query(table, query, from).await?,
             wider => self.inner.query(table, &Query { select: wider, ..query.clone() }, from).await?,
         };
@@ -218,10 +218,10 @@ impl<S: TableStore> EncryptedStore<S> {
     }
 
     /// Returns a decrypter for the pages of a query, after checking the query.
-    fn opener_of<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Opener<'a>> {
+    fn opener_of<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Decryptor<'a>> {
         let compared = encrypt::compared(query.filter.as_ref());
-        let opener = Opener { compared, ..self.opener(table, query.select.as_ref()) };
-        opener.check_filter().map(|()| opener)
+        let decryptor = Decryptor { compared, ..self.decryptor(table, query.select.as_ref()) };
+        decryptor.check_filter().map(|()| decryptor)
     }
 
     /// Returns the table's id for scopes and rules.
@@ -248,12 +248,12 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let opener = self.opener(table, select);
-        let wider = opener.widened();
+        let decryptor = self.decryptor(table, select);
+        let wider = decryptor.widened();
         let found = self.fetch(table, key, wider.as_ref().or(select)).await?;
         match found {
             None => Ok(None),
-            Some(entity) => opener.decrypt(entity).await.map(Some),
+            Some(entity) => decryptor.decrypt(entity).await.map(Some),
         }
     }
 
@@ -263,9 +263,9 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let opener = self.opener_of(table, query)?;
-        let page = self.fetch_page(&opener, query, from).await?;
-        opener.decrypt_page(page).await
+        let decryptor = self.opener_of(table, query)?;
+        let page = self.fetch_page(&decryptor, query, from).await?;
+        decryptor.decrypt_page(page).await
     }
 
     async fn query_readable(
@@ -274,9 +274,9 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        let opener = self.opener_of(table, query)?;
-        let page = self.fetch_page(&opener, query, from).await?;
-        opener.decrypt_readable_page(page).await
+        let decryptor = self.opener_of(table, query)?;
+        let page = self.fetch_page(&decryptor, query, from).await?;
+        decryptor.decrypt_readable_page(page).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

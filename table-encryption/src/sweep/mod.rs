@@ -220,7 +220,7 @@ impl<S, J> fmt::Debug for Sweep<'_, S, J> {
 }
 
 /// Maximum number of skipped entities that are listed.
-const LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// The counts of a sweep.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -253,7 +253,7 @@ impl SweepProgress {
             }
             Err((key, error)) => {
                 self.skipped += 1;
-                if self.unreadable.len() < LISTED {
+                if self.unreadable.len() < MAX_LISTED {
                     self.unreadable.push(UnreadableEntity { key, error });
                 }
             }
@@ -301,9 +301,9 @@ impl<S: TableStore> Migration<'_, S> {
     /// Returns the decrypted entity if it still needs to be migrated.
     async fn unfinished(&self, table: &TableName, entity: Entity) -> Result<Option<Entity>, Failure> {
         let id = self.store.table_id(table);
-        let mut opener = self.store.opener(table, None);
-        opener.accepts_plaintext = true;
-        let stored = opener.stored(&entity).map_err(Failure::OfEntity)?;
+        let mut decryptor = self.store.decryptor(table, None);
+        decryptor.accepts_plaintext = true;
+        let stored = decryptor.stored(&entity).map_err(Failure::OfEntity)?;
         let (is_v2, is_legacy) = (matches!(stored, Stored::V2(_)), matches!(stored, Stored::V1(_)));
         let rules = &self.store.shared.rules;
         let found_plaintext = rules.finds_plaintext(&id, &entity, |name| match &stored {
@@ -315,7 +315,7 @@ impl<S: TableStore> Migration<'_, S> {
         if !(found_plaintext || lacks_header || is_legacy || is_v2 && self.reencrypts) {
             return Ok(None);
         }
-        opener.decrypt_as(entity, stored).await.map(Some)
+        decryptor.decrypt_as(entity, stored).await.map(Some)
     }
 }
 
@@ -423,8 +423,8 @@ impl<S: TableStore> Job for Rotation<'_, S> {
     }
 
     async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
-        let opener = self.store.opener(table, None);
-        let header = match opener.stored(&entity).map_err(Failure::OfEntity)? {
+        let decryptor = self.store.decryptor(table, None);
+        let header = match decryptor.stored(&entity).map_err(Failure::OfEntity)? {
             Stored::Plain => return Ok(SweptEntity::default()),
             Stored::V1(metadata) => return Ok(SweptEntity { changed: false, key_id: Some(metadata.key_id) }),
             Stored::V2(header) => *header,
