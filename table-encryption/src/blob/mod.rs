@@ -54,9 +54,9 @@ pub struct BlobPlace {
 /// let mut sealed = sealer.push(b"some text")?;
 /// sealed.extend(sealer.finish()?);
 ///
-/// let mut decryptor = cipher.decryptor(&place);
-/// let mut text = decryptor.push(&sealed).await?;
-/// text.extend(decryptor.finish().await?);
+/// let mut opener = cipher.opener(&place);
+/// let mut text = opener.push(&sealed).await?;
+/// text.extend(opener.finish().await?);
 /// assert_eq!(text, b"some text");
 /// # Ok(())
 /// # }
@@ -96,7 +96,7 @@ impl BlobCipher {
     }
 
     /// Starts decrypting a blob.
-    pub fn decryptor(&self, place: &BlobPlace) -> BlobOpener {
+    pub fn opener(&self, place: &BlobPlace) -> BlobOpener {
         BlobOpener::new(self.clone(), place.clone())
     }
 
@@ -295,7 +295,7 @@ impl BlobOpener {
     ///
     /// # Errors
     /// Fails if the blob was changed, if its key is not available, or if the key service cannot be used. The
-    /// decryptor cannot be used afterwards.
+    /// opener cannot be used afterwards.
     pub async fn push(&mut self, sealed: &[u8]) -> Result<Vec<u8>> {
         self.waiting.extend_from_slice(sealed);
         let opened = self.advance().await;
@@ -406,7 +406,7 @@ impl BlobCipher {
     where
         P: Stream<Item = Result<Bytes>> + Send + Unpin,
     {
-        let start = Opening { sealed, decryptor: self.decryptor(place) };
+        let start = Opening { sealed, opener: self.opener(place) };
         without_empty(stream::try_unfold(Some(start), async |state| match state {
             None => Ok(None),
             Some(state) => state.step().await.map(Some),
@@ -438,14 +438,14 @@ impl<P: Stream<Item = Result<Bytes>> + Unpin> Sealing<P> {
 
 struct Opening<P> {
     sealed: P,
-    decryptor: BlobOpener,
+    opener: BlobOpener,
 }
 
 impl<P: Stream<Item = Result<Bytes>> + Unpin> Opening<P> {
     async fn step(mut self) -> Result<(Vec<u8>, Option<Self>)> {
         match self.sealed.next().await.transpose()? {
-            None => Ok((self.decryptor.finish().await?, None)),
-            Some(piece) => Ok((self.decryptor.push(&piece).await?, Some(self))),
+            None => Ok((self.opener.finish().await?, None)),
+            Some(piece) => Ok((self.opener.push(&piece).await?, Some(self))),
         }
     }
 }

@@ -32,12 +32,12 @@ async fn seal(cipher: &BlobCipher, content: &[u8], piece: usize) -> Vec<u8> {
 }
 
 async fn open(cipher: &BlobCipher, place: &BlobPlace, sealed: &[u8], piece: usize) -> Result<Vec<u8>> {
-    let mut decryptor = cipher.decryptor(place);
+    let mut opener = cipher.opener(place);
     let mut out = Vec::new();
     for piece in sealed.chunks(piece) {
-        out.extend(decryptor.push(piece).await?);
+        out.extend(opener.push(piece).await?);
     }
-    out.extend(decryptor.finish().await?);
+    out.extend(opener.finish().await?);
     Ok(out)
 }
 

@@ -182,7 +182,7 @@ impl<S: TableStore> EncryptedStore<S> {
         BlobCipher::new(Arc::clone(&self.shared.keys), self.profile.case_sensitive_tables)
     }
 
-    /// Returns a decrypter for entities of a table.
+    /// Returns a decryptor for entities of a table.
     pub(crate) fn decryptor<'a>(&'a self, table: &'a TableName, select: Option<&'a Select>) -> Decryptor<'a> {
         let (id, compared) = (self.table_id(table), Vec::new());
         Decryptor { shared: &self.shared, table, id, select, compared, accepts_plaintext: false }
@@ -217,7 +217,7 @@ impl<S: TableStore> EncryptedStore<S> {
         Ok(page)
     }
 
-    /// Returns a decrypter for the pages of a query, after checking the query.
+    /// Returns a decryptor for the pages of a query, after checking the query.
     fn opener_of<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Decryptor<'a>> {
         let compared = encrypt::compared(query.filter.as_ref());
         let decryptor = Decryptor { compared, ..self.decryptor(table, query.select.as_ref()) };
