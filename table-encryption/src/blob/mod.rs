@@ -37,7 +37,7 @@ pub struct BlobPlace {
 /// Encrypts and decrypts blobs with the data keys of an [`EncryptedStore`](crate::EncryptedStore), or with
 /// its own data keys.
 ///
-/// Memory use: one chunk of 64 KiB. Size increase: a header of about 200 bytes (400 with RSA), and 16 bytes
+/// Memory use: one chunk, which has 64 KiB; a reader accepts chunks of other writers up to 16 MiB. Size increase: a header of about 200 bytes (400 with RSA), and 16 bytes
 /// per chunk.
 ///
 /// ```

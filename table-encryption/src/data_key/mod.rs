@@ -203,7 +203,7 @@ const MAX_FAILURES: u64 = 65_536;
 /// Data keys that could not be unwrapped. For some time, the key service is not asked for them again. A
 /// writer of a table can store any number of wrapped keys that no key encryption key opens.
 pub(crate) struct FailedUnwraps {
-    /// By the hash of the wrapping, because the wrapping itself may have 64 KiB.
+    /// By the hash of the wrapping, because the wrapping itself may have 128 KiB: its key id and its wrapped key have up to 64 KiB each.
     failures: Mutex<ExpiringMap<[u8; 32], Unreadable>>,
 }
 

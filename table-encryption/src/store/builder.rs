@@ -168,7 +168,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     ///
     /// # Errors
     /// Fails if two keys have the same id; if a key id or algorithm does not fit a header; if a legacy key
-    /// has the id of a v2 key; if a bound is zero; or if a property is both encrypted and listed for filters.
+    /// has the id of a v2 key; if `max_writes` is zero; or if a property is both encrypted and listed for filters.
     pub fn build(self) -> Result<EncryptedStore<S>> {
         self.keys.check()?;
         if self.bounds.max_writes == 0 {
