@@ -6,7 +6,6 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::eventual::{EventualBackend, World};
 use crate::queues::{Queue, QueueBackend};
-use crate::real_time::RealTimeStore;
 use crate::{Backend, Harness};
 
 /// A behaviour of a store.
@@ -19,7 +18,7 @@ pub type EventualBehaviour = fn(World) -> LocalBoxFuture<'static, ()>;
 /// Runs a behaviour on two threads.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub async fn run(backend: &dyn Backend, behaviour: Behaviour) {
-    let harness = Harness::start(backend.store().await, backend);
+    let harness = Harness::start(backend).await;
     behaviour(&harness).await;
     harness.finish().await;
 }
@@ -29,7 +28,7 @@ pub async fn run(backend: &dyn Backend, behaviour: Behaviour) {
 /// The clock stands still during a request. When all tasks wait, the clock moves to the end of the shortest wait.
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 pub async fn run_in_virtual_time(backend: &dyn Backend, behaviour: Behaviour) {
-    let harness = Harness::start(RealTimeStore::around(backend.store().await), backend);
+    let harness = Harness::start_in_virtual_time(backend).await;
     behaviour(&harness).await;
     harness.finish().await;
 }

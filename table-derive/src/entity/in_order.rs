@@ -40,7 +40,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
             #check_type
             #check_version
             #check_reader
-            let #key = <Self as #krate::__private::KeyFields>::key_fields(__entity.key()).ok()?;
+            let #key = <Self as #krate::__private::KeyFields>::fitting_key_fields(__entity.key())?;
             let __value = Self { #(#fields),* };
             // After the last field: a property of the type that is left over was out of order, and a field was taken
             // for absent.

@@ -126,7 +126,7 @@ fn reader(entity: &Entity<'_>) -> TokenStream {
         impl #impl_generics #krate::__private::KeyFields for #name #ty_generics #where_clause {
             type Fields = __KeyFields;
 
-            fn key_fields(__key: &#krate::model::Key) -> #krate::Result<__KeyFields> {
+            fn parse_key(__key: &#krate::model::Key, __described: bool) -> #krate::Result<__KeyFields> {
                 #partition
                 #row
                 ::core::result::Result::Ok(__KeyFields { #(#idents: #locals),* })
@@ -152,7 +152,7 @@ fn reads<'e>(
         });
     }
     quote! {
-        let mut __parser = #krate::model::KeyParser::#which(#rust_name, #display, __key);
+        let mut __parser = #krate::model::KeyParser::#which(#rust_name, #display, __key).describing(__described);
         #(#steps)*
         __parser.finish()?;
     }

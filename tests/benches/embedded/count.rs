@@ -9,7 +9,7 @@ use crate::ROWS;
 use crate::committer::Committer;
 use crate::direct::Direct;
 use crate::flight::{CARRIERS, Flight, flight};
-use crate::indexed::{PlainTrip, Trip, Trips, trip};
+use crate::indexed::{PlainTrip, Requests, Trip, Trips, trip};
 use crate::ours::Ours;
 use crate::ratios;
 
@@ -49,7 +49,7 @@ fn theirs(direct: &Arc<Direct>, runtime: &Runtime, work: &str, times: u32) {
 
 async fn mine(ours: &Ours, work: &str, times: u32) {
     let keys = ratios::keys_of(&CARRIERS[3..4]);
-    let trips = Trips::open(ours.store()).await;
+    let (trips, requests) = (Trips::open(ours.store()).await, Requests::open(ours.store()).await);
     for time in 0..times {
         match work {
             "get" => {
@@ -68,6 +68,10 @@ async fn mine(ours: &Ours, work: &str, times: u32) {
             "indexed" => {
                 let batch: Vec<_> = batch(time).collect();
                 try_join_all(batch.iter().map(|trip| trips.indexed.insert(trip))).await.unwrap();
+            }
+            "requests" => {
+                let batch: Vec<_> = batch(time).collect();
+                join_all(batch.iter().map(|trip| requests.insert(trip))).await;
             }
             _ => panic!("no such work: {work}"),
         }

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use crate::committer::Committer;
 use crate::direct::{self, Direct};
 use crate::flight::{CARRIERS, Flight, flight};
-use crate::indexed::{PlainTrip, Trip, Trips, trip};
+use crate::indexed::{PlainTrip, Requests, Trip, Trips, trip};
 use crate::ours::Ours;
 use crate::rounds;
 
@@ -61,6 +61,7 @@ pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
     pair("durable inserts, 64 at once, against group commit by hand", "0.9", writes(&theirs, &mine));
 
     let Trips { plain, indexed } = runtime.block_on(Trips::open(ours.store()));
+    let requests = runtime.block_on(Requests::open(ours.store()));
     let theirs = tasks(
         runtime,
         |round, n| PlainTrip::from(trip(fresh(round, n))),
@@ -69,15 +70,29 @@ pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
             async move { drop(plain.insert(&trip).await.unwrap()) }
         },
     );
-    let mine = tasks(
+    let by_hand = tasks(
         runtime,
         |round, n| trip(fresh(round, n)),
         move |trip: Trip| {
-            let indexed = indexed.clone();
-            async move { drop(indexed.insert(&trip).await.unwrap()) }
+            let requests = requests.clone();
+            async move { requests.insert(&trip).await }
         },
     );
+    let indexed_from = |first: u32| {
+        let indexed = indexed.clone();
+        tasks(
+            runtime,
+            move |round, n| trip(first + fresh(round, n)),
+            move |trip: Trip| {
+                let indexed = indexed.clone();
+                async move { drop(indexed.insert(&trip).await.unwrap()) }
+            },
+        )
+    };
+    let mine = indexed_from(0);
     pair("inserts with an entry in another partition, against plain ones", "0.5", writes(&theirs, &mine));
+    let mine = indexed_from(10_000_000);
+    pair("the same, against their requests alone", "", writes(&by_hand, &mine));
 
     let blocking = runtime.block_on(ours.with_blocking_reads());
     let get_with = |side: &Ours| get_all(runtime, side, &keys);

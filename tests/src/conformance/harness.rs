@@ -12,6 +12,7 @@ use table_core::store::{ServiceProfile, TableStore, TableStoreExt};
 use uuid::Uuid;
 
 use super::{Deviation, TestTable};
+use crate::real_time::{RealTimeBlobs, RealTimeStore, in_real_time};
 
 /// A backend under test: opens its store, and states its known properties.
 #[async_trait]
@@ -72,10 +73,25 @@ pub struct Harness {
 
 impl Harness {
     /// Opens the backend for one behaviour.
-    pub(crate) fn start(store: Arc<dyn TableStore>, backend: &dyn Backend) -> Self {
+    pub(crate) async fn start(backend: &dyn Backend) -> Self {
+        Self::over(backend.store().await, backend.blobs(), backend)
+    }
+
+    /// Opens the backend for one behaviour in virtual time; requests run in real time.
+    pub(crate) async fn start_in_virtual_time(backend: &dyn Backend) -> Self {
+        let blobs =
+            in_real_time(backend.blobs()).map(|blobs| Arc::new(RealTimeBlobs(blobs)) as Arc<dyn ObjectStore>);
+        Self::over(RealTimeStore::around(backend.store().await), blobs.boxed(), backend)
+    }
+
+    fn over(
+        store: Arc<dyn TableStore>,
+        blobs: BoxFuture<'static, Arc<dyn ObjectStore>>,
+        backend: &dyn Backend,
+    ) -> Self {
         Self {
             store,
-            blobs: backend.blobs().shared(),
+            blobs: blobs.shared(),
             deviations: backend.deviations().to_vec(),
             scale: backend.scale(),
             made: Mutex::default(),

@@ -237,7 +237,7 @@ macro_rules! pattern_behaviours {
                 lists_agree_with_a_model
                 lookups_cost_the_documented_requests
                 a_group_changes_each_list_once
-                lists_are_built_while_writers_continue
+                lists_are_built_while_writers_continue (virtual_time)
                 a_scrub_repairs_lists
                 a_scrub_repairs_a_list_that_changes
             }

@@ -55,4 +55,5 @@ mod upkeep;
 mod verbs;
 mod wide;
 
+pub use self::verbs::documented_verbs;
 pub use crate::suite::{Behaviour, run, run_in_virtual_time};

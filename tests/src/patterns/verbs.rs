@@ -548,42 +548,31 @@ pub(crate) async fn limits_end_queries_and_bound_pages(harness: &Harness) {
     every_handle!(harness, queries_of);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the rows of the table in `docs/verbs.md`.
-    fn documented() -> String {
-        let mut text = String::new();
-        let handles = [
-            (<Table<Untyped> as Verbs>::NAME, <Table<Untyped> as Verbs>::CELLS),
-            (<Table<Typed> as Verbs>::NAME, <Table<Typed> as Verbs>::CELLS),
-            (Group::NAME, Group::CELLS),
-            (<IndexedTable<Indexed> as Verbs>::NAME, <IndexedTable<Indexed> as Verbs>::CELLS),
-            (WithEntries::NAME, WithEntries::CELLS),
-            (<WideTable<Wider> as Verbs>::NAME, <WideTable<Wider> as Verbs>::CELLS),
-            (<LargeTable<Large> as Verbs>::NAME, <LargeTable<Large> as Verbs>::CELLS),
-            (<LargeTable<LargeIndexed> as Verbs>::NAME, <LargeTable<LargeIndexed> as Verbs>::CELLS),
-            (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
-            (<TimeSlices<Untyped> as Verbs>::NAME, <TimeSlices<Untyped> as Verbs>::CELLS),
-            (<SerdeTable<Plain> as Verbs>::NAME, <SerdeTable<Plain> as Verbs>::CELLS),
-            (<ChangeTable<Untyped> as Verbs>::NAME, <ChangeTable<Untyped> as Verbs>::CELLS),
-        ];
-        let names = handles.map(|(name, _)| name);
-        text.push_str(&format!("| verb | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len())));
-        for (row, (verb, _)) in handles[0].1.all().into_iter().enumerate() {
-            let cells = handles.map(|(_, cells)| match cells.all()[row].1 {
-                Cell::Requests(requests) => requests.to_string(),
-                Cell::Absent(_) => "–".to_owned(),
-            });
-            text.push_str(&format!("| {verb} | {} |\n", cells.join(" | ")));
-        }
-        text
+/// Returns the rows of the table in `docs/verbs.md`.
+pub fn documented_verbs() -> String {
+    let mut text = String::new();
+    let handles = [
+        (<Table<Untyped> as Verbs>::NAME, <Table<Untyped> as Verbs>::CELLS),
+        (<Table<Typed> as Verbs>::NAME, <Table<Typed> as Verbs>::CELLS),
+        (Group::NAME, Group::CELLS),
+        (<IndexedTable<Indexed> as Verbs>::NAME, <IndexedTable<Indexed> as Verbs>::CELLS),
+        (WithEntries::NAME, WithEntries::CELLS),
+        (<WideTable<Wider> as Verbs>::NAME, <WideTable<Wider> as Verbs>::CELLS),
+        (<LargeTable<Large> as Verbs>::NAME, <LargeTable<Large> as Verbs>::CELLS),
+        (<LargeTable<LargeIndexed> as Verbs>::NAME, <LargeTable<LargeIndexed> as Verbs>::CELLS),
+        (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
+        (<TimeSlices<Untyped> as Verbs>::NAME, <TimeSlices<Untyped> as Verbs>::CELLS),
+        (<SerdeTable<Plain> as Verbs>::NAME, <SerdeTable<Plain> as Verbs>::CELLS),
+        (<ChangeTable<Untyped> as Verbs>::NAME, <ChangeTable<Untyped> as Verbs>::CELLS),
+    ];
+    let names = handles.map(|(name, _)| name);
+    text.push_str(&format!("| verb | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len())));
+    for (row, (verb, _)) in handles[0].1.all().into_iter().enumerate() {
+        let cells = handles.map(|(_, cells)| match cells.all()[row].1 {
+            Cell::Requests(requests) => requests.to_string(),
+            Cell::Absent(_) => "–".to_owned(),
+        });
+        text.push_str(&format!("| {verb} | {} |\n", cells.join(" | ")));
     }
-
-    #[test]
-    fn the_documented_table_is_the_one_that_is_run() {
-        let page = include_str!("../../../docs/verbs.md");
-        assert!(page.contains(&documented()), "docs/verbs.md must have:\n{}", documented());
-    }
+    text
 }

@@ -1,6 +1,7 @@
 //! The suite of the patterns in memory, in the embedded store, on Azurite, and on this library's server.
 
 use conformance::pattern_tests;
+use conformance::patterns::documented_verbs;
 
 use crate::backends::{Embedded, Emulated, Memory, Served};
 
@@ -26,4 +27,10 @@ mod served {
     use super::*;
 
     pattern_tests!(Served);
+}
+
+#[test]
+fn the_documented_table_of_verbs_is_the_one_that_is_run() {
+    let (page, run) = (include_str!("../../../docs/verbs.md"), documented_verbs());
+    assert!(page.contains(&run), "docs/verbs.md must have:\n{run}");
 }

@@ -21,6 +21,8 @@ pub struct KeyParser<'a> {
     template: &'static str,
     key: &'a Key,
     rest: &'a str,
+    /// Whether errors have a text: not for callers that only ask whether a key fits. The texts take longer than the parsing.
+    describes: bool,
 }
 
 impl<'a> KeyParser<'a> {
@@ -28,13 +30,21 @@ impl<'a> KeyParser<'a> {
     /// messages.
     #[inline]
     pub fn partition(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
-        Self { entity, which: "PartitionKey", template, key, rest: key.partition() }
+        Self { entity, which: "PartitionKey", template, key, rest: key.partition(), describes: true }
     }
 
     /// Starts at the RowKey of an entity. The entity's name and the template are used in error messages.
     #[inline]
     pub fn row(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
-        Self { entity, which: "RowKey", template, key, rest: key.row() }
+        Self { entity, which: "RowKey", template, key, rest: key.row(), describes: true }
+    }
+
+    /// Sets whether errors have a text.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn describing(self, describes: bool) -> Self {
+        Self { describes, ..self }
     }
 
     /// Consumes literal text of the template.
@@ -49,7 +59,7 @@ impl<'a> KeyParser<'a> {
                 Ok(())
             }
             None => {
-                Err(self.mismatch(&ValueError::new(format!("{text:?}"), format_args!("{:?}", self.rest))))
+                Err(self.mismatch(|| ValueError::new(format!("{text:?}"), format_args!("{:?}", self.rest))))
             }
         }
     }
@@ -74,10 +84,7 @@ impl<'a> KeyParser<'a> {
         self.rest = rest;
         P::decode(&KeyText { text, format }).map_err(
             #[cold]
-            |e| {
-                let expected = format!("{} for {name}", e.expected());
-                self.mismatch(&ValueError::new(expected, e.found()))
-            },
+            |e| self.mismatch(|| ValueError::new(format!("{} for {name}", e.expected()), e.found())),
         )
     }
 
@@ -89,8 +96,9 @@ impl<'a> KeyParser<'a> {
         if self.part::<P>(name, format)? == *first {
             return Ok(());
         }
-        Err(self
-            .mismatch(&ValueError::new(format!("the same {name} in all places of the key"), "another value")))
+        Err(self.mismatch(|| {
+            ValueError::new(format!("the same {name} in all places of the key"), "another value")
+        }))
     }
 
     /// Checks that the key ends here.
@@ -102,11 +110,15 @@ impl<'a> KeyParser<'a> {
         if self.rest.is_empty() {
             return Ok(());
         }
-        Err(self.mismatch(&ValueError::new("the end of the key", format_args!("{:?}", self.rest))))
+        Err(self.mismatch(|| ValueError::new("the end of the key", format_args!("{:?}", self.rest))))
     }
 
     #[cold]
-    fn mismatch(&self, error: &ValueError) -> Error {
+    fn mismatch(&self, error: impl FnOnce() -> ValueError) -> Error {
+        if !self.describes {
+            return Error::decode(self.entity, "", "", "", "");
+        }
+        let error = error();
         let expected = format!("{} as in {:?}", error.expected(), self.template);
         Error::decode(self.entity, self.key, self.which, expected, error.found())
     }

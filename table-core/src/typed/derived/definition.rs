@@ -87,7 +87,7 @@ pub fn push_entry_key<T: TableEntity + KeyFields>(
     let IndexDefinition { name, placement, .. } = &T::SCHEMA.indexes[index];
     let shared = !matches!(placement, Placement::OtherTable(_));
     // An entry under a key that an entity can have would be overwritten by that entity, or would be read as one.
-    if shared && T::key_fields(&key).is_ok() {
+    if shared && T::fitting_key_fields(&key).is_some() {
         return Err(entity_key_error(name, T::SCHEMA.rust_name, &key));
     }
     if !keys.contains(&key) {

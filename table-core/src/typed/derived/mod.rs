@@ -35,11 +35,24 @@ pub trait KeyFields {
     /// A struct with the key fields.
     type Fields;
 
+    /// Decodes the fields from a key. The error has a text only with `described`.
+    ///
+    /// # Errors
+    /// Fails if the key does not fit the templates.
+    fn parse_key(key: &Key, described: bool) -> Result<Self::Fields>;
+
     /// Decodes the fields from a key.
     ///
     /// # Errors
     /// Fails if the key does not fit the templates.
-    fn key_fields(key: &Key) -> Result<Self::Fields>;
+    fn key_fields(key: &Key) -> Result<Self::Fields> {
+        Self::parse_key(key, true)
+    }
+
+    /// Decodes the fields from a key; `None` if the key does not fit the templates.
+    fn fitting_key_fields(key: &Key) -> Option<Self::Fields> {
+        Self::parse_key(key, false).ok()
+    }
 }
 
 /// A struct whose fields are properties of an entity: `#[entity(flatten)]`. Derive it.

@@ -45,7 +45,6 @@ pub(crate) struct Cells {
     pub(crate) set_delete: Cell,
 }
 
-#[cfg(test)]
 impl Cells {
     /// Names and cells, in the order of the documented table.
     pub(crate) fn all(self) -> [(&'static str, Cell); 17] {
