@@ -21,16 +21,16 @@ pub(crate) struct Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    /// Returns the request of an operation. Cosmos DB (`cosmos`) accepts a merge only as a POST with the verb in a header. Table Storage
+    /// Returns the request of an operation. With `is_cosmos` the service is Cosmos DB, which accepts a merge only as a POST with the verb in a header. Table Storage
     /// documents the verbs in <https://learn.microsoft.com/rest/api/storageservices/operations-on-entities>.
     ///
     /// # Errors
     /// Fails if the condition's text is not an ETag.
-    pub(crate) fn new(operation: &'a Operation, cosmos: bool) -> Result<Self> {
+    pub(crate) fn new(operation: &'a Operation, is_cosmos: bool) -> Result<Self> {
         let (method, x_http_method) = match operation {
             Operation::Insert(_) => (Method::Post, None),
             Operation::Replace(..) | Operation::InsertOrReplace(_) => (Method::Put, None),
-            Operation::Merge(..) | Operation::InsertOrMerge(_) if cosmos => (Method::Post, Some("MERGE")),
+            Operation::Merge(..) | Operation::InsertOrMerge(_) if is_cosmos => (Method::Post, Some("MERGE")),
             Operation::Merge(..) | Operation::InsertOrMerge(_) => (Method::Patch, None),
             Operation::Delete(..) => (Method::Delete, None),
         };

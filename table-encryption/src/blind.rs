@@ -63,7 +63,8 @@ impl BlindIndex {
     }
 
     /// Shortens tokens to this many bits: a multiple of 4, from 4 to 128. With `n` entities, about `n /
-    /// 2^bits` different values share a token.
+    /// 2^bits` different values share a token. More than 128 bits are refused: the values of no table share a token of that length, so
+    /// the index would not hide more than a full token, and could not be unique.
     ///
     /// # Errors
     /// Fails for any other number of bits.

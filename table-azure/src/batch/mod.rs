@@ -64,7 +64,7 @@ pub(crate) fn read_answer(
 const SUCCESS: [u16; 2] = [201, 204];
 
 /// Returns the result of a successful operation. Only deletions have no ETag.
-fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
+fn written(part: &PartResponse<'_>, operation: &Operation) -> Result<Written> {
     match operation {
         Operation::Delete(..) => Ok(Written::deleted()),
         _ => part.etag.map(|etag| Written::version(ETag::from(etag))).ok_or_else(no_etag),
@@ -72,7 +72,7 @@ fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
 }
 
 /// Returns the error of a refused group: the error of the operation that the service names, or of the whole group.
-fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
+fn refusal(part: &PartResponse<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
     let wait = pause(part.retry_after_ms, part.retry_after);
     let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(part.code, wait, answer);
     // The message of the service starts with the index of the operation: `1:The specified entity already exists.`
@@ -106,9 +106,9 @@ fn unreadable(reason: &str) -> Error {
     Error::new(kind).with_outcome(Outcome::Ambiguous)
 }
 
-/// One inner response.
+/// The response to one operation: a part of the body.
 #[derive(Debug)]
-pub(crate) struct Response<'a> {
+pub(crate) struct PartResponse<'a> {
     status: u16,
     etag: Option<&'a str>,
     code: Option<&'a str>,
@@ -125,9 +125,9 @@ const MAX_PARTS: usize = limits::GROUP_OPERATIONS + 1;
 
 /// Returns the responses of a multipart body, including those in nested parts; `None` if the body is
 /// truncated or malformed.
-pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
-    let (mut lines, mut found) = (Lines { text, offset: 0 }, Vec::new());
-    read_parts(&mut lines, boundary, MAX_DEPTH, &mut found).map(|()| found)
+pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<PartResponse<'a>>> {
+    let (mut lines, mut responses) = (Lines { text, offset: 0 }, Vec::new());
+    read_parts(&mut lines, boundary, MAX_DEPTH, &mut responses).map(|()| responses)
 }
 
 /// Reads the parts of one boundary up to its closing delimiter.
@@ -135,23 +135,23 @@ fn read_parts<'a>(
     lines: &mut Lines<'a>,
     boundary: &str,
     depth: usize,
-    found: &mut Vec<Response<'a>>,
+    responses: &mut Vec<PartResponse<'a>>,
 ) -> Option<()> {
     while let (_, Delimiter::Next) = lines.seek_delimiter(boundary)? {
         // Enough to see that there are too many. The rest of a hostile answer is not parsed.
-        if found.len() == MAX_PARTS {
+        if responses.len() == MAX_PARTS {
             return Some(());
         }
         // A part is either a set of parts (the change set) or one response.
         match lines.read_header(boundary)?.content_type.and_then(self::boundary) {
-            Some(inner) => read_parts(lines, inner, depth.checked_sub(1)?, found)?,
-            None => found.push(response(lines, boundary)?),
+            Some(inner) => read_parts(lines, inner, depth.checked_sub(1)?, responses)?,
+            None => responses.push(read_response(lines, boundary)?),
         }
     }
     Some(())
 }
 
-fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
+fn read_response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<PartResponse<'a>> {
     let header = lines.read_header(boundary)?;
     let status = header.first.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
     let from = lines.offset;
@@ -160,7 +160,7 @@ fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
     lines.offset = to;
     let body = &lines.text[from..to];
     let PartHeader { etag, code, retry_after, retry_after_ms, .. } = header;
-    Some(Response { status, etag, code, retry_after, retry_after_ms, body })
+    Some(PartResponse { status, etag, code, retry_after, retry_after_ms, body })
 }
 
 /// A body that is read line by line.
@@ -286,7 +286,7 @@ impl GroupBody {
         let mut body = BodyWriter { endpoint, table, changeset, bytes, first_insert: None, entities };
         for (index, operation) in group.operations().iter().enumerate() {
             let write =
-                Write::new(operation, endpoint.cosmos).map_err(|e| Error::in_transaction(index, e))?;
+                Write::new(operation, endpoint.is_cosmos).map_err(|e| Error::in_transaction(index, e))?;
             body.push_part(&write);
         }
         let BodyWriter { changeset, mut bytes, .. } = body;

@@ -1,5 +1,8 @@
 //! Endpoints of an account, and request URLs.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::net::IpAddr;
@@ -47,11 +50,11 @@ pub(crate) struct Endpoint {
     /// Whether the SAS is limited to a range of keys that does not contain the whole partition of the manifest.
     hides_manifest: bool,
     /// Whether the service is Azure Cosmos DB.
-    pub(crate) cosmos: bool,
-    /// Whether requests may be sent over https only.
-    requires_https: bool,
-    /// Whether requests carry a secret: a signature by a secret account key, or a SAS.
-    carries_secret: bool,
+    pub(crate) is_cosmos: bool,
+    /// Whether requests may be sent over https only, also to this machine: tokens.
+    pub(crate) requires_https: bool,
+    /// Whether requests carry a secret: a signature by a secret account key, or a SAS. The keys of the emulators are published.
+    pub(crate) carries_secret: bool,
 }
 
 impl Endpoint {
@@ -62,7 +65,7 @@ impl Endpoint {
             return Err(invalid(primary, "the URL has a query; pass a URL with a SAS to `with_sas`"));
         }
         let host = url.host_str().unwrap_or_default();
-        let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
+        let is_cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
             || (is_loopback(&url) && url.port() == Some(COSMOS_EMULATOR_PORT));
         let (primary, carries_secret) = (with_trailing_slash(url), sas.is_some());
         let hides_manifest = sas.as_deref().is_some_and(hides_manifest);
@@ -74,7 +77,7 @@ impl Endpoint {
             secondary: None,
             sas,
             hides_manifest,
-            cosmos,
+            is_cosmos,
             requires_https,
             carries_secret,
         })
@@ -99,8 +102,8 @@ impl Endpoint {
     pub(crate) const fn with_service(mut self, service: Service) -> Self {
         match service {
             Service::ByEndpoint => {}
-            Service::TableStorage => self.cosmos = false,
-            Service::CosmosDb => self.cosmos = true,
+            Service::TableStorage => self.is_cosmos = false,
+            Service::CosmosDb => self.is_cosmos = true,
         }
         self
     }
@@ -125,16 +128,6 @@ impl Endpoint {
             return Ok(());
         }
         addresses.into_iter().flatten().try_for_each(|url| check_plain_http(url, allowed))
-    }
-
-    /// Refuses endpoints with plain http, also on this machine.
-    pub(crate) const fn require_https(&mut self) {
-        self.requires_https = true;
-    }
-
-    /// Sets whether the signing key is a secret.
-    pub(crate) const fn set_carries_secret(&mut self, carries_secret: bool) {
-        self.carries_secret = carries_secret;
     }
 
     /// Sets the endpoint that reads go to, and the secondary endpoint if it does not have the default name.
@@ -314,9 +307,6 @@ fn invalid(endpoint: &str, reason: &str) -> Error {
     let shown = shown.map(|shown| format!(" {shown:?}")).unwrap_or_default();
     Error::invalid_request(format!("the endpoint{shown} cannot be used: {reason}"))
 }
-
-#[cfg(test)]
-mod tests;
 
 /// Every character outside RFC 3986's unreserved set is encoded, so that all intermediaries read the URL
 /// alike.

@@ -54,8 +54,8 @@ fn reads_can_go_to_the_secondary() {
 
 #[test]
 fn cosmos_is_recognized_by_its_host_name() {
-    assert!(Endpoint::new("https://a.table.cosmos.azure.com:443/", None).unwrap().cosmos);
-    assert!(!Endpoint::new("https://a.table.core.windows.net", None).unwrap().cosmos);
+    assert!(Endpoint::new("https://a.table.cosmos.azure.com:443/", None).unwrap().is_cosmos);
+    assert!(!Endpoint::new("https://a.table.core.windows.net", None).unwrap().is_cosmos);
 }
 
 #[test]
@@ -125,16 +125,16 @@ fn secrets_are_sent_over_http_to_loopback_and_allowed_hosts_only() {
 
 #[test]
 fn the_cosmos_emulator_is_recognized_by_its_port() {
-    for (text, cosmos) in [
+    for (text, is_cosmos) in [
         ("http://localhost:8902/", true),
         ("https://127.0.0.1:8902", true),
         ("http://localhost:10002/devstoreaccount1", false),
         ("http://orders.example:8902", false),
     ] {
-        assert_eq!(Endpoint::new(text, None).unwrap().cosmos, cosmos, "{text}");
+        assert_eq!(Endpoint::new(text, None).unwrap().is_cosmos, is_cosmos, "{text}");
     }
     let explicit = Endpoint::new("http://localhost:8902", None).unwrap().with_service(Service::TableStorage);
-    assert!(!explicit.cosmos);
+    assert!(!explicit.is_cosmos);
 }
 
 /// A query with such a signature returns only rows in its range, so an existing manifest would look empty.

@@ -65,9 +65,9 @@ impl AzureTableStore {
     ) -> Result<Self> {
         let options = options.unwrap_or_default();
         let mut endpoint = Endpoint::new(endpoint, None)?.with_service(options.service);
-        endpoint.require_https();
+        endpoint.requires_https = true;
         let scope =
-            scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.cosmos);
+            scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.is_cosmos);
         Self::build(endpoint, Authorization::Token(Tokens::new(credential, scope)), options)
     }
 
@@ -82,8 +82,8 @@ impl AzureTableStore {
         options: Option<AzureTableStoreOptions>,
     ) -> Result<Self> {
         let (options, mut endpoint) = (options.unwrap_or_default(), Endpoint::new(endpoint, None)?);
-        endpoint.cosmos |= key.emulator() == Some(Emulator::CosmosDb);
-        endpoint.set_carries_secret(key.emulator().is_none());
+        endpoint.is_cosmos |= key.emulator() == Some(Emulator::CosmosDb);
+        endpoint.carries_secret = key.emulator().is_none();
         let policy = Arc::new(SharedKeyPolicy(key.clone()));
         let mut store = Self::build(endpoint, Authorization::Signature(policy), options)?;
         store.key = Some(key);
@@ -140,7 +140,7 @@ impl AzureTableStore {
     /// Creates a store that sends requests without a credential, over https only.
     pub(crate) fn without_credential(endpoint: &str, options: AzureTableStoreOptions) -> Result<Self> {
         let mut endpoint = Endpoint::new(endpoint, None)?;
-        endpoint.require_https();
+        endpoint.requires_https = true;
         Self::build(endpoint, Authorization::InUrl, options)
     }
 
@@ -152,7 +152,7 @@ impl AzureTableStore {
     ) -> Result<Self> {
         let endpoint = endpoint.with_service(options.service);
         let mut profile =
-            if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
+            if endpoint.is_cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
         profile.has_stale_reads = options.read_from == ReadFrom::Secondary;
         let mut client_options = options.client_options;
         // `azure_core` repeats every request after an error of the connection, also an insert whose answer was lost.
@@ -266,8 +266,8 @@ impl TableStore for AzureTableStore {
 ///
 /// A custom cloud sets its audience with `audiences.with::<AzureTableStore>(…)`. Without one, the public
 /// cloud's audience is used, which also works for the emulator.
-pub(crate) fn scope(audience: Option<&str>, cloud: Option<&CloudConfiguration>, cosmos: bool) -> String {
-    let service = if cosmos { "cosmos" } else { "storage" };
+pub(crate) fn scope(audience: Option<&str>, cloud: Option<&CloudConfiguration>, is_cosmos: bool) -> String {
+    let service = if is_cosmos { "cosmos" } else { "storage" };
     let audience = audience.map(str::to_owned).unwrap_or_else(|| match cloud {
         Some(CloudConfiguration::AzureGovernment) => format!("https://{service}.azure.us"),
         Some(CloudConfiguration::AzureChina) => format!("https://{service}.azure.cn"),
@@ -283,7 +283,7 @@ pub(crate) fn scope(audience: Option<&str>, cloud: Option<&CloudConfiguration>, 
 impl Client {
     async fn write(&self, table: &TableName, operation: &Operation) -> Result<Written> {
         engine::check_operation(&self.profile, operation)?;
-        let write = Write::new(operation, self.endpoint.cosmos)?;
+        let write = Write::new(operation, self.endpoint.is_cosmos)?;
         let url = self.endpoint.write_to(&write.path(table)).into_url();
         let subject = Subject::Entity(table, operation.key());
         let mut call = Call::new(operation.kind(), subject, write.method, url);

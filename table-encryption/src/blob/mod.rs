@@ -90,9 +90,9 @@ impl BlobCipher {
         let data_key = self.keys.for_write().await?;
         let mut salt = [0; 32];
         fill_random(&mut salt)?;
-        let (cipher, commitment) = self.chunks(place, &data_key.secret, &salt, CHUNK);
-        let preamble = Preamble { wrapping: data_key.wrapping.clone(), salt, commitment, chunk: CHUNK };
-        Ok(BlobSealer::new(preamble.to_bytes(), cipher, CHUNK))
+        let (cipher, commitment) = self.chunks(place, &data_key.secret, &salt, CHUNK_BYTES);
+        let preamble = Preamble { wrapping: data_key.wrapping.clone(), salt, commitment, chunk: CHUNK_BYTES };
+        Ok(BlobSealer::new(preamble.to_bytes(), cipher, CHUNK_BYTES))
     }
 
     /// Starts decrypting a blob.
@@ -113,12 +113,14 @@ impl BlobCipher {
 }
 
 const MAGIC: &[u8; 4] = b"TEB2";
+/// AES-256-GCM in chunks, HKDF-SHA-256. A blob has a number of its own: its cipher may change without the header of entities, whose
+/// suite is in `v2`.
 const SUITE: u8 = 1;
 
 /// Bytes of plaintext per chunk when writing.
-const CHUNK: u32 = 64 * 1024;
+const CHUNK_BYTES: u32 = 64 * 1024;
 /// Maximum bytes of plaintext per chunk when reading.
-const MAX_CHUNK: u32 = 1 << 24;
+const MAX_CHUNK_BYTES: u32 = 1 << 24;
 
 /// The start of a blob.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +132,7 @@ struct Preamble {
 }
 
 /// Maximum length of a preamble: magic, suite, three length-prefixed texts, salt, commitment, chunk size.
-const LONGEST: usize = 4 + 1 + (1 + 0xff) + 2 * (2 + 0xffff) + 32 + 32 + 4;
+const MAX_PREAMBLE_BYTES: usize = 4 + 1 + (1 + 0xff) + 2 * (2 + 0xffff) + 32 + 32 + 4;
 
 impl Preamble {
     /// Parses a preamble and returns its length too; `None` if the bytes are incomplete or not a preamble.
@@ -142,7 +144,7 @@ impl Preamble {
         let wrapping = read_wrapping(&mut from)?;
         let (salt, commitment) = (from.array()?, from.array()?);
         // Bounded before it is authenticated, because the reader keeps a whole chunk in memory.
-        let chunk = from.u32().filter(|chunk| (1..=MAX_CHUNK).contains(chunk))?;
+        let chunk = from.u32().filter(|chunk| (1..=MAX_CHUNK_BYTES).contains(chunk))?;
         Some((Self { wrapping, salt, commitment, chunk }, bytes.len() - from.0.len()))
     }
 
@@ -158,12 +160,13 @@ impl Preamble {
 }
 
 /// Bytes of a chunk's authentication tag.
-const TAG: usize = 16;
+const TAG_BYTES: usize = 16;
 
 /// Encrypts or decrypts the chunks of one blob in order.
 struct ChunkCipher {
     cipher: Aes256Gcm,
     scope: Scope,
+    /// The number of the next chunk, from 0.
     next: u32,
 }
 
@@ -178,9 +181,9 @@ impl ChunkCipher {
     }
 
     /// Encrypts a chunk and appends it to `out`.
-    fn seal(&mut self, plaintext: &[u8], last: bool, out: &mut Vec<u8>) -> Result<()> {
+    fn seal(&mut self, plaintext: &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<()> {
         // The associated data is the blob's scope: a chunk of another blob, table, entity or property does not open here.
-        let nonce = self.nonce(last)?;
+        let nonce = self.nonce(is_last)?;
         let start = out.len();
         out.extend_from_slice(plaintext);
         let body = &mut out[start..];
@@ -190,9 +193,9 @@ impl ChunkCipher {
     }
 
     /// Decrypts a chunk and appends it to `out`. Returns whether the chunk was authentic.
-    fn open(&mut self, sealed: &[u8], last: bool, out: &mut Vec<u8>) -> bool {
-        let Some((body, tag)) = sealed.split_last_chunk::<TAG>() else { return false };
-        let Ok(nonce) = self.nonce(last) else { return false };
+    fn open(&mut self, sealed: &[u8], is_last: bool, out: &mut Vec<u8>) -> bool {
+        let Some((body, tag)) = sealed.split_last_chunk::<TAG_BYTES>() else { return false };
+        let Ok(nonce) = self.nonce(is_last) else { return false };
         let mut body = body.to_vec();
         let (aad, buffer) = (self.scope.as_bytes(), body.as_mut_slice().into());
         let sound = self.cipher.decrypt_inout_detached(&nonce.into(), aad, buffer, tag.into()).is_ok();
@@ -209,12 +212,12 @@ impl ChunkCipher {
     }
 
     /// Returns the next nonce: the chunk's number, and whether the chunk is the last. No nonce is used twice.
-    fn nonce(&mut self, last: bool) -> Result<[u8; 12]> {
+    fn nonce(&mut self, is_last: bool) -> Result<[u8; 12]> {
         let mut nonce = [0; 12];
         // The number prevents that chunks change places, the flag that a blob is cut after a chunk: the STREAM construction
         // (<https://eprint.iacr.org/2015/189>).
         nonce[7..11].copy_from_slice(&self.next.to_be_bytes());
-        nonce[11] = u8::from(last);
+        nonce[11] = u8::from(is_last);
         let chunks = u32::MAX as usize;
         self.next =
             self.next.checked_add(1).ok_or_else(|| Error::limit("chunks of a blob", chunks, chunks + 1))?;
@@ -307,7 +310,7 @@ impl BlobOpener {
     /// # Errors
     /// Fails like [`push`](Self::push), and if the blob is incomplete.
     pub async fn finish(mut self) -> Result<Vec<u8>> {
-        let opened = self.last().await;
+        let opened = self.open_last_chunk().await;
         self.or_failed(opened)
     }
 
@@ -320,7 +323,7 @@ impl BlobOpener {
 
     async fn advance(&mut self) -> Result<Vec<u8>, Unreadable> {
         if matches!(self.state, State::Preamble) {
-            self.start().await?;
+            self.parse_preamble().await?;
         }
         let mut out = Vec::new();
         match &mut self.state {
@@ -342,10 +345,10 @@ impl BlobOpener {
     }
 
     /// Parses the preamble, once it is complete.
-    async fn start(&mut self) -> Result<(), Unreadable> {
+    async fn parse_preamble(&mut self) -> Result<(), Unreadable> {
         let Some((preamble, len)) = Preamble::parse(&self.waiting) else {
             // Incomplete and malformed look the same. The longest preamble bounds the bytes that wait for more.
-            return if self.waiting.len() < LONGEST { Ok(()) } else { Err(Unreadable::Refused) };
+            return if self.waiting.len() < MAX_PREAMBLE_BYTES { Ok(()) } else { Err(Unreadable::Refused) };
         };
         let secret = self.blobs.keys.open(&preamble.wrapping).await?;
         let (cipher, commitment) = self.blobs.chunks(&self.place, &secret, &preamble.salt, preamble.chunk);
@@ -354,17 +357,17 @@ impl BlobOpener {
             return Err(Unreadable::Refused);
         }
         self.waiting.drain(..len);
-        self.state = State::Chunks { cipher: Box::new(cipher), sealed: preamble.chunk as usize + TAG };
+        self.state = State::Chunks { cipher: Box::new(cipher), sealed: preamble.chunk as usize + TAG_BYTES };
         Ok(())
     }
 
-    async fn last(&mut self) -> Result<Vec<u8>, Unreadable> {
+    async fn open_last_chunk(&mut self) -> Result<Vec<u8>, Unreadable> {
         let mut out = self.advance().await?;
         // `advance` leaves at least one byte of the last chunk, which must open with the flag of the last. A blob that was cut after a
         // chunk ends with a chunk without the flag and is refused.
         let State::Chunks { cipher, .. } = &mut self.state else { return Err(Unreadable::Refused) };
         // An empty last chunk is allowed only as the only chunk. Otherwise a blob could end in two ways.
-        let empty = self.waiting.len() == TAG;
+        let empty = self.waiting.len() == TAG_BYTES;
         if empty && !cipher.is_at_start() || !cipher.open(&self.waiting, true, &mut out) {
             return Err(Unreadable::Refused);
         }

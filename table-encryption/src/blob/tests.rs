@@ -44,7 +44,7 @@ async fn open(cipher: &BlobCipher, place: &BlobPlace, sealed: &[u8], piece: usiz
 #[tokio::test]
 async fn blobs_of_any_length_in_any_pieces_survive_a_round_trip() {
     let cipher = cipher();
-    let full = CHUNK as usize;
+    let full = CHUNK_BYTES as usize;
     for len in [0, 1, 100, full - 1, full, full + 1, 2 * full, 3 * full + 17] {
         let content: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         for (sealed_by, opened_by) in [(1000, 777), (full, full + 16), (usize::MAX / 2, 1 << 20)] {

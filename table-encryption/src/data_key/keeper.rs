@@ -30,7 +30,7 @@ struct Inner {
     /// Held while a key is created.
     creation: tokio::sync::Mutex<()>,
     /// Wakes the eraser task if a new secret expires before the task would wake.
-    earlier: Arc<Notify>,
+    wake_eraser: Arc<Notify>,
 }
 
 struct State {
@@ -67,7 +67,7 @@ impl DataKeys {
             state: Mutex::new(state),
             failed: FailedUnwraps::new(cache),
             creation: tokio::sync::Mutex::default(),
-            earlier: Arc::default(),
+            wake_eraser: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -83,7 +83,7 @@ impl DataKeys {
             return Ok(key);
         }
         // Concurrent writers wait here and then use the key of the first writer. Hence the second look for a current key.
-        let _turn = inner.creation.lock().await;
+        let _creation = inner.creation.lock().await;
         if let Some(key) = inner.current() {
             return Ok(key);
         }
@@ -186,7 +186,7 @@ impl Inner {
                 state.secrets.insert(wrapping.clone(), Arc::clone(secret));
                 self.schedule_erasure(&mut state);
             }
-            Err(failure) => self.failed.remember(&wrapping, failure),
+            Err(failure) => self.failed.record(&wrapping, failure),
         }
         // Under the lock of the result: a caller finds the unwrap in progress or its result, and starts no second one.
         state.unwraps.remove(&wrapping);
@@ -209,12 +209,12 @@ impl Inner {
             Some(eraser) if !eraser.task.is_finished() => {
                 if next < eraser.wakes_at {
                     eraser.wakes_at = next;
-                    self.earlier.notify_one();
+                    self.wake_eraser.notify_one();
                 }
             }
             eraser => {
                 let Ok(runtime) = Handle::try_current() else { return };
-                let task = runtime.spawn(erase_expired(Arc::downgrade(self), Arc::clone(&self.earlier)));
+                let task = runtime.spawn(erase_expired(Arc::downgrade(self), Arc::clone(&self.wake_eraser)));
                 *eraser = Some(Eraser { task: task.abort_handle(), wakes_at: next });
             }
         }
@@ -244,10 +244,10 @@ impl Drop for Inner {
 
 /// Drops secrets as they expire. Holds only a weak reference, so it keeps no secret alive and ends with the
 /// store.
-async fn erase_expired(keys: Weak<Inner>, earlier: Arc<Notify>) {
+async fn erase_expired(keys: Weak<Inner>, woken_early: Arc<Notify>) {
     while let Some(next) = keys.upgrade().and_then(|keys| keys.remove_expired()) {
         // Both ends of the wait mean the same: drop what has expired, and ask for the next time.
-        let _woken = timeout_at(next, earlier.notified()).await;
+        let _woken = timeout_at(next, woken_early.notified()).await;
     }
 }
 

@@ -217,7 +217,7 @@ impl FailedUnwraps {
     }
 
     /// Records a failure, unless it is transient.
-    pub(crate) fn remember(&self, wrapping: &Wrapping, failure: &Unreadable) {
+    pub(crate) fn record(&self, wrapping: &Wrapping, failure: &Unreadable) {
         if matches!(failure, Unreadable::Unavailable(error) if is_service_error(error)) {
             return;
         }

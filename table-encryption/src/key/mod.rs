@@ -159,7 +159,8 @@ impl KeyWrap for AesKeyWrap {
             Cipher::Aes192(c) => c.wrap_key(key, &mut out).is_ok(),
             Cipher::Aes256(c) => c.wrap_key(key, &mut out).is_ok(),
         };
-        let refused = || Error::invalid_request("AES key wrap needs a key with a multiple of 8 bytes");
+        let refused =
+            || Error::invalid_request("AES key wrap needs a key of at least 16 bytes, in a multiple of 8");
         wrapped.then_some(out).ok_or_else(refused)
     }
 
@@ -214,7 +215,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Creates a ring with one key for writing and reading.
+    /// Creates a set of keys with one key for writing and reading.
     pub fn new(active: Arc<dyn KeyWrap>) -> Self {
         Self { active, others: BTreeMap::new(), resolver: None, duplicate: None }
     }
@@ -230,7 +231,7 @@ impl Keys {
         self
     }
 
-    /// Sets a resolver for keys that are not in this ring.
+    /// Sets a resolver for keys that are not in this set.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn KeyResolver>) -> Self {
         self.resolver = Some(resolver);
@@ -242,7 +243,7 @@ impl Keys {
         &self.active
     }
 
-    /// The keys of this ring, without the keys that only the resolver knows.
+    /// The keys of this set, without the keys that only the resolver knows.
     pub(crate) fn named(&self) -> impl Iterator<Item = &Arc<dyn KeyWrap>> {
         std::iter::once(&self.active).chain(self.others.values())
     }

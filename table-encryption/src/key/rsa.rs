@@ -121,7 +121,9 @@ impl KeyWrap for RsaKeyWrap {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let stopped = |_| ErrorKind::Transport("the runtime stopped before a key was wrapped".to_owned()).into();
+    let stopped = |_| {
+        ErrorKind::Transport("the runtime stopped before the key was wrapped or unwrapped".to_owned()).into()
+    };
     tokio::task::spawn_blocking(work).await.map_err(stopped).flatten()
 }
 

@@ -196,7 +196,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
 
 /// Maximum number of recorded names per table, so that a program with generated names does not exhaust
 /// memory.
-const REMEMBERED: usize = 16_384;
+const MAX_RECORDED_NAMES: usize = 16_384;
 
 /// The rules of tables, by table id: which properties are encrypted in addition to marked ones, and other
 /// requirements.
@@ -266,24 +266,24 @@ impl Rules {
     }
 
     /// Records that a property is encrypted in the table.
-    pub(crate) fn remember(&self, table: &str, name: &str) {
-        if self.has_met(table, name) {
+    pub(crate) fn record(&self, table: &str, name: &str) {
+        if self.is_recorded(table, name) {
             return;
         }
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let names = names.entry(table.to_owned()).or_default();
-        if names.known_len() < REMEMBERED {
+        if names.known_len() < MAX_RECORDED_NAMES {
             names.add_known(name);
         }
     }
 
-    fn has_met(&self, table: &str, name: &str) -> bool {
+    fn is_recorded(&self, table: &str, name: &str) -> bool {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         names.get(table).is_some_and(|names| names.has_known(name))
     }
 
     /// Removes the recorded names of a deleted table.
-    pub(crate) fn forget(&self, table: &str) {
+    pub(crate) fn clear_recorded(&self, table: &str) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(names) = names.get_mut(table) {
             names.clear_known();

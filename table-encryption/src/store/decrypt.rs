@@ -12,16 +12,19 @@ use crate::error::{Failure, Unreadable, is_service_error};
 use crate::v1::{METADATA, Metadata};
 use crate::v2::{self, HEADER, Header, Scope};
 
-/// Maximum number of keys that are unwrapped concurrently for a page.
+/// Maximum number of keys that are unwrapped concurrently for a page: enough to hide the latency of a key service, and few
+/// against the request limits of one that all processes share.
 const CONCURRENT_UNWRAPS: usize = 8;
-/// Number of entities decrypted before yielding to other tasks of the thread.
+/// Number of entities decrypted before yielding to other tasks of the thread. An entity takes microseconds, so the other tasks
+/// wait for less than a millisecond.
 const DECRYPTED_PER_YIELD: usize = 128;
 
 /// Decrypts entities of a table, for one read: it knows what the read selects and compares.
 pub(crate) struct Decryptor<'a> {
     pub(super) shared: &'a Shared,
     pub(super) table: &'a TableName,
-    pub(super) id: String,
+    /// The name of the table as scopes and rules have it: see `EncryptedStore::table_id`.
+    pub(super) table_id: String,
     pub(super) select: Option<&'a Select>,
     /// The properties that the query's filter compares, except for keys.
     pub(super) compared: Compared<'a>,
@@ -29,7 +32,7 @@ pub(crate) struct Decryptor<'a> {
 }
 
 /// The stored form of an entity.
-pub(crate) enum Stored {
+pub(crate) enum StoredForm {
     /// Not encrypted.
     Plain,
     /// Encrypted in format v2.
@@ -43,7 +46,7 @@ impl Decryptor<'_> {
     /// needs no more properties.
     pub(super) fn widened(&self) -> Option<Select> {
         let select = self.select?;
-        let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.id));
+        let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.table_id));
         let more = std::iter::once(HEADER).chain(legacy.into_iter().flat_map(|_| METADATA));
         let needs = !self.keys_only() || !self.compared.is_empty();
         needs.then(|| select.union(more))
@@ -55,17 +58,17 @@ impl Decryptor<'_> {
     }
 
     /// Returns the stored form of the entity.
-    pub(crate) fn stored(&self, entity: &Entity) -> Result<Stored> {
-        let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.id));
+    pub(crate) fn stored(&self, entity: &Entity) -> Result<StoredForm> {
+        let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.table_id));
         let metadata = legacy.map(|_| Metadata::of(entity.properties()));
         let header = entity.get(HEADER).map(|value| match value {
             ValueRef::Binary(bytes) => Header::parse(bytes),
             _ => None,
         });
         match (header, metadata.unwrap_or(Ok(None))) {
-            (None, Ok(None)) => Ok(Stored::Plain),
-            (Some(Some(header)), Ok(None)) => Ok(Stored::V2(Box::new(header))),
-            (None, Ok(Some(metadata))) => Ok(Stored::V1(Box::new(metadata))),
+            (None, Ok(None)) => Ok(StoredForm::Plain),
+            (Some(Some(header)), Ok(None)) => Ok(StoredForm::V2(Box::new(header))),
+            (None, Ok(Some(metadata))) => Ok(StoredForm::V1(Box::new(metadata))),
             // Both headers, or one that cannot be parsed. Legacy metadata next to a v2 header would let a writer without the key choose the
             // format that has no integrity.
             _ => Err(Unreadable::Refused.of_entity(self.table, entity.key())),
@@ -79,19 +82,19 @@ impl Decryptor<'_> {
     }
 
     /// Decrypts an entity whose stored form is known.
-    pub(crate) async fn decrypt_as(&self, entity: Entity, stored: Stored) -> Result<Entity, Failure> {
+    pub(crate) async fn decrypt_as(&self, entity: Entity, stored: StoredForm) -> Result<Entity, Failure> {
         let entity = self.open(entity, stored).await?;
-        self.check_plaintext(entity, &self.shared.rules.names(&self.id)).map_err(Failure::OfEntity)
+        self.check_plaintext(entity, &self.shared.rules.names(&self.table_id)).map_err(Failure::OfEntity)
     }
 
     /// Decrypts an entity if it is encrypted. Does not check for plaintext that should be encrypted.
-    async fn open(&self, mut entity: Entity, stored: Stored) -> Result<Entity, Failure> {
+    async fn open(&self, mut entity: Entity, stored: StoredForm) -> Result<Entity, Failure> {
         let opened = match stored {
             // Keys are never encrypted, so no key is unwrapped for a projection of them. The header was read for the filter's check.
-            Stored::V2(_) if self.keys_only() => return Ok(without_properties(entity)),
-            Stored::Plain => return self.check_header(entity).map_err(Failure::OfEntity),
-            Stored::V2(header) => self.open_v2(&entity, &header).await,
-            Stored::V1(metadata) => self.open_v1(&entity, *metadata).await,
+            StoredForm::V2(_) if self.keys_only() => return Ok(without_properties(entity)),
+            StoredForm::Plain => return self.check_header(entity).map_err(Failure::OfEntity),
+            StoredForm::V2(header) => self.open_v2(&entity, &header).await,
+            StoredForm::V1(metadata) => self.open_v1(&entity, *metadata).await,
         };
         *entity.properties_mut() = opened.map_err(|e| e.failure(self.table, entity.key()))?;
         Ok(entity)
@@ -99,24 +102,24 @@ impl Decryptor<'_> {
 
     async fn open_v2(&self, entity: &Entity, header: &Header) -> Result<Properties, Unreadable> {
         let secret = self.shared.keys.open(&header.wrapping).await?;
-        let scope = Scope::of_entity(&self.id, entity.key());
+        let scope = Scope::of_entity(&self.table_id, entity.key());
         let opened = v2::open(entity.properties(), header, scope, &secret, self.select)?;
         // Only after the header was verified: a forged list could otherwise declare any name encrypted, and all plaintext under that name
         // would be refused.
-        header.list.iter().for_each(|listed| self.shared.rules.remember(&self.id, &listed.name));
+        header.list.iter().for_each(|listed| self.shared.rules.record(&self.table_id, &listed.name));
         Ok(opened)
     }
 
     async fn open_v1(&self, entity: &Entity, metadata: Metadata) -> Result<Properties, Unreadable> {
         let legacy = self.shared.legacy.as_ref().ok_or(Unreadable::Refused)?;
         let (opened, encrypted) = legacy.open(entity, metadata, self.select).await?;
-        encrypted.iter().for_each(|name| self.shared.rules.remember(&self.id, name));
+        encrypted.iter().for_each(|name| self.shared.rules.record(&self.table_id, name));
         Ok(opened)
     }
 
     /// Accepts an entity without a header if the rules allow it.
     fn check_header(&self, entity: Entity) -> Result<Entity> {
-        if self.shared.rules.requires(&self.id) && !self.keys_only() && !self.may_read_plaintext() {
+        if self.shared.rules.requires(&self.table_id) && !self.keys_only() && !self.may_read_plaintext() {
             return Err(ErrorKind::Encryption(format!(
                 "{} of the table '{}' is not encrypted but must be; during a migration use `accept_plaintext`",
                 entity.key(),
@@ -133,7 +136,7 @@ impl Decryptor<'_> {
     fn check_plaintext(&self, mut entity: Entity, names: &EncryptedNames) -> Result<Entity> {
         if self.may_read_plaintext() {
             let key = entity.key().clone();
-            self.shared.rules.mark(&self.id, &key, entity.properties_mut());
+            self.shared.rules.mark(&self.table_id, &key, entity.properties_mut());
             return Ok(entity);
         }
         let Some(name) = names.find_unmarked(&entity).filter(|name| !self.may_be_plain(names, name)) else {
@@ -158,11 +161,12 @@ impl Decryptor<'_> {
     /// Whether the table has legacy entities, which are encrypted row by row: properties that no rule names
     /// may then be in plaintext.
     fn may_be_plain(&self, names: &EncryptedNames, name: &str) -> bool {
-        !names.has_rule(name) && self.shared.legacy.as_ref().is_some_and(|legacy| legacy.reads(&self.id))
+        !names.has_rule(name)
+            && self.shared.legacy.as_ref().is_some_and(|legacy| legacy.reads(&self.table_id))
     }
 
     fn may_read_plaintext(&self) -> bool {
-        self.accepts_plaintext || self.shared.rules.accepts_plaintext(&self.id)
+        self.accepts_plaintext || self.shared.rules.accepts_plaintext(&self.table_id)
     }
 
     /// Decrypts a page, unless it shows that the filter compared ciphertext. First unwraps the needed keys, a
@@ -177,7 +181,7 @@ impl Decryptor<'_> {
             self.check_stored(stored.last())?;
         }
         if !self.keys_only() {
-            self.unwrap_all(stored.iter(), Stop::AtRefusal).await?;
+            self.unwrap_all(stored.iter(), StopUnwrapping::AtRefusal).await?;
         }
         let mut opened = Vec::with_capacity(page.items.len());
         for (n, (entity, stored)) in page.items.into_iter().zip(stored).enumerate() {
@@ -186,7 +190,7 @@ impl Decryptor<'_> {
         }
         // Legacy entities show the encrypted names only after decryption.
         self.check_filter()?;
-        let names = self.shared.rules.names(&self.id);
+        let names = self.shared.rules.names(&self.table_id);
         let items =
             opened.into_iter().map(|entity| self.check_plaintext(entity, &names)).collect::<Result<_>>()?;
         Ok(Page { items, continuation: page.continuation })
@@ -206,7 +210,7 @@ impl Decryptor<'_> {
             }
         }
         if !self.keys_only() {
-            self.unwrap_all(stored.iter().map(|(_, form)| form), Stop::Never).await?;
+            self.unwrap_all(stored.iter().map(|(_, form)| form), StopUnwrapping::Never).await?;
         }
         let mut opened = Vec::with_capacity(stored.len());
         for (n, (entity, form)) in stored.into_iter().enumerate() {
@@ -219,7 +223,7 @@ impl Decryptor<'_> {
             yield_regularly(n).await;
         }
         self.check_filter()?;
-        let names = self.shared.rules.names(&self.id);
+        let names = self.shared.rules.names(&self.table_id);
         let mut items = Vec::with_capacity(opened.len());
         for entity in opened {
             let key = entity.key().clone();
@@ -235,10 +239,14 @@ impl Decryptor<'_> {
     /// Unwraps the keys of entities in order, a few concurrently. A refusal is reported with the entity that
     /// needs the key; here it is only recorded. If a page fails as a whole, this stops at the first refusal,
     /// because a writer of the table can put a made-up key into each entity.
-    async fn unwrap_all(&self, stored: impl Iterator<Item = &Stored>, stop: Stop) -> Result<()> {
+    async fn unwrap_all(
+        &self,
+        stored: impl Iterator<Item = &StoredForm>,
+        stop: StopUnwrapping,
+    ) -> Result<()> {
         let mut seen = HashSet::new();
         let wrappings = stored.filter_map(|form| match form {
-            Stored::V2(header) => Some(&header.wrapping),
+            StoredForm::V2(header) => Some(&header.wrapping),
             _ => None,
         });
         let unwraps: Vec<_> = wrappings
@@ -249,11 +257,11 @@ impl Decryptor<'_> {
         while let Some(result) = unwrapped.next().await {
             match result {
                 Err(Unreadable::Unavailable(error))
-                    if is_service_error(&error) || stop == Stop::AtRefusal =>
+                    if is_service_error(&error) || stop == StopUnwrapping::AtRefusal =>
                 {
                     return Err(error);
                 }
-                Err(_) if stop == Stop::AtRefusal => return Ok(()),
+                Err(_) if stop == StopUnwrapping::AtRefusal => return Ok(()),
                 _ => {}
             }
         }
@@ -265,10 +273,12 @@ impl Decryptor<'_> {
     }
 }
 
-/// When to stop unwrapping the keys of a page.
+/// When the unwrapping of a page's keys stops early.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum StopUnwrapping {
+    /// At the first key that is refused: the page fails as a whole.
     AtRefusal,
+    /// Never: every entity of the page gets its own result.
     Never,
 }
 

@@ -2,7 +2,7 @@ use table_core::model::{EdmType, Entity, Key, TableName, ValueRef};
 use table_core::query::Select;
 use table_core::store::{Result, TableStore};
 
-use super::{EncryptedStore, Stored};
+use super::{EncryptedStore, StoredForm};
 use crate::v1::METADATA;
 use crate::v2::{HEADER, Header};
 
@@ -55,13 +55,13 @@ impl<S: TableStore> EncryptedStore<S> {
         let select = Select::new(std::iter::once(HEADER).chain(METADATA));
         let Some(entity) = self.fetch(table, key, Some(&select)).await? else { return Ok(None) };
         Ok(Some(match self.decryptor(table, None).stored(&entity)? {
-            Stored::Plain => Description::Plain,
-            Stored::V2(header) => Description::V2 {
+            StoredForm::Plain => Description::Plain,
+            StoredForm::V2(header) => Description::V2 {
                 key_id: header.wrapping.key_id.into(),
                 algorithm: header.wrapping.algorithm.into(),
                 properties: header.list.into_iter().map(|l| (l.name.into(), l.edm_type)).collect(),
             },
-            Stored::V1(metadata) => {
+            StoredForm::V1(metadata) => {
                 Description::V1 { key_id: metadata.key_id, algorithm: metadata.algorithm }
             }
         }))

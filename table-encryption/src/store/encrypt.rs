@@ -6,7 +6,7 @@ use table_core::store::{
     Conflicts, Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
 
-use super::decrypt::{Decryptor, Stored, is_system};
+use super::decrypt::{Decryptor, StoredForm, is_system};
 use super::merge::{Prepared, reads_first};
 use super::{EncryptedStore, Shared};
 use crate::key::fill_random;
@@ -65,7 +65,7 @@ pub(crate) async fn encrypt_entity(shared: &Shared, table: &str, entity: &mut En
     check_names(shared, table, entity)?;
     let key = entity.key().clone();
     shared.rules.mark(table, &key, entity.properties_mut());
-    let marked = remember_marked(shared, table, entity.properties());
+    let marked = record_marked(shared, table, entity.properties());
     if let Some(legacy) = shared.legacy.as_ref().filter(|l| l.writes(table)) {
         return legacy.seal(entity, marked).await;
     }
@@ -86,11 +86,11 @@ async fn sealed(shared: &Shared, table: &str, key: &Key, properties: &Properties
 }
 
 /// Returns whether a property is marked, and records the marked names so that no filter may compare them.
-fn remember_marked(shared: &Shared, table: &str, properties: &Properties) -> bool {
+fn record_marked(shared: &Shared, table: &str, properties: &Properties) -> bool {
     let mut marked = false;
     for property in properties.iter().filter(|p| p.is_encrypted()) {
         marked = true;
-        shared.rules.remember(table, property.name());
+        shared.rules.record(table, property.name());
     }
     marked
 }
@@ -140,12 +140,12 @@ impl Decryptor<'_> {
             return Ok(());
         }
         let rules = &self.shared.rules;
-        let names = rules.names(&self.id);
+        let names = rules.names(&self.table_id);
         let encrypted = self.compared.iter().find(|name| names.contains(name));
         if let Some(name) = encrypted {
             return Err(self.compares_encrypted(name));
         }
-        match self.compared.iter().find(|name| !rules.may_be_compared(&self.id, name)) {
+        match self.compared.iter().find(|name| !rules.may_be_compared(&self.table_id, name)) {
             None => Ok(()),
             Some(name) => Err(Error::invalid_request(format!(
                 "the filter compares '{name}' of the table '{}', which `filter_only_by` does not list: it may be \
@@ -156,8 +156,8 @@ impl Decryptor<'_> {
     }
 
     /// Refuses the result of a filter on a property that this entity has encrypted.
-    pub(super) fn check_stored(&self, stored: Option<&Stored>) -> Result<()> {
-        let Some(Stored::V2(header)) = stored else { return Ok(()) };
+    pub(super) fn check_stored(&self, stored: Option<&StoredForm>) -> Result<()> {
+        let Some(StoredForm::V2(header)) = stored else { return Ok(()) };
         let encrypted = self.compared.iter().find(|name| header.find(name).is_some());
         encrypted.map_or(Ok(()), |name| Err(self.compares_encrypted(name)))
     }
@@ -171,7 +171,8 @@ impl Decryptor<'_> {
     }
 }
 
-/// Maximum number of entities that a group reads concurrently for its merges.
+/// Maximum number of entities that a group reads concurrently for its merges. A group has up to 100 merges, each of which reads
+/// first; the library's other fan-outs have the same default.
 const CONCURRENT_READS: usize = 16;
 
 impl<S: TableStore> EncryptedStore<S> {
@@ -187,9 +188,10 @@ impl<S: TableStore> EncryptedStore<S> {
         loop {
             let (prepared, retries_conflict) = self.prepare_group(table, group.clone()).await?;
             // Only operations without an ETag of the caller are prepared again. If a condition of the caller fails, the caller gets the error.
-            let ours = |e: &Error| e.failed_index().is_some_and(|i| retries_conflict.get(i) == Some(&true));
+            let is_retried =
+                |e: &Error| e.failed_index().is_some_and(|i| retries_conflict.get(i) == Some(&true));
             match self.inner.transact(table, prepared).await {
-                Err(error) if ours(&error) && error.is_conflict() => conflicts.wait(error).await?,
+                Err(error) if is_retried(&error) && error.is_conflict() => conflicts.wait(error).await?,
                 other => return other,
             }
         }
@@ -202,6 +204,8 @@ impl<S: TableStore> EncryptedStore<S> {
     ) -> Result<GroupTransaction> {
         let id = self.table_id(table);
         for (index, slot) in group.operations_mut().iter_mut().enumerate() {
+            // Encryption takes the operation by value. The delete only fills its place in the group until the next line; it is never sent,
+            // because an error drops the whole group.
             let operation = std::mem::replace(slot, Operation::Delete(slot.key().clone(), IfMatch::Any));
             *slot =
                 self.encrypt_operation(&id, operation).await.map_err(|e| Error::in_transaction(index, e))?;
@@ -238,7 +242,9 @@ impl<S: TableStore> EncryptedStore<S> {
     }
 }
 
-/// An ETag of the valid form that no service assigns.
+/// An ETag in the form of the service, with the first second of its range of times
+/// (<https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model>), which no row that exists today
+/// can have: a condition on it always fails.
 const UNASSIGNED_ETAG: &str = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\"";
 
 /// Returns an operation that the store refuses in the same way as the merge, so that the store reports which

@@ -3,7 +3,7 @@ use table_core::query::Select;
 use table_core::store::{Conflicts, Error, Operation, Result, TableStore, Written};
 
 use super::EncryptedStore;
-use super::decrypt::Stored;
+use super::decrypt::StoredForm;
 use super::encrypt::check_names;
 use crate::error::Failure;
 use crate::v1::METADATA;
@@ -81,7 +81,7 @@ impl<S: TableStore> EncryptedStore<S> {
         if !retries_conflict && version.as_ref() != Some(&found) {
             return Err(Error::precondition_failed(table, patch.key()));
         }
-        let operation = self.merged(table, id, patch, read, found).await?;
+        let operation = self.merge_operation(table, id, patch, read, found).await?;
         Ok(Prepared { operation, retries_conflict })
     }
 
@@ -101,7 +101,8 @@ impl<S: TableStore> EncryptedStore<S> {
         }
     }
 
-    async fn merged(
+    /// The write that has the effect of the merge on the entity that was read.
+    async fn merge_operation(
         &self,
         table: &TableName,
         id: &str,
@@ -121,19 +122,19 @@ impl<S: TableStore> EncryptedStore<S> {
         }
         let read = decryptor.decrypt_as(read, stored).await.map_err(Failure::into_error)?;
         let all = read.into_parts().1;
-        *patch.properties_mut() = combined(all, patch.properties(), replaces);
+        *patch.properties_mut() = properties_to_send(all, patch.properties(), replaces);
         let operation =
             if replaces { Operation::Replace(patch, version) } else { Operation::Merge(patch, version) };
         self.encrypt_checked(id, operation).await
     }
 }
 
-fn is_v1(stored: &Stored) -> bool {
-    matches!(stored, Stored::V1(_))
+fn is_v1(stored: &StoredForm) -> bool {
+    matches!(stored, StoredForm::V1(_))
 }
 
 /// Returns the properties to send: the patch over the encrypted properties, or over all properties.
-fn combined(mut all: Properties, patch: &Properties, replaces: bool) -> Properties {
+fn properties_to_send(mut all: Properties, patch: &Properties, replaces: bool) -> Properties {
     if !replaces {
         // The new header replaces the old list, so it must list every encrypted property of the entity, not only those of the patch.
         // Plaintext properties stay as the service has them.
@@ -144,8 +145,8 @@ fn combined(mut all: Properties, patch: &Properties, replaces: bool) -> Properti
 }
 
 /// Refuses plaintext for an encrypted property: it would expose the value and make the entity unreadable.
-fn check_stays_encrypted(stored: &Stored, patch: &Entity) -> Result<()> {
-    let Stored::V2(header) = stored else { return Ok(()) };
+fn check_stays_encrypted(stored: &StoredForm, patch: &Entity) -> Result<()> {
+    let StoredForm::V2(header) = stored else { return Ok(()) };
     let plain = patch.properties().iter().find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
     match plain {
         None => Ok(()),

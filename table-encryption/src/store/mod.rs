@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
 use builder::Rules;
-pub(crate) use decrypt::{Decryptor, Stored};
+pub(crate) use decrypt::{Decryptor, StoredForm};
 pub use describe::{Description, encrypted_names};
 pub(crate) use encrypt::encrypt_entity;
 use table_core::forward_to_store;
@@ -184,8 +184,8 @@ impl<S: TableStore> EncryptedStore<S> {
 
     /// Returns a decryptor for entities of a table.
     pub(crate) fn decryptor<'a>(&'a self, table: &'a TableName, select: Option<&'a Select>) -> Decryptor<'a> {
-        let (id, compared) = (self.table_id(table), Vec::new());
-        Decryptor { shared: &self.shared, table, id, select, compared, accepts_plaintext: false }
+        let (table_id, compared) = (self.table_id(table), Vec::new());
+        Decryptor { shared: &self.shared, table, table_id, select, compared, accepts_plaintext: false }
     }
 
     /// Reads the entity as it is stored. A store that returns another entity is refused: that entity could be
@@ -218,7 +218,7 @@ impl<S: TableStore> EncryptedStore<S> {
     }
 
     /// Returns a decryptor for the pages of a query, after checking the query.
-    fn opener_of<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Decryptor<'a>> {
+    fn query_decryptor<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Decryptor<'a>> {
         let compared = encrypt::compared(query.filter.as_ref());
         let decryptor = Decryptor { compared, ..self.decryptor(table, query.select.as_ref()) };
         decryptor.check_filter().map(|()| decryptor)
@@ -243,7 +243,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         // Only after the deletion: until then a filter on a recorded name would compare ciphertext.
         self.inner.delete_table(table).await?;
-        self.shared.rules.forget(&self.table_id(table));
+        self.shared.rules.clear_recorded(&self.table_id(table));
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let decryptor = self.opener_of(table, query)?;
+        let decryptor = self.query_decryptor(table, query)?;
         let page = self.fetch_page(&decryptor, query, from).await?;
         decryptor.decrypt_page(page).await
     }
@@ -274,7 +274,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        let decryptor = self.opener_of(table, query)?;
+        let decryptor = self.query_decryptor(table, query)?;
         let page = self.fetch_page(&decryptor, query, from).await?;
         decryptor.decrypt_readable_page(page).await
     }
@@ -289,7 +289,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         let id = self.table_id(table);
-        names.iter().for_each(|name| self.shared.rules.remember(&id, name));
+        names.iter().for_each(|name| self.shared.rules.record(&id, name));
     }
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 
 use crate::data_key::{Secret, Wrapping};
 use crate::error::{Failure, Unreadable};
-use crate::store::{EncryptedStore, Stored, encrypt_entity};
+use crate::store::{EncryptedStore, StoredForm, encrypt_entity};
 use crate::v1::METADATA;
 use crate::v2::{HEADER, Header, Scope, WriteKeys};
 
@@ -304,10 +304,10 @@ impl<S: TableStore> Migration<'_, S> {
         let mut decryptor = self.store.decryptor(table, None);
         decryptor.accepts_plaintext = true;
         let stored = decryptor.stored(&entity).map_err(Failure::OfEntity)?;
-        let (is_v2, is_legacy) = (matches!(stored, Stored::V2(_)), matches!(stored, Stored::V1(_)));
+        let (is_v2, is_legacy) = (matches!(stored, StoredForm::V2(_)), matches!(stored, StoredForm::V1(_)));
         let rules = &self.store.shared.rules;
         let found_plaintext = rules.finds_plaintext(&id, &entity, |name| match &stored {
-            Stored::V2(header) => header.find(name).is_some(),
+            StoredForm::V2(header) => header.find(name).is_some(),
             // A legacy entity lists its encrypted names only in ciphertext; it is migrated in any case.
             _ => is_legacy,
         });
@@ -345,14 +345,16 @@ impl<S: TableStore> Job for Migration<'_, S> {
     }
 }
 
-/// Maximum number of remembered wrappings (old to new), about a kilobyte each with RSA.
-const REMEMBERED: usize = 4096;
+/// Maximum number of data keys whose new wrapping is kept, about a kilobyte each with RSA.
+const MAX_REWRAPPED: usize = 4096;
 
 /// Wraps data keys again with the active key encryption key.
 #[derive(Debug)]
 pub struct Rotation<'a, S> {
     store: &'a EncryptedStore<S>,
-    counts: bool,
+    /// Whether the sweep only verifies and counts.
+    only_counts: bool,
+    /// The new wrapping of each old one.
     rewrapped: Mutex<HashMap<Wrapping, Arc<Wrapping>>>,
 }
 
@@ -372,7 +374,7 @@ impl<S: TableStore> EncryptedStore<S> {
     /// legacy entities are not rotated: `LargeTable::rewrite` of `table-patterns` moves the blobs of large
     /// fields to the active key and counts them by key. **Drop the former key only after that.**
     pub fn rotation<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Rotation<'a, S>> {
-        Sweep::new(self, Rotation { store: self, counts: false, rewrapped: Mutex::default() }, table)
+        Sweep::new(self, Rotation { store: self, only_counts: false, rewrapped: Mutex::default() }, table)
     }
 }
 
@@ -381,14 +383,14 @@ impl<'a, S: TableStore> Sweep<'a, S, Rotation<'a, S>> {
     /// request per page.
     #[must_use]
     pub fn counting(mut self) -> Self {
-        self.job_mut().counts = true;
+        self.job_mut().only_counts = true;
         self
     }
 }
 
 impl<S: TableStore> Rotation<'_, S> {
     /// Returns the data key wrapped by the active key. It is wrapped once for all entities that share it.
-    async fn wrapping(&self, old: &Wrapping, secret: &Secret) -> Result<Arc<Wrapping>> {
+    async fn rewrap(&self, old: &Wrapping, secret: &Secret) -> Result<Arc<Wrapping>> {
         // Held while the key service answers, so that entities that share a data key cause one call.
         let mut rewrapped = self.rewrapped.lock().await;
         if let Some(new) = rewrapped.get(old) {
@@ -396,7 +398,7 @@ impl<S: TableStore> Rotation<'_, S> {
         }
         let new = Arc::new(self.store.shared.keys.wrap(secret).await?);
         // Forgetting costs a second wrapping of a data key, never correctness.
-        if rewrapped.len() == REMEMBERED {
+        if rewrapped.len() == MAX_REWRAPPED {
             rewrapped.clear();
         }
         rewrapped.insert(old.clone(), Arc::clone(&new));
@@ -425,18 +427,20 @@ impl<S: TableStore> Job for Rotation<'_, S> {
     async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
         let decryptor = self.store.decryptor(table, None);
         let header = match decryptor.stored(&entity).map_err(Failure::OfEntity)? {
-            Stored::Plain => return Ok(SweptEntity::default()),
-            Stored::V1(metadata) => return Ok(SweptEntity { changed: false, key_id: Some(metadata.key_id) }),
-            Stored::V2(header) => *header,
+            StoredForm::Plain => return Ok(SweptEntity::default()),
+            StoredForm::V1(metadata) => {
+                return Ok(SweptEntity { changed: false, key_id: Some(metadata.key_id) });
+            }
+            StoredForm::V2(header) => *header,
         };
         let scope = Scope::of_entity(&self.store.table_id(table), entity.key());
         // Also under the active key: the id is a claim of the row's writer, and the count of keys decides whether a key is dropped.
         let (secret, keys) =
             self.verified(&header, scope).await.map_err(|e| e.failure(table, entity.key()))?;
-        if self.counts || self.is_current(&header.wrapping) {
+        if self.only_counts || self.is_current(&header.wrapping) {
             return Ok(SweptEntity { changed: false, key_id: Some(header.wrapping.key_id.into()) });
         }
-        let wrapping = self.wrapping(&header.wrapping, &secret).await.map_err(Failure::OfService)?;
+        let wrapping = self.rewrap(&header.wrapping, &secret).await.map_err(Failure::OfService)?;
         let key_id = Some(wrapping.key_id.to_string());
         let header = header.rewrapped(Wrapping::clone(&wrapping), &keys);
         let mut properties = Properties::new();

@@ -49,7 +49,7 @@ pub(crate) struct Metadata {
     wrapped: Vec<u8>,
     iv: [u8; 16],
     /// The Java library wrote it; it orders keys and formats lists differently.
-    java: bool,
+    is_java: bool,
     /// The encrypted list of names.
     list: Vec<u8>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Metadata {
 /// The JSON, with its keys in the order that Java requires.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Json {
+struct EncryptionData {
     wrapped_content_key: WrappedContentKey,
     encryption_agent: EncryptionAgent,
     #[serde(rename = "ContentEncryptionIV")]
@@ -103,7 +103,7 @@ impl Metadata {
 
     /// Parses the JSON; `None` if it does not have this format.
     pub(crate) fn parse(json: &str, list: &[u8]) -> Option<Self> {
-        let json: Json = serde_json::from_str(json).ok()?;
+        let json: EncryptionData = serde_json::from_str(json).ok()?;
         let agent = &json.encryption_agent;
         if agent.protocol != PROTOCOL || agent.encryption_algorithm != CIPHER {
             return None;
@@ -115,7 +115,7 @@ impl Metadata {
             wrapped: STANDARD.decode(key.encrypted_key).ok()?,
             iv: STANDARD.decode(json.content_encryption_iv).ok()?.try_into().ok()?,
             // The Java library recognizes its own entities in this way: its first versions wrote no `KeyWrappingMetadata`.
-            java: json
+            is_java: json
                 .key_wrapping_metadata
                 .is_none_or(|m| m.encryption_library.is_some_and(|library| library.contains("Java"))),
             list: list.to_vec(),
@@ -133,7 +133,7 @@ impl Metadata {
 
     /// Returns the JSON to write.
     fn to_json(&self) -> String {
-        let json = Json {
+        let json = EncryptionData {
             wrapped_content_key: WrappedContentKey {
                 key_id: self.key_id.clone(),
                 encrypted_key: STANDARD.encode(&self.wrapped),
@@ -154,7 +154,7 @@ impl Metadata {
 struct Cbc {
     key: Zeroizing<[u8; 32]>,
     iv: [u8; 16],
-    java: bool,
+    is_java: bool,
     entity: Key,
 }
 
@@ -176,7 +176,7 @@ impl Cbc {
     fn iv(&self, name: &str) -> [u8; 16] {
         let (partition, row) = (self.entity.partition(), self.entity.row());
         // Without lengths between the parts, so two entities or properties can share an IV. The format requires it.
-        let keys = if self.java { [partition, row] } else { [row, partition] };
+        let keys = if self.is_java { [partition, row] } else { [row, partition] };
         let digest = keys.into_iter().fold(Sha256::new().chain_update(self.iv), |d, k| d.chain_update(k));
         let digest: [u8; 32] = digest.chain_update(name).finalize().into();
         *digest.first_chunk().expect("32 bytes")
@@ -185,7 +185,7 @@ impl Cbc {
     /// Decrypts the names of the encrypted properties.
     fn list(&self, ciphertext: &[u8]) -> Option<Vec<String>> {
         let text = self.decrypt(METADATA[1], ciphertext)?;
-        if !self.java {
+        if !self.is_java {
             return serde_json::from_str(&text).ok();
         }
         // Java writes `Arrays.toString` of the names instead of JSON. Property names have neither commas nor spaces.
@@ -285,7 +285,7 @@ impl Legacy {
         select: Option<&Select>,
     ) -> Result<(Properties, Vec<String>), Unreadable> {
         let key = self.unwrap(&metadata).await?;
-        let cbc = Cbc { key, iv: metadata.iv, java: metadata.java, entity: entity.key().clone() };
+        let cbc = Cbc { key, iv: metadata.iv, is_java: metadata.is_java, entity: entity.key().clone() };
         let names = cbc.list(&metadata.list).ok_or(Unreadable::Refused)?;
         let mut out = Properties::with_capacity(entity.properties().as_packed().len());
         let wanted = |name: &str| select.is_none_or(|s| s.contains(name));
@@ -312,7 +312,7 @@ impl Legacy {
             return Err(failed);
         }
         let unwrapped = self.unwrap_now(metadata).await;
-        unwrapped.inspect_err(|failure| self.failed.remember(&wrapping, failure))
+        unwrapped.inspect_err(|failure| self.failed.record(&wrapping, failure))
     }
 
     async fn unwrap_now(&self, metadata: &Metadata) -> Result<Zeroizing<[u8; 32]>, Unreadable> {
@@ -328,7 +328,7 @@ impl Legacy {
             return Ok(false);
         }
         let (key, metadata) = self.new_key().await?;
-        let cbc = Cbc { key, iv: metadata.iv, java: false, entity: entity.key().clone() };
+        let cbc = Cbc { key, iv: metadata.iv, is_java: false, entity: entity.key().clone() };
         let mut names = Vec::new();
         let mut out = Properties::new();
         for property in entity.properties() {
@@ -356,7 +356,7 @@ impl Legacy {
         fill_random(&mut iv)?;
         let wrapped = active.wrap_key(&KeyBytes::from(key.to_vec())).await?;
         let (key_id, algorithm) = (active.key_id().to_owned(), active.algorithm().to_owned());
-        Ok((key, Metadata { key_id, algorithm, wrapped, iv, java: false, list: Vec::new() }))
+        Ok((key, Metadata { key_id, algorithm, wrapped, iv, is_java: false, list: Vec::new() }))
     }
 }
 

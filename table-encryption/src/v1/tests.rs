@@ -126,5 +126,5 @@ fn foreign_metadata_is_refused() {
         assert!(Metadata::parse(&json.replace(from, to), b"").is_none(), "{to}");
     }
     let java = json.replace("Python 1.0.6", "Java 5.0.0");
-    assert!(Metadata::parse(&java, b"").unwrap().java && !Metadata::parse(&json, b"").unwrap().java);
+    assert!(Metadata::parse(&java, b"").unwrap().is_java && !Metadata::parse(&json, b"").unwrap().is_java);
 }

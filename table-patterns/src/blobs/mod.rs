@@ -20,7 +20,7 @@ pub(crate) use content::{
     collected, delete, is_clock, open, put, segment, start, store_time, unescape, verified,
 };
 pub(crate) use reference::{
-    BlobDigest, MaybeReference, Reference, in_a_blob, names_in_blobs, parse_reference, references,
+    BlobDigest, MaybeReference, Reference, first_name_in_blobs, names_in_blobs, parse_reference, references,
     with_placeholders,
 };
 

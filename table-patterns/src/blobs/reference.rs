@@ -52,7 +52,7 @@ pub(crate) fn parse_reference(value: ValueRef<'_>) -> Option<MaybeReference> {
 }
 
 /// The name of the first property of a row whose value is in a blob.
-pub(crate) fn in_a_blob(row: &Entity) -> Option<String> {
+pub(crate) fn first_name_in_blobs(row: &Entity) -> Option<String> {
     all_in_blobs(row).next()
 }
 

@@ -19,7 +19,7 @@ use super::windows::{Checkpoint, Windows};
 use super::{BulkOptions, BulkWriter, Comparison};
 #[cfg(not(feature = "blobs"))]
 use crate::blobs::BlobStores;
-use crate::blobs::in_a_blob;
+use crate::blobs::first_name_in_blobs;
 use crate::journal::{has_mark, is_journal_row, is_pending};
 #[cfg(feature = "blobs")]
 use crate::large::BlobStores;
@@ -342,7 +342,7 @@ impl CopyJob {
                 self.from.1
             )));
         }
-        let Some((row, property)) = rows.iter().find_map(|row| Some((row, in_a_blob(row)?))) else {
+        let Some((row, property)) = rows.iter().find_map(|row| Some((row, first_name_in_blobs(row)?))) else {
             return Ok(());
         };
         let (table, other) = (&self.from.1, &self.to.1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName, key_order};
 use table_core::query::{Continuation, Filter, Query, Range, Select};
-use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _, Written};
+use table_core::store::{CycleDetector, Error, Operation, Result, TableStore, TableStoreExt as _, Written};
 
 use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
 use crate::spread;
@@ -67,8 +67,15 @@ pub fn scan_partitions<S: TableStore>(
     scans.flatten_unordered(concurrency.max(1))
 }
 
-/// Where a scan continues: the query, the continuation token, and the number of entities read.
-type ScanCursor = (Query, Option<Continuation>, usize);
+/// Where a scan continues.
+struct ScanCursor {
+    query: Query,
+    from: Option<Continuation>,
+    /// The number of entities read.
+    read: usize,
+    /// A store that repeats a continuation token would make the scan endless.
+    cycles: CycleDetector,
+}
 
 /// Reads all entities of a query; the stream owns the store.
 pub(super) fn scan(
@@ -76,7 +83,8 @@ pub(super) fn scan(
     table: TableName,
     query: Query,
 ) -> impl Stream<Item = Result<Entity>> + Send + Unpin {
-    let pages = stream::unfold(Some((query, None, 0)), move |cursor| {
+    let start = ScanCursor { query, from: None, read: 0, cycles: CycleDetector::default() };
+    let pages = stream::unfold(Some(start), move |cursor| {
         let (store, table) = (Arc::clone(&store), table.clone());
         async move { next_page(&*store, &table, cursor?).await }
     });
@@ -87,19 +95,25 @@ pub(super) fn scan(
 async fn next_page(
     store: &dyn TableStore,
     table: &TableName,
-    (query, from, read): ScanCursor,
+    mut cursor: ScanCursor,
 ) -> Option<(Vec<Result<Entity>>, Option<ScanCursor>)> {
-    let left = query.top.map(|top| top.saturating_sub(read));
+    let left = cursor.query.top.map(|top| top.saturating_sub(cursor.read));
     if left == Some(0) {
         return None;
     }
-    let page = match store.query(table, &Query { top: left, ..query.clone() }, from.as_ref()).await {
+    let query = Query { top: left, ..cursor.query.clone() };
+    let page = match store.query(table, &query, cursor.from.as_ref()).await {
         Ok(page) => page,
         Err(error) => return Some((vec![Err(error)], None)),
     };
-    let read = read + page.items.len();
-    let cursor = page.continuation.map(|next| (query, Some(next), read));
-    Some((page.items.into_iter().map(Ok).collect(), cursor))
+    let rows = page.items.len();
+    let mut entities: Vec<_> = page.items.into_iter().map(Ok).collect();
+    let Some(next) = page.continuation else { return Some((entities, None)) };
+    if let Err(error) = cursor.cycles.add(&next, rows) {
+        entities.push(Err(error));
+        return Some((entities, None));
+    }
+    Some((entities, Some(ScanCursor { from: Some(next), read: cursor.read + rows, ..cursor })))
 }
 
 /// The query, with its partitions limited to the range.

@@ -13,7 +13,7 @@ use table_core::store::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use crate::rows::took_effect;
+use crate::rows::accept_applied;
 
 /// The longest pause between two receives of an unavailable queue.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -165,7 +165,7 @@ pub(crate) async fn send_again(
     receipt: &Receipt,
     delay: Duration,
 ) -> Result<()> {
-    took_effect(queue.send(body, delay).await.map(drop))?;
+    accept_applied(queue.send(body, delay).await.map(drop))?;
     queue.delete(receipt).await
 }
 

@@ -12,7 +12,7 @@ use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::transaction_table::{PlanRef, piece_count};
 use crate::journal::{Acknowledge, Lease};
-use crate::rows::took_effect;
+use crate::rows::accept_applied;
 
 /// Whether a committed transaction is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -86,7 +86,7 @@ impl Coordinator {
         let delay = if applies { self.timing.lease() } else { Duration::ZERO };
         // The message has the whole plan, so from here on workers can do all of it without this process. The
         // delay keeps them away while this process applies the plan itself.
-        let receipt = took_effect(self.queue.send(text, delay).await.map(Some))?;
+        let receipt = accept_applied(self.queue.send(text, delay).await.map(Some))?;
         self.emit(plan.id, TransactionEventKind::Committed);
         // Without a receipt this process cannot hide the message from workers: they apply the transaction.
         let Some(mut receipt) = receipt.filter(|_| applies) else { return Ok(TransactionProgress::Pending) };

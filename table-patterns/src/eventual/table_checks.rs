@@ -12,7 +12,7 @@ use table_core::store::{Error, ErrorKind, ManifestCache, PlainWrite, Result, Tab
 use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;
 use super::step::{Place, Step};
-use crate::blobs::in_a_blob;
+use crate::blobs::first_name_in_blobs;
 use crate::consistency::work::is_infrastructure_error;
 use crate::{spread, wide};
 
@@ -126,7 +126,7 @@ impl Coordinator {
 pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
     let reason = if row.key().is_system() {
         "is a row that a pattern maintains: a step cannot move it; use that pattern's table".to_owned()
-    } else if let Some(property) = in_a_blob(row) {
+    } else if let Some(property) = first_name_in_blobs(row) {
         format!(
             "has the value of '{property}' in a blob, which the step would lose: move the entity by a `Mover` over its `LargeTable` (`move_by`)"
         )

@@ -13,7 +13,7 @@ use super::coordinator::Coordinator;
 use super::plan::{TransactionId, fingerprint};
 use super::record::{ROW, TransactionRecord, partition};
 use crate::clock::after;
-use crate::rows::{existed, get_bytes, set_bytes, took_effect};
+use crate::rows::{accept_applied, existed, get_bytes, set_bytes};
 
 /// The number of bytes of a piece: 11 full properties. Azurite limits the size of an entity in base64, and a piece stays below its 1 MiB.
 const PIECE_BYTES: usize = 11 * BINARY_BYTES;
@@ -45,7 +45,7 @@ impl TransactionTable {
     /// # Errors
     /// Also if the outcome is ambiguous: the record may be there.
     pub(super) async fn insert(&self, record: TransactionRecord) -> Result<Option<TransactionRecord>> {
-        match took_effect(self.store.write(&self.table, Operation::Insert(record.to_entity()?)).await) {
+        match accept_applied(self.store.write(&self.table, Operation::Insert(record.to_entity()?)).await) {
             Ok(written) => Ok(Some(TransactionRecord { etag: written.etag, ..record })),
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(None),
             Err(e) => Err(e),
@@ -57,7 +57,7 @@ impl TransactionTable {
     pub(super) async fn replace(&self, record: TransactionRecord) -> Result<Option<TransactionRecord>> {
         let Some(etag) = record.etag.clone() else { return Ok(None) };
         let replace = Operation::Replace(record.to_entity()?, etag.into());
-        match took_effect(self.store.write(&self.table, replace).await) {
+        match accept_applied(self.store.write(&self.table, replace).await) {
             Ok(written) => Ok(Some(TransactionRecord { etag: written.etag, ..record })),
             Err(e) if e.is_ambiguous() || e.is_precondition_failed() || e.is_entity_not_found() => Ok(None),
             Err(e) => Err(e),
@@ -70,7 +70,7 @@ impl TransactionTable {
         let piece = &bytes[n * PIECE_BYTES..bytes.len().min((n + 1) * PIECE_BYTES)];
         let mut row = Entity::from(plan.piece_key(n)?);
         set_bytes(&mut row, PART, piece);
-        took_effect(self.store.write(&self.table, Operation::InsertOrReplace(row)).await).map(drop)
+        accept_applied(self.store.write(&self.table, Operation::InsertOrReplace(row)).await).map(drop)
     }
 
     /// The text of a stored plan.
@@ -108,7 +108,8 @@ impl TransactionTable {
 
     /// Deletes a row if it exists.
     async fn delete(&self, key: Key, condition: IfMatch) -> Result<()> {
-        existed(took_effect(self.store.write(&self.table, Operation::Delete(key, condition)).await)).map(drop)
+        existed(accept_applied(self.store.write(&self.table, Operation::Delete(key, condition)).await))
+            .map(drop)
     }
 
     /// Removes the records that finished longer ago than `keep`.

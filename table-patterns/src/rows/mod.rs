@@ -52,7 +52,7 @@ pub(crate) fn random_pause(attempt: u32, doublings: u32) -> Duration {
 /// Treats an unreadable answer of a write that was applied as a success, with a default value in place of the answer.
 ///
 /// The rows are stored; only their new ETags are unknown.
-pub(crate) fn took_effect<T: Default>(answer: Result<T>) -> Result<T> {
+pub(crate) fn accept_applied<T: Default>(answer: Result<T>) -> Result<T> {
     answer.or_else(|error| match error.outcome() {
         Outcome::Applied => {
             tracing::debug!(%error, "the answer to a request that took effect cannot be read");
@@ -63,7 +63,7 @@ pub(crate) fn took_effect<T: Default>(answer: Result<T>) -> Result<T> {
 }
 
 /// Whether another writer has changed or deleted the row first, and nothing was written: the row must be read again.
-pub(crate) fn changed(error: &Error) -> bool {
+pub(crate) fn was_changed_by_another(error: &Error) -> bool {
     !error.is_ambiguous() && (error.is_precondition_failed() || error.is_entity_not_found())
 }
 

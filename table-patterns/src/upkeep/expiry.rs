@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::Upkeep;
 use super::expiry_index::ExpiryIndex;
 use super::report::Due;
-use crate::blobs::in_a_blob;
+use crate::blobs::first_name_in_blobs;
 use crate::index::{IndexedEntities, change, is_entity};
 use crate::journal::{Acknowledge, Entries, as_read};
 #[cfg(feature = "blobs")]
@@ -159,7 +159,7 @@ impl Sweep<'_> {
         }
         // The row names its blobs: without their store, or without the keys to read the names, it stays, so that a later sweep
         // removes both.
-        let has_blobs = self.upkeep.has_no_blobs() && in_a_blob(&row).is_some();
+        let has_blobs = self.upkeep.has_no_blobs() && first_name_in_blobs(&row).is_some();
         if has_blobs || self.hides_blobs(&row) {
             return Decision::Keep;
         }

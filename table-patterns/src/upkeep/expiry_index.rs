@@ -70,7 +70,7 @@ impl<'a> ExpiryIndex<'a> {
     pub(super) fn rows(
         &'a self,
         now: Ticks,
-        at_once: usize,
+        concurrency: usize,
         is_due: impl Fn(&Entity) -> bool + Send + Sync + 'a,
     ) -> Result<BoxStream<'a, Result<Entity>>> {
         let rows = Table::<Entity>::new(Arc::clone(self.entities.store()), self.table.clone())?;
@@ -92,7 +92,7 @@ impl<'a> ExpiryIndex<'a> {
             }
             ready(Ok(goes_on))
         };
-        let followed = followed.try_buffered(at_once).try_take_while(until_later);
+        let followed = followed.try_buffered(concurrency).try_take_while(until_later);
         Ok(followed.try_filter_map(|followed| ready(Ok(followed.row))).boxed())
     }
 

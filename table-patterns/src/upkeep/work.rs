@@ -19,7 +19,7 @@ use super::expiry::{Sweep, Swept};
 use super::report::{Due, IndexUpkeep, TableUpkeep, TransactionsUpkeep, UpkeepReport};
 use crate::eventual::{Coordinator, TransactionEventKind, sweep_records};
 use crate::index::{
-    IndexState, IndexedEntities, Kept, Obstacle, ScrubCursor, ScrubMode, ScrubReport, ToKeep,
+    IndexState, IndexedEntities, Obstacle, ScrubCursor, ScrubMode, ScrubReport, UpkeepManifest, UpkeepTable,
 };
 use crate::journal::{Journal, Recovery, SET_ASIDE};
 #[cfg(feature = "blobs")]
@@ -231,8 +231,8 @@ impl<'a> Work<'a> {
             self.manifests_read.send_modify(|tables| *tables += 1);
         }
         match found {
-            Ok(ToKeep { entities: Some(entities), kept }) => self.keep(&entities, &kept, memory).await,
-            Ok(ToKeep { entities: None, kept }) => {
+            Ok(UpkeepTable { entities: Some(entities), kept }) => self.keep(&entities, &kept, memory).await,
+            Ok(UpkeepTable { entities: None, kept }) => {
                 self.update_table(table, |table| table.has_manifest = false);
                 let _slot = slot(&self.maintenance_slots).await;
                 let expired = self.expire(table, None, &kept).await;
@@ -246,16 +246,16 @@ impl<'a> Work<'a> {
     }
 
     /// Reads the manifest, and opens the table if it is not open yet.
-    async fn read_manifest(&self, table: &TableName) -> Result<ToKeep> {
+    async fn read_manifest(&self, table: &TableName) -> Result<UpkeepTable> {
         let known = self.opened().get(table).cloned();
         if let Some(entities) = known {
-            if let Some(kept) = Kept::of_open(&entities).await? {
-                return Ok(ToKeep { entities: Some(entities), kept });
+            if let Some(kept) = UpkeepManifest::of_open(&entities).await? {
+                return Ok(UpkeepTable { entities: Some(entities), kept });
             }
             self.opened().remove(table);
         }
         let (store, options) = (self.upkeep.store.clone(), self.upkeep.options.clone());
-        let found = ToKeep::find(store, table.clone(), options).await?;
+        let found = UpkeepTable::find(store, table.clone(), options).await?;
         if let Some(entities) = &found.entities {
             self.opened().insert(table.clone(), entities.clone());
         }
@@ -263,7 +263,7 @@ impl<'a> Work<'a> {
     }
 
     /// Runs a round of a table with a manifest. The table is swept in every round, also while a build runs.
-    async fn keep(&self, entities: &IndexedEntities, kept: &Kept, memory: &mut Memory) {
+    async fn keep(&self, entities: &IndexedEntities, kept: &UpkeepManifest, memory: &mut Memory) {
         self.update_table(entities.table(), |table| {
             table.has_manifest = true;
             for (id, index) in &mut table.indexes {
@@ -302,7 +302,12 @@ impl<'a> Work<'a> {
     }
 
     /// Builds and drops indexes, removes expired entities, scrubs entries and collects blobs, where that is due.
-    async fn maintain(&self, entities: &IndexedEntities, kept: &Kept, memory: &mut Memory) -> Result<()> {
+    async fn maintain(
+        &self,
+        entities: &IndexedEntities,
+        kept: &UpkeepManifest,
+        memory: &mut Memory,
+    ) -> Result<()> {
         let _slot = slot(&self.maintenance_slots).await;
         for stored in &kept.indexes {
             if self.is_stopped() {
@@ -316,7 +321,7 @@ impl<'a> Work<'a> {
         expired.and(scrubbed).and(self.collect(entities.table(), kept).await)
     }
 
-    async fn scrub_all(&self, entities: &IndexedEntities, kept: &Kept) -> Result<()> {
+    async fn scrub_all(&self, entities: &IndexedEntities, kept: &UpkeepManifest) -> Result<()> {
         let readable = |stored: &&StoredIndex| self.may_scrub(entities, stored);
         let indexes: Vec<_> = kept.indexes.iter().filter(readable).collect();
         let is_due = self.upkeep.scrub_every.is_some_and(|every| kept.scrub.is_due(every));
@@ -333,7 +338,12 @@ impl<'a> Work<'a> {
     }
 
     /// Removes the entities that have expired, if that is due.
-    async fn expire(&self, table: &TableName, entities: Option<&IndexedEntities>, kept: &Kept) -> Result<()> {
+    async fn expire(
+        &self,
+        table: &TableName,
+        entities: Option<&IndexedEntities>,
+        kept: &UpkeepManifest,
+    ) -> Result<()> {
         if kept.expiring.is_empty() {
             self.update_table(table, |table| table.expiry = None);
             return Ok(());
@@ -372,7 +382,7 @@ impl<'a> Work<'a> {
     }
 
     /// Removes the unused blobs of large values, if that is due.
-    async fn collect(&self, table: &TableName, kept: &Kept) -> Result<()> {
+    async fn collect(&self, table: &TableName, kept: &UpkeepManifest) -> Result<()> {
         if kept.large.is_empty() {
             self.update_table(table, |table| table.large = None);
             return Ok(());
@@ -399,7 +409,7 @@ impl<'a> Work<'a> {
     async fn collect_blobs(
         &self,
         table: &TableName,
-        kept: &Kept,
+        kept: &UpkeepManifest,
         blobs: &dyn object_store::ObjectStore,
         options: &LargeOptions,
     ) -> Result<()> {
@@ -519,7 +529,7 @@ impl<'a> Work<'a> {
     }
 
     /// Scrubs an index, and collects its blobs.
-    async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, kept: &Kept) {
+    async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, kept: &UpkeepManifest) {
         let (id, mut found) = (stored.id(), ScrubReport::default());
         let leaves_entities = kept.leaves_entities_of(stored, entities);
         let scrubbed = self.scrub_pages(entities, &id, leaves_entities, &mut found).await;

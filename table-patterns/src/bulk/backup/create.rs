@@ -17,7 +17,7 @@ use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt 
 
 use super::contents::TableProgress;
 use super::{BLOBS, Backup, BackupDirectory, BackupTable, Chunk};
-use crate::blobs::in_a_blob;
+use crate::blobs::first_name_in_blobs;
 use crate::bulk::copy::{has_large, is_unfinished};
 use crate::bulk::windows::Windows;
 use crate::large::BlobStores;
@@ -303,7 +303,7 @@ impl BackupJob {
             blobs.copy_all(table, &rows).await?;
         }
         saved.unfinished += rows.iter().filter(|row| is_unfinished(row)).count() as u64;
-        saved.with_blobs += rows.iter().filter(|row| in_a_blob(row).is_some()).count() as u64;
+        saved.with_blobs += rows.iter().filter(|row| first_name_in_blobs(row).is_some()).count() as u64;
         saved.encrypted += rows.iter().filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some()).count() as u64;
         saved.index_tables.extend(rows.iter().filter_map(Entity::index_table));
         // The number follows from the saved position, so a file that was written without its position is
@@ -328,7 +328,7 @@ impl BackupJob {
             return Ok(());
         }
         let hidden = rows.iter().find(|row| has_large && row.is_ciphertext());
-        let seen = rows.iter().find(|row| self.blobs.is_none() && in_a_blob(row).is_some());
+        let seen = rows.iter().find(|row| self.blobs.is_none() && first_name_in_blobs(row).is_some());
         let reason = match (hidden, seen) {
             (Some(row), _) => format!(
                 "{} of '{table}' is encrypted, so its references to blobs are not visible: set `rows_only`, and back up the blobs otherwise",

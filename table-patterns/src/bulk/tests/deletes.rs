@@ -1,7 +1,11 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use futures_util::{TryStreamExt, stream};
-use table_core::model::{IfMatch, PartitionKey};
-use table_core::query::{Filter, Query};
-use table_core::store::{Operation, OperationKind, Result};
+use table_core::forward_to_store;
+use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
+use table_core::query::{Continuation, Filter, Page, Query};
+use table_core::store::{ErrorKind, Operation, OperationKind, Result, TableStore};
 
 use super::{Rig, reading};
 use crate::bulk::scan::{delete_operation, scan};
@@ -78,5 +82,36 @@ async fn ranges_of_partitions_cover_every_entity_once() -> Result<()> {
     all.sort_unstable();
     assert_eq!(keys, all);
     assert_eq!(rig.meter.snapshot().of_kind(OperationKind::Query), 4 + 2);
+    Ok(())
+}
+
+/// A store that answers every query with the first page.
+#[derive(Debug)]
+struct AlwaysFirstPage(Arc<dyn TableStore>);
+
+#[async_trait]
+impl TableStore for AlwaysFirstPage {
+    forward_to_store!(self => self.0;
+        profile, create_table, delete_table, list_tables, get, write, transact);
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        _from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        self.0.query(table, query, None).await
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_continuation_token_ends_a_scan_with_an_error() -> Result<()> {
+    let rig = filled().await?;
+    let hostile = Arc::new(AlwaysFirstPage(rig.store.clone()));
+    let all = split_partitions([] as [&str; 0]);
+    let scanned = scan_partitions(hostile, &rig.table, &Query::new(), all, 1).try_collect::<Vec<_>>().await;
+    let error = scanned.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");
+    assert!(error.to_string().contains("repeated continuation"), "{error}");
     Ok(())
 }

@@ -10,9 +10,9 @@ use table_core::typed::Schema;
 
 use super::rows::IndexedRows;
 use super::states::set::IndexSet;
-use crate::blobs::in_a_blob;
+use crate::blobs::first_name_in_blobs;
 use crate::entry::{Maintainer as _, Placement};
-use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Moved};
+use crate::journal::{Acknowledge, Change, Committed, Entries, Holder, Journal, Moved, as_read};
 use crate::rows::wait_to_move_again;
 
 /// Changes entities with their entries.
@@ -39,7 +39,7 @@ impl EntityChanges<'_> {
         let Some(schema) = self.set.schema().filter(|schema| schema.expiry.is_some()) else {
             return self.write_once(changes).await;
         };
-        let mut left = CLAIMS;
+        let mut left = MAX_CLAIMS;
         loop {
             let error = match self.write_once(changes).await {
                 Err(error) if left > 0 => error,
@@ -255,7 +255,7 @@ impl EntityChanges<'_> {
 }
 
 /// The largest number of due entities that one write removes: more than a write has keys and unique values.
-pub(crate) const CLAIMS: usize = 256;
+pub(crate) const MAX_CLAIMS: usize = 256;
 
 /// The keys of the entities that may have made a write fail: each may have a key or a unique value of the write. Empty if the write may have
 /// taken effect.
@@ -264,8 +264,7 @@ fn obstacles(error: &Error, changes: &[Change]) -> Vec<Key> {
         return Vec::new();
     }
     if error.is_unique_violation() || error.is_key_collision() {
-        let cause =
-            std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<crate::journal::Holder>());
+        let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Holder>());
         return cause.map(|holder| holder.0.clone()).into_iter().collect();
     }
     if error.is_already_exists() {
@@ -288,7 +287,7 @@ pub(crate) async fn due_row(
         return Ok(None);
     }
     for key in obstacles(error, changes) {
-        let row = store.get(table, &key, None).await?.map(crate::journal::as_read);
+        let row = store.get(table, &key, None).await?.map(as_read);
         if let Some(row) = row.filter(|row| schema.is_due(row, store.now())) {
             return Ok(Some(row));
         }
@@ -298,7 +297,7 @@ pub(crate) async fn due_row(
 
 /// Refuses a row whose entity has a part in a blob.
 pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
-    let Some(property) = in_a_blob(row) else { return Ok(()) };
+    let Some(property) = first_name_in_blobs(row) else { return Ok(()) };
     Err(Error::invalid_request(format!(
         "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with its `LargeTable`",
         row.key()

@@ -232,7 +232,7 @@ impl Removal<'_> {
                 let prepared = of.shared.prepare(&merge).await?;
                 of.shared.send(&at, prepared).await.map(drop)
             });
-            removals.buffer_unordered(of.at_once).try_collect::<Vec<()>>().await?;
+            removals.buffer_unordered(of.concurrency).try_collect::<Vec<()>>().await?;
             // A row that a writer changed after the read still exists: read the rows again.
             if next.is_none() && !std::mem::take(&mut left) {
                 return Ok(true);

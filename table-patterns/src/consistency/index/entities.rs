@@ -667,7 +667,7 @@ impl IndexedEntities {
 impl IndexedEntities {
     pub(super) fn rows(&self) -> IndexedRows<'_> {
         let (store, table, shared) = (self.set.store(), self.set.table(), self.journal.shared());
-        IndexedRows { store, table, shared, at_once: self.options.concurrency.max(1) }
+        IndexedRows { store, table, shared, concurrency: self.options.concurrency.max(1) }
     }
 
     pub(crate) fn lookups(&self) -> Lookups<'_> {

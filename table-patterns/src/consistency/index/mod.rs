@@ -106,7 +106,7 @@
 //! | `build` | [`IndexBuild`], `Windows` | filling an index |
 //! | `scrub` | `Scrub`, `SharedScrub`, `Recount` | comparing an index with its entities |
 //! | `drop` | `IndexDrop`, `Removal` | ending an index and removing its rows |
-//! | `upkeep` | `Kept` | what upkeep reads in the manifest |
+//! | `upkeep` | `UpkeepManifest` | what upkeep reads in the manifest |
 //! | `typed` | [`IndexedTable`] | the same for a Rust type |
 //!
 //! The reasons of the waiting rules are in `docs/manifest.md`; `docs/proof.md` lists the schedules that tests
@@ -130,7 +130,7 @@ mod upkeep;
 
 pub use self::build::{BuildProgress, IndexBuild};
 pub use self::bulk::BulkInsert;
-pub(crate) use self::changes::{CLAIMS, check_no_blob, due_row};
+pub(crate) use self::changes::{MAX_CLAIMS, check_no_blob, due_row};
 pub use self::entities::IndexedEntities;
 pub use self::lookup::{IndexQuery, Trust};
 pub use self::options::IndexOptions;
@@ -142,7 +142,7 @@ pub use self::stored::Stored;
 pub(crate) use self::typed::set::change;
 pub use self::typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery, SummaryOf};
 pub(crate) use self::typed::{all_indexes, open_entities};
-pub(crate) use self::upkeep::{Kept, Obstacle, ToKeep};
+pub(crate) use self::upkeep::{Obstacle, UpkeepManifest, UpkeepTable};
 pub use super::entry::{
     Entry, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary, Uniqueness,
 };

@@ -18,7 +18,7 @@ pub(crate) struct IndexedRows<'a> {
     /// Rows that hold the entries of several entities.
     pub(super) shared: SharedRows<'a>,
     /// The number of requests that one call sends in parallel.
-    pub(super) at_once: usize,
+    pub(super) concurrency: usize,
 }
 
 impl IndexedRows<'_> {

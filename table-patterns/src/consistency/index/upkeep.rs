@@ -21,7 +21,7 @@ const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// The manifest of a table, for upkeep.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct UpkeepManifest {
     pub(crate) indexes: Vec<StoredIndex>,
     pub(crate) scrub: LastRun,
     /// The types whose large values are in blobs.
@@ -32,7 +32,7 @@ pub(crate) struct Kept {
     pub(crate) expiry: LastRun,
 }
 
-impl Kept {
+impl UpkeepManifest {
     /// Reads the manifest of a table for its handle, and removes rows of ended processes. `None` if the table was
     /// recreated since the handle was opened. 1 request; 1 for each ended process, up to 10; 1 if this process
     /// must be registered again.
@@ -168,17 +168,17 @@ impl LastRun {
     }
 }
 
-/// What upkeep finds in a table.
-pub(crate) struct ToKeep {
+/// A table, as upkeep opens it.
+pub(crate) struct UpkeepTable {
     /// The handle that maintains the indexes; `None` if no program has opened the table with indexes. The handle is then not opened:
     /// the first program that opens the table must find that it is the first.
     pub(crate) entities: Option<IndexedEntities>,
-    pub(crate) kept: Kept,
+    pub(crate) kept: UpkeepManifest,
 }
 
-impl ToKeep {
+impl UpkeepTable {
     /// Reads the manifest, and opens the table as [`IndexedEntities::open_for_upkeep`] does if a program has opened the table
-    /// with indexes. One request, and then the requests of opening and of [`Kept::of_open`].
+    /// with indexes. One request, and then the requests of opening and of [`UpkeepManifest::of_open`].
     pub(crate) async fn find(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -186,13 +186,13 @@ impl ToKeep {
     ) -> Result<Self> {
         let loaded = ManifestRows { store: &*store, table: &table }.load().await?;
         if loaded.table.is_new() {
-            return Ok(Self { entities: None, kept: Kept::of(loaded.manifest) });
+            return Ok(Self { entities: None, kept: UpkeepManifest::of(loaded.manifest) });
         }
         let entities = IndexedEntities::open_for_upkeep(store, table, options).await?;
-        Ok(match Kept::of_open(&entities).await? {
+        Ok(match UpkeepManifest::of_open(&entities).await? {
             Some(kept) => Self { entities: Some(entities), kept },
             // The table was recreated in between.
-            None => Self { entities: None, kept: Kept::of(Manifest::default()) },
+            None => Self { entities: None, kept: UpkeepManifest::of(Manifest::default()) },
         })
     }
 }

@@ -52,8 +52,7 @@ impl Change {
 
     /// The key of the entity.
     pub(crate) fn key(&self) -> Result<&Key> {
-        let entity = self.new.as_ref().or(self.old.as_ref());
-        entity.map(Entity::key).ok_or_else(|| Error::invalid_request("a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`"))
+        self.new.as_ref().or(self.old.as_ref()).map(Entity::key).ok_or_else(without_entity)
     }
 
     /// The operation on the entity: conditional on the ETag of the old state, or an insert.
@@ -69,11 +68,15 @@ impl Change {
                 old.key(),
                 new.key()
             ))),
-            (None, None) => Err(Error::invalid_request(
-                "a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`",
-            )),
+            (None, None) => Err(without_entity()),
         }
     }
+}
+
+fn without_entity() -> Error {
+    Error::invalid_request(
+        "a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`",
+    )
 }
 
 /// The condition that the entity is stored in its old state.

@@ -54,10 +54,11 @@ impl EntityTable {
     /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.
     /// The results are in the order of the work.
     pub(super) async fn all_of<T>(&self, work: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-        stream::iter(work).buffered(self.at_once()).collect().await
+        stream::iter(work).buffered(self.parallel_requests()).collect().await
     }
 
-    pub(super) const fn at_once(&self) -> usize {
+    /// The greatest number of parallel requests; a function, so that the interleaving suite can replace it.
+    pub(super) const fn parallel_requests(&self) -> usize {
         self.concurrency
     }
 }
@@ -105,7 +106,7 @@ impl States {
         let keys: Vec<_> = self.0.keys().cloned().collect();
         let reads: Vec<_> = keys.iter().map(|key| entities.get(key)).collect();
         // Unlike `all_of`, this drops the other reads after an error: a dropped read changes nothing.
-        let read: Vec<_> = stream::iter(reads).buffered(entities.at_once()).try_collect().await?;
+        let read: Vec<_> = stream::iter(reads).buffered(entities.parallel_requests()).try_collect().await?;
         self.0 = keys.into_iter().zip(read).collect();
         Ok(())
     }

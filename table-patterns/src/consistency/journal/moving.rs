@@ -18,7 +18,7 @@ use super::row::AffectedKey;
 use super::row::{Evidence, JournalRow, JournalRows, WriteId};
 use super::write::{ATTEMPTS, Acknowledge, Attempt, Writer};
 use crate::index::check_no_blob;
-use crate::rows::took_effect;
+use crate::rows::accept_applied;
 
 /// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Moves<'_> {
         // a sweep removes it.
         let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
         let replace = Operation::Replace(marked.clone(), entity.version()?);
-        let written = took_effect(self.entities.store.write(&self.entities.name, replace).await)?;
+        let written = accept_applied(self.entities.store.write(&self.entities.name, replace).await)?;
         Ok(marked.with_system(written.etag, None))
     }
 
@@ -163,7 +163,7 @@ impl Moves<'_> {
                 return Ok(false);
             }
             let replace = Operation::Replace(without_mark(&entity).into_owned(), entity.version()?);
-            match took_effect(self.entities.store.write(&self.entities.name, replace).await) {
+            match accept_applied(self.entities.store.write(&self.entities.name, replace).await) {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error),

@@ -11,7 +11,7 @@ use super::row::AffectedKey;
 use super::unique::is_unique_row;
 use crate::entry::shared::{Merge, Prepared, SharedRows, contended};
 use crate::entry::{Entry, Location};
-use crate::rows::{random_pause, took_effect};
+use crate::rows::{accept_applied, random_pause};
 
 /// The ownership of a row at an entry's key.
 enum RowOwner {
@@ -63,7 +63,7 @@ impl RemoteRows<'_> {
             }
             // No bound on the repetitions: each caller drops the work at the end of its lease, or ends it by
             // `may_send`.
-            match took_effect(self.entities.store.transact(&to.0, group).await) {
+            match accept_applied(self.entities.store.transact(&to.0, group).await) {
                 Ok(_) => drop(operations.drain(..taken)),
                 Err(e) => self.rebase_failed(&to.0, operations, states, e).await?,
             }
@@ -138,7 +138,8 @@ impl RemoteRows<'_> {
         let deleted = operations.iter().filter(|operation| matches!(operation, Operation::Delete(..)));
         let reads: Vec<_> =
             deleted.map(|operation| self.entities.store.get(table, operation.key(), None)).collect();
-        let rows: Vec<_> = stream::iter(reads).buffered(self.entities.at_once()).try_collect().await?;
+        let rows: Vec<_> =
+            stream::iter(reads).buffered(self.entities.parallel_requests()).try_collect().await?;
         let mut rows = rows.into_iter();
         for operation in operations.drain(..) {
             let Operation::Delete(key, _) = &operation else {
@@ -248,7 +249,7 @@ impl RemoteRows<'_> {
     ) -> Result<bool> {
         let sent =
             if group.is_empty() { Ok(Vec::new()) } else { self.entities.store.transact(table, group).await };
-        match took_effect(sent) {
+        match accept_applied(sent) {
             Ok(_) => self.shared.discard_old_blobs(taken).await,
             Err(error) if error.is_ambiguous() => return Err(error),
             Err(error) => {

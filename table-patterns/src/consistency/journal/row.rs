@@ -14,7 +14,7 @@ use super::entity_table::EntityTable;
 use crate::clock::millis;
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Shape};
-use crate::rows::{fresh_id, get_bytes, set_bytes, took_effect};
+use crate::rows::{accept_applied, fresh_id, get_bytes, set_bytes};
 
 const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
@@ -176,7 +176,7 @@ impl JournalRows<'_> {
     /// abort rows stay. 1 request, 2 if a row is there.
     pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let row = abort_row(id.key(partition)?);
-        match took_effect(self.entities.store.write(&self.entities.name, Operation::Insert(row)).await) {
+        match accept_applied(self.entities.store.write(&self.entities.name, Operation::Insert(row)).await) {
             Ok(_) => Ok(Some(Evidence::Abort)),
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => self.evidence(id, partition).await,
             Err(e) => Err(e),
@@ -193,7 +193,7 @@ impl JournalRows<'_> {
     pub(super) async fn replace(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
         let Some(etag) = row.etag.take() else { return Ok(None) };
         let replace = Operation::Replace(row.to_entity()?, etag.into());
-        match took_effect(self.entities.store.write(&self.entities.name, replace).await) {
+        match accept_applied(self.entities.store.write(&self.entities.name, replace).await) {
             Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
             // An ambiguous claim is given up: if it took effect, the next process watches it for its whole
             // lease.
@@ -207,7 +207,7 @@ impl JournalRows<'_> {
         let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
         // In the version that was applied: if another process has claimed the row since, its applier clears it.
         let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
-        match took_effect(self.entities.store.write(&self.entities.name, delete).await) {
+        match accept_applied(self.entities.store.write(&self.entities.name, delete).await) {
             Ok(_) => Ok(Entries::Applied),
             Err(e) if e.is_ambiguous() || e.is_precondition_failed() => Ok(Entries::Pending),
             Err(e) if e.is_entity_not_found() => Ok(Entries::Applied),

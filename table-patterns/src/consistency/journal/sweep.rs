@@ -18,7 +18,7 @@ use super::row::{Evidence, JournalRow, JournalRows, WriteId, read};
 use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
 use crate::entry::{Entry, Location};
-use crate::rows::took_effect;
+use crate::rows::accept_applied;
 
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -151,7 +151,7 @@ impl Sweep<'_> {
     async fn sweep_abort(&self, row: &Entity) -> Result<bool> {
         let Some(etag) = row.etag() else { return Ok(false) };
         let delete = Operation::Delete(row.key().clone(), etag.into());
-        match took_effect(self.entities.store.write(&self.entities.name, delete).await) {
+        match accept_applied(self.entities.store.write(&self.entities.name, delete).await) {
             Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(false),
             other => other.map(|_| true),
         }

@@ -13,7 +13,7 @@ use super::plan::violation;
 use super::row::{Evidence, JournalRows, WriteId};
 use crate::entry::shared::contended;
 use crate::entry::{Entry, Location};
-use crate::rows::{changed, is_of_later_version, took_effect};
+use crate::rows::{accept_applied, is_of_later_version, was_changed_by_another};
 
 const TICKET: &str = "OwnerWrite";
 pub(super) const PENDING: &str = "OwnerPending";
@@ -214,7 +214,7 @@ impl UniqueKeys<'_> {
         found: &UniqueRow,
     ) -> Result<Option<Reservation>> {
         match self.put(at, Operation::Replace(wanted.clone(), IfMatch::from(&found.etag))).await {
-            Err(e) if changed(&e) => Ok(None),
+            Err(e) if was_changed_by_another(&e) => Ok(None),
             replaced => replaced.map(|etag| Some(Reservation::Mine(etag))),
         }
     }
@@ -235,7 +235,7 @@ impl UniqueKeys<'_> {
         }
         match self.put(at, found.agreeing_with(at, held.as_ref())).await {
             Ok(_) => Ok(held.is_some()),
-            Err(e) if changed(&e) => Ok(false),
+            Err(e) if was_changed_by_another(&e) => Ok(false),
             Err(e) => Err(e),
         }
     }
@@ -282,7 +282,7 @@ impl UniqueKeys<'_> {
             // Under the ETag that was read before the entity: an entity that has got the value since has
             // changed the row.
             match self.put(at, row.agreeing_with(at, held.as_ref())).await {
-                Err(e) if changed(&e) => {}
+                Err(e) if was_changed_by_another(&e) => {}
                 other => return other.map(drop),
             }
         }
@@ -380,7 +380,7 @@ impl UniqueKeys<'_> {
             None => Operation::Delete(at.key.clone(), version.into()),
         };
         match self.put(at, operation).await {
-            Err(e) if changed(&e) => Ok(false),
+            Err(e) if was_changed_by_another(&e) => Ok(false),
             other => other.map(|_| true),
         }
     }
@@ -397,7 +397,7 @@ impl UniqueKeys<'_> {
     }
 
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {
-        Ok(took_effect(self.entities.store.write(&at.table, operation).await)?.etag)
+        Ok(accept_applied(self.entities.store.write(&at.table, operation).await)?.etag)
     }
 }
 

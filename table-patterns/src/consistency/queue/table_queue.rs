@@ -16,7 +16,7 @@ use super::rows::{
     MESSAGE, POISON, Row, TICK, as_invalid_receipt, make_receipt, parse_receipt, row_key, row_key_from,
 };
 use crate::clock::{Clock, SystemClock, after};
-use crate::rows::changed;
+use crate::rows::was_changed_by_another;
 
 /// The number of messages that one group transaction moves: each needs a delete and an insert, and a group has at most
 /// 100 operations.
@@ -139,7 +139,7 @@ impl TableQueue {
         // One group: with two requests, a crash between them would lose the message, or leave it twice.
         match self.store.transact(&self.table, group).await {
             Ok(written) => Ok(Some(written)),
-            Err(error) if changed(&error) => Ok(None),
+            Err(error) if was_changed_by_another(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }

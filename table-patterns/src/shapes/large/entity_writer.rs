@@ -14,7 +14,7 @@ use std::sync::Arc;
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written};
 
-use crate::index::{CLAIMS, IndexOptions, IndexedEntities, due_row};
+use crate::index::{IndexOptions, IndexedEntities, MAX_CLAIMS, due_row};
 use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
 use crate::rows::plain::permit;
@@ -143,7 +143,7 @@ impl EntityWriter {
         if self.values.schema.expiry.is_none() || changes.iter().all(|change| change.new.is_none()) {
             return self.write_once(changes).await;
         }
-        let mut claims_left = CLAIMS;
+        let mut claims_left = MAX_CLAIMS;
         loop {
             // The blobs of a refused write are removed: another attempt stores them again.
             let error = match self.write_once(changes.clone()).await {

@@ -120,14 +120,18 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// As [`load_if_unchanged`](Self::load_if_unchanged), with this many values at the same time.
-    pub(super) async fn load_together_if_unchanged(&self, row: Entity, at_once: usize) -> Result<Option<T>> {
+    pub(super) async fn load_together_if_unchanged(
+        &self,
+        row: Entity,
+        concurrency: usize,
+    ) -> Result<Option<T>> {
         let references = declared_references::<T>(&row)?;
         let reads: Vec<_> = references
             .iter()
             .map(|(property, reference)| self.large_value(&row, property, reference).boxed())
             .collect();
         let values: Vec<Option<EdmValue>> =
-            stream::iter(reads).buffered(at_once.max(1)).try_collect().await?;
+            stream::iter(reads).buffered(concurrency.max(1)).try_collect().await?;
         let mut full = row.clone();
         for ((property, _), value) in references.iter().zip(values) {
             let Some(value) = value else { return Ok(None) };

@@ -296,8 +296,8 @@ impl<T: TableEntity> LargeTable<T> {
         let mut conflicts = self.conflicts(&IfMatch::Any);
         loop {
             let old = self.existing_seen(&key).await?;
-            let at_once = self.options().concurrency;
-            let read = self.load_together_if_unchanged(old.clone(), at_once).await?;
+            let concurrency = self.options().concurrency;
+            let read = self.load_together_if_unchanged(old.clone(), concurrency).await?;
             // A blob is missing, because another writer has replaced the row.
             let Some(mut value) = read else { continue };
             change(&mut value)?;

@@ -12,7 +12,8 @@ use tokio::sync::OnceCell;
 use super::family::is_gone;
 use super::{Slice, TimeSlices};
 
-/// In a cursor, separates the table from the place in the table.
+/// In a cursor, separates the table from the place in the table. A table name has letters and digits only, so the first separator
+/// ends it; the place may have others.
 const SEPARATOR: char = '\u{1}';
 
 /// The rows of the slices that exist when the first page is read.

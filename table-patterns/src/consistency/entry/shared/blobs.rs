@@ -32,7 +32,7 @@ impl Blobs {
 
     /// The content of a blob; `None` if it does not exist.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let path = Path::parse(name).map_err(|e| Error::corrupt(e.to_string()))?;
+        let path = parse_name(name)?;
         let found = match self.store.get(&path).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             found => found.map_err(failed)?,
@@ -51,7 +51,7 @@ impl Blobs {
 
     /// Deletes a blob if it exists.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
-        let path = Path::parse(name).map_err(|e| Error::corrupt(e.to_string()))?;
+        let path = parse_name(name)?;
         match self.store.delete(&path).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             other => other.map_err(failed),
@@ -67,4 +67,11 @@ impl Blobs {
     fn of_index(&self, index: &str) -> Path {
         [self.folder.as_str(), index].into_iter().collect()
     }
+}
+
+/// The path of a blob from its name in a list's row.
+fn parse_name(name: &str) -> Result<Path> {
+    Path::parse(name).map_err(|error| {
+        Error::corrupt(format!("a list has a name of a blob that no blob can have: {error}"))
+    })
 }

@@ -27,7 +27,7 @@ use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, TableStore};
 
 use crate::entry::{Entry, EntryDiff, Location, Shape};
-use crate::rows::took_effect;
+use crate::rows::accept_applied;
 
 /// The change of one shared row.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl<'a> SharedRows<'a> {
             1 => self.store.write(&at.table, group.into_operations().remove(0)).await.map(drop),
             _ => self.store.transact(&at.table, group).await.map(drop),
         };
-        match took_effect(sent) {
+        match accept_applied(sent) {
             Ok(()) => {
                 self.discard_old_blobs([prepared]).await;
                 Ok(true)

@@ -87,7 +87,7 @@ impl Windows<'_> {
             let now = self.rows.entity(key).await?;
             Ok(now.filter(|now| now.etag() != before))
         });
-        let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.rows.at_once);
+        let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.rows.concurrency);
         reads.try_filter_map(|changed| async move { Ok(changed) }).try_collect().await
     }
 }

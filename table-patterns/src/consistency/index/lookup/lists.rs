@@ -118,7 +118,7 @@ impl Lists<'_> {
     async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Resolved>> {
         let reads = stream::iter(keys).map(|key| async move { self.follow_one(index, at, key).await });
         reads
-            .buffered(self.lookups.rows.at_once)
+            .buffered(self.lookups.rows.concurrency)
             .try_filter_map(|found| async move { Ok(found) })
             .try_collect()
             .await
@@ -320,10 +320,10 @@ impl Lists<'_> {
             let keys = self.keys_from(index, &at, &row, place).await?;
             Ok::<_, Error>(keys.into_iter().map(|key| (at.clone(), key)).collect::<Vec<_>>())
         });
-        let references = references.buffered(self.lookups.rows.at_once).try_concat().await?;
+        let references = references.buffered(self.lookups.rows.concurrency).try_concat().await?;
         let reads = stream::iter(references)
             .map(|(at, key)| async move { self.follow_one(index, &at, key).await })
-            .buffered(self.lookups.rows.at_once);
+            .buffered(self.lookups.rows.concurrency);
         reads.try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 

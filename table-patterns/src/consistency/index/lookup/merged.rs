@@ -50,7 +50,7 @@ impl<'a> MergedLookup<'a> {
         };
         let parts: Vec<_> = partitions.iter().map(part).collect();
         // All partitions share the permits, so their number does not multiply the requests under way.
-        let (permits, sorts) = (Semaphore::new(self.lookups.rows.at_once), query.sorts());
+        let (permits, sorts) = (Semaphore::new(self.lookups.rows.concurrency), query.sorts());
         stream::try_unfold((self, parts, permits), move |(this, mut parts, permits)| async move {
             this.lookups.check_order(sorts)?;
             // The next entity is the smallest of the first entities of the partitions, so each partition that has not ended needs one.
@@ -79,7 +79,7 @@ impl<'a> MergedLookup<'a> {
             let _permit = permits.acquire().await.ok();
             Ok::<_, Error>(lookups.resolve(index, entry, *trust).await?.map(|entity| (row, entity)))
         });
-        let resolved = resolved.buffered(lookups.rows.at_once);
+        let resolved = resolved.buffered(lookups.rows.concurrency);
         let items = resolved.try_filter_map(|found| async move { Ok(found) });
         Ok(Page { items: items.try_collect().await?, continuation: page.continuation })
     }

@@ -215,7 +215,7 @@ impl<'a> Lookups<'a> {
             of_one_entity(key, self.payload_or_entity(&index, entry).await)
         });
         let payloads =
-            payloads.buffered(self.rows.at_once).try_filter_map(|payload| async move { Ok(payload) });
+            payloads.buffered(self.rows.concurrency).try_filter_map(|payload| async move { Ok(payload) });
         let items: Vec<_> = payloads.try_collect().await?;
         Ok(with_unreadable(readable(items, page.continuation), unreadable))
     }
@@ -270,7 +270,7 @@ impl<'a> Lookups<'a> {
             let key = owner_or_key(&entry);
             of_one_entity(key, self.resolve(index, entry, trust).await)
         });
-        let resolved = resolved.buffered(self.rows.at_once);
+        let resolved = resolved.buffered(self.rows.concurrency);
         resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 

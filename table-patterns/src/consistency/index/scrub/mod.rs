@@ -158,7 +158,7 @@ impl<'a> Scrub<'a> {
         }
         report.entries += page.items.len();
         let checks = stream::iter(page.items).map(|entry| self.is_dangling(entry));
-        let found: Vec<bool> = checks.buffer_unordered(self.rows.at_once).try_collect().await?;
+        let found: Vec<bool> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
         report.dangling += found.into_iter().filter(|dangling| *dangling).count();
         Ok(page.continuation)
     }
@@ -200,7 +200,7 @@ impl<'a> Scrub<'a> {
             entities = self.shared.not_listed(entities).await?;
         }
         let checks = stream::iter(entities).map(|entity| self.check_entity(entity));
-        let found: Vec<Found> = checks.buffer_unordered(self.rows.at_once).try_collect().await?;
+        let found: Vec<Found> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
         report.missing += found.iter().filter(|found| **found == Found::Missing).count();
         report.taken += found.iter().filter(|found| **found == Found::Taken).count();
         Ok(())
@@ -227,7 +227,7 @@ impl<'a> Scrub<'a> {
         }
         // Collected first: a closure over references would make the future of a scrub not `Send`.
         let reads: Vec<_> = entities.iter().map(|key| rows.entity(key)).collect();
-        let reads = stream::iter(reads).buffer_unordered(rows.at_once);
+        let reads = stream::iter(reads).buffer_unordered(rows.concurrency);
         let found = reads.try_filter_map(|entity| future::ready(Ok(entity))).try_collect().await?;
         self.entities(found, &mut report).await?;
         Ok(report)

@@ -109,7 +109,7 @@ impl SharedScrub<'_> {
             let there = entity.map_or(Ok(false), has_entry)?;
             Ok((!there).then_some(owner))
         });
-        let found = checks.buffered(self.rows.at_once).try_filter_map(|found| async move { Ok(found) });
+        let found = checks.buffered(self.rows.concurrency).try_filter_map(|found| async move { Ok(found) });
         found.try_collect().await
     }
 
@@ -180,7 +180,7 @@ impl SharedScrub<'_> {
             let missing = entities.into_iter().filter(|e| !members.contains(e.key()));
             Ok::<_, Error>(missing.collect::<Vec<_>>())
         });
-        let missing: Vec<_> = reads.buffered(rows.at_once).try_collect().await?;
+        let missing: Vec<_> = reads.buffered(rows.concurrency).try_collect().await?;
         // An entity in several lists is checked once.
         let mut missing = missing.concat();
         missing.sort_by(|a, b| a.key().cmp(b.key()));

@@ -274,7 +274,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         });
         // The old states are read before the group is sent, and each is a condition of the group: a change in
         // between fails the group, and no entry is derived from a state that is gone.
-        let changes: Vec<Change> = changes.buffered(table.entities.rows().at_once).try_collect().await?;
+        let changes: Vec<Change> = changes.buffered(table.entities.rows().concurrency).try_collect().await?;
         table.entities.write(&changes).await
     }
 

@@ -225,7 +225,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
 
     /// Creates the same upgrade to be planned, watched or resumed: see [`Upgrade`]. Sends no request.
     pub fn upgrade(&self) -> Upgrade<T> {
-        Upgrade::new(self.clone(), self.entities.rows().at_once)
+        Upgrade::new(self.clone(), self.entities.rows().concurrency)
     }
 }
 

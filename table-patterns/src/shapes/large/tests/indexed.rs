@@ -356,7 +356,7 @@ async fn no_entry_names_a_blob() -> Result<()> {
     let entries = entries(&rig).await?;
     assert_eq!(entries.len(), 3);
     for entry in &entries {
-        assert!(crate::blobs::in_a_blob(entry).is_none(), "{entry:?}");
+        assert!(crate::blobs::first_name_in_blobs(entry).is_none(), "{entry:?}");
     }
     // So a collection need not ask them.
     let found = rig.papers.collect_older(Duration::ZERO, CollectMode::Remove).await?;
