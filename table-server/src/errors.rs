@@ -219,7 +219,7 @@ impl Failure {
             ),
             ErrorKind::LimitExceeded { allowed, .. } => Self::limit(*allowed, text),
             ErrorKind::InvalidKey { .. } => bad("OutOfRangeInput"),
-            ErrorKind::InvalidName { which: "table name", .. } => bad("InvalidResourceName"),
+            ErrorKind::InvalidName { kind: "table name", .. } => bad("InvalidResourceName"),
             ErrorKind::InvalidName { .. } => bad("PropertyNameInvalid"),
             ErrorKind::InvalidValue { .. } => bad("OutOfRangeInput"),
             ErrorKind::InvalidFilter { .. }

@@ -65,20 +65,20 @@ pub enum ErrorKind {
         actual: usize,
     },
     /// A key that the service does not allow.
-    #[error("invalid {which} {text:?}: {reason}")]
+    #[error("invalid {key_name} {text:?}: {reason}")]
     InvalidKey {
         /// `PartitionKey` or `RowKey`.
-        which: &'static str,
+        key_name: &'static str,
         /// The text.
         text: String,
         /// The rule that the key breaks, and how to mend the key.
         reason: String,
     },
     /// A name of a table or property that the service does not allow.
-    #[error("invalid {which} {text:?}: {reason}")]
+    #[error("invalid {kind} {text:?}: {reason}")]
     InvalidName {
         /// The kind of name, such as `table name`.
-        which: &'static str,
+        kind: &'static str,
         /// The text.
         text: String,
         /// The rule that the name breaks.

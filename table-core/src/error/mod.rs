@@ -246,13 +246,13 @@ impl Error {
     }
 
     /// Creates an [`ErrorKind::InvalidKey`].
-    pub fn invalid_key(which: &'static str, text: &str, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidKey { which, text: text.to_owned(), reason: reason.into() })
+    pub fn invalid_key(key_name: &'static str, text: &str, reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidKey { key_name, text: text.to_owned(), reason: reason.into() })
     }
 
     /// Creates an [`ErrorKind::InvalidName`].
-    pub fn invalid_name(which: &'static str, text: &str, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidName { which, text: text.to_owned(), reason: reason.into() })
+    pub fn invalid_name(kind: &'static str, text: &str, reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidName { kind, text: text.to_owned(), reason: reason.into() })
     }
 
     /// Creates an [`ErrorKind::InvalidValue`].

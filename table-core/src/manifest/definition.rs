@@ -345,12 +345,12 @@ impl IndexState {
     const ALL: [Self; 5] = [Self::Absent, Self::DeleteOnly, Self::WriteOnly, Self::Building, Self::Readable];
 
     /// Whether writers add and replace entries.
-    pub const fn puts(self) -> bool {
+    pub const fn writes_entries(self) -> bool {
         matches!(self, Self::WriteOnly | Self::Building | Self::Readable)
     }
 
     /// Whether writers remove entries.
-    pub const fn removes(self) -> bool {
+    pub const fn removes_entries(self) -> bool {
         !matches!(self, Self::Absent)
     }
 

@@ -172,7 +172,7 @@ fn read<'e>(
     // A field may be in both keys. A stored key then has its value twice, and a key in which the two values differ
     // was not written by this type.
     if seen.contains(&&part.field) {
-        return quote!(__parser.again::<#ty>(#name, #format, &#local)?;);
+        return quote!(__parser.repeated_part::<#ty>(#name, #format, &#local)?;);
     }
     seen.push(&part.field);
     let needed = key_part(&entity.krate, ty);

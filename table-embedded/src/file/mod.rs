@@ -1,12 +1,12 @@
 //! The directory of a store, its lock, and its file. Opening does not change the file until it is known to be
 //! a sound file of this store. Reads check every page against its checksum.
 
+pub(crate) mod checksums;
 mod contents;
 mod directory;
 mod overlay;
 pub(crate) mod page;
 mod session;
-pub(crate) mod sums;
 mod unsynced;
 
 pub(crate) use contents::Contents;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{BackendError, StorageBackend};
 
+use super::checksums::{Expected, PageChecksums};
 use super::overlay::Overlay;
 use super::page::{self, Header, PAGE, PageRef};
-use super::sums::{Expected, Sums};
 use super::unsynced::Unsynced;
 use crate::guard::Unreadable;
 
@@ -36,13 +36,15 @@ struct Inner {
     /// Whether changes outside the header are written to the file at once.
     writes_through: AtomicBool,
     checking: AtomicBool,
-    held: Mutex<Held>,
-    sums: Mutex<Sums>,
+    view: Mutex<EngineView>,
+    sums: Mutex<PageChecksums>,
     opening: Mutex<Opening>,
 }
 
+/// The file as the engine sees it: what the engine has written, of which a part may not be in the file yet.
 #[derive(Debug)]
-struct Held {
+struct EngineView {
+    /// What is not written to the file yet.
     changes: Overlay,
     /// The length of the file as the engine sees it.
     len: u64,
@@ -89,7 +91,7 @@ impl Session {
         locks: LockMode,
     ) -> io::Result<Self> {
         let len = file.len()?;
-        let held = Held {
+        let view = EngineView {
             changes: Overlay::default(),
             len,
             failure: None,
@@ -103,7 +105,7 @@ impl Session {
             unsynced,
             writes_through: AtomicBool::new(false),
             checking: AtomicBool::new(false),
-            held: Mutex::new(held),
+            view: Mutex::new(view),
             sums: Mutex::default(),
             opening: Mutex::default(),
         })))
@@ -112,11 +114,11 @@ impl Session {
     /// Writes the changes kept in memory. Later changes are written directly.
     pub(crate) fn release(&self) -> io::Result<()> {
         let inner = &self.0;
-        let mut held = inner.held();
-        let released = inner.write_held(&mut held);
+        let mut view = inner.view();
+        let released = inner.write_changes(&mut view);
         match &released {
             Ok(()) => inner.writes_through.store(true, Ordering::Release),
-            Err(error) => inner.fail(&mut held, error),
+            Err(error) => inner.fail(&mut view, error),
         }
         released
     }
@@ -152,7 +154,7 @@ impl Session {
             lock(&self.0.sums).learn(&page);
             // Includes pages that the engine wrote since then. Leaves of definitions refer to other pages, as
             // branches do; there are few of them.
-            let met = read.contains(&page.at) || self.0.held().changes.touches(page.at, page.len());
+            let met = read.contains(&page.at) || self.0.view().changes.touches(page.at, page.len());
             if !met && !page.kind.has_definitions() {
                 continue;
             }
@@ -178,37 +180,37 @@ impl Session {
 
     /// Returns why the file accepts no more writes, if so.
     pub(crate) fn failure(&self) -> Option<WriteFailure> {
-        self.0.held().failure.clone()
+        self.0.view().failure.clone()
     }
 
     /// Writes nothing more to the file, because the engine's state is not reliable. Further changes stay in memory.
     pub(crate) fn stop_writing(&self) {
-        let mut held = self.0.held();
-        self.0.fail(&mut held, &io::Error::other("the engine failed"));
+        let mut view = self.0.view();
+        self.0.fail(&mut view, &io::Error::other("the engine failed"));
     }
 
     /// Sets whether the engine gets errors of failed writes. It then refuses all later calls, including
     /// reads.
     pub(crate) fn set_reports_errors(&self, reports: bool) {
-        self.0.held().reports_errors = reports;
+        self.0.view().reports_errors = reports;
     }
 }
 
 impl Inner {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        lock(&self.held)
+    fn view(&self) -> MutexGuard<'_, EngineView> {
+        lock(&self.view)
     }
 
     /// Writes the changes in memory, the header last.
-    fn write_held(&self, held: &mut Held) -> io::Result<()> {
-        let changed = self.file.len()? != held.len;
+    fn write_changes(&self, view: &mut EngineView) -> io::Result<()> {
+        let changed = self.file.len()? != view.len;
         if changed {
-            self.file.set_len(held.len)?;
+            self.file.set_len(view.len)?;
         }
-        if !changed && held.changes.is_empty() {
+        if !changed && view.changes.is_empty() {
             return Ok(());
         }
-        let (header, pages): (Vec<_>, Vec<_>) = held.changes.iter().partition(|(at, _)| *at < PAGE);
+        let (header, pages): (Vec<_>, Vec<_>) = view.changes.iter().partition(|(at, _)| *at < PAGE);
         // Two syncs. A header on the disk before its pages would name a state that is not there.
         for part in [pages, header] {
             for (at, bytes) in &part {
@@ -222,67 +224,67 @@ impl Inner {
             self.file.sync_data().inspect_err(|_| self.unsynced.mark())?;
         }
         self.unsynced.clear();
-        held.changes.clear();
+        view.changes.clear();
         Ok(())
     }
 
-    fn fail(&self, held: &mut Held, error: &io::Error) {
+    fn fail(&self, view: &mut EngineView, error: &io::Error) {
         // First: a write that comes after the failed one must not reach the file.
         self.writes_through.store(false, Ordering::Release);
         // Later failures are consequences of the first. Only at the first does `header_is_out` tell the outcome of the commit.
-        if held.failure.is_none() {
-            let may_be_applied = held.header_is_out;
+        if view.failure.is_none() {
+            let may_be_applied = view.header_is_out;
             let error = Arc::new(io::Error::new(error.kind(), error.to_string()));
             tracing::error!(%error, may_be_applied, "the file cannot be written any more");
-            held.failure = Some(WriteFailure { error, may_be_applied });
+            view.failure = Some(WriteFailure { error, may_be_applied });
         }
     }
 
     /// Writes a change, or keeps it in memory.
     fn change(
         &self,
-        held: &mut Held,
-        make: impl FnOnce(&Self, &mut Held) -> io::Result<()>,
-        hold: impl FnOnce(&mut Held),
+        view: &mut EngineView,
+        make: impl FnOnce(&Self, &mut EngineView) -> io::Result<()>,
+        hold: impl FnOnce(&mut EngineView),
     ) -> io::Result<()> {
         if self.writes_through.load(Ordering::Acquire) {
-            match make(self, held) {
+            match make(self, view) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    self.fail(held, &error);
-                    if held.reports_errors {
+                    self.fail(view, &error);
+                    if view.reports_errors {
                         return Err(error);
                     }
                 }
             }
         }
         // Success, although nothing reached the file: the type says why. The committer asks `failure` and does not acknowledge.
-        hold(held);
+        hold(view);
         Ok(())
     }
 
-    fn sync(&self, held: &mut Held) -> io::Result<()> {
+    fn sync(&self, view: &mut EngineView) -> io::Result<()> {
         // While the file is written directly, only the header is in memory (`write`). From its first byte on, a crash may show
         // the new state, so an error is ambiguous from here.
         //
         // Pages and header share this sync, and a disk may write them in any order, also the header first. Recovery notices: it compares
         // the checksums of the newer commit, and takes the older commit if a page is missing.
-        for (at, bytes) in held.changes.iter() {
-            held.header_is_out = true;
+        for (at, bytes) in view.changes.iter() {
+            view.header_is_out = true;
             self.unsynced.add(at, bytes.len());
             self.file.write(at, bytes)?;
         }
         self.file.sync_data().inspect_err(|_| self.unsynced.mark())?;
         self.unsynced.clear();
-        held.changes.clear();
-        held.header_is_out = false;
+        view.changes.clear();
+        view.header_is_out = false;
         Ok(())
     }
 
     /// Reads the file, including the changes in memory.
     fn read_held(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        let held = self.held();
-        if at.saturating_add(out.len() as u64) > held.len {
+        let view = self.view();
+        if at.saturating_add(out.len() as u64) > view.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let real = self.file.len()?.saturating_sub(at);
@@ -290,7 +292,7 @@ impl Inner {
         self.file.read(at, &mut out[..real])?;
         // The file may be shorter than the engine believes while a longer length is held in memory.
         out[real..].fill(0);
-        held.changes.show(at, out);
+        view.changes.show(at, out);
         Ok(())
     }
 
@@ -305,7 +307,7 @@ impl Inner {
     /// second result counts.
     fn read_checked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let writes_through = self.writes_through.load(Ordering::Acquire);
-        // While the file is written directly, without the lock of `held`, which a sync holds: reads do not wait for a sync.
+        // While the file is written directly, without the lock of `view`, which a sync keeps: reads do not wait for a sync.
         let read =
             |out: &mut [u8]| if writes_through { self.file.read(at, out) } else { self.read_held(at, out) };
         let expected = lock(&self.sums).expected(at, out.len());
@@ -314,7 +316,7 @@ impl Inner {
             // A fault between disk and memory passes with another read; damage on the disk stays. Bytes that are kept in memory come
             // from the engine itself and need no comparison.
             read(out)?;
-            sound = expected.is_met(out) || (!writes_through && self.held().changes.touches(at, out.len()));
+            sound = expected.is_met(out) || (!writes_through && self.view().changes.touches(at, out.len()));
         }
         if !sound {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a page does not match its checksum"));
@@ -338,7 +340,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl StorageBackend for Session {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.held().len)
+        Ok(self.0.view().len)
     }
 
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
@@ -360,38 +362,38 @@ impl StorageBackend for Session {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut held = self.0.held();
-        let make = |inner: &Inner, held: &mut Held| {
+        let mut view = self.0.view();
+        let make = |inner: &Inner, view: &mut EngineView| {
             inner.file.set_len(len)?;
-            held.len = len;
+            view.len = len;
             Ok(())
         };
-        self.0.change(&mut held, make, |held| {
-            held.len = len;
-            held.changes.truncate(len);
+        self.0.change(&mut view, make, |view| {
+            view.len = len;
+            view.changes.truncate(len);
         })
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.change(&mut self.0.held(), Inner::sync, |_| {})
+        self.0.change(&mut self.0.view(), Inner::sync, |_| {})
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut held = self.0.held();
+        let mut view = self.0.view();
         if at < PAGE {
             // The header waits for `sync`, which writes it after all pages.
-            held.changes.write(at, bytes);
+            view.changes.write(at, bytes);
             return Ok(());
         }
-        let make = |inner: &Inner, _: &mut Held| {
+        let make = |inner: &Inner, _: &mut EngineView| {
             inner.unsynced.add(at, bytes.len());
             inner.file.write(at, bytes)?;
             // After the write: if it fails, the file may still have the old bytes, which the old expectation describes.
             lock(&inner.sums).written(at, bytes);
             Ok(())
         };
-        self.0.change(&mut held, make, |held| {
-            held.changes.write(at, bytes);
+        self.0.change(&mut view, make, |view| {
+            view.changes.write(at, bytes);
             lock(&self.0.sums).written(at, bytes);
         })
     }

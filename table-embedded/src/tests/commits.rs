@@ -7,7 +7,7 @@ use table_core::store::{Error, ErrorKind, Operation, Outcome, TableStore};
 
 use super::disk::{SOUND, SYNCS_FAIL, SYNCS_WAIT, WRITES_FAIL, WRITES_PANIC};
 use super::{Fixture, name};
-use crate::file::sums::UNKNOWN;
+use crate::file::checksums::UNKNOWN;
 use crate::{Durability, EmbeddedStore};
 
 /// Asserts that a fault in one write leaves earlier writes intact and later writes working. Returns the error

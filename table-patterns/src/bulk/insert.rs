@@ -43,7 +43,7 @@ impl<T: Send> BulkItem<T> for Result<T> {
 /// A typed handle that inserts entities in bulk.
 pub trait BulkTable: Send + Sync {
     /// The type of the entities.
-    type Of: TableEntity;
+    type Entity: TableEntity;
 
     /// Starts bulk work on the handle, with the default options. No request.
     ///
@@ -63,15 +63,15 @@ pub trait BulkTable: Send + Sync {
     /// # Ok(())
     /// # }
     /// ```
-    fn bulk(&self) -> BulkOf<'_, Self> {
-        BulkOf { table: self, options: BulkOptions::default() }
+    fn bulk(&self) -> BulkWork<'_, Self> {
+        BulkWork { table: self, options: BulkOptions::default() }
     }
 
     /// Inserts entities while the stream is polled. An error of the input is the last item.
     #[doc(hidden)]
     fn insert_each<'a>(
         &'a self,
-        entities: BoxStream<'static, Result<Self::Of>>,
+        entities: BoxStream<'static, Result<Self::Entity>>,
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>>;
 }
@@ -79,12 +79,12 @@ pub trait BulkTable: Send + Sync {
 /// Bulk work on a typed handle. [`BulkTable::bulk`] starts it.
 #[derive(Debug)]
 #[must_use = "bulk work does nothing until it is awaited"]
-pub struct BulkOf<'a, H: ?Sized> {
+pub struct BulkWork<'a, H: ?Sized> {
     table: &'a H,
     options: BulkOptions,
 }
 
-impl<'a, H: BulkTable + ?Sized> BulkOf<'a, H> {
+impl<'a, H: BulkTable + ?Sized> BulkWork<'a, H> {
     /// Sets the options. All handles use [`concurrency`](BulkOptions::concurrency); a plain table uses all of them.
     pub fn with_options(mut self, options: BulkOptions) -> Self {
         self.options = options;
@@ -101,7 +101,7 @@ impl<'a, H: BulkTable + ?Sized> BulkOf<'a, H> {
     /// | [`LargeTable`], [`WideTable`], [`SpreadTable`], [`TimeSlices`] | those of `insert` per entity |
     pub fn insert_all<S>(self, entities: S) -> InsertAll<'a>
     where
-        S: Stream<Item: BulkItem<H::Of>> + Send + 'static,
+        S: Stream<Item: BulkItem<H::Entity>> + Send + 'static,
     {
         let outcomes = self.table.insert_each(entities.map(BulkItem::into_entity).boxed(), self.options);
         InsertAll { outcomes, progress: None }
@@ -162,7 +162,7 @@ impl fmt::Debug for InsertAll<'_> {
 }
 
 impl<T: TableEntity> BulkTable for Table<T> {
-    type Of = T;
+    type Entity = T;
 
     fn insert_each<'a>(
         &'a self,
@@ -183,7 +183,7 @@ impl<T: TableEntity> BulkTable for Table<T> {
 }
 
 impl<T: IndexedEntity> BulkTable for IndexedTable<T> {
-    type Of = T;
+    type Entity = T;
 
     fn insert_each<'a>(
         &'a self,
@@ -198,7 +198,7 @@ impl<T: IndexedEntity> BulkTable for IndexedTable<T> {
 macro_rules! one_by_one {
     ($handle:ident, |$table:ident, $entity:ident| $name:expr, $version:expr) => {
         impl<T: TableEntity> BulkTable for $handle<T> {
-            type Of = T;
+            type Entity = T;
 
             fn insert_each<'a>(
                 &'a self,

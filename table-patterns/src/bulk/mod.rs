@@ -41,7 +41,7 @@
 //! | [`BackupJob::run`] | 1 per page, 1 per table, 1 per 1,000 tables; in the object store 2 per file of up to 10,000 rows |
 //! | [`RestoreJob::run`] | 1 per group, 1 per file, 3 per table and 2 more; in the object store 2 per file |
 //! | [`copy_store`] | 1 per page of tables, 3 per table, and those of a copy of each table |
-//! | [`BulkTable::bulk`], `insert_all` | those of the write path of the handle: see [`BulkOf::insert_all`] |
+//! | [`BulkTable::bulk`], `insert_all` | those of the write path of the handle: see [`BulkWork::insert_all`] |
 //! | [`compare_tables`] | 1 per page of each table |
 //! | [`scan_partitions`] | 1 per page of each range |
 //!
@@ -70,7 +70,7 @@ pub use backup::{
 pub use compare::{Comparison, Difference, compare_tables};
 pub use copy::{CopyJob, CopyReport};
 pub use copy_store::{CopiedTable, PreparedCopy, StoreCopy, StoreCopyReport, StoreDifference, copy_store};
-pub use insert::{BulkItem, BulkOf, BulkTable, InsertAll};
+pub use insert::{BulkItem, BulkTable, BulkWork, InsertAll};
 pub use options::BulkOptions;
 pub use scan::{Unchanged, delete_partition, delete_where, scan_partitions, split_partitions};
 pub use table_core::store::{BulkOutcome, BulkSummary};

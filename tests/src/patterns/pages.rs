@@ -48,7 +48,7 @@ fn book() -> PartitionKey {
     PartitionKey::new("b").expect("a legal key")
 }
 
-async fn fill<H: BulkTable>(handle: &H, notes: impl Iterator<Item = H::Of> + Send + 'static) {
+async fn fill<H: BulkTable>(handle: &H, notes: impl Iterator<Item = H::Entity> + Send + 'static) {
     let summary = handle.bulk().insert_all(stream::iter(notes)).await.expect("a summary");
     summary.into_result().expect("no failure");
 }

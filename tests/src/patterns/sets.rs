@@ -101,7 +101,7 @@ pub(super) async fn sets_write_every_entity_of_a_query(harness: &Harness) {
     every_handle!(harness, writes_of);
 }
 
-async fn inserts_of<H: Verbs + BulkTable<Of = <H as Verbs>::Of>>(harness: &Harness) {
+async fn inserts_of<H: Verbs + BulkTable<Entity = <H as Verbs>::Of>>(harness: &Harness) {
     let (_world, handle, _) = filled::<H>(harness, &[2]).await;
     let note = |number| <H as Verbs>::Of::new(number, "bulk", Some("text"));
     let options = BulkOptions::default().with_retry(None);

@@ -37,16 +37,16 @@ const CAPACITY: usize = 32;
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyBuilder {
-    which: &'static str,
+    key_name: &'static str,
     template: &'static str,
     writer: KeyWriter,
 }
 
 impl KeyBuilder {
     /// Creates an empty key. Its name and template are used in error messages.
-    pub fn new(which: &'static str, template: &'static str) -> Self {
+    pub fn new(key_name: &'static str, template: &'static str) -> Self {
         let writer = KeyWriter { out: String::with_capacity(CAPACITY), format: PartFormat::PLAIN };
-        Self { which, template, writer }
+        Self { key_name, template, writer }
     }
 
     /// Appends literal text of the template.
@@ -121,6 +121,6 @@ impl KeyBuilder {
     }
 
     fn invalid(&self, name: &str, reason: impl std::fmt::Display) -> Error {
-        Error::invalid_key(self.which, self.template, format!("{name}: {reason}"))
+        Error::invalid_key(self.key_name, self.template, format!("{name}: {reason}"))
     }
 }

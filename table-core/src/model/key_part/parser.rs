@@ -17,7 +17,7 @@ use crate::model::{Key, ValueError};
 #[derive(Debug)]
 pub struct KeyParser<'a> {
     entity: &'static str,
-    which: &'static str,
+    key_name: &'static str,
     template: &'static str,
     key: &'a Key,
     rest: &'a str,
@@ -30,13 +30,13 @@ impl<'a> KeyParser<'a> {
     /// messages.
     #[inline]
     pub fn partition(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
-        Self { entity, which: "PartitionKey", template, key, rest: key.partition(), describes: true }
+        Self { entity, key_name: "PartitionKey", template, key, rest: key.partition(), describes: true }
     }
 
     /// Starts at the RowKey of an entity. The entity's name and the template are used in error messages.
     #[inline]
     pub fn row(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
-        Self { entity, which: "RowKey", template, key, rest: key.row(), describes: true }
+        Self { entity, key_name: "RowKey", template, key, rest: key.row(), describes: true }
     }
 
     /// Sets whether errors have a text.
@@ -92,7 +92,12 @@ impl<'a> KeyParser<'a> {
     ///
     /// # Errors
     /// Fails if the value differs.
-    pub fn again<P: KeyPart + PartialEq>(&mut self, name: &str, format: PartFormat, first: &P) -> Result<()> {
+    pub fn repeated_part<P: KeyPart + PartialEq>(
+        &mut self,
+        name: &str,
+        format: PartFormat,
+        first: &P,
+    ) -> Result<()> {
         if self.part::<P>(name, format)? == *first {
             return Ok(());
         }
@@ -120,6 +125,6 @@ impl<'a> KeyParser<'a> {
         }
         let error = error();
         let expected = format!("{} as in {:?}", error.expected(), self.template);
-        Error::decode(self.entity, self.key, self.which, expected, error.found())
+        Error::decode(self.entity, self.key, self.key_name, expected, error.found())
     }
 }

@@ -118,7 +118,7 @@ fn the_parser_requires_every_character() {
 fn a_repeated_part_must_agree() {
     let key = Key::new("007", "008").unwrap();
     let first: u8 = KeyParser::partition("E", "{n}", &key).part("n", PartFormat::PLAIN).unwrap();
-    let again = KeyParser::row("E", "{n}", &key).again("n", PartFormat::PLAIN, &first);
+    let again = KeyParser::row("E", "{n}", &key).repeated_part("n", PartFormat::PLAIN, &first);
     assert!(again.unwrap_err().to_string().contains("the same n in all places of the key"));
 }
 

@@ -81,8 +81,8 @@ fn length_counts_utf16_units() {
 #[test]
 fn errors_name_the_forbidden_character_and_its_position() {
     let error = Key::new("Sales", "a\tb").unwrap_err();
-    let ErrorKind::InvalidKey { which, text, reason } = error.kind() else { panic!("{error}") };
-    assert_eq!(*which, "RowKey");
+    let ErrorKind::InvalidKey { key_name, text, reason } = error.kind() else { panic!("{error}") };
+    assert_eq!(*key_name, "RowKey");
     assert_eq!(text.as_str(), "a\tb");
     assert!(reason.contains("'\\t'") && reason.contains("byte 1"), "{reason}");
     assert!(Key::new("a\u{A0}b", "\u{80}").is_err());

@@ -66,7 +66,7 @@ impl UpkeepManifest {
         let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_disjoint_from(of));
         let in_the_way = |other: &StoredIndex| {
             Obstacle::of(other, entities)
-                .is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.puts())
+                .is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.writes_entries())
         };
         self.indexes.iter().any(|other| meets(other) && in_the_way(other))
     }

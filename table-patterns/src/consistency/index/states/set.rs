@@ -556,19 +556,21 @@ impl IndexSet {
 #[async_trait]
 impl Maintainer for IndexSet {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.derive(entity, |_, state| state.puts())
+        self.derive(entity, |_, state| state.writes_entries())
     }
 
     fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
         // A summary subtracts only an entity that it has added.
         let sums = |index: &Index| matches!(index.shape(), Shape::Summary { .. });
-        self.derive(entity, |index, state| state.removes() && (state.puts() || !sums(index)))
+        self.derive(entity, |index, state| {
+            state.removes_entries() && (state.writes_entries() || !sums(index))
+        })
     }
 
     fn stored_otherwise(&self, entity: &Entity) -> Result<Vec<Entry>> {
         let known = self.known();
         let differs =
-            known.indexes.iter().filter(|one| one.state.removes() && !one.index.is_as_stored(entity));
+            known.indexes.iter().filter(|one| one.state.removes_entries() && !one.index.is_as_stored(entity));
         let entries = differs.map(|one| one.index.stored_entries(&self.table, entity));
         Ok(entries.collect::<Result<Vec<_>>>()?.concat())
     }

@@ -24,7 +24,7 @@ pub(crate) static UNKNOWN: std::sync::atomic::AtomicU64 = std::sync::atomic::Ato
 /// The engine reads a page only because another page refers to it, and it read or wrote that page before. So
 /// once the header was [learned](Self::learn), every page that is read has an entry.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct PageChecksums {
     parts: Vec<Option<Box<[u64; PART_PAGES]>>>,
     kinds: Vec<Kind>,
     pub(super) header: Option<Header>,
@@ -39,7 +39,7 @@ pub(super) enum Expected {
     Written(u64),
 }
 
-impl Sums {
+impl PageChecksums {
     /// Learns from a reference what a page must be, unless the page was written since, because the write is
     /// newer.
     pub(super) fn learn(&mut self, page: &PageRef) {
