@@ -24,6 +24,7 @@ struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
+    /// Reads the request line and the headers of a part. What the address of the group decides, such as the account, holds for its parts.
     fn of(outer: &Address, part: Part<'a>) -> Result<Self> {
         let (path, parameters) = outer.inner_path(part.address)?;
         let verb = Verb::of(&part.method, &part.headers)?;

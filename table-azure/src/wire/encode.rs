@@ -26,6 +26,7 @@ pub fn encode_entity(entity: &Entity) -> Vec<u8> {
     out
 }
 
+/// Writes an entity, keys first. `push_name` writes the name and the type of the property at a position.
 #[inline]
 fn encode(
     entity: &Entity,

@@ -381,6 +381,7 @@ fn int96_ticks(value: &Int96) -> Option<i64> {
     (i64::from(day) - JULIAN_EPOCH).checked_mul(TICKS_OF_DAY)?.checked_add(nanos / 100)
 }
 
+/// The value of a cell of bytes, by the kind of its column.
 fn bytes(kind: Kind, bytes: &[u8]) -> Cell {
     let text = || std::str::from_utf8(bytes).map_err(|_| "the text is not UTF-8".to_owned());
     Ok(Some(match kind {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::model::{Entity, Key, SYSTEM_PREFIX};
+use crate::query::Filter;
 
 /// The complete definition of an index, as data: the entities, the place and keys of the entries, and their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +167,7 @@ impl IndexDefinition {
             }
         }
         if let Some(condition) = &self.condition {
-            condition.parse::<crate::query::Filter>()?.for_each_property(&mut add);
+            condition.parse::<Filter>()?.for_each_property(&mut add);
         }
         Ok(names)
     }
@@ -214,15 +215,15 @@ impl IndexDefinition {
     }
 
     /// Parses the condition.
-    pub(super) fn condition(&self) -> Result<Option<crate::query::Filter>> {
+    pub(super) fn condition(&self) -> Result<Option<Filter>> {
         let Some(text) = &self.condition else { return Ok(None) };
         let refused = |reason: String| {
             Error::invalid_request(format!("the index '{}': its condition {text:?}: {reason}", self.name))
         };
-        let filter: crate::query::Filter = text.parse().map_err(|e: Error| refused(e.to_string()))?;
+        let filter: Filter = text.parse().map_err(|e: Error| refused(e.to_string()))?;
         let mut compares_timestamp = false;
         filter.for_each_property(&mut |name| {
-            compares_timestamp |= name == crate::query::Filter::TIMESTAMP;
+            compares_timestamp |= name == Filter::TIMESTAMP;
         });
         if compares_timestamp {
             return Err(refused(

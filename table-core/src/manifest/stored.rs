@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::{Discriminator, EntityType, Expiry, FORMAT, IndexDefinition, IndexState, Layout, Shape, Text};
+use super::{
+    Discriminator, EntityType, Expiry, FORMAT, IndexDefinition, IndexState, Layout, Placement, Shape, Text,
+};
 use crate::error::{Error, Result};
 use crate::model::{
     ETag, Entity, INDEX_TABLE, IfMatch, Key, KeyBuilder, MANIFEST_PARTITION, PartFormat, TableName, ValueRef,
@@ -83,8 +85,8 @@ impl StoredIndex {
     /// Creates the manifest entry of a definition in a state.
     pub fn new(definition: &IndexDefinition, state: IndexState) -> Self {
         let table = match &definition.placement {
-            super::Placement::OtherTable(table) => Some(table.clone()),
-            super::Placement::SamePartition | super::Placement::OtherPartition => None,
+            Placement::OtherTable(table) => Some(table.clone()),
+            Placement::SamePartition | Placement::OtherPartition => None,
         };
         Self {
             entity: Some(definition.entity.without_keys()),

@@ -138,6 +138,8 @@ fn predecessor(c: char) -> Option<char> {
     }
 }
 
+// UTF-8 sorts the characters from U+E000 to U+FFFF, which begin with `EE` or `EF`, before those above U+FFFF, which begin with `F0` and more;
+// UTF-16 sorts them behind. Raised, they sort as in UTF-16.
 // `FE` and `FF` occur in no UTF-8 text (RFC 3629, section 3: <https://www.rfc-editor.org/rfc/rfc3629#section-3>), so the
 // mapping can be reversed.
 const fn raise(byte: u8) -> u8 {

@@ -115,6 +115,7 @@ fn default(item: &Item, errors: &Errors) -> Option<DefaultAttr> {
     Some(DefaultAttr { at: item.key.clone(), path })
 }
 
+/// Parses `flatten` or `flatten(…)`; `None` if it is neither, which is reported.
 fn flatten(item: &Item, errors: &Errors) -> Option<FlattenAttr> {
     let settings = match &item.value {
         Value::None => &[][..],

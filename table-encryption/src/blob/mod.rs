@@ -100,6 +100,7 @@ impl BlobCipher {
         BlobOpener::new(self.clone(), place.clone())
     }
 
+    /// The cipher of the chunks of a blob at this place, and its key commitment.
     fn chunks(
         &self,
         place: &BlobPlace,

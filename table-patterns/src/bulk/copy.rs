@@ -90,7 +90,7 @@ pub struct CopyJob {
     keeps_checkpoint: bool,
     /// Whether the manifest may name a type with large values, so that ciphertext may refer to blobs.
     has_large: bool,
-    /// Whether [`check_names`](Self::check_names) has been called.
+    /// Whether [`check_ciphertext`](Self::check_ciphertext) has been called.
     has_checked_names: bool,
 }
 
@@ -200,7 +200,7 @@ impl CopyJob {
     /// unfinished write; a row with a blob, as described at [`CopyJob`].
     pub async fn run(&self) -> Result<CopyReport> {
         if !self.has_checked_names {
-            self.check_names().await?;
+            self.check_ciphertext().await?;
         }
         let (to, table) = &self.to;
         to.create_table_if_missing(table).await?;
@@ -236,7 +236,7 @@ impl CopyJob {
         self
     }
 
-    /// Leaves out [`check_names`](Self::check_names), which the caller has called.
+    /// Leaves out [`check_ciphertext`](Self::check_ciphertext), which the caller has called.
     pub(super) const fn names_checked(mut self) -> Self {
         self.has_checked_names = true;
         self
@@ -250,7 +250,7 @@ impl CopyJob {
 
     /// Refuses a table with ciphertext if the ciphertext could not be decrypted in the target. 1 request per page of the source, and
     /// none if ciphertext is bound to the same name in both stores, or if the source decrypts.
-    pub(super) async fn check_names(&self) -> Result<()> {
+    pub(super) async fn check_ciphertext(&self) -> Result<()> {
         let (store, table) = &self.from;
         if self.keeps_identity() || store.profile().encrypts {
             return Ok(());

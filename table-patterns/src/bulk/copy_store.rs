@@ -326,7 +326,7 @@ impl StoreCopy {
         self.check_manifest(table, names, &manifest)?;
         let has_large = has_large(&manifest);
         let job = self.job(table, has_large);
-        job.check_names().await?;
+        job.check_ciphertext().await?;
         let equal_rows =
             if self.into_existing || job.is_begun().await? { None } else { self.equal_rows(table).await? };
         Ok(PreparedTable { table: table.clone(), has_large, equal_rows })

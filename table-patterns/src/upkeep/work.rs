@@ -405,6 +405,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Removes blobs of large values that no row names, unless another process has done so lately, and records what was found.
     #[cfg(feature = "blobs")]
     async fn collect_blobs(
         &self,

@@ -144,9 +144,9 @@ impl Backup {
         read_json(directory, UNFINISHED).await
     }
 
-    /// Saves that the backup has begun: its tables have no files yet. 1 request.
-    pub(super) async fn begin(&self, directory: &BackupDirectory) -> Result<()> {
-        write_json(directory, UNFINISHED, self).await
+    /// Saves that the backup has begun: its tables have no files yet. Returns `false` if another process has begun one. 1 request.
+    pub(super) async fn begin(&self, directory: &BackupDirectory) -> Result<bool> {
+        directory.create(UNFINISHED, serde_json::to_vec_pretty(self).map_err(unwritable)?).await
     }
 
     /// The first difference between the files and their checksums, in the order of tables and rows. Reads every file of these

@@ -145,7 +145,7 @@ impl BackupJob {
     }
 
     /// Looks at the store and the directory, and writes nothing. 1 request per 1,000 tables, and 1 more for each chosen table; in the object
-    /// store 1 per table and 2 in all.
+    /// store 2, and 1 per table if the backup was begun.
     ///
     /// # Errors
     /// A store that decrypts. A directory with a complete backup, or with an unfinished one of another source or of other tables. Errors of
@@ -156,11 +156,7 @@ impl BackupJob {
                 "the store decrypts, and the backup would have plaintext: back up the store that it wraps",
             ));
         }
-        if Backup::is_complete(&self.to).await? {
-            return Err(Error::invalid_request(
-                "the directory has a complete backup: choose another directory",
-            ));
-        }
+        self.check_not_complete().await?;
         let unfinished = self.unfinished().await?;
         let is_begun = unfinished.is_some();
         let backup = match unfinished {
@@ -169,11 +165,23 @@ impl BackupJob {
         };
         let names: Vec<TableName> = backup.tables.keys().cloned().collect();
         let loads = stream::iter(names).map(|name| async move {
-            let saved = TableProgress::load(&self.to, &name).await?;
+            // A backup that has not begun has no positions.
+            let saved =
+                if is_begun { TableProgress::load(&self.to, &name).await? } else { TableProgress::default() };
             Ok::<_, Error>((name, saved))
         });
         let tables = loads.buffered(self.concurrency).try_collect().await?;
         Ok(PreparedBackup { job: self, backup, is_begun, tables })
+    }
+
+    /// Refuses a directory with a complete backup. 1 request.
+    async fn check_not_complete(&self) -> Result<()> {
+        match Backup::is_complete(&self.to).await? {
+            false => Ok(()),
+            true => {
+                Err(Error::invalid_request("the directory has a complete backup: choose another directory"))
+            }
+        }
     }
 
     /// Reads what an unfinished backup in the directory contains; `None` if there is none. Refuses an unfinished backup of another job.
@@ -345,15 +353,21 @@ impl BackupJob {
 }
 
 impl PreparedBackup<'_> {
-    /// Writes the backup. 1 request per table for its manifest, and 1 per page; in the object store 2 per file of rows, 1 per table and 3 in
+    /// Writes the backup. 1 request per table for its manifest, and 1 per page; in the object store 2 per file of rows, 1 per table and 4 in
     /// all.
     ///
     /// # Errors
+    /// Another process has completed a backup in the directory, or begun one, since [`prepare`](BackupJob::prepare): nothing was written.
     /// Errors of the stores, and a row with a blob, as described at [`BackupJob`]; written files stay, and the next run continues.
     pub async fn run(self) -> Result<BackupReport> {
         let Self { job, mut backup, is_begun, tables } = self;
-        if !is_begun {
-            backup.begin(&job.to).await?;
+        // Another process may have used the directory since it was looked at, which may be long ago.
+        job.check_not_complete().await?;
+        if !is_begun && !backup.begin(&job.to).await? {
+            return Err(Error::invalid_request(
+                "another process has begun a backup in the directory: run the same backup again to continue it when that process has ended, \
+                 or choose another directory",
+            ));
         }
         let resumed = tables.iter().map(|(_, saved)| saved.table.rows()).sum();
         if let Some(report) = &job.progress {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
 use sha2::{Digest, Sha256};
 use table_core::model::Entity;
 use table_core::store::{Error, Result};
@@ -76,6 +76,16 @@ impl BackupDirectory {
     async fn write(&self, file: &str, content: Vec<u8>) -> Result<()> {
         let written = self.store.put(&self.path(file), PutPayload::from(content)).await;
         written.map(drop).map_err(blob_error)
+    }
+
+    /// Writes a file whole, unless it exists; returns `false` then. 1 request.
+    async fn create(&self, file: &str, content: Vec<u8>) -> Result<bool> {
+        let (path, payload) = (self.path(file), PutPayload::from(content));
+        match self.store.put_opts(&path, payload, PutMode::Create.into()).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(blob_error(error)),
+        }
     }
 
     /// Deletes a file, if it exists. 1 request.

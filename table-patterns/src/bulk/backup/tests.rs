@@ -138,6 +138,29 @@ async fn an_interrupted_backup_continues_at_its_last_file() -> Result<()> {
     Ok(())
 }
 
+/// Another process completes a backup in the directory, or begins one, after this process has looked at the directory.
+#[tokio::test]
+async fn a_prepared_backup_does_not_write_over_one_that_came_later() -> Result<()> {
+    for is_completed in [true, false] {
+        let (from, files) = (source().await?, Arc::new(InMemory::new()));
+        let job = |source: &str| BackupJob::new(from.store.clone(), source, directory(&files));
+        let late = job("one");
+        let prepared = late.prepare().await?;
+        if !is_completed {
+            from.faults.crash_at(9, CrashPoint::Before);
+        }
+        assert_eq!(job("two").run().await.is_ok(), is_completed);
+        from.faults.heal();
+        let before: Vec<_> = files.list(None).try_collect::<Vec<_>>().await.unwrap();
+        let error = prepared.run().await.unwrap_err().to_string();
+        let reason = if is_completed { "has a complete backup" } else { "has begun a backup" };
+        assert!(error.contains(reason), "{error}");
+        assert_eq!(files.list(None).try_collect::<Vec<_>>().await.unwrap(), before, "nothing was written");
+        assert_eq!(job("two").run().await.is_err(), is_completed, "the other backup is as before");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_unfinished_backup_of_another_source_is_not_continued() -> Result<()> {
     let (from, files) = (source().await?, Arc::new(InMemory::new()));

@@ -64,6 +64,7 @@ impl UpkeepManifest {
     pub(crate) fn leaves_entities_of(&self, stored: &StoredIndex, entities: &IndexedEntities) -> bool {
         let Some(of) = &stored.entity else { return true };
         let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_disjoint_from(of));
+        // Without blobs the handle can still remove entries: such an index is in the way only in states in which writers write them.
         let in_the_way = |other: &StoredIndex| {
             Obstacle::of(other, entities)
                 .is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.writes_entries())

@@ -255,7 +255,7 @@ impl Committer<'_> {
             // The operations of the entities come first; a conflict of an entity ends the write, because its
             // entries were planned from another state.
             Part::Row(n) if n >= plan.owners.len() => self.rebase_local_entry(plan, draft, n, error).await,
-            _ => Err(Sent::Failed(inner(error))),
+            _ => Err(Sent::Failed(without_group(error))),
         }
     }
 
@@ -297,26 +297,26 @@ impl Committer<'_> {
         Ok(())
     }
 
-    /// Rebases the failed operation on a local entry, so that the group can be sent again, or returns how the write
-    /// ends.
+    /// Rebases the failed operation on a local entry, which is at this position of the draft, so that the group can be sent again, or
+    /// returns how the write ends.
     async fn rebase_local_entry(
         &self,
         plan: &Plan,
         draft: &mut Draft,
-        n: usize,
+        position: usize,
         error: Error,
     ) -> Result<(), Sent> {
-        let changed =
+        let row_differs =
             error.is_already_exists() || error.is_precondition_failed() || error.is_entity_not_found();
-        if !changed {
-            return Err(Sent::Failed(inner(error)));
+        if !row_differs {
+            return Err(Sent::Failed(without_group(error)));
         }
-        let seen = match &draft.rows[n] {
+        let seen = match &draft.rows[position] {
             // A missing row need not be deleted.
             Operation::Delete(..) if error.is_entity_not_found() => None,
             operation => self.rebase_operation(plan, operation).await.map_err(Sent::Failed)?,
         };
-        replace_or_remove(draft, n, seen);
+        replace_or_remove(draft, position, seen);
         Ok(())
     }
 
@@ -374,7 +374,7 @@ fn unknown_versions(plan: &Plan) -> Vec<Written> {
 }
 
 /// The error of the single operation: the caller does not know the group.
-fn inner(error: Error) -> Error {
+fn without_group(error: Error) -> Error {
     match error.into_kind() {
         ErrorKind::TransactionFailed { error, .. } => *error,
         kind => Error::new(kind),

@@ -350,6 +350,7 @@ struct NextRow<T> {
 }
 
 impl<T: TableEntity> Merge<T> {
+    /// Opens the buckets, several at a time, and reads the first row of each.
     async fn start(buckets: Vec<Rows<Read<T>>>, now: Spread, concurrency: usize) -> Self {
         let opened: Vec<BoxFuture<'static, Opened<T>>> = buckets.into_iter().map(open).collect();
         let opened: Vec<Opened<T>> = stream::iter(opened).buffered(concurrency).collect().await;

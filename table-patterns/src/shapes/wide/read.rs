@@ -390,6 +390,7 @@ impl<T: FromEntity> WideQuery<T> {
         })
     }
 
+    /// Reads entities after a continuation token, up to the limit of the query, and the token of the next page.
     async fn page_of_entities(
         &self,
         from: Option<&Continuation>,
@@ -399,16 +400,16 @@ impl<T: FromEntity> WideQuery<T> {
         let query = fingerprinted(of);
         let after = from.map(|from| from.position(store.profile(), table, &query)).transpose()?;
         let limit = self.limit.unwrap_or(PAGE);
-        let found = self.found(of, after.map(|after| &*after.first));
+        let entities = self.found(of, after.map(|after| &*after.first));
         // One entity more than the limit shows whether there are more.
-        let mut found: Vec<Scanned> = found.take(limit.saturating_add(1)).try_collect().await?;
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let continuation = found.last().filter(|_| more).map(|last| {
+        let mut page: Vec<Scanned> = entities.take(limit.saturating_add(1)).try_collect().await?;
+        let has_more = page.len() > limit;
+        page.truncate(limit);
+        let continuation = page.last().filter(|_| has_more).map(|last| {
             let position = Position { first: last.prefix.clone(), second: None };
             Continuation::new(store.profile(), table, &query, position)
         });
-        Ok((found, continuation))
+        Ok((page, continuation))
     }
 
     /// The text that distinguishes the query from queries with other cursors.

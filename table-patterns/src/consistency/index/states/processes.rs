@@ -167,14 +167,14 @@ impl Watch {
     /// Divides rows that were read at `asked` into rows of processes that may be active, and rows of ended
     /// processes. The observation of a new or changed row starts now, after the answer. `own` is the row of
     /// this process.
-    pub(crate) fn look(
+    pub(crate) fn divide(
         &self,
         rows: &[ProcessRow],
         asked: Instant,
         own: Option<ProcessId>,
     ) -> (Vec<ProcessRow>, Vec<ProcessRow>) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut there, mut gone) = (Vec::new(), Vec::new());
+        let (mut active, mut gone) = (Vec::new(), Vec::new());
         // The store's clock, by the row that this process has written last: the one clock that has set all of the rows' times.
         let written = rows.iter().find(|row| Some(row.id) == own).and_then(|row| row.at);
         let mut next = HashMap::with_capacity(rows.len());
@@ -187,11 +187,11 @@ impl Watch {
             // states.
             let was_watched = before.is_some() && unchanged >= row.lifetime();
             let is_gone = was_watched || row.is_long_ago(written);
-            if is_gone { &mut gone } else { &mut there }.push(row.clone());
+            if is_gone { &mut gone } else { &mut active }.push(row.clone());
             next.insert(row.id, (row.etag.clone(), since));
         }
         *seen = next;
-        (there, gone)
+        (active, gone)
     }
 }
 
@@ -306,7 +306,7 @@ mod tests {
 
     /// Observes rows with an immediate answer; returns the ids of ended processes.
     fn gone(watch: &Watch, rows: &[ProcessRow]) -> Vec<u64> {
-        let (there, gone) = watch.look(rows, Instant::now(), None);
+        let (there, gone) = watch.divide(rows, Instant::now(), None);
         assert_eq!(there.len() + gone.len(), rows.len());
         gone.iter().map(|row| row.id.0.as_u64_pair().1).collect()
     }
@@ -341,11 +341,11 @@ mod tests {
         let asked = Instant::now();
         advance(lifetime).await;
         // The first answer: the row could have been written just before the answer.
-        assert!(watch.look(&[row(1, 1)], asked, None).1.is_empty());
+        assert!(watch.divide(&[row(1, 1)], asked, None).1.is_empty());
         let asked = Instant::now();
         advance(lifetime).await;
-        assert!(watch.look(&[row(1, 1)], asked, None).1.is_empty());
-        assert_eq!(watch.look(&[row(1, 1)], Instant::now(), None).1.len(), 1);
+        assert!(watch.divide(&[row(1, 1)], asked, None).1.is_empty());
+        assert_eq!(watch.divide(&[row(1, 1)], Instant::now(), None).1.len(), 1);
     }
 
     /// A process that runs too briefly to observe a row compares the store's timestamps of that row and of its own.
@@ -357,7 +357,7 @@ mod tests {
             let rows = [stamped(1, first), stamped(2, after(first, age))];
             let gone = |own: u64| {
                 let own = Some(ProcessId(Uuid::from_u64_pair(0, own)));
-                let (_, gone) = Watch::default().look(&rows, Instant::now(), own);
+                let (_, gone) = Watch::default().divide(&rows, Instant::now(), own);
                 gone.iter().map(|row| row.id.0.as_u64_pair().1).collect::<Vec<_>>()
             };
             assert_eq!(gone(2), if is_gone { vec![1] } else { vec![] });

@@ -434,7 +434,7 @@ impl IndexSet {
     /// The manifest has another definition with the id of an index of this program.
     pub(crate) fn load(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
         let own_id = self.registration.as_ref().and_then(Registration::id);
-        let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own_id);
+        let (processes, gone) = self.watch.divide(&loaded.processes, asked.at, own_id);
         let table = loaded.table.clone();
         let mut next = ManifestView {
             own: self.own.len(),
