@@ -2,7 +2,7 @@
 //! and every program version on the rows of every other version. A cell is right, or refused before anything is
 //! written.
 
-#[path = "../suites/backends.rs"]
+#[path = "../../tests/suites/backends.rs"]
 mod backends;
 mod declared;
 mod deploys;
