@@ -2,7 +2,7 @@
 //! durability.
 //!
 //! `cargo bench -p bench-embedded --bench embedded -- ratios` prints medians of alternating rounds and their
-//! ratios. `-- count WORK SIDE TIMES` only repeats one work (`get`, `scan`, `pages`, `group`, `insert`, `plain`, `indexed`) of one side
+//! ratios. `-- count WORK SIDE TIMES` only repeats one work (`get`, `scan`, `pages`, `group`, `insert`, `plain`, `indexed`, `requests`) of one side
 //! (`ours`, `direct`), for tools that count instructions. Without these arguments, criterion measures each side.
 
 mod committer;
