@@ -21,8 +21,8 @@ pub(crate) struct Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    /// Returns the request of an operation. With `is_cosmos` the service is Cosmos DB, which accepts a merge only as a POST with the verb in a header. Table Storage
-    /// documents the verbs in <https://learn.microsoft.com/rest/api/storageservices/operations-on-entities>.
+    /// Returns the request of an operation. Cosmos DB accepts a merge only as a POST with the verb in a header. Table Storage documents the
+    /// verbs in <https://learn.microsoft.com/rest/api/storageservices/operations-on-entities>.
     ///
     /// # Errors
     /// Fails if the condition's text is not an ETag.

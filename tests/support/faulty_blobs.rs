@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _, TryStreamE
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, Faulty};
 use table_core::memory::MemoryStore;
@@ -31,6 +31,8 @@ pub(crate) struct FaultyBlobs {
     /// The faults of the requests to tables: when one of the two has crashed, the process has.
     of_tables: FaultInjector,
     refuses: Arc<AtomicBool>,
+    /// Whether the store has no conditional writes.
+    is_unconditional: Arc<AtomicBool>,
     /// The faults that were injected before the last call of `fail_at`.
     earlier: Arc<AtomicUsize>,
 }
@@ -50,8 +52,8 @@ impl FaultyBlobs {
         let (memory, table) = (MemoryStore::new(), TableName::new("Requests").expect("a legal name"));
         memory.create_table(&table).now_or_never().expect("no waiting").expect("a new table");
         let ledger = Arc::new(Faulty::new(memory, faults.clone()));
-        let (refuses, earlier) = (Arc::default(), Arc::default());
-        Self { blobs, ledger, table, faults, of_tables, refuses, earlier }
+        let (refuses, is_unconditional, earlier) = (Arc::default(), Arc::default(), Arc::default());
+        Self { blobs, ledger, table, faults, of_tables, refuses, is_unconditional, earlier }
     }
 
     /// Makes the `n`th request from now (from 1) fail, before or after it takes effect. With `crashes`, all later requests
@@ -68,6 +70,11 @@ impl FaultyBlobs {
     /// Refuses all later requests, as for a bucket that does not exist.
     pub(crate) fn refuse(&self) {
         self.refuses.store(true, Ordering::SeqCst);
+    }
+
+    /// Refuses conditional writes from now on, as a store that does not have them.
+    pub(crate) fn refuse_conditions(&self) {
+        self.is_unconditional.store(true, Ordering::SeqCst);
     }
 
     /// The number of requests.
@@ -113,6 +120,12 @@ impl fmt::Display for FaultyBlobs {
 #[async_trait]
 impl ObjectStore for FaultyBlobs {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        if options.mode != PutMode::Overwrite && self.is_unconditional.load(Ordering::SeqCst) {
+            return Err(Error::NotImplemented {
+                operation: "a conditional put".to_owned(),
+                implementer: self.to_string(),
+            });
+        }
         self.run(self.blobs.put_opts(path, payload, options)).await
     }
 

@@ -61,13 +61,13 @@ pub(crate) struct Call<'a> {
     pub(crate) writes: bool,
     /// The statuses of success. Any other status, also of class 2xx, does not prove that the service executed
     /// the request.
-    done: &'static [u16],
+    successes: &'static [u16],
     request: Request,
 }
 
 /// The statuses that the service documents for a success
 /// (<https://learn.microsoft.com/rest/api/storageservices/table-service-rest-api>).
-const fn done(kind: OperationKind) -> &'static [u16] {
+const fn success_statuses(kind: OperationKind) -> &'static [u16] {
     match kind {
         OperationKind::Get | OperationKind::Query | OperationKind::ListTables => &[200],
         OperationKind::CreateTable | OperationKind::Insert => &[201, 204],
@@ -78,7 +78,7 @@ const fn done(kind: OperationKind) -> &'static [u16] {
 
 impl<'a> Call<'a> {
     pub(crate) fn new(kind: OperationKind, subject: Subject<'a>, method: Method, url: Url) -> Self {
-        Self::named(kind.name(), subject, method, url, done(kind))
+        Self::named(kind.name(), subject, method, url, success_statuses(kind))
     }
 
     pub(crate) fn named(
@@ -86,7 +86,7 @@ impl<'a> Call<'a> {
         subject: Subject<'a>,
         method: Method,
         url: Url,
-        done: &'static [u16],
+        successes: &'static [u16],
     ) -> Self {
         let mut request = Request::new(url, method);
         *request.headers_mut() = HashMap::with_capacity(HEADER_CAPACITY).into();
@@ -95,7 +95,7 @@ impl<'a> Call<'a> {
         request.insert_header(MANIFEST_AWARE.0, MANIFEST_AWARE.1);
         request.insert_header(ACCEPT, ACCEPT_JSON);
         request.insert_header(CLIENT_REQUEST_ID, request_id());
-        Self { name, subject, writes: method != Method::Get, done, request }
+        Self { name, subject, writes: method != Method::Get, successes, request }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<HeaderValue>) -> Self {
@@ -139,7 +139,7 @@ impl Client {
             tokens.forget().await;
         }
         self.report(&call, &answer, is_secondary, started.elapsed());
-        if call.done.contains(&u16::from(answer.status)) {
+        if call.successes.contains(&u16::from(answer.status)) {
             return Ok(answer);
         }
         Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))

@@ -15,7 +15,7 @@ use super::redact::hidden_text;
 
 /// Statuses that programs expect: not found, already exists, condition not met. Spans with the error status
 /// would be noise.
-const ANSWERS: [u16; 3] = [404, 409, 412];
+const EXPECTED_STATUSES: [u16; 3] = [404, 409, 412];
 
 const STATUS: &str = "http.response.status_code";
 const ERROR: &str = "error.type";
@@ -42,7 +42,7 @@ struct QuietTracer {
 
 struct QuietSpan {
     span: Arc<dyn Span>,
-    is_answer: AtomicBool,
+    is_expected: AtomicBool,
 }
 
 impl TracerProvider for QuietProvider {
@@ -97,7 +97,7 @@ impl Tracer for QuietTracer {
 }
 
 fn quiet_span(span: Arc<dyn Span>) -> Arc<dyn Span> {
-    Arc::new(QuietSpan { span, is_answer: AtomicBool::new(false) })
+    Arc::new(QuietSpan { span, is_expected: AtomicBool::new(false) })
 }
 
 /// Returns the caller's own span, because its tracer looks for that type in a parent.
@@ -122,16 +122,16 @@ impl Span for QuietSpan {
 
     /// The HTTP status attribute is set before the span's status.
     fn set_status(&self, status: SpanStatus) {
-        if !self.is_answer.load(Ordering::Relaxed) {
+        if !self.is_expected.load(Ordering::Relaxed) {
             self.span.set_status(status);
         }
     }
 
     fn set_attribute(&self, key: &'static str, value: AttributeValue) {
-        if key == STATUS && ANSWERS.iter().any(|status| value == i64::from(*status)) {
-            self.is_answer.store(true, Ordering::Relaxed);
+        if key == STATUS && EXPECTED_STATUSES.iter().any(|status| value == i64::from(*status)) {
+            self.is_expected.store(true, Ordering::Relaxed);
         }
-        if key == ERROR && ANSWERS.iter().any(|status| value == status.to_string().as_str()) {
+        if key == ERROR && EXPECTED_STATUSES.iter().any(|status| value == status.to_string().as_str()) {
             return;
         }
         self.span.set_attribute(key, value);

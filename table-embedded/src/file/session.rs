@@ -307,7 +307,7 @@ impl Inner {
     /// second result counts.
     fn read_checked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let writes_through = self.writes_through.load(Ordering::Acquire);
-        // While the file is written directly, without the lock of `view`, which a sync keeps: reads do not wait for a sync.
+        // While the file is written directly, without the lock of `view`, which a sync holds: reads do not wait for a sync.
         let read =
             |out: &mut [u8]| if writes_through { self.file.read(at, out) } else { self.read_held(at, out) };
         let expected = lock(&self.sums).expected(at, out.len());

@@ -91,7 +91,7 @@ pub struct CopyJob {
     /// Whether the manifest may name a type with large values, so that ciphertext may refer to blobs.
     has_large: bool,
     /// Whether [`check_ciphertext`](Self::check_ciphertext) has been called.
-    has_checked_names: bool,
+    has_checked_ciphertext: bool,
 }
 
 /// The result of a copy.
@@ -121,7 +121,7 @@ impl CopyJob {
             rows_only,
             keeps_checkpoint: false,
             has_large: true,
-            has_checked_names: false,
+            has_checked_ciphertext: false,
         }
     }
 
@@ -199,7 +199,7 @@ impl CopyJob {
     /// Errors of the stores; rows written before stay. A row that the target refuses, with its key. A row of an
     /// unfinished write; a row with a blob, as described at [`CopyJob`].
     pub async fn run(&self) -> Result<CopyReport> {
-        if !self.has_checked_names {
+        if !self.has_checked_ciphertext {
             self.check_ciphertext().await?;
         }
         let (to, table) = &self.to;
@@ -237,8 +237,8 @@ impl CopyJob {
     }
 
     /// Leaves out [`check_ciphertext`](Self::check_ciphertext), which the caller has called.
-    pub(super) const fn names_checked(mut self) -> Self {
-        self.has_checked_names = true;
+    pub(super) const fn ciphertext_checked(mut self) -> Self {
+        self.has_checked_ciphertext = true;
         self
     }
 

@@ -420,7 +420,7 @@ impl PreparedCopy<'_> {
             if let Some(rows) = equal_rows {
                 return Ok(CopiedTable { table, to, rows, resumed: 0, was_equal: true });
             }
-            let done = self.copy.job(&table, has_large).names_checked().run().await?;
+            let done = self.copy.job(&table, has_large).ciphertext_checked().run().await?;
             Ok::<_, Error>(CopiedTable {
                 table,
                 to,

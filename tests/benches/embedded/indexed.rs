@@ -74,7 +74,7 @@ pub(crate) fn trip(number: u32) -> Trip {
 }
 
 /// The requests of an insert with an entry in another partition, sent to the store with nothing around them: no plan, no lease, no states
-/// of indexes. No library whose inserts survive a crash between two requests can be faster on this store.
+/// of indexes. They bound every library that keeps an entity and its entry together by separate requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     store: EmbeddedStore,

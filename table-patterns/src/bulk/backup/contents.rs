@@ -144,9 +144,15 @@ impl Backup {
         read_json(directory, UNFINISHED).await
     }
 
-    /// Saves that the backup has begun: its tables have no files yet. Returns `false` if another process has begun one. 1 request.
+    /// Saves that the backup has begun: its tables have no files yet. Returns `false` if another process has begun one. 1 request, 1 more
+    /// if the file exists.
     pub(super) async fn begin(&self, directory: &BackupDirectory) -> Result<bool> {
-        directory.create(UNFINISHED, serde_json::to_vec_pretty(self).map_err(unwritable)?).await
+        let content = serde_json::to_vec_pretty(self).map_err(unwritable)?;
+        if directory.create(UNFINISHED, content).await? {
+            return Ok(true);
+        }
+        // An object store repeats a request whose answer was lost: the file may be of this very call.
+        Ok(Self::unfinished(directory).await?.is_some_and(|begun| begun.id == self.id))
     }
 
     /// The first difference between the files and their checksums, in the order of tables and rows. Reads every file of these

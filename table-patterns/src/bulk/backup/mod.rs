@@ -78,12 +78,14 @@ impl BackupDirectory {
         written.map(drop).map_err(blob_error)
     }
 
-    /// Writes a file whole, unless it exists; returns `false` then. 1 request.
+    /// Writes a file whole, unless it exists; returns `false` then. A store without conditional writes replaces the file: 1 request more.
+    /// 1 request.
     async fn create(&self, file: &str, content: Vec<u8>) -> Result<bool> {
-        let (path, payload) = (self.path(file), PutPayload::from(content));
-        match self.store.put_opts(&path, payload, PutMode::Create.into()).await {
+        let payload = PutPayload::from(content.clone());
+        match self.store.put_opts(&self.path(file), payload, PutMode::Create.into()).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(object_store::Error::NotImplemented { .. }) => self.write(file, content).await.map(|()| true),
             Err(error) => Err(blob_error(error)),
         }
     }

@@ -6,19 +6,20 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use table_core::adapter::CrashPoint;
+use table_core::adapter::{CrashPoint, FaultInjector};
 use table_core::memory::MemoryStore;
 use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, Properties, TableName, Ticks};
 use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _};
 use table_core::typed::TableEntity;
 
-use super::{BackupDirectory, BackupJob, RestoreJob, RowFormat};
+use super::{Backup, BackupDirectory, BackupJob, RestoreJob, RowFormat};
 use crate::bulk::tests::Rig;
 use crate::bulk::{BulkOptions, BulkWriter, compare_tables};
 use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
 use crate::journal::Clearing;
 use crate::large::{LargeOptions, LargeTable};
+use crate::tests::faulty_blobs::FaultyBlobs;
 use crate::upkeep::Upkeep;
 
 /// Keys and packed properties as lines of hexadecimal digits.
@@ -158,6 +159,28 @@ async fn a_prepared_backup_does_not_write_over_one_that_came_later() -> Result<(
         assert_eq!(files.list(None).try_collect::<Vec<_>>().await.unwrap(), before, "nothing was written");
         assert_eq!(job("two").run().await.is_err(), is_completed, "the other backup is as before");
     }
+    Ok(())
+}
+
+/// An object store repeats a request whose answer was lost, and then finds its own file.
+#[tokio::test]
+async fn a_repeated_request_begins_the_same_backup() -> Result<()> {
+    let files = Arc::new(InMemory::new());
+    let [one, two] = ["one", "two"].map(|source| Backup::new(source.to_owned(), None, false));
+    assert!(one.begin(&directory(&files)).await?);
+    assert!(one.begin(&directory(&files)).await?, "the own file");
+    assert!(!two.begin(&directory(&files)).await?, "the file of another backup");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_without_conditional_writes_has_backups() -> Result<()> {
+    let (from, memory) = (source().await?, Arc::new(InMemory::new()));
+    let files = FaultyBlobs::apart(Arc::clone(&memory) as Arc<dyn ObjectStore>, FaultInjector::new(1));
+    files.refuse_conditions();
+    let to = BackupDirectory::new(Arc::new(files), Path::from("monday"), Lines);
+    BackupJob::new(from.store.clone(), "the account", to).run().await?;
+    assert_eq!(RestoreJob::open(directory(&memory), Rig::bare().store.clone()).await?.rows(), 25_001);
     Ok(())
 }
 
