@@ -14,7 +14,7 @@ deletes the source in that version and reads again. A claimant of a paired value
 owner holds the value; if the move is committed, whether the heir does. Only the applier of the committed move gives the value to
 the heir.
 
-Each variant leaves out one rule and must find a violation. The whole run takes about three minutes and ends with status 0.
+Each variant leaves out one rule and must find a violation. A search that reaches its limit of states fails. The whole run takes about three minutes.
 """
 import sys
 from collections import deque
