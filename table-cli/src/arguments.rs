@@ -72,7 +72,7 @@ enum Command {
     #[command(after_help = after_help(&["tables delete azure Employees --partition Sales --dry-run"]))]
     Delete(DeleteArgs),
     /// List, add, build, compare, repair and remove the indexes of a table, from its manifest
-    #[command(after_help = after_help(&["tables index azure Employees list", "tables index azure Employees add age --partition-key 'age_{Age:u32:03}' --row-key '{RowKey}'"]))]
+    #[command(after_help = after_help(&["tables index azure Employees list", "tables index azure Employees add age --partition-key 'age_{Age:u32:03}' --row-key '{PartitionKey}_{RowKey}'"]))]
     Index(IndexArgs),
     /// Finish interrupted writes and builds, and repair index entries, once or all the time
     #[command(after_help = after_help(&["tables upkeep azure --once"]))]

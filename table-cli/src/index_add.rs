@@ -16,7 +16,7 @@ use crate::store::{OpenStore, manifest};
 
 /// The form of templates, for the help.
 pub(crate) const TEMPLATE_FORM: &str = "\
-A template is text with parts in braces: the value of a property, with a type or a transform after a colon, such as 'age_{Age:u32:03}' or 'name_{LastName:lower}_{RowKey}'. Two entities cannot have an entry of the same key: end the template of the RowKey with {RowKey}, or give --unique or --list. docs/manifest.md lists the types and transforms.
+A template is text with parts in braces: the value of a property, with a type or a transform after a colon, such as 'age_{Age:u32:03}' or 'name_{LastName:lower}_{RowKey}'. The keys of an entry must contain the key of its entity: end the template of the RowKey with {RowKey}, and with --partition-key with {PartitionKey}_{RowKey}, or give --unique or --list. docs/manifest.md lists the types and transforms.
 
 Programs that write the table maintain the index from its manifest, without a change of their code.";
 
