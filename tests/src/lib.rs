@@ -25,13 +25,14 @@
 //! differ: limits, order, case of table names. A backend with a known difference from the documented service lists a
 //! [`Deviation`]. The suite then reports the assertion that it leaves out.
 //!
-//! Work queues, patterns, eventual transactions and encryption have suites of their own: [`queues`], [`patterns`],
-//! [`eventual`], [`encryption`].
+//! Work queues, patterns, eventual transactions, encryption and crashes have suites of their own: [`queues`], [`patterns`],
+//! [`eventual`], [`encryption`], [`crashes`].
 
 #![deny(dead_code)]
 
 mod clock;
 pub mod conformance;
+pub mod crashes;
 pub mod encryption;
 pub mod eventual;
 mod fault_runs;

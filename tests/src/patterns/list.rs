@@ -28,11 +28,6 @@ macro_rules! pattern_behaviours {
                 copies_of_unfinished_writes_are_refused (virtual_time)
                 a_crashed_deletion_can_be_repeated
             }
-            bulk_crashes {
-                crashed_writes_can_be_repeated
-                retried_writes_take_effect_once
-                crashed_copies_continue_at_their_progress
-            }
             forms {
                 every_form_is_stored_and_found
                 a_row_of_an_earlier_program_is_read_and_rewritten
@@ -120,10 +115,6 @@ macro_rules! pattern_behaviours {
                 orphans_are_collected
                 a_dropped_table_loses_its_blobs
                 clock_blobs_of_crashed_collections_are_collected
-            }
-            large_crashes {
-                crashed_writes_are_complete_or_absent
-                crashed_collections_can_be_repeated
             }
             declared_bulk {
                 groups_hold_entities_with_their_entries
@@ -241,10 +232,6 @@ macro_rules! pattern_behaviours {
                 a_scrub_repairs_lists
                 a_scrub_repairs_a_list_that_changes
             }
-            index_crashes {
-                writes_are_finished_by_workers (virtual_time)
-                writes_are_finished_by_a_sweep (virtual_time)
-            }
             index_order {
                 a_limit_on_an_unsorted_store_is_refused_or_sorted_on_the_client
                 unsorted_partitions_cannot_be_merged
@@ -277,15 +264,6 @@ macro_rules! pattern_behaviours {
             upkeep {
                 unfinished_work_of_crashed_programs_is_finished_once (virtual_time)
                 opaque_indexes_are_reported_by_name (virtual_time)
-            }
-            queue_crashes {
-                an_acknowledged_message_is_sent_once (virtual_time)
-                messages_of_a_crashed_receive_become_visible (virtual_time)
-                messages_of_concurrent_receives_become_visible (virtual_time)
-                retried_receives_return_all_messages (virtual_time)
-                a_renewed_message_exists_once (virtual_time)
-                an_acknowledged_deletion_is_final (virtual_time)
-                a_message_that_is_put_back_exists_once (virtual_time)
             }
             log_tail {
                 entries_are_newest_first

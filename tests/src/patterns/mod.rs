@@ -3,7 +3,6 @@
 //! behaviour.
 
 mod bulk;
-mod bulk_crashes;
 mod company;
 mod compound;
 mod costs;
@@ -21,7 +20,6 @@ mod feed;
 mod forms;
 mod handles;
 mod heterogeneous;
-mod index_crashes;
 mod index_lists;
 mod index_order;
 mod index_reads;
@@ -29,7 +27,6 @@ mod index_scans;
 mod index_shapes;
 mod index_upkeep;
 mod large;
-mod large_crashes;
 #[doc(hidden)]
 pub mod list;
 mod log_blobs;
@@ -38,7 +35,6 @@ mod migrations;
 mod models_by_key;
 mod models_in_time;
 mod pages;
-mod queue_crashes;
 mod readable;
 mod relationship;
 mod series;

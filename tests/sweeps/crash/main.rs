@@ -3,10 +3,14 @@
 //! agree with the entities.
 
 mod azure_queue;
+#[allow(dead_code, reason = "other tests use the other backends")]
+#[path = "../../tests/suites/backends.rs"]
+mod backends;
 mod check;
 mod paths;
 mod process;
 mod run;
+mod suite;
 mod transaction_process;
 mod transactions;
 

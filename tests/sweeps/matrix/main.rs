@@ -2,6 +2,7 @@
 //! and every program version on the rows of every other version. A cell is right, or refused before anything is
 //! written.
 
+#[allow(dead_code, reason = "other tests use the other backends")]
 #[path = "../../tests/suites/backends.rs"]
 mod backends;
 mod declared;

@@ -13,6 +13,7 @@ use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
+use table_encryption::{AesKeyWrap, EncryptedStore, Keys};
 use table_server::TestServer;
 use tempfile::TempDir;
 
@@ -58,6 +59,21 @@ pub(crate) struct Memory;
 impl Backend for Memory {
     async fn store(&self) -> Arc<dyn TableStore> {
         Arc::new(MemoryStore::new())
+    }
+}
+
+/// The memory store behind encryption.
+pub(crate) struct Encrypted;
+
+#[async_trait]
+impl Backend for Encrypted {
+    async fn store(&self) -> Arc<dyn TableStore> {
+        let kek = AesKeyWrap::new("kek", &vec![1; 32].into()).expect("32 bytes");
+        Arc::new(EncryptedStore::new(MemoryStore::new(), Keys::new(Arc::new(kek))).expect("sound keys"))
+    }
+
+    fn scale(&self) -> Scale {
+        Scale { steps: 1000, faults: Some(1), ..Scale::FULL }
     }
 }
 
