@@ -210,7 +210,7 @@ async fn scrub(flights: &IndexedEntities) -> Result<()> {
     );
     assert_eq!(scrubbed.dangling, 0);
     assert_eq!(scrubbed.missing, 0);
-    assert_eq!(scrubbed.taken, 0);
+    assert_eq!(scrubbed.taken_keys, 0);
     assert_eq!(scrubbed.entries, scrubbed.entities);
     Ok(())
 }

@@ -31,7 +31,7 @@ fn main() -> table_core::Result<()> {
     // Explicit keys: orders 1 to 99, for reading and adding.
     let (first, last) = (Order::key("contoso", 1)?, Order::key("contoso", 99)?);
     let hundred = TableSas::new(&orders, TablePermissions::READ | TablePermissions::ADD, hour)
-        .within(SasRange::entities(first.key(), last.key()))
+        .with_range(SasRange::entities(first.key(), last.key()))
         .sign(&key)?;
     assert!(hundred.as_str().contains("000001"));
     assert!(hundred.as_str().contains("sp=ra"));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::json;
 use table_azure::wire::{EntityEncoder, decode_entity};
+use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName, Ticks};
 use table_core::store::{Error, TableStoreExt as _};
 use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
@@ -14,7 +15,7 @@ use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, 
 use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::output::{print, print_json, remark};
-use crate::pace::{InFlight, LongArgs, Pace, at_least_one, until_stopped};
+use crate::pace::{InFlight, LongArgs, at_least_one, until_stopped};
 use crate::progress::{Progress, SharedProgress};
 use crate::store::{Access, OpenStore, StoreName};
 
@@ -80,12 +81,12 @@ fn time(text: &str) -> Result<Ticks, String> {
 impl BackupArgs {
     /// Writes a backup. The requests of [`BackupJob`].
     pub(crate) async fn run(&self) -> Result<()> {
-        let open = self.store.open(Access::Read, self.long.pace).await?;
-        let work = self.back_up(&open, self.tables.iter().cloned().collect());
-        // The job saves its position in the directory after each file, and writes `backup.json` last.
-        let done = until_stopped(work, "run the same command again, which continues the backup").await;
-        open.close().await?;
-        done
+        let work = async |open: &mut OpenStore| {
+            let work = self.back_up(open, self.tables.iter().cloned().collect());
+            // The job saves its position in the directory after each file, and writes `backup.json` last.
+            until_stopped(work, "run the same command again, which continues the backup").await
+        };
+        self.store.with_open(Access::Read, self.long.pace, work).await
     }
 
     async fn back_up(&self, open: &OpenStore, tables: BTreeSet<TableName>) -> Result<()> {
@@ -174,10 +175,10 @@ impl RestoreArgs {
     /// Restores a backup. The requests of [`RestoreJob`].
     pub(crate) async fn run(&self) -> Result<()> {
         let files = self.directory.open(false)?;
-        // A backup that cannot be restored leaves no directory of an embedded store.
         let directory = BackupDirectory::new(files, root(), JsonLines);
-        let memory = StoreName::Memory.open(Access::Read, Pace::default()).await?;
-        let job = RestoreJob::open(directory.clone(), Arc::clone(&memory.store)).await?;
+        // `RestoreJob` needs a store to read a backup. Memory serves, so that a backup that cannot be restored creates no directory of an
+        // embedded store.
+        let job = RestoreJob::open(directory.clone(), Arc::new(MemoryStore::new())).await?;
         let job = self.of_tables(job);
         // Every file is compared before the target is opened: a damaged backup must not be restored in part.
         if let Some(fault) = job.first_fault().await? {
@@ -186,12 +187,12 @@ impl RestoreArgs {
         if self.check {
             return self.print_checked(&job);
         }
-        let open = self.store.open(Access::Write, self.long.pace).await?;
-        let work = self.restore(&open, directory);
-        // The position is in the target store, in a row of the first table: see `RestoreJob`.
-        let done = until_stopped(work, "run the same command again, which continues the restore").await;
-        open.close().await?;
-        done
+        let work = async |open: &mut OpenStore| {
+            // The position is in the target store, in a row of the first table: see `RestoreJob`.
+            let work = self.restore(open, directory);
+            until_stopped(work, "run the same command again, which continues the restore").await
+        };
+        self.store.with_open(Access::WriteOrCreate, self.long.pace, work).await
     }
 
     /// Restores only the named tables, if there are any.

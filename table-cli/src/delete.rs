@@ -14,10 +14,11 @@ use table_patterns::index::{IndexOptions, IndexedEntities};
 
 use crate::failure::{Failure, Outcomes, Result};
 use crate::keys::{KeyArgs, check_keys};
+use crate::layouts::check_layouts;
 use crate::output::{ask, print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::Progress;
-use crate::selection::{check_layouts, is_own, query};
+use crate::selection::{is_own, query};
 use crate::store::{Access, OpenStore, StoreName, manifest};
 
 /// The arguments of `tables delete`.
@@ -58,31 +59,35 @@ impl DeleteArgs {
         let table = &self.table;
         let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY, INDEX_NAME]);
         let query = query(self.partition.as_deref(), None, self.filter.as_ref()).with_select(keys);
-        let mut open =
-            self.store.open(if self.dry_run { Access::Read } else { Access::Change }, self.long.pace).await?;
-        self.keys.apply(&mut open, std::slice::from_ref(table)).await?;
+        let access = if self.dry_run { Access::Read } else { Access::WriteExisting };
+        let work = async |open: &mut OpenStore| {
+            self.keys.apply(open, std::slice::from_ref(table)).await?;
+            self.count_and_delete(open, &query).await
+        };
+        self.store.with_open(access, self.long.pace, work).await
+    }
+
+    async fn count_and_delete(&self, open: &OpenStore, query: &Query) -> Result<()> {
+        let table = &self.table;
         let manifest = manifest(&*open.store, table).await?;
         check_layouts(&manifest, table)?;
         check_keys(&manifest, table, &*open.store)?;
         // The question names the number. The entities are read again for the deletion, and each is deleted under the ETag of that read:
         // an entity that changes after it may no longer match.
         let count =
-            matching_entities(&open, table, &query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
+            matching_entities(open, table, query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
         if self.dry_run {
-            self.print_dry_run(count, open.meter.total())?;
-            return open.close().await;
+            return self.print_dry_run(count, open.meter.total());
         }
         if count > 0 && !self.yes && !ask(&format!("Delete {count} entities of {table} in {}?", self.store)) {
-            open.close().await?;
             return Err(Failure::misuse("nothing was deleted: answer y, or give --yes"));
         }
         let mut outcomes = Outcomes::default();
         let is_indexed = !manifest.indexes.is_empty();
-        let delete = self.delete(&open, &query, is_indexed, count, &mut outcomes);
+        let delete = self.delete(open, query, is_indexed, count, &mut outcomes);
         let done = until_stopped(delete, "run the same command again to delete the rest").await;
-        let requests = open.meter.total();
-        open.close().await?;
-        let end = self.print_report(&outcomes, requests);
+        // After an interruption too: the report says how many entities are deleted.
+        let end = self.print_report(&outcomes, open.meter.total());
         done.and(end)
     }
 

@@ -53,19 +53,19 @@ impl DoctorArgs {
     /// Examines tables, one after another. 1 request for each 1,000 tables of the store if none is given, and the requests of
     /// [`Examination`] for each.
     pub(crate) async fn run(&self) -> Result<()> {
-        let mut open = self.store.open(Access::Read, self.long.pace).await?;
-        let tables = match &self.table {
-            Some(table) => vec![table.clone()],
-            None => open.store.all_tables(None).await?,
+        let work = async |open: &mut OpenStore| {
+            let tables = match &self.table {
+                Some(table) => vec![table.clone()],
+                None => open.store.all_tables(None).await?,
+            };
+            if tables.is_empty() {
+                remark("the store has no table");
+            }
+            self.keys.apply(open, &tables).await?;
+            let work = self.examine(open, &tables);
+            until_stopped(work, "nothing was changed: run the same command again").await
         };
-        if tables.is_empty() {
-            remark("the store has no table");
-        }
-        self.keys.apply(&mut open, &tables).await?;
-        let work = self.examine(&open, &tables);
-        let done = until_stopped(work, "nothing was changed: run the same command again").await;
-        open.close().await?;
-        done
+        self.store.with_open(Access::Read, self.long.pace, work).await
     }
 
     async fn examine(&self, open: &OpenStore, tables: &[TableName]) -> Result<()> {

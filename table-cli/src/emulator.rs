@@ -4,7 +4,11 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use table_server::{EMULATOR_ACCOUNT, EMULATOR_KEY};
 
 use crate::failure::{Failure, Result};
 use crate::output::remark;
@@ -21,11 +25,13 @@ const NOT_INSTALLED: i32 = 3;
 const ALTERNATIVE: &str = "or start an emulator, and set AZURITE_CONNECTION_STRING";
 /// The longest time for which the end of the command waits until Azurite has written its data.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The public account of the emulator: <https://learn.microsoft.com/azure/storage/common/storage-connect-azurite>.
-const ACCOUNT: &str = "devstoreaccount1";
-const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+/// The longest time until an installed Azurite listens.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest time until Azurite listens that npx installs first.
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A running emulator, which ends when this value is dropped. It holds the other end of a pipe, so it also ends if this program is killed.
+/// A running emulator, which ends when this value is dropped. Azurite's standard input is a pipe from this program, so Azurite also ends
+/// if this program is killed.
 #[derive(Debug)]
 pub(crate) struct Emulator {
     /// Host and port.
@@ -42,7 +48,7 @@ pub(crate) struct Emulator {
 
 impl Emulator {
     /// Starts the emulator on a free port of this machine, with its data in `TABLES_AZURITE_DIR` or in the home directory. Takes the
-    /// installed Azurite, or lets npx install it, which takes half a minute the first time. Blocks until it listens.
+    /// installed Azurite, or lets npx install it, which takes half a minute the first time. Blocks until it listens, for a limited time.
     pub(crate) fn start() -> Result<Self> {
         let directory = directory()?;
         let unusable = |error: std::io::Error| {
@@ -61,11 +67,11 @@ impl Emulator {
         script.write_all(SCRIPT.as_bytes()).map_err(unusable)?;
         let script = script.into_temp_path();
         // An installed Azurite comes first: npx asks the registry, which takes a network and time.
-        let started = match start_process(&mut node(&script, &directory))? {
+        let started = match start_process(&mut node(&script, &directory), START_TIMEOUT)? {
             Start::Listens(running) => running,
             Start::Ended(Some(NOT_INSTALLED), _) => {
                 remark("Azurite is not installed: npx installs it");
-                match start_process(&mut npx(&script, &directory))? {
+                match start_process(&mut npx(&script, &directory), INSTALL_TIMEOUT)? {
                     Start::Listens(running) => running,
                     Start::Ended(_, output) => return Err(not_started(&output)),
                 }
@@ -79,7 +85,8 @@ impl Emulator {
 
     /// Returns the connection string.
     pub(crate) fn connection_string(&self) -> String {
-        format!("AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint=http://{}/{ACCOUNT}", self.address)
+        let (account, key) = (EMULATOR_ACCOUNT, EMULATOR_KEY);
+        format!("AccountName={account};AccountKey={key};TableEndpoint=http://{}/{account}", self.address)
     }
 }
 
@@ -94,7 +101,7 @@ impl Drop for Emulator {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
         let _ = self.process.kill();
     }
@@ -142,8 +149,8 @@ fn with_azurite_options(mut command: Command, directory: &Path) -> Command {
     command
 }
 
-/// Starts a process and waits until it listens or ends.
-fn start_process(command: &mut Command) -> Result<Start> {
+/// Starts a process and waits until it listens or ends. A process that has done neither after `timeout` is killed.
+fn start_process(command: &mut Command, timeout: Duration) -> Result<Start> {
     let needs = |error| {
         Failure::failed(format!(
             "the store `azurite` needs Node.js 20 or later with npm ({error}): install it from https://nodejs.org, {ALTERNATIVE}"
@@ -156,24 +163,53 @@ fn start_process(command: &mut Command) -> Result<Start> {
         return Err(Failure::failed("the pipes of the emulator are missing"));
     };
     // Drained on a thread of its own: a full pipe would stop the emulator.
-    let errors = std::thread::spawn(move || {
+    let errors = thread::spawn(move || {
         let mut output = Vec::new();
         let _ = err.read_to_end(&mut output);
         String::from_utf8_lossy(&output).into_owned()
     });
-    let mut out = BufReader::new(out);
+    // Read on a thread of its own: a read of a pipe has no time limit.
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(read_until_listening(BufReader::new(out))));
+    match receiver.recv_timeout(timeout) {
+        Ok(Output::Listens(address, out)) => Ok(Start::Listens((address, stdin, out, process))),
+        Ok(Output::Ended(mut output)) => {
+            // Its output has ended, so it is about to end or has ended.
+            let code = process.wait().map_err(Failure::failed)?.code();
+            output.push_str(&errors.join().unwrap_or_default());
+            Ok(Start::Ended(code, output))
+        }
+        Err(_) => {
+            // npx has a child of its own, which the kill does not end. The end of the pipe ends it once it runs.
+            drop(stdin);
+            let _ = process.kill();
+            let _ = process.wait();
+            Err(Failure::failed(format!(
+                "Azurite did not start within {} seconds: run `npx azurite` to see why, {ALTERNATIVE}",
+                timeout.as_secs()
+            )))
+        }
+    }
+}
+
+/// The output of a process that starts.
+enum Output {
+    /// The address in the line that was read last, and the output after it.
+    Listens(String, BufReader<ChildStdout>),
+    /// The whole output.
+    Ended(String),
+}
+
+fn read_until_listening(mut out: BufReader<ChildStdout>) -> Output {
     let (mut line, mut output) = (String::new(), String::new());
     while out.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
         if let Some(address) = listening(&line) {
-            return Ok(Start::Listens((address.to_owned(), stdin, out, process)));
+            return Output::Listens(address.to_owned(), out);
         }
         output.push_str(&line);
         line.clear();
     }
-    // Its output has ended, so it is about to end or has ended.
-    let code = process.wait().map_err(Failure::failed)?.code();
-    output.push_str(&errors.join().unwrap_or_default());
-    Ok(Start::Ended(code, output))
+    Output::Ended(output)
 }
 
 /// Returns host and port in the line that Azurite prints when it is ready.
@@ -186,4 +222,38 @@ fn not_started(output: &str) -> Failure {
     Failure::failed(format!(
         "Azurite did not start ({last}): install it with `npm install -g azurite`, {ALTERNATIVE}"
     ))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn start(script: &str, timeout: Duration) -> Result<Start> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        start_process(&mut command, timeout)
+    }
+
+    #[test]
+    fn a_process_that_prints_nothing_is_not_awaited_forever() {
+        let started = Instant::now();
+        let error = start("exec sleep 60", Duration::from_millis(1500)).err().unwrap().to_string();
+        assert!(error.contains("did not start within 1 seconds"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn a_process_listens_or_ends() {
+        let script = "echo before; echo Azurite Table service successfully started on 127.0.0.1:7; cat";
+        let Ok(Start::Listens((address, stdin, _out, mut process))) = start(script, START_TIMEOUT) else {
+            panic!("it listens");
+        };
+        assert_eq!(address, "127.0.0.1:7");
+        drop(stdin);
+        assert!(process.wait().unwrap().success());
+        let Ok(Start::Ended(code, output)) = start("echo a; echo b >&2; exit 3", START_TIMEOUT) else {
+            panic!("it ends");
+        };
+        assert_eq!((code, &*output), (Some(3), "a\nb\n"));
+    }
 }

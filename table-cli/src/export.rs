@@ -15,10 +15,11 @@ use crate::data_file::{DataFile, DataFormat, DataWriter};
 use crate::entity_text::{CsvRows, Types};
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
+use crate::layouts::check_layouts;
 use crate::output::{print_json, remark};
 use crate::pace::{LongArgs, at_least_one, until_stopped};
 use crate::progress::SharedProgress;
-use crate::selection::{Selection, check_layouts};
+use crate::selection::Selection;
 use crate::store::{Access, OpenStore, StoreName, manifest};
 #[cfg(feature = "parquet")]
 use crate::write_parquet::ParquetRows;
@@ -82,26 +83,29 @@ impl ExportArgs {
                 "--json prints the report to standard output, and --to - the entities: choose one of them",
             ));
         }
-        let mut open = self.store.open(Access::Read, self.long.pace).await?;
-        self.keys.apply(&mut open, tables).await?;
-        let all = self.selection.reads_all().then_some(&**tables);
-        let progress = SharedProgress::new(open.progress_of(all, "exported", self.long.quiet).await);
-        let (each, shown) = (&open, &progress);
-        let exports = stream::iter(tables.iter().zip(&files)).map(|(table, (path, file))| async move {
-            Ok::<_, Failure>((table, path, self.export(each, table, file, shown).await?))
-        });
-        let work = async {
-            // In the order of the tables, so that the reports are too.
-            let mut exports = pin!(exports.buffered(self.concurrency));
-            while let Some((table, path, exported)) = exports.try_next().await? {
-                self.print_report(table, &exported, each.meter.total(), path)?;
-            }
-            Ok(())
+        let work = async |open: &mut OpenStore| {
+            self.keys.apply(open, tables).await?;
+            // Complete files stay at an interruption. A file that is being written keeps its name `.partial`.
+            let work = self.export_all(open, &files);
+            until_stopped(work, "run the same command again, which starts the files again").await
         };
-        // Complete files stay at an interruption. A file that is being written keeps its name `.partial`.
-        until_stopped(work, "run the same command again, which starts the files again").await?;
+        self.store.with_open(Access::Read, self.long.pace, work).await
+    }
+
+    /// Exports each table into its path and file.
+    async fn export_all(&self, open: &OpenStore, files: &[(String, DataFile)]) -> Result<()> {
+        let all = self.selection.reads_all().then_some(&*self.tables);
+        let progress = &SharedProgress::new(open.progress_of(all, "exported", self.long.quiet).await);
+        let exports = stream::iter(self.tables.iter().zip(files)).map(|(table, (path, file))| async move {
+            Ok::<_, Failure>((table, path, self.export(open, table, file, progress).await?))
+        });
+        // In the order of the tables, so that the reports are too.
+        let mut exports = pin!(exports.buffered(self.concurrency));
+        while let Some((table, path, exported)) = exports.try_next().await? {
+            self.print_report(table, &exported, open.meter.total(), path)?;
+        }
         progress.end();
-        open.close().await
+        Ok(())
     }
 
     fn print_report(&self, table: &TableName, exported: &Exported, requests: u64, path: &str) -> Result<()> {
@@ -122,7 +126,8 @@ impl ExportArgs {
         }
         if self.long.json {
             let report = json!({
-                "table": table.as_str(), "rows": rows, "encrypted": encrypted, "decrypted": decrypted, "requests": requests, "file": path,
+                "table": table.as_str(), "rows": rows, "encrypted": encrypted, "decrypted": decrypted, "requests_so_far": requests,
+                "file": path,
             });
             return print_json(&report);
         }

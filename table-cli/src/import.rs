@@ -71,7 +71,6 @@ impl ImportArgs {
     /// Writes the entities of a file. 1 request for each group of up to 100 rows of a partition, 1 for the table and 1 for its manifest; the
     /// requests of indexes in addition.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = &self.table;
         let ring = self.keys.read()?;
         let keys = KeyTemplates::new(self.partition_key.as_deref(), self.row_key.as_deref())?;
         let files = DataFile::to_read(&self.from, self.format)?;
@@ -96,11 +95,24 @@ impl ImportArgs {
             let types: Vec<_> = inferred.iter().map(|(name, of)| format!("{name}={}", of.name())).collect();
             remark(&format!("inferred types: {}", types.join(" ")));
         }
-        let mut open = self.store.open(Access::Write, self.long.pace).await?;
-        open.store.create_table_if_missing(table).await?;
-        if let Some(ring) = ring {
-            ring.apply(&mut open, std::slice::from_ref(table)).await?;
-        }
+        let work = async |open: &mut OpenStore| {
+            open.store.create_table_if_missing(&self.table).await?;
+            if let Some(ring) = ring {
+                ring.apply(open, std::slice::from_ref(&self.table)).await?;
+            }
+            self.write_and_report(open, reader, position).await
+        };
+        self.store.with_open(Access::WriteOrCreate, self.long.pace, work).await
+    }
+
+    async fn write_and_report(
+        &self,
+        open: &OpenStore,
+        reader: RowReader,
+        position: Option<FilePosition>,
+    ) -> Result<()> {
+        let table = &self.table;
+        let inferred = reader.inferred();
         // The names in the manifest and in the file of keys. A file of entities does not have them.
         let encrypted: Vec<_> = open.store.encrypted_names(table).in_every_row().map(str::to_owned).collect();
         if open.store.profile().encrypts && !self.long.quiet {
@@ -115,10 +127,9 @@ impl ImportArgs {
         let resume = "run the same command with --mode upsert to go on, which writes the first rows again";
         // There is no file of progress: groups finish in any order, so the first row that is not written is not known. Writing rows
         // again with `upsert` gives the same result.
-        let done = until_stopped(self.write(&open, reader, position, &report), resume).await;
+        let done = until_stopped(self.write(open, reader, position, &report), resume).await;
         let requests = open.meter.total();
         // The report is printed after an interruption too: it says how many rows are written.
-        open.close().await?;
         let end = locked(&report, |report| self.print_report(report, &inferred, &encrypted, requests));
         done.and(end)
     }

@@ -11,7 +11,7 @@ use table_patterns::index::{IndexOptions, IndexedEntities, ScrubCursor, ScrubMod
 use crate::failure::{Failure, Result};
 use crate::index_add::{AddArgs, TEMPLATE_FORM, build_progress};
 use crate::keys::KeyArgs;
-use crate::output::{ask, print, print_json, remark};
+use crate::output::{OutputArgs, ask, print, print_json, remark};
 use crate::pace::{InFlight, Pace, until_stopped};
 use crate::progress::Progress;
 use crate::store::{Access, OpenStore, StoreName, manifest};
@@ -30,11 +30,11 @@ pub(crate) struct IndexArgs {
     #[command(flatten)]
     pace: Pace,
     #[command(subcommand)]
-    work: Work,
+    command: IndexCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Work {
+enum IndexCommand {
     /// Print the indexes: name, id, state, and what else the manifest says
     List {
         /// Print a line of JSON for each index
@@ -48,12 +48,8 @@ enum Work {
     Build {
         /// The name or the id of the index
         index: String,
-        /// Print a report as JSON
-        #[arg(long)]
-        json: bool,
-        /// Show no progress and no waits
-        #[arg(long)]
-        quiet: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Compare the entries of indexes with the entities
     Scrub {
@@ -62,12 +58,8 @@ enum Work {
         /// Remove dangling entries and add missing entries
         #[arg(long)]
         repair: bool,
-        /// Print a line of JSON for each index
-        #[arg(long)]
-        json: bool,
-        /// Show no progress
-        #[arg(long)]
-        quiet: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Remove an index with its entries
     Drop {
@@ -76,12 +68,8 @@ enum Work {
         /// Remove without a question
         #[arg(long)]
         yes: bool,
-        /// Print a report as JSON
-        #[arg(long)]
-        json: bool,
-        /// Show no progress and no waits
-        #[arg(long)]
-        quiet: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
 }
 
@@ -89,19 +77,20 @@ impl IndexArgs {
     /// Lists or maintains indexes by the manifest. 1 request for the manifest; to maintain, 2 requests to open and the requests of the
     /// library's call.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = &self.table;
-        let access = if matches!(self.work, Work::List { .. }) { Access::Read } else { Access::Change };
-        let mut open = self.store.open(access, self.pace).await?;
-        self.keys.apply(&mut open, std::slice::from_ref(table)).await?;
-        let declared = manifest(&*open.store, table).await?.indexes.clone();
-        let resume = "run the same command again; `tables index STORE TABLE build INDEX` continues a build";
-        // The question comes first: nothing handles Ctrl-C while a person thinks, so that it ends the process.
-        let done = match self.confirm(&declared) {
-            Ok(()) => until_stopped(self.work(&open, &declared), resume).await,
-            Err(failure) => Err(failure),
+        let access = match self.command {
+            IndexCommand::List { .. } => Access::Read,
+            _ => Access::WriteExisting,
         };
-        open.close().await?;
-        done
+        let work = async |open: &mut OpenStore| {
+            self.keys.apply(open, std::slice::from_ref(&self.table)).await?;
+            let declared = manifest(&*open.store, &self.table).await?.indexes.clone();
+            // The question comes first: nothing handles Ctrl-C while a person thinks, so that it ends the process.
+            self.confirm(&declared)?;
+            let resume =
+                "run the same command again; `tables index STORE TABLE build INDEX` continues a build";
+            until_stopped(self.run_command(open, &declared), resume).await
+        };
+        self.store.with_open(access, self.pace, work).await
     }
 
     fn options(&self) -> IndexOptions {
@@ -112,7 +101,7 @@ impl IndexArgs {
 
     /// Asks before a removal.
     fn confirm(&self, declared: &[StoredIndex]) -> Result<()> {
-        let Work::Drop { index, yes: false, .. } = &self.work else { return Ok(()) };
+        let IndexCommand::Drop { index, yes: false, .. } = &self.command else { return Ok(()) };
         let (table, store) = (&self.table, &self.store);
         let id = find(declared, table, index)?.id();
         match ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
@@ -121,16 +110,18 @@ impl IndexArgs {
         }
     }
 
-    async fn work(&self, open: &OpenStore, declared: &[StoredIndex]) -> Result<()> {
+    async fn run_command(&self, open: &OpenStore, declared: &[StoredIndex]) -> Result<()> {
         let table = &self.table;
-        match &self.work {
-            Work::Add(index) => index.run(open, table, self.options()).await,
-            Work::List { json } => declared.iter().try_for_each(|index| print(&index_line(index, *json))),
-            Work::Build { index, json, quiet } => {
-                let index = find(declared, table, index)?;
-                build(open, table, self.options(), index, *json, *quiet).await
+        match &self.command {
+            IndexCommand::Add(index) => index.run(open, table, self.options()).await,
+            IndexCommand::List { json } => {
+                declared.iter().try_for_each(|index| print(&index_line(index, *json)))
             }
-            Work::Scrub { index, repair, json, quiet } => {
+            IndexCommand::Build { index, output } => {
+                let index = find(declared, table, index)?;
+                build(open, table, self.options(), index, *output).await
+            }
+            IndexCommand::Scrub { index, repair, output } => {
                 let chosen = match index {
                     Some(index) => vec![find(declared, table, index)?],
                     None => declared.iter().collect(),
@@ -138,13 +129,13 @@ impl IndexArgs {
                 if chosen.is_empty() {
                     return Ok(());
                 }
-                let progress = Progress::new("compared", open.meter.clone(), *quiet);
-                scrub(open_for_upkeep(open, table, self.options()).await?, &chosen, *repair, *json, progress)
-                    .await
+                let progress = Progress::new("compared", open.meter.clone(), output.quiet);
+                let indexed = open_for_upkeep(open, table, self.options()).await?;
+                scrub(indexed, &chosen, *repair, output.json, progress).await
             }
-            Work::Drop { index, json, quiet, .. } => {
+            IndexCommand::Drop { index, output, .. } => {
                 let id = find(declared, table, index)?.id();
-                drop_index(&open_for_upkeep(open, table, self.options()).await?, &id, *json, *quiet).await
+                drop_index(&open_for_upkeep(open, table, self.options()).await?, &id, *output).await
             }
         }
     }
@@ -215,8 +206,7 @@ async fn build(
     table: &TableName,
     options: IndexOptions,
     index: &StoredIndex,
-    is_json: bool,
-    is_quiet: bool,
+    output: OutputArgs,
 ) -> Result<()> {
     let id = index.id();
     if index.is_dropping() {
@@ -225,15 +215,15 @@ async fn build(
         )));
     }
     if index.state == IndexState::Readable {
-        return match is_json {
+        return match output.json {
             true => print_json(&json!({"index": id, "state": "readable", "entities": 0, "entries": 0})),
             false => print(&format!("{id} is readable already\n")),
         };
     }
     let indexed = open_for_upkeep(open, table, options).await?;
-    let build = indexed.build(&id)?.on_progress(build_progress(open, is_quiet));
+    let build = indexed.build(&id)?.on_progress(build_progress(open, output.quiet));
     let built = build.run().await?;
-    if is_json {
+    if output.json {
         let (state, entities, entries) = (built.state.to_string(), built.entities, built.entries);
         let report = json!({"index": id, "state": state, "entities": entities, "entries": entries});
         return print_json(&report);
@@ -244,14 +234,14 @@ async fn build(
     ))
 }
 
-async fn drop_index(indexed: &IndexedEntities, id: &str, is_json: bool, is_quiet: bool) -> Result<()> {
+async fn drop_index(indexed: &IndexedEntities, id: &str, output: OutputArgs) -> Result<()> {
     let tell = |waiting: Waiting| {
-        if !is_quiet {
+        if !output.quiet {
             remark(&waiting.to_string());
         }
     };
     indexed.drop_index_with(id, tell).await?;
-    match is_json {
+    match output.json {
         true => print_json(&json!({"index": id, "removed": true})),
         false => print(&format!("{id} is removed\n")),
     }
@@ -290,8 +280,11 @@ async fn scrub(
                 print(&scrub_line(&id, &found, repairs, is_json))?;
                 // A repair removes and adds entries, but it cannot decide which of two entities keeps a key
                 // that both have.
-                let open_damage =
-                    if repairs { found.taken } else { found.dangling + found.missing + found.taken };
+                let open_damage = if repairs {
+                    found.taken_keys
+                } else {
+                    found.dangling + found.missing + found.taken_keys
+                };
                 damaged += u64::from(open_damage > 0);
             }
             Err(error) => {
@@ -303,25 +296,31 @@ async fn scrub(
     progress.end();
     match (damaged, skipped) {
         (0, 0) => Ok(()),
-        (0, _) => Err(Failure::Skipped(format!("{skipped} indexes were not compared"))),
+        (0, _) => Err(Failure::Skipped(format!("not compared: {}", count_of_indexes(skipped)))),
         _ if repairs => Err(Failure::Damaged(format!(
-            "entries of {damaged} indexes have the key of another entity's entry: change these entities, or the key templates of the index"
+            "taken keys in {}: change the entities that produce them, or the key template of the index",
+            count_of_indexes(damaged)
         ))),
-        _ => Err(Failure::Damaged(format!("{damaged} indexes are damaged: --repair repairs them"))),
+        _ => Err(Failure::Damaged(format!("{} with damage: --repair repairs it", count_of_indexes(damaged)))),
     }
 }
 
+fn count_of_indexes(count: u64) -> String {
+    if count == 1 { "1 index".to_owned() } else { format!("{count} indexes") }
+}
+
 fn scrub_line(id: &str, found: &ScrubReport, repairs: bool, is_json: bool) -> String {
-    let ScrubReport { entries, dangling, entities, missing, taken } = *found;
+    let ScrubReport { entries, dangling, entities, missing, taken_keys } = *found;
     if is_json {
         let line = json!({
-            "index": id, "entries": entries, "entities": entities, "dangling": dangling, "missing": missing, "taken": taken,
+            "index": id, "entries": entries, "entities": entities, "dangling": dangling, "missing": missing,
+            "taken_keys": taken_keys,
             "repaired": repairs,
         });
         return format!("{line}\n");
     }
     let end = if repairs && dangling + missing > 0 { ", repaired" } else { "" };
     format!(
-        "{id}: {entities} entities, {entries} entries, {dangling} dangling, {missing} missing, {taken} with another entity's key{end}\n"
+        "{id}: {entities} entities, {entries} entries, {dangling} dangling, {missing} missing, {taken_keys} taken keys{end}\n"
     )
 }

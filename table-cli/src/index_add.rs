@@ -10,7 +10,7 @@ use table_core::typed::Schema;
 use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape};
 
 use crate::failure::{Failure, Result};
-use crate::output::{print, print_json, remark};
+use crate::output::{OutputArgs, print, print_json, remark};
 use crate::progress::{Progress, SharedProgress};
 use crate::store::{OpenStore, manifest};
 
@@ -52,12 +52,8 @@ pub(crate) struct AddArgs {
     /// Only the entities of this type, as the manifest or the property EntityType names it
     #[arg(long = "type", value_name = "TYPE")]
     of: Option<String>,
-    /// Print a report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Show no progress and no waits
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl AddArgs {
@@ -79,12 +75,12 @@ impl AddArgs {
         let id = index.id();
         let (mut entities, mut entries) = (0, 0);
         if opened.state(id) != IndexState::Readable {
-            let build = opened.build(id)?.on_progress(build_progress(open, self.quiet));
+            let build = opened.build(id)?.on_progress(build_progress(open, self.output.quiet));
             let built = build.run().await?;
             (entities, entries) = (built.entities, built.entries);
         }
         let state = opened.state(id);
-        if self.json {
+        if self.output.json {
             let report = json!({
                 "index": id, "state": state.to_string(), "entities": entities, "entries": entries, "requests": open.meter.total(),
             });

@@ -20,6 +20,7 @@ mod import;
 mod index;
 mod index_add;
 mod keys;
+mod layouts;
 mod output;
 mod pace;
 mod plot;

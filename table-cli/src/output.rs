@@ -2,7 +2,20 @@
 
 use std::io::{self, Write as _};
 
+use clap::Args;
+
 use crate::failure::Result;
+
+/// The options of a command that prints a report for an index.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Print a report as JSON, a line for each index
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and no waits
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
 
 /// Prints lines of the result. Flushes, so that a reader of a pipe sees each page at once.
 pub(crate) fn print(text: &str) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{print_json, remark};
 use crate::pace::{LongArgs, until_stopped};
 use crate::progress::SharedProgress;
-use crate::store::{Access, StoreName};
+use crate::store::{Access, OpenStore, StoreName};
 
 /// Width and height.
 const PIXELS: (u32, u32) = (960, 1440);
@@ -60,19 +60,12 @@ impl PlotArgs {
     /// Reads every row once, and draws. 1 request for the manifest, and 1 per page.
     pub(crate) async fn run(&self) -> Result<()> {
         let table = &self.table;
-        let open = self.store.open(Access::Read, self.long.pace).await?;
-        let tables = Some(std::slice::from_ref(table));
-        let progress = SharedProgress::new(open.progress_of(tables, "read", self.long.quiet).await);
-        let shown = progress.clone();
-        let examination = Examination::new(Arc::clone(&open.store), table.clone())
-            .with_entries(Entries::None)
-            .on_progress(move |rows| shown.set(rows));
-        let work = async { Ok::<_, Failure>(examination.run().await?) };
-        let found = until_stopped(work, "no file was written: run the same command again").await;
-        progress.end();
-        let requests = open.meter.total();
-        open.close().await?;
-        let found = found?;
+        let work = async |open: &mut OpenStore| {
+            let found = self.examined(open);
+            let found = until_stopped(found, "no file was written: run the same command again").await?;
+            Ok((found, open.meter.total()))
+        };
+        let (found, requests) = self.store.with_open(Access::Read, self.long.pace, work).await?;
         if !found.is_complete {
             return Err(Failure::Damaged(format!(
                 "a page of the table '{table}' is damaged, and no file was written: `tables doctor` says more"
@@ -91,6 +84,18 @@ impl PlotArgs {
             remark(&format!("{table}: {} rows drawn, {requests} requests", found.rows));
         }
         Ok(())
+    }
+
+    async fn examined(&self, open: &OpenStore) -> Result<TableExamination> {
+        let tables = Some(std::slice::from_ref(&self.table));
+        let progress = SharedProgress::new(open.progress_of(tables, "read", self.long.quiet).await);
+        let shown = progress.clone();
+        let examination = Examination::new(Arc::clone(&open.store), self.table.clone())
+            .with_entries(Entries::None)
+            .on_progress(move |rows| shown.set(rows));
+        let found = examination.run().await?;
+        progress.end();
+        Ok(found)
     }
 }
 
@@ -115,7 +120,7 @@ fn draw(table: &str, found: &TableExamination) -> Drawn<String> {
         let root = SVGBackend::with_string(&mut picture, PIXELS).into_drawing_area();
         root.fill(&WHITE)?;
         let [largest, partitions, sizes, writes] =
-            root.split_evenly((4, 1)).try_into().map_err(|_| "four charts")?;
+            root.split_evenly((4, 1)).try_into().map_err(|_| "the picture was not split into four charts")?;
         let counts = &found.partitions;
         let bars = counts
             .largest

@@ -175,7 +175,7 @@ impl SharedProgress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).set(rows);
     }
 
-    /// Starts the time of the rate, for a second pass over this many rows.
+    /// Sets the total, and starts the clock of the rate. The counts stay. For progress that was created before its work began.
     pub(crate) fn restart(&self, total: u64) {
         let mut progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         progress.total = Some(total);

@@ -42,16 +42,18 @@ pub(crate) struct ListArgs {
 impl ListArgs {
     /// Prints the tables, one on a line.
     pub(crate) async fn run(&self) -> Result<()> {
-        let open = self.store.open(Access::Read, self.pace).await?;
+        self.store.with_open(Access::Read, self.pace, async |open| self.list(open).await).await
+    }
+
+    async fn list(&self, open: &OpenStore) -> Result<()> {
         let tables = open.store.all_tables(self.prefix.as_deref()).await?;
-        if self.long {
-            for table in tables {
-                print(&long_line(&*open.store, &table).await?)?;
-            }
-        } else {
-            print(&tables.iter().map(|table| format!("{table}\n")).collect::<String>())?;
+        if !self.long {
+            return print(&tables.iter().map(|table| format!("{table}\n")).collect::<String>());
         }
-        open.close().await
+        for table in tables {
+            print(&long_line(&*open.store, &table).await?)?;
+        }
+        Ok(())
     }
 }
 
@@ -102,15 +104,18 @@ pub(crate) struct GetArgs {
 impl GetArgs {
     /// Prints one entity. 1 request; with keys 1 more for the manifest.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = &self.table;
         let key = Key::new(&self.partition, &self.row).map_err(Failure::misuse)?;
-        let mut open = self.store.open(Access::Read, Pace::default()).await?;
-        self.keys.apply(&mut open, std::slice::from_ref(table)).await?;
-        let entity = open.store.get_existing(table, &key).await?;
+        let get = async |open: &mut OpenStore| self.get(open, &key).await;
+        self.store.with_open(Access::Read, Pace::default(), get).await
+    }
+
+    async fn get(&self, open: &mut OpenStore, key: &Key) -> Result<()> {
+        let table = &self.table;
+        self.keys.apply(open, std::slice::from_ref(table)).await?;
+        let entity = open.store.get_existing(table, key).await?;
         let mut printer = Printer::new(self.format, &[])?;
         printer.page(&[entity])?;
-        printer.end()?;
-        open.close().await
+        printer.end()
     }
 }
 
@@ -147,7 +152,6 @@ pub(crate) struct QueryArgs {
 impl QueryArgs {
     /// Prints the entities. 1 request per page; with keys 1 more for the manifest.
     pub(crate) async fn run(&self) -> Result<()> {
-        let table = &self.table;
         let mut query = self.selection.query();
         if !self.select.is_empty() {
             // This property tells index entries from entities, so it is read in addition to the selected
@@ -155,16 +159,15 @@ impl QueryArgs {
             let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
             query = query.with_select(Select::new(self.select.iter().map(String::as_str).chain(index_name)));
         }
-        let mut open = self.store.open(Access::Read, self.pace).await?;
-        // `--explain` sends no request, and keys need the manifest.
-        if !self.explain {
-            self.keys.apply(&mut open, std::slice::from_ref(table)).await?;
-        }
-        match self.explain {
-            true => print(&explain(&query, &open))?,
-            false => self.print_pages(&open, query).await?,
-        }
-        open.close().await
+        let work = async |open: &mut OpenStore| {
+            // `--explain` sends no request, and keys need the manifest.
+            if self.explain {
+                return print(&explain(&query, open));
+            }
+            self.keys.apply(open, std::slice::from_ref(&self.table)).await?;
+            self.print_pages(open, query).await
+        };
+        self.store.with_open(Access::Read, self.pace, work).await
     }
 
     async fn print_pages(&self, open: &OpenStore, mut query: Query) -> Result<()> {
@@ -252,30 +255,31 @@ impl CountArgs {
         let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
         let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY].into_iter().chain(index_name));
         let query = self.selection.query().with_select(keys);
-        let open = self.store.open(Access::Read, self.long.pace).await?;
-        let mut pages = open.store.query_pages(table.clone(), query);
-        let tables = self.selection.reads_all().then_some(std::slice::from_ref(table));
-        let mut progress = open.progress_of(tables, "counted", self.long.quiet).await;
-        let work = async {
-            let mut count = 0_u64;
-            while let Some(page) = pages.try_next().await? {
-                let found = page.items.iter().filter(|row| self.selection.shows(row)).count() as u64;
-                count += found;
-                progress.add_with_read(found, page.items.len() as u64);
-            }
-            Ok(count)
+        let work = async |open: &mut OpenStore| {
+            let count = self.count(open, query);
+            let count = until_stopped(count, "nothing was changed: run the same command again").await?;
+            Ok((count, open.meter.total()))
         };
-        let count = until_stopped(work, "nothing was changed: run the same command again").await;
-        // The stream holds the store, which is closed next.
-        drop(pages);
-        progress.end();
-        let requests = open.meter.total();
-        open.close().await?;
-        let count = count?;
+        let (count, requests) = self.store.with_open(Access::Read, self.long.pace, work).await?;
         // The number alone is on the last line.
         match self.long.json {
             true => print_json(&json!({"table": table, "count": count, "requests": requests})),
             false => print(&format!("{count}\n")),
         }
+    }
+
+    async fn count(&self, open: &OpenStore, query: Query) -> Result<u64> {
+        let table = &self.table;
+        let mut pages = open.store.query_pages(table.clone(), query);
+        let tables = self.selection.reads_all().then_some(std::slice::from_ref(table));
+        let mut progress = open.progress_of(tables, "counted", self.long.quiet).await;
+        let mut count = 0_u64;
+        while let Some(page) = pages.try_next().await? {
+            let found = page.items.iter().filter(|row| self.selection.shows(row)).count() as u64;
+            count += found;
+            progress.add_with_read(found, page.items.len() as u64);
+        }
+        progress.end();
+        Ok(count)
     }
 }

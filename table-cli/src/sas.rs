@@ -198,7 +198,7 @@ impl TableArgs {
             (None, None) => return Err(Failure::misuse("give --expires")),
         }
         .with_permissions(self.permissions.unwrap_or_default())
-        .within(range)
+        .with_range(range)
         .with_protocol(protocol(&account));
         if let Some(expires) = times.expires {
             sas = sas.with_expiry(expires);
@@ -207,7 +207,7 @@ impl TableArgs {
             sas = sas.with_start(starts);
         }
         if let Some(ip) = self.limits.ip {
-            sas = sas.from_ip(ip);
+            sas = sas.with_ip(ip);
         }
         print_url(&account, &account.sign(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
     }
@@ -254,7 +254,7 @@ impl AccountArgs {
         let sas =
             AccountSas::new(self.permissions, self.resources, expires).with_protocol(protocol(&account));
         let sas = times.starts.into_iter().fold(sas, AccountSas::with_start);
-        let sas = self.limits.ip.into_iter().fold(sas, AccountSas::from_ip);
+        let sas = self.limits.ip.into_iter().fold(sas, AccountSas::with_ip);
         print_url(&account, &account.sign_account(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
     }
 }

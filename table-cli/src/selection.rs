@@ -1,11 +1,8 @@
-//! The rows that a command is about: the selected entities, and the tables in which a row is a whole entity.
+//! The rows that a command is about.
 
 use clap::Args;
-use table_core::manifest::{Layout, Manifest};
-use table_core::model::{Entity, TableName};
+use table_core::model::Entity;
 use table_core::query::{Filter, Query};
-
-use crate::failure::{Failure, Result};
 
 /// The entities that a command is about.
 #[derive(Debug, Args)]
@@ -56,24 +53,4 @@ pub(crate) fn query(partition: Option<&str>, row_prefix: Option<&str>, filter: O
 /// Whether a row is an entity of a program: not an index entry, and no system row.
 pub(crate) fn is_own(row: &Entity) -> bool {
     !(row.key().is_system() || row.is_index_entry())
-}
-
-/// Refuses tables whose entities have several rows, or values in blobs: their rows alone are not the entities.
-pub(crate) fn check_layouts(manifest: &Manifest, table: &TableName) -> Result<()> {
-    for stored in &manifest.types {
-        let name = stored.entity.as_ref().map_or("", |entity| &*entity.name);
-        if stored.layout != Layout::Plain {
-            return Err(Failure::failed(format!(
-                "the table '{table}' keeps the entities of the type {name} as {}, and this command is for plain rows only: use a program with the type",
-                stored.layout
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Whether long values of entities may be in blobs.
-pub(crate) fn is_large(layout: &Layout) -> bool {
-    // A layout of a later version may have blobs too.
-    !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. })
 }

@@ -107,11 +107,9 @@ impl ServeArgs {
         }
         // Everything that can be refused is refused before the store, whose directory may be created.
         builder = self.with_certificate(builder)?;
-        let access = if self.read_only { Access::Read } else { Access::Write };
-        let open = self.store.open_to_serve(access, self.file_options()?).await?;
-        let served = self.serve(&open, builder, &accounts).await;
-        open.close().await?;
-        served
+        let access = if self.read_only { Access::Read } else { Access::WriteOrCreate };
+        let serve = async |open: &mut OpenStore| self.serve(open, builder, &accounts).await;
+        self.store.with_open_to_serve(access, self.file_options()?, serve).await
     }
 
     async fn serve(&self, open: &OpenStore, builder: ServerBuilder, accounts: &[Account]) -> Result<()> {

@@ -113,9 +113,9 @@ pub(crate) enum Access {
     /// The store exists already, and is not changed.
     Read,
     /// The store exists already: the directory of an embedded store is not created.
-    Change,
+    WriteExisting,
     /// The directory of an embedded store is created if it is missing.
-    Write,
+    WriteOrCreate,
 }
 
 /// How `tables serve` keeps the file of an embedded store; `None` is the default of the library.
@@ -137,16 +137,36 @@ pub(crate) struct OpenStore {
 }
 
 impl StoreName {
-    /// Opens the store. Sends no request. `azurite` starts the emulator if none runs.
-    pub(crate) async fn open(&self, access: Access, pace: Pace) -> Result<OpenStore> {
+    /// Opens the store, works with it, and closes it, also after a failure. Opening sends no request. `azurite` starts the emulator if none
+    /// runs.
+    pub(crate) async fn with_open<T>(
+        &self,
+        access: Access,
+        pace: Pace,
+        work: impl AsyncFnOnce(&mut OpenStore) -> Result<T>,
+    ) -> Result<T> {
+        self.open(access, pace).await?.work_and_close(work).await
+    }
+
+    /// Like [`with_open`](Self::with_open), for `tables serve`: groups of a local store have room for index entries.
+    pub(crate) async fn with_open_to_serve<T>(
+        &self,
+        access: Access,
+        file: FileOptions,
+        work: impl AsyncFnOnce(&mut OpenStore) -> Result<T>,
+    ) -> Result<T> {
+        self.open_to_serve(access, file).await?.work_and_close(work).await
+    }
+
+    async fn open(&self, access: Access, pace: Pace) -> Result<OpenStore> {
         match self {
             Self::Memory => Ok(OpenStore::wrap(MemoryStore::new(), None, pace)),
             Self::Embedded(directory) => {
                 let builder = EmbeddedStore::builder(directory).cache_bytes(CACHE_BYTES);
                 let store = match access {
                     Access::Read => builder.read_only().open().await,
-                    Access::Change => builder.must_exist().open().await,
-                    Access::Write => builder.open().await,
+                    Access::WriteExisting => builder.must_exist().open().await,
+                    Access::WriteOrCreate => builder.open().await,
                 }?;
                 Ok(OpenStore::wrap(store.clone(), Some(store), pace))
             }
@@ -188,8 +208,7 @@ impl StoreName {
         }
     }
 
-    /// Opens the store for `tables serve`: groups of a local store have room for index entries.
-    pub(crate) async fn open_to_serve(&self, access: Access, file: FileOptions) -> Result<OpenStore> {
+    async fn open_to_serve(&self, access: Access, file: FileOptions) -> Result<OpenStore> {
         match (self, access) {
             (Self::Memory, _) => {
                 Ok(OpenStore::wrap(MemoryStore::with_profile(ServiceProfile::SERVED), None, Pace::default()))
@@ -273,8 +292,16 @@ impl OpenStore {
         Progress::new(verb, self.meter.clone(), is_quiet).with_stored_rows(stored)
     }
 
-    /// Closes the store, and stops its emulator.
-    pub(crate) async fn close(self) -> Result<()> {
+    /// Works with the store, and closes it on every path. If both fail, the failure of the work is returned.
+    async fn work_and_close<T>(mut self, work: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let done = work(&mut self).await;
+        let closed = self.close().await;
+        let done = done?;
+        closed.map(|()| done)
+    }
+
+    /// Closes the store, and stops its emulator. Without this, the drop of an emulator would block a thread of the runtime.
+    async fn close(self) -> Result<()> {
         drop(self.store);
         if let Some(emulator) = self.emulator {
             // It waits until Azurite has written its data.
@@ -338,6 +365,20 @@ mod tests {
         let others =
             ["azure", "https://a.table.core.windows.net", "sig eq 'a?sig='", "UseDevelopmentStorage=true"];
         assert!(!others.iter().any(|text| has_secret(text)));
+    }
+
+    #[tokio::test]
+    async fn a_store_is_closed_after_a_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = StoreName::Embedded(directory.path().to_owned());
+        let mut kept = None;
+        let work = async |open: &mut OpenStore| {
+            kept.clone_from(&open.embedded);
+            Err::<(), _>(Failure::failed("the work failed"))
+        };
+        let failure = name.with_open(Access::WriteOrCreate, Pace::default(), work).await.unwrap_err();
+        assert_eq!(failure.to_string(), "the work failed");
+        assert!(kept.unwrap().all_tables(None).await.is_err(), "the store is open");
     }
 
     #[test]

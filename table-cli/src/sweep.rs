@@ -11,9 +11,9 @@ use table_encryption::SweepProgress;
 
 use crate::failure::{Failure, MAX_NAMED, Result};
 use crate::keys::{KeyArgs, KeyRing, Unmigrated};
+use crate::layouts::is_large;
 use crate::output::{print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
-use crate::selection::is_large;
 use crate::store::{Access, OpenStore, StoreName, manifest};
 
 /// The arguments of `tables rotate`.
@@ -62,14 +62,12 @@ impl RotateArgs {
     /// key; without names 1 for each 1,000 tables.
     pub(crate) async fn run(&self) -> Result<()> {
         let ring = self.sweep.keys.required()?;
-        let access = if self.count { Access::Read } else { Access::Change };
-        let open = self.store.open(access, self.sweep.long.pace).await?;
-        let work = self.rotate(&open, &ring);
-        let done =
-            until_stopped(work, "run the same command again: rows under the first key stay as they are")
-                .await;
-        open.close().await?;
-        done
+        let access = if self.count { Access::Read } else { Access::WriteExisting };
+        let work = async |open: &mut OpenStore| {
+            let work = self.rotate(open, &ring);
+            until_stopped(work, "run the same command again: rows under the first key stay as they are").await
+        };
+        self.store.with_open(access, self.sweep.long.pace, work).await
     }
 
     async fn rotate(&self, open: &OpenStore, ring: &KeyRing) -> Result<()> {
@@ -109,11 +107,11 @@ impl MigrateArgs {
     /// Encrypts plaintext, and rows of the legacy format, of a table. 2 requests for its manifest, 1 per page, and 1 per changed row.
     pub(crate) async fn run(&self) -> Result<()> {
         let ring = self.sweep.keys.required()?;
-        let open = self.store.open(Access::Change, self.sweep.long.pace).await?;
-        let work = self.migrate(&open, &ring);
-        let done = until_stopped(work, "run the same command again: encrypted rows stay as they are").await;
-        open.close().await?;
-        done
+        let work = async |open: &mut OpenStore| {
+            let work = self.migrate(open, &ring);
+            until_stopped(work, "run the same command again: encrypted rows stay as they are").await
+        };
+        self.store.with_open(Access::WriteExisting, self.sweep.long.pace, work).await
     }
 
     async fn migrate(&self, open: &OpenStore, ring: &KeyRing) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::keys::KeyArgs;
 use crate::output::{print, remark};
 use crate::pace::stopped;
 use crate::pace::{Pace, at_least_one};
-use crate::store::{Access, StoreName};
+use crate::store::{Access, OpenStore, StoreName};
 
 /// The arguments of `tables upkeep`.
 #[derive(Debug, Args)]
@@ -57,16 +57,20 @@ impl UpkeepArgs {
     /// Runs rounds of upkeep, and prints a line for each round of a table. 1 request for each 1,000 tables of the store if none is given, and
     /// the requests of [`Upkeep`].
     pub(crate) async fn run(&self) -> Result<()> {
-        let mut open = self.store.open(Access::Change, self.pace).await?;
+        let work = async |open: &mut OpenStore| self.keep(open).await;
+        self.store.with_open(Access::WriteExisting, self.pace, work).await
+    }
+
+    async fn keep(&self, open: &mut OpenStore) -> Result<()> {
         let tables = match self.tables.is_empty() {
             true => open.store.all_tables(None).await?,
             false => self.tables.clone(),
         };
         if tables.is_empty() {
             remark("the store has no table");
-            return open.close().await;
+            return Ok(());
         }
-        self.keys.apply(&mut open, &tables).await?;
+        self.keys.apply(open, &tables).await?;
         let rounds = Arc::new(Mutex::new(Rounds {
             is_json: self.json,
             is_quiet: self.quiet,
@@ -89,17 +93,11 @@ impl UpkeepArgs {
                 // Dropped at a signal, wherever it is. The work is written for crashes, so the next upkeep
                 // finishes it in the same way.
                 report = upkeep.run_once() => report?,
-                () = stopped() => {
-                    drop(upkeep);
-                    open.close().await?;
-                    return Err(Failure::failed("interrupted: the next upkeep continues the work"));
-                }
+                () = stopped() => return Err(Failure::failed("interrupted: the next upkeep continues the work")),
             }
         } else {
             upkeep.run(stopped()).await?
         };
-        drop(upkeep);
-        open.close().await?;
         locked(&rounds, |rounds| std::mem::replace(&mut rounds.end, Ok(())))?;
         health(&report)
     }

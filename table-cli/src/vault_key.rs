@@ -56,7 +56,8 @@ impl VaultKey {
             KeyClient::new(&vault, Arc::clone(&credential), None).map_err(|error| error.to_string())?;
         Ok(Self {
             client,
-            id: url.to_owned(),
+            // Not the text of the caller: host names ignore case, and the same key must have one id.
+            id: format!("{vault}/keys/{name}/{version}"),
             name: (*name).to_owned(),
             version: (*version).to_owned(),
             algorithm,
@@ -201,6 +202,9 @@ mod tests {
         ] {
             assert!(VaultKey::new(wrong, None).unwrap_err().contains("keys/KEY/VERSION"), "{wrong}");
         }
+        let same =
+            VaultKey::new("HTTPS://Contoso.Vault.azure.net:443/keys/kek/0123?api-version=7.4", None).unwrap();
+        assert_eq!(same.key_id(), key.key_id());
         let other = VaultKey::new("https://contoso.vault.azure.net/keys/kek/0123", Some("HS256"));
         assert!(other.unwrap_err().contains("algorithm"));
     }

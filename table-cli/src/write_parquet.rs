@@ -20,7 +20,7 @@ use parquet::schema::types::Type;
 use table_core::model::{EdmType, Entity, Ticks, ValueRef};
 
 use crate::failure::{Failure, Result};
-use crate::read_rows::{UNIX_EPOCH, type_column};
+use crate::read_rows::type_column;
 use crate::spool::Spool;
 
 /// The bytes of the entities of a row group, as they are in memory. A reader needs a few pages of each column of a group, a writer the
@@ -125,7 +125,7 @@ impl Property {
             self.types.push(edm_type);
         }
         if let ValueRef::DateTime(time) = value {
-            self.needs_ticks |= (time.get() - UNIX_EPOCH) % 10 != 0;
+            self.needs_ticks |= (time.get() - Ticks::UNIX_EPOCH.get()) % 10 != 0;
             self.is_far |= nanos(time).is_none();
         }
     }
@@ -151,7 +151,7 @@ impl Property {
 
 /// Returns the nanoseconds since 1970; `None` outside the years that 64 bits reach.
 fn nanos(time: Ticks) -> Option<i64> {
-    (time.get() - UNIX_EPOCH).checked_mul(100)
+    (time.get() - Ticks::UNIX_EPOCH.get()).checked_mul(100)
 }
 
 fn schema(columns: &[Column]) -> Result<Type, ParquetError> {
@@ -249,7 +249,7 @@ fn write_column(
         Kind::Of(EdmType::Boolean) => write!(BoolType, ValueRef::Boolean(v) => v),
         Kind::Of(EdmType::DateTime) => {
             // Exact: 10 ticks are a microsecond, and a column with other times has nanoseconds or text.
-            write!(Int64Type, ValueRef::DateTime(v) => (v.get() - UNIX_EPOCH) / 10)
+            write!(Int64Type, ValueRef::DateTime(v) => (v.get() - Ticks::UNIX_EPOCH.get()) / 10)
         }
         // `Property::add` has seen that every value has nanoseconds.
         Kind::Nanos => write!(Int64Type, ValueRef::DateTime(v) => nanos(v).unwrap_or_default()),

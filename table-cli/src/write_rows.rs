@@ -11,8 +11,8 @@ use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
 
 use crate::failure::{Outcomes, Result};
 use crate::keys::check_keys;
+use crate::layouts::check_layouts;
 use crate::progress::Progress;
-use crate::selection::check_layouts;
 use crate::store::manifest;
 
 /// What happens to an entity that exists.

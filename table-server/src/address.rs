@@ -17,7 +17,7 @@ const SECONDARY: &str = "-secondary";
 pub(crate) struct Address {
     pub(crate) account: String,
     /// Whether the request goes to the read-only secondary endpoint.
-    pub(crate) secondary: bool,
+    pub(crate) is_secondary: bool,
     /// The path as sent, which is part of the string to sign.
     pub(crate) raw_path: String,
     /// The account's URL as the client wrote it, with a slash at the end.
@@ -52,17 +52,17 @@ impl Address {
         // The first number of an IP address is no label: an account can have the name `127`.
         let label = host.split_once('.').filter(|_| name.parse::<Ipv4Addr>().is_err());
         let label = label.map(|(label, _)| label.to_ascii_lowercase());
-        if let Some((account, secondary)) =
+        if let Some((account, is_secondary)) =
             label.as_deref().map(without_secondary).filter(|(name, _)| is_account(name))
         {
             let root = format!("{scheme}://{host}/");
             let account = account.to_owned();
-            return Ok(Self { account, secondary, raw_path, root, path: path.to_owned(), parameters });
+            return Ok(Self { account, is_secondary, raw_path, root, path: path.to_owned(), parameters });
         }
         let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-        let (account, secondary) = without_secondary(first);
+        let (account, is_secondary) = without_secondary(first);
         let (account, root) = (account.to_owned(), format!("{scheme}://{host}/{first}/"));
-        Ok(Self { account, secondary, raw_path, root, path: rest.to_owned(), parameters })
+        Ok(Self { account, is_secondary, raw_path, root, path: rest.to_owned(), parameters })
     }
 
     /// Returns the path below the account of a URL inside a group. The URL is absolute or relative to the
@@ -88,6 +88,7 @@ impl Address {
     }
 }
 
+/// Returns the account, and whether the name was that of the secondary endpoint.
 fn without_secondary(name: &str) -> (&str, bool) {
     name.strip_suffix(SECONDARY).map_or((name, false), |account| (account, true))
 }
@@ -241,18 +242,18 @@ mod tests {
     fn the_account_is_in_the_path_or_in_the_host() {
         let in_path = parse("127.0.0.1:10002", "/orders/Tables('x')");
         assert_eq!(&*in_path.account, "orders");
-        assert!(!in_path.secondary);
+        assert!(!in_path.is_secondary);
         assert_eq!(&*in_path.path, "Tables('x')");
         assert_eq!(in_path.root, "http://127.0.0.1:10002/orders/");
         assert_eq!(in_path.parameters.get("a").unwrap(), Some("1 2+"));
         assert!(in_path.parameters.has("b") && in_path.parameters.get("b").unwrap().is_none());
         let in_host = parse("orders-secondary.table.local:1", "/orders");
         assert_eq!(&*in_host.account, "orders");
-        assert!(in_host.secondary);
+        assert!(in_host.is_secondary);
         assert_eq!(&*in_host.path, "orders");
         let secondary = parse("localhost", "/orders-secondary/");
         assert_eq!(&*secondary.account, "orders");
-        assert!(secondary.secondary);
+        assert!(secondary.is_secondary);
         assert_eq!(&*secondary.path, "");
         let other = parse("example.org", "/orders/T");
         assert_eq!(&*other.account, "orders");

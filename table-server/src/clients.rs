@@ -247,8 +247,8 @@ impl TableStore for ClientStore {
         let Some(maintenance) = self.maintenance(table, &permit, std::slice::from_ref(&operation))? else {
             return self.store.write(table, operation).await;
         };
-        // The maintainer takes its own permit. While an operation holds a permit it must not wait for a change of the manifest, which
-        // waits for the permits; the maintainer may have to wait for one.
+        // The maintainer takes its own permit. It may wait for a change of the manifest, and the change waits for all permits: with this
+        // permit kept, both would wait forever.
         drop(permit);
         let written = maintain(maintenance, table.clone(), vec![operation]).await?;
         written.into_iter().next().ok_or_else(|| ambiguous("a write has no result"))

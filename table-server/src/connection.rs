@@ -52,19 +52,7 @@ pub(crate) async fn serve<S>(
             Ok::<_, Infallible>(service.respond(request, peer).await)
         }
     });
-    // Every step at which a client can be slow has a bound: the TLS handshake (in `server`), the head and the pause between requests
-    // (`header_read_timeout`), the body (`body`), and reading the answer (`Timed`).
-    let stream = TokioIo::new(stream);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_time)
-        // hyper panics below 8 KiB.
-        .max_buf_size(limits.header_bytes.max(8192))
-        .max_header_size(limits.header_bytes)
-        // A client that has closed its side reads no response: its connection ends, also during a request.
-        .half_close(false)
-        .serve_connection(stream, respond);
-    let mut connection = pin!(connection);
+    let mut connection = pin!(http(&limits).serve_connection(TokioIo::new(stream), respond));
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
@@ -93,6 +81,20 @@ pub(crate) async fn serve<S>(
             }
         }
     }
+}
+
+/// Returns HTTP with the limits. Every step at which a client can be slow has a bound: the TLS handshake (in `server`), the head and the
+/// pause between requests (`header_read_timeout`), the body (`body`), and reading the answer (`Timed`).
+fn http(limits: &Limits) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time)
+        // hyper panics below 8 KiB.
+        .max_buf_size(limits.header_bytes.max(8192))
+        .max_header_size(limits.header_bytes)
+        // A client that has closed its side reads no response: its connection ends, also during a request.
+        .half_close(false);
+    http
 }
 
 /// Whether bytes of earlier answers wait until the client reads.
@@ -212,7 +214,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::service::Pages;
+    use crate::service::OptionalAddresses;
     use crate::tenant::Tenants;
 
     const REQUEST: &str = "GET /_health HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -223,7 +225,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_wait_until_the_client_reads_its_answers() {
         let limits = Limits::default();
-        let service = Arc::new(Service::new(Tenants::default(), &limits, Pages::default()));
+        let service = Arc::new(Service::new(Tenants::default(), &limits, OptionalAddresses::default()));
         let (client, server) = duplex(4096);
         let (_phase, phases) = watch::channel(Phase::Serve);
         let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };
@@ -255,7 +257,7 @@ mod tests {
     impl Peered {
         fn new() -> Self {
             let limits = Limits::default();
-            let service = Arc::new(Service::new(Tenants::default(), &limits, Pages::default()));
+            let service = Arc::new(Service::new(Tenants::default(), &limits, OptionalAddresses::default()));
             let (client, server) = duplex(16);
             let (phase, phases) = watch::channel(Phase::Serve);
             let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };

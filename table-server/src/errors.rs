@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use table_core::Error;
-use table_core::store::{ErrorKind, Outcome, limits};
+use table_core::store::{ErrorKind, LimitKind, Outcome};
 
 use crate::answer::Answer;
 
@@ -217,7 +217,7 @@ impl Failure {
                 "UpdateConditionNotSatisfied",
                 "The update condition specified in the request was not satisfied.",
             ),
-            ErrorKind::LimitExceeded { allowed, .. } => Self::limit(*allowed, text),
+            ErrorKind::LimitExceeded { kind, allowed, .. } => Self::limit(*kind, *allowed, text),
             ErrorKind::InvalidKey { .. } => bad("OutOfRangeInput"),
             ErrorKind::InvalidName { kind: "table name", .. } => bad("InvalidResourceName"),
             ErrorKind::InvalidName { .. } => bad("PropertyNameInvalid"),
@@ -236,14 +236,14 @@ impl Failure {
         }
     }
 
-    /// Limits are identified by their values, which are defined once in `store::limits`.
-    fn limit(allowed: usize, text: String) -> Self {
-        let code = match allowed {
-            limits::CUSTOM_PROPERTIES => "TooManyProperties",
-            limits::ENTITY_BYTES | limits::COSMOS_ENTITY_BYTES => "EntityTooLarge",
-            limits::PROPERTY_NAME_CHARS => "PropertyNameTooLong",
-            limits::STRING_UNITS | limits::BINARY_BYTES | limits::KEY_UNITS => "PropertyValueTooLarge",
-            limits::GROUP_BYTES => return Self::body_too_large(allowed),
+    /// By the kind and not by the number: the limits of a RowKey and of a property's name are equal in Azure Cosmos DB.
+    fn limit(kind: LimitKind, allowed: usize, text: String) -> Self {
+        let code = match kind {
+            LimitKind::PropertyCount => "TooManyProperties",
+            LimitKind::EntitySize => "EntityTooLarge",
+            LimitKind::PropertyNameLength => "PropertyNameTooLong",
+            LimitKind::PropertyValueLength | LimitKind::KeyLength => "PropertyValueTooLarge",
+            LimitKind::RequestSize => return Self::body_too_large(allowed),
             _ => "InvalidInput",
         };
         Self::new(StatusCode::BAD_REQUEST, code, text)
@@ -252,6 +252,10 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use table_core::engine::{check_group, check_operation};
+    use table_core::model::{Entity, PartitionKey};
+    use table_core::store::{GroupTransaction, Operation, ServiceProfile};
+
     use super::*;
 
     fn of(kind: ErrorKind) -> (u16, &'static str) {
@@ -270,19 +274,44 @@ mod tests {
         assert_eq!(of(there), (409, "EntityAlreadyExists"));
         let changed = ErrorKind::PreconditionFailed { table: table(), key: key() };
         assert_eq!(of(changed), (412, "UpdateConditionNotSatisfied"));
-        for (allowed, expected) in [
-            (252, (400, "TooManyProperties")),
-            (1024 * 1024, (400, "EntityTooLarge")),
-            (255, (400, "PropertyNameTooLong")),
-            (64 * 1024, (400, "PropertyValueTooLarge")),
-            (4 * 1024 * 1024, (413, "RequestBodyTooLarge")),
-            (15, (400, "InvalidInput")),
+        for (kind, expected) in [
+            (LimitKind::PropertyCount, (400, "TooManyProperties")),
+            (LimitKind::EntitySize, (400, "EntityTooLarge")),
+            (LimitKind::PropertyNameLength, (400, "PropertyNameTooLong")),
+            (LimitKind::PropertyValueLength, (400, "PropertyValueTooLarge")),
+            (LimitKind::KeyLength, (400, "PropertyValueTooLarge")),
+            (LimitKind::RequestSize, (413, "RequestBodyTooLarge")),
+            (LimitKind::FilterSize, (400, "InvalidInput")),
         ] {
-            let limit = ErrorKind::LimitExceeded { quantity: "x".to_owned(), allowed, actual: allowed + 1 };
+            let limit = ErrorKind::LimitExceeded { kind, quantity: "x".to_owned(), allowed: 1, actual: 2 };
             assert_eq!(of(limit), expected);
         }
         assert_eq!(of(ErrorKind::Throttled { retry_after: None }), (503, "ServerBusy"));
         assert_eq!(of(ErrorKind::Storage("secret path".to_owned())), (500, "InternalError"));
+    }
+
+    /// In Azure Cosmos DB, a RowKey and the name of a property have the same limit, and so have an entity and a group.
+    #[test]
+    fn equal_limits_have_different_codes() {
+        let profile = ServiceProfile::COSMOS_TABLE;
+        let refused = |checked: table_core::Result<()>| Failure::from(checked.unwrap_err()).code;
+        let long_key = Operation::Insert(Entity::new("p", "r".repeat(256)).unwrap());
+        assert_eq!(refused(check_operation(&profile, &long_key)), "PropertyValueTooLarge");
+        let long_name = Operation::Insert(Entity::new("p", "r").unwrap().with(&"n".repeat(256), 1));
+        assert_eq!(refused(check_operation(&profile, &long_name)), "PropertyNameTooLong");
+
+        let value = "v".repeat(30_000);
+        let entity = |row: &str, properties: u32| {
+            let entity = Entity::new("p", row).unwrap();
+            (0..properties).fold(entity, |entity, n| entity.with(&format!("P{n}"), &*value))
+        };
+        let large_entity = Operation::Insert(entity("r", 40));
+        assert_eq!(refused(check_operation(&profile, &large_entity)), "EntityTooLarge");
+        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), &ServiceProfile::SERVED);
+        for row in ["1", "2", "3", "4"] {
+            group.push(Operation::Insert(entity(row, 20))).unwrap();
+        }
+        assert_eq!(refused(check_group(&profile, &group)), "RequestBodyTooLarge");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::account::{Account, EMULATOR_ACCOUNT};
 use crate::address::Parameters;
 use crate::connection::{Phase, serve};
 use crate::limits::Limits;
-use crate::service::{Pages, Peer, Service};
+use crate::service::{OptionalAddresses, Peer, Service};
 use crate::tenant::Tenants;
 use crate::wire::{JsonFormat, Metadata, entity_document, read_fields};
 use crate::{authorize, multipart};
@@ -33,8 +33,8 @@ impl Target {
             store.create_table(&table()).await.expect("a new table");
             let mut tenants = Tenants::default();
             tenants.add(Account::emulator(), Arc::new(store));
-            let pages = Pages { metrics: true, explorer: true };
-            Self(Arc::new(Service::new(tenants, &Limits::default(), pages)))
+            let addresses = OptionalAddresses { metrics: true, explorer: true };
+            Self(Arc::new(Service::new(tenants, &Limits::default(), addresses)))
         }
     }
 

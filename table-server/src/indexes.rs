@@ -98,7 +98,7 @@ fn of_operation(operations: &[Operation], error: Error) -> Error {
     }
 }
 
-/// A result for each operation, also if a lost answer has hidden the ETags.
+/// Pads the results to one for each operation, without an ETag: after a lost answer the write is known to be applied, but not its ETags.
 fn results(mut written: Vec<Written>, operations: usize) -> Vec<Written> {
     written.resize_with(operations, Written::deleted);
     written

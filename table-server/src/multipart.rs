@@ -27,6 +27,8 @@ pub(crate) enum Group<'a> {
 
 /// One more than a group may have, so that an excess is detected and reported.
 pub(crate) const MAX_PARTS: usize = table_core::store::limits::GROUP_OPERATIONS + 1;
+/// Maximum bytes of a boundary. RFC 2046 allows 70. A longer boundary does no harm, so a client that exceeds the rule is served too.
+const MAX_BOUNDARY_BYTES: usize = 128;
 /// Maximum number of headers of a part: several times the number that clients send.
 const MAX_HEADERS: usize = 64;
 
@@ -39,12 +41,12 @@ pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
         return Err(malformed("it has more than one change set, or a query together with changes"));
     }
     let (headers, content) = head(first)?;
-    let of_set =
+    let content_type =
         headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
-    if !is_mixed(&of_set) {
+    if !is_mixed(&content_type) {
         return Ok(Group::Read(part(first)?));
     }
-    let inner = self::boundary(&of_set).ok_or_else(|| malformed("its change set has no boundary"))?;
+    let inner = self::boundary(&content_type).ok_or_else(|| malformed("its change set has no boundary"))?;
     let changes = self::parts(content, inner)?;
     changes.into_iter().map(part).collect::<Result<_>>().map(Group::Changes)
 }
@@ -61,8 +63,7 @@ fn boundary(content_type: &str) -> Option<&str> {
     let mut parameters = content_type.split(';').filter_map(|parameter| parameter.split_once('='));
     let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"))?;
     let value = value.trim().trim_matches('"');
-    // RFC 2046 allows 70 characters.
-    (1..=128).contains(&value.len()).then_some(value)
+    (1..=MAX_BOUNDARY_BYTES).contains(&value.len()).then_some(value)
 }
 
 /// Returns the texts between the delimiters of a boundary, up to the closing delimiter.
@@ -72,11 +73,11 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
     while at < text.len() {
         let line = text[at..].split_inclusive('\n').next().unwrap_or_default();
         let next = at + line.len();
-        if let Some(last) = delimiter(line, boundary) {
+        if let Some(delimiter) = delimiter(line, boundary) {
             if let Some(start) = start {
                 found.push(without_line_end(&text[start..at]));
             }
-            if last {
+            if delimiter == Delimiter::End {
                 return Ok(found);
             }
             // The rest is not parsed: `batch::change` refuses a group with this many parts in any case.
@@ -90,11 +91,20 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
     Err(malformed("the body is truncated"))
 }
 
-/// Whether a line is the boundary's delimiter, and if so, whether it is the closing one.
-fn delimiter(line: &str, boundary: &str) -> Option<bool> {
+/// A line that separates the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delimiter {
+    /// Before a part.
+    Part,
+    /// After the last part.
+    End,
+}
+
+/// Returns the delimiter of a line; `None` for a line of a part.
+fn delimiter(line: &str, boundary: &str) -> Option<Delimiter> {
     match line.strip_prefix("--")?.strip_prefix(boundary)?.trim_end() {
-        "" => Some(false),
-        "--" => Some(true),
+        "" => Some(Delimiter::Part),
+        "--" => Some(Delimiter::End),
         _ => None,
     }
 }

@@ -128,7 +128,8 @@ pub(crate) async fn get(tenant: &Tenant) -> Result<Answer> {
 pub(crate) async fn set(tenant: &Tenant, body: &[u8]) -> Result<Answer> {
     let new: Properties = xml::read(body, "StorageServiceProperties")?;
     new.check()?;
-    // The properties that a request leaves out keep their values, so the read and the write belong together.
+    // The properties that a request leaves out keep their values, so the read and the write belong together. The lock of tables serializes
+    // all settings too.
     let _guard = tenant.table_lock.lock().await;
     let old: Properties = tenant.settings.get(Setting::Properties).await?;
     let properties = Properties {

@@ -113,22 +113,17 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'
     let keyless = Entity::new("", "")?;
     let shown = |table: &TableName| {
         let named = |filter: &Filter| filter.matches(&as_entity(table, &keyless));
-        !crate::settings::is_hidden(table)
+        !crate::settings::is_hidden_table(table)
             && after.as_ref().is_none_or(|after| identity(table) > *after)
             && filter.as_ref().is_none_or(named)
     };
     let mut items: Vec<TableName> = items.into_iter().filter(shown).collect();
-    // The store chooses the size of its pages, so a page can have more tables than the client wants. The token then names the position of
-    // the page and the last table of it that was returned.
     let next = if items.len() > top {
         items.truncate(top);
-        // The same page again, after its last table.
+        // The same page again, after its last table that is returned.
         items.last().map(|last| (position, Some(identity(last))))
     } else {
-        match continuation {
-            Some(next) => Some((Some(next.tables_position(prefix)?.clone()), None)),
-            None => None,
-        }
+        next_page_position(continuation, prefix)?
     };
     let body = wire::tables_page(request.format(), &items);
     let mut answer = request.json(body)?;
@@ -137,6 +132,15 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'
         answer.set("x-ms-continuation-nexttablename", &encode_token(text.as_bytes()));
     }
     Ok(answer)
+}
+
+/// Returns the position of the store's next page; `None` after the last page.
+fn next_page_position(
+    continuation: Option<Continuation>,
+    prefix: Option<&str>,
+) -> Result<Option<ListingPosition>> {
+    let position = continuation.map(|next| next.tables_position(prefix).cloned()).transpose()?;
+    Ok(position.map(|position| (Some(position), None)))
 }
 
 /// Returns a table in the form that filters of a listing evaluate: a property `TableName` of an entity without keys.
@@ -200,7 +204,8 @@ fn encode_token(bytes: &[u8]) -> String {
     format!("1!{}!{encoded}", encoded.len())
 }
 
-/// Reads a part of a continuation token that [`encode_token`] has encoded, after the account has sealed it or not.
+/// Reads a part of a continuation token that [`encode_token`] has encoded. `sealed` is the account that encrypted the token; `None` for a
+/// plain token.
 fn decode_token(parameters: &Parameters, name: &str, sealed: Option<&Account>) -> Result<Option<String>> {
     let Some(text) = parameters.get(name)? else { return Ok(None) };
     let read = || {
@@ -218,7 +223,8 @@ fn decode_token(parameters: &Parameters, name: &str, sealed: Option<&Account>) -
     read().map(Some).ok_or_else(foreign)
 }
 
-/// The position of a listing of tables: the store's position of a page, and the last table returned from it.
+/// The position of a listing of tables: the store's position of a page, and the last table returned from it. The store chooses the size
+/// of its pages, so a page can have more tables than the client wants.
 type ListingPosition = (Option<Position>, Option<String>);
 
 /// Writes a position as the text of a continuation token.

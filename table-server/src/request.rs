@@ -7,7 +7,7 @@ use crate::address::{Address, Resource};
 use crate::answer::Answer;
 use crate::errors::{Failure, Result};
 use crate::limits::AnswerMemory;
-use crate::settings::is_hidden;
+use crate::settings::is_hidden_table;
 use crate::tenant::Tenant;
 use crate::wire::{JsonFormat, Metadata};
 
@@ -93,7 +93,7 @@ impl<'a> Request<'a> {
 
 /// Refuses writes to the secondary endpoint, and to accounts that are served for reading only.
 pub(crate) fn check_writable(tenant: &Tenant, address: &Address) -> Result<()> {
-    let reason = match (address.secondary, tenant.is_read_only) {
+    let reason = match (address.is_secondary, tenant.is_read_only) {
         (true, _) => "the secondary is read-only",
         (false, true) => "the server serves this account for reading only",
         (false, false) => return Ok(()),
@@ -109,7 +109,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 /// Parses the table name of a URL. The server's own table counts as absent.
 pub(crate) fn table(name: &str) -> Result<TableName> {
     let table = TableName::new(name)?;
-    if is_hidden(&table) { Err(Failure::table_not_found()) } else { Ok(table) }
+    if is_hidden_table(&table) { Err(Failure::table_not_found()) } else { Ok(table) }
 }
 
 /// Returns the table and key of an entity's URL.

@@ -37,14 +37,14 @@ pub(crate) struct Service {
     pub(crate) body_memory: BodyMemory,
     answer_memory: AnswerMemory,
     pub(crate) metrics: Metrics,
-    pages: Pages,
+    addresses: OptionalAddresses,
     /// The header that tells clients how long a connection may be idle, so that they send no request on one that is about to be closed.
     keep_alive: String,
 }
 
 /// Which of the optional addresses are served.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pages {
+pub(crate) struct OptionalAddresses {
     pub(crate) metrics: bool,
     pub(crate) explorer: bool,
 }
@@ -57,10 +57,10 @@ pub(crate) struct Peer {
 }
 
 impl Service {
-    pub(crate) fn new(tenants: Tenants, limits: &Limits, pages: Pages) -> Self {
+    pub(crate) fn new(tenants: Tenants, limits: &Limits, addresses: OptionalAddresses) -> Self {
         let keep_alive = format!("timeout={}", limits.header_time.as_secs());
         let (body_memory, answer_memory) = (BodyMemory::new(limits), AnswerMemory::new(limits));
-        Self { tenants, body_memory, answer_memory, metrics: Metrics::default(), pages, keep_alive }
+        Self { tenants, body_memory, answer_memory, metrics: Metrics::default(), addresses, keep_alive }
     }
 
     /// Answers a request and logs it.
@@ -74,11 +74,12 @@ impl Service {
         let (head, body) = request.into_parts();
         // Probes and the explorer are not operations of an account: they are neither counted nor logged.
         if let Some(probe) = Probe::of(head.uri.path()) {
-            let mut answer = probe.answer(&self.tenants, self.pages.metrics.then_some(&self.metrics)).await;
+            let mut answer =
+                probe.answer(&self.tenants, self.addresses.metrics.then_some(&self.metrics)).await;
             self.add_common_headers(&mut answer, &head.headers, &id);
             return answer.into_response();
         }
-        if let Some(path) = explorer::path(head.uri.path()).filter(|_| self.pages.explorer) {
+        if let Some(path) = explorer::path(head.uri.path()).filter(|_| self.addresses.explorer) {
             let query = head.uri.query().unwrap_or_default();
             let request =
                 ExplorerRequest { method: &head.method, path, query, headers: &head.headers, peer: peer.ip };
@@ -271,7 +272,7 @@ impl Call<'_> {
             }
             (Resource::Service, "stats", Verb::Get) => {
                 allow(Action::GetStatistics, None)?;
-                if !self.address.secondary {
+                if !self.address.is_secondary {
                     return Err(Failure::invalid_parameter(
                         "comp",
                         "statistics are at the secondary address",

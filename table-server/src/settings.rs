@@ -14,7 +14,7 @@ const TABLE: &str = "TableServerSettings";
 const VALUE: &str = "Value";
 
 /// Whether a table is the server's own.
-pub(crate) fn is_hidden(table: &TableName) -> bool {
+pub(crate) fn is_hidden_table(table: &TableName) -> bool {
     table.as_str().eq_ignore_ascii_case(TABLE)
 }
 

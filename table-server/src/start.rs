@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::account::Account;
 use crate::limits::Limits;
 use crate::server::{Server, Setup};
-use crate::service::{Pages, Service};
+use crate::service::{OptionalAddresses, Service};
 use crate::tenant::Tenants;
 
 /// Why a server does not start.
@@ -48,7 +48,7 @@ pub struct ServerBuilder {
     limits: Limits,
     host: Option<String>,
     is_read_only: bool,
-    pages: Pages,
+    addresses: OptionalAddresses,
     #[cfg(feature = "tls")]
     certificate: Option<crate::tls::Certificate>,
 }
@@ -68,7 +68,7 @@ impl Default for ServerBuilder {
             limits: Limits::default(),
             host: None,
             is_read_only: false,
-            pages: Pages::default(),
+            addresses: OptionalAddresses::default(),
             #[cfg(feature = "tls")]
             certificate: None,
         }
@@ -118,7 +118,7 @@ impl ServerBuilder {
     /// need no credential, and contain no names of accounts and tables, and no keys.
     #[must_use]
     pub const fn metrics(mut self) -> Self {
-        self.pages.metrics = true;
+        self.addresses.metrics = true;
         self
     }
 
@@ -126,7 +126,7 @@ impl ServerBuilder {
     /// no credential, so every user of the machine can read all tables with it. It changes nothing.
     #[must_use]
     pub const fn explorer(mut self) -> Self {
-        self.pages.explorer = true;
+        self.addresses.explorer = true;
         self
     }
 
@@ -158,7 +158,7 @@ impl ServerBuilder {
             self.tenants.set_read_only();
         }
         let setup = Setup {
-            service: Arc::new(Service::new(self.tenants, &self.limits, self.pages)),
+            service: Arc::new(Service::new(self.tenants, &self.limits, self.addresses)),
             host: self.host,
             limits: self.limits,
             #[cfg(feature = "tls")]

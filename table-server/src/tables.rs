@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::authorize::{Action, Permit};
 use crate::errors::{Failure, Result};
 use crate::request::{self, Request, header};
-use crate::settings::{Setting, is_hidden};
+use crate::settings::{Setting, is_hidden_table};
 use crate::tenant::Tenant;
 use crate::wire::{self, check_content_type};
 
@@ -23,7 +23,7 @@ pub(crate) async fn create(
     permit.check(Action::CreateTable, None)?;
     check_content_type(header(request.headers, "content-type"))?;
     let table = TableName::new(wire::read_table_name(body)?)?;
-    if is_hidden(&table) {
+    if is_hidden_table(&table) {
         return Err(Failure::new(
             StatusCode::CONFLICT,
             "TableAlreadyExists",

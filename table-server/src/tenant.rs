@@ -1,4 +1,4 @@
-//! An account with its store and settings.
+//! The accounts of a server.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     fn new(account: Account, store: Arc<dyn TableStore>, table_lock: Arc<Mutex<()>>) -> Self {
-        // From now on, clients write to the store without informing this process.
+        // From now on, clients in other processes write through this server, and the register of local writers does not know their writes.
         if let Some(writers) = store.local_writers() {
             writers.serve();
         }
@@ -57,9 +57,7 @@ impl Tenant {
             });
         }
     }
-}
 
-impl Tenant {
     /// Returns the same account with another view of its store.
     fn with_store(&self, store: Arc<dyn TableStore>) -> Self {
         let (account, settings, table_lock) =

@@ -12,7 +12,7 @@ use super::shared_key::STORAGE_EMULATOR_KEY;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) endpoint: String,
-    /// The secondary endpoint of the Table service; `None` if the string does not determine it.
+    /// The secondary endpoint of the Table service; `None` for another service, or if the string does not determine it.
     pub(crate) secondary: Option<String>,
     pub(crate) secret: Secret,
 }
@@ -70,7 +70,8 @@ fn emulator(proxy: &str, service: &str) -> Result<Connection> {
     let port = if service == "Queue" { 10001 } else { 10002 };
     let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", without_port(proxy)?);
     let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, STORAGE_EMULATOR_KEY)?);
-    Ok(Connection { secondary: Some(format!("{base}-secondary")), endpoint: base, secret })
+    let secondary = (service == "Table").then(|| format!("{base}-secondary"));
+    Ok(Connection { endpoint: base, secondary, secret })
 }
 
 /// Returns scheme and host of the emulator's proxy without its port: each service of the emulator has its own.
@@ -111,6 +112,9 @@ impl<'a> Settings<'a> {
     }
 
     fn secondary_endpoint(&self) -> Option<String> {
+        if self.service != "Table" {
+            return None;
+        }
         let given = self.get("TableSecondaryEndpoint").map(str::to_owned);
         let derived =
             // The name of the secondary endpoint follows from the account's name only for the standard domains.
@@ -210,6 +214,9 @@ mod tests {
         assert_eq!(parse("AccountName=a;AccountKey=a2V5"), "https://a.queue.core.windows.net");
         assert_eq!(parse("AccountName=a;AccountKey=a2V5;QueueEndpoint=http://q/a"), "http://q/a");
         assert_eq!(parse("UseDevelopmentStorage=true"), "http://127.0.0.1:10001/devstoreaccount1");
+        for text in ["AccountName=a;AccountKey=a2V5", "UseDevelopmentStorage=true"] {
+            assert_eq!(Connection::parse(text, "Queue").unwrap().secondary, None, "{text}");
+        }
     }
 
     #[test]

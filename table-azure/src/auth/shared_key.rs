@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::rest::text;
 
-/// An account name and one of the account's keys. `Debug` does not print the key, and no copy of its bytes
+/// An account name and one of the account's keys. `Debug` does not print the key, and no copy of its bytes beyond the caller's text
 /// outlives this value.
 ///
 /// ```

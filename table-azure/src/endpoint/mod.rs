@@ -1,5 +1,6 @@
 //! Endpoints of an account, and request URLs.
 
+mod address;
 #[cfg(test)]
 mod tests;
 
@@ -7,9 +8,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::net::IpAddr;
 
+pub(crate) use address::{Address, entity_path};
 use azure_core::http::Url;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use table_core::model::{Key, MANIFEST_PARTITION, TableName, key_order};
+use table_core::model::{MANIFEST_PARTITION, key_order};
 use table_core::{Error, Result};
 
 /// The two services that speak the Table protocol. They differ in limits, order and the HTTP verb of a merge.
@@ -70,7 +71,6 @@ impl Endpoint {
         let (primary, carries_secret) = (with_trailing_slash(url), sas.is_some());
         let hides_manifest = sas.as_deref().is_some_and(hides_manifest);
         let reads = primary.clone();
-        let requires_https = false;
         Ok(Self {
             reads,
             primary,
@@ -78,7 +78,7 @@ impl Endpoint {
             sas,
             hides_manifest,
             is_cosmos,
-            requires_https,
+            requires_https: false,
             carries_secret,
         })
     }
@@ -87,7 +87,7 @@ impl Endpoint {
     pub(crate) fn from_sas_url(url: &str) -> Result<Self> {
         let (address, sas) =
             url.split_once('?').ok_or_else(|| invalid(url, "the URL has no SAS after a '?'"))?;
-        let mut address = parse_part(address, url)?;
+        let mut address = parse_address(address, url)?;
         let table = query_pairs(sas).find(|(name, _)| name == "tn").map(|(_, value)| value);
         let last = address.path_segments().and_then(|mut segments| segments.next_back());
         // The portal and other tools give the URL of the table. Requests need that of the account, to which they
@@ -225,15 +225,15 @@ pub(crate) fn has_userinfo(url: &Url) -> bool {
 /// # Errors
 /// Fails if the scheme is not http or https, or if the URL contains a user name or password.
 pub(crate) fn parse_url(text: &str) -> Result<Url> {
-    parse_part(text, text)
+    parse_address(text, text)
 }
 
-/// Parses a part of the URL `given`; errors show `given`.
-fn parse_part(text: &str, given: &str) -> Result<Url> {
-    let url = Url::parse(text).map_err(|_| invalid(given, "it is not a URL"))?;
+/// Parses `address`. Errors show `shown`, the URL as the caller gave it.
+fn parse_address(address: &str, shown: &str) -> Result<Url> {
+    let url = Url::parse(address).map_err(|_| invalid(shown, "it is not a URL"))?;
     if has_userinfo(&url) {
         return Err(invalid(
-            given,
+            shown,
             "it contains a user name or password, which is not used and would appear in logs",
         ));
     }
@@ -241,7 +241,7 @@ fn parse_part(text: &str, given: &str) -> Result<Url> {
     if known {
         Ok(url)
     } else {
-        Err(invalid(given, "it must start with https:// (or http:// for the emulator)"))
+        Err(invalid(shown, "it must start with https:// (or http:// for the emulator)"))
     }
 }
 
@@ -290,7 +290,7 @@ fn hides_manifest(sas: &str) -> bool {
 
 /// Iterates over the pairs of a query string.
 fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
-    // `Url` decodes queries of whole URLs only. The host is of no use.
+    // `Url` decodes queries of whole URLs only. The host is a placeholder.
     let url = Url::parse("http://localhost").map(|mut url| {
         url.set_query(Some(query));
         url
@@ -306,84 +306,4 @@ fn invalid(endpoint: &str, reason: &str) -> Error {
     let shown = endpoint.split(['?', '#']).next().filter(|_| !endpoint.contains('@'));
     let shown = shown.map(|shown| format!(" {shown:?}")).unwrap_or_default();
     Error::invalid_request(format!("the endpoint{shown} cannot be used: {reason}"))
-}
-
-/// Every character outside RFC 3986's unreserved set is encoded, so that all intermediaries read the URL
-/// alike.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// A request URL under construction: first the path, then the query. The server part was parsed once, with
-/// the endpoint.
-pub(crate) struct Address<'a> {
-    url: Url,
-    query: String,
-    sas: Option<&'a str>,
-}
-
-impl<'a> Address<'a> {
-    fn new(base: &Url, path: &str, sas: Option<&'a str>) -> Self {
-        let mut url = base.clone();
-        url.set_path(&[base.path(), path].concat());
-        Self { url, query: String::new(), sas }
-    }
-
-    /// Adds a query parameter and percent-encodes its value.
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self.push_separator();
-        self.query.push_str(name);
-        self.query.push('=');
-        self.query.extend(utf8_percent_encode(value, ENCODED));
-        self
-    }
-
-    /// Adds a query parameter if it has a value.
-    pub(crate) fn with_optional(self, name: &str, value: Option<&str>) -> Self {
-        match value {
-            Some(value) => self.with(name, value),
-            None => self,
-        }
-    }
-
-    fn push_separator(&mut self) {
-        if !self.query.is_empty() {
-            self.query.push('&');
-        }
-    }
-
-    /// Returns the URL with the SAS at the end of its query.
-    pub(crate) fn into_url(mut self) -> Url {
-        if let Some(sas) = self.sas {
-            self.push_separator();
-            // The SAS is encoded already. A second encoding would change the signature.
-            self.query.push_str(sas);
-        }
-        if !self.query.is_empty() {
-            self.url.set_query(Some(&self.query));
-        }
-        self.url
-    }
-}
-
-/// Returns `Table(PartitionKey='…',RowKey='…')`, with quotes doubled and all other reserved characters
-/// encoded.
-pub(crate) fn entity_path(table: &TableName, key: &Key) -> String {
-    let mut path = String::with_capacity(64 + key.partition().len() + key.row().len());
-    path.push_str(table.as_str());
-    path.push_str("(PartitionKey='");
-    push_literal(&mut path, key.partition());
-    path.push_str("',RowKey='");
-    push_literal(&mut path, key.row());
-    path.push_str("')");
-    path
-}
-
-/// Appends the content of an OData string literal.
-fn push_literal(path: &mut String, text: &str) {
-    for (n, part) in text.split('\'').enumerate() {
-        if n > 0 {
-            // A quote in a literal is doubled, as in OData, and then encoded.
-            path.push_str("%27%27");
-        }
-        path.extend(utf8_percent_encode(part, ENCODED));
-    }
 }

@@ -17,7 +17,7 @@ use super::queue_api::{
 use crate::SharedKey;
 use crate::auth::{Connection, Secret};
 use crate::endpoint::{check_plain_http, parse_url};
-use crate::rest::{bounded, quiet};
+use crate::rest::{bounded, wrap_tracer};
 
 /// A [`WorkQueue`] in Azure Queue Storage.
 ///
@@ -155,7 +155,7 @@ impl AzureWorkQueue {
         poison_url.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();
-        quiet(&mut options.client_options.instrumentation, TraceKeys::Hidden);
+        wrap_tracer(&mut options.client_options.instrumentation, TraceKeys::Hidden);
         #[cfg(feature = "reqwest_rustls")]
         if options.client_options.transport.is_none() {
             options.client_options.transport =

@@ -12,8 +12,8 @@ use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceAnswer, Servic
 use table_core::{Error, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::body::TooLong;
-use super::redact::Cause;
+use super::bounded::TooLong;
+use super::cause::Cause;
 use super::{Answer, Failure, Subject, Tokens, text};
 use crate::endpoint::Endpoint;
 use crate::response::{self, ResponseHook, ResponseInfo};
@@ -280,12 +280,15 @@ fn exchange_error(error: &azure_core::Error, writes: bool) -> Error {
         }
         Kind::Credential => return token_error(error),
         // Without a connection nothing was sent. `Io` is an error on a connection: bytes may have arrived.
-        Kind::Connection => (ErrorKind::Transport(cause.within("no connection")), Outcome::NotApplied),
+        Kind::Connection => (ErrorKind::Transport(cause.with_context("no connection")), Outcome::NotApplied),
         Kind::Io => (
-            ErrorKind::Transport(cause.within("the connection broke during the exchange")),
+            ErrorKind::Transport(cause.with_context("the connection broke during the exchange")),
             outcome_if_sent(writes),
         ),
-        _ => (ErrorKind::Transport(cause.within("the request could not be sent")), outcome_if_sent(writes)),
+        _ => (
+            ErrorKind::Transport(cause.with_context("the request could not be sent")),
+            outcome_if_sent(writes),
+        ),
     };
     Error::new(kind).with_outcome(outcome).with_source(cause)
 }
@@ -294,7 +297,7 @@ fn exchange_error(error: &azure_core::Error, writes: bool) -> Error {
 fn token_error(error: &azure_core::Error) -> Error {
     let cause = Cause::of(error);
     let kind = if is_outage(error) {
-        ErrorKind::Transport(cause.within("the credential could not get a token"))
+        ErrorKind::Transport(cause.with_context("the credential could not get a token"))
     } else {
         ErrorKind::Unauthorized(cause.to_string())
     };

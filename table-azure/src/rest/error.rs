@@ -3,11 +3,11 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use table_core::Error;
 use table_core::model::{Key, TableName};
-use table_core::store::{ErrorKind, Outcome, ServiceAnswer, limits};
+use table_core::store::{ErrorKind, LimitKind, Outcome, ServiceAnswer, limits};
 
 use super::Answer;
-use super::body::Body;
 use super::client::outcome_if_sent;
+use super::error_body::ErrorBody;
 
 /// The object of a request. The same error code means different things for a table and for an entity.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl Failure {
 
     /// Parses a body that is JSON, XML, other text or empty.
     pub(crate) fn of_body(status: u16, body: &[u8]) -> Self {
-        let text = Body::parse(body).unwrap_or_default();
+        let text = ErrorBody::parse(body).unwrap_or_default();
         Self {
             status,
             code: text.code.map(|code| at_most(&code, CODE_CHARS)),
@@ -137,19 +137,25 @@ impl Failure {
             "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
                 ErrorKind::Unauthorized(self.explanation())
             }
-            "TooManyProperties" => self.limit("properties", limits::CUSTOM_PROPERTIES),
-            "EntityTooLarge" => self.limit("bytes of the entity", limits::ENTITY_BYTES),
-            "RequestBodyTooLarge" => self.limit("bytes of the request", limits::GROUP_BYTES),
+            "TooManyProperties" => {
+                self.limit(LimitKind::PropertyCount, "properties", limits::CUSTOM_PROPERTIES)
+            }
+            "EntityTooLarge" => {
+                self.limit(LimitKind::EntitySize, "bytes of the entity", limits::ENTITY_BYTES)
+            }
+            "RequestBodyTooLarge" => {
+                self.limit(LimitKind::RequestSize, "bytes of the request", limits::GROUP_BYTES)
+            }
             _ => self.kind_by_status(subject),
         }
     }
 
-    /// A limit that only the service can check, such as the size of an entity after a merge. The service does
-    /// not report the actual size.
-    fn limit(self, quantity: &str, allowed: usize) -> ErrorKind {
+    /// A limit that only the service can check, such as the size of an entity after a merge. The service does not say the size: the actual
+    /// number of the error is the smallest that the service refuses.
+    fn limit(self, kind: LimitKind, quantity: &str, allowed: usize) -> ErrorKind {
         let quantity =
             format!("{quantity} as counted by the service; at least this many ({})", self.explanation());
-        ErrorKind::LimitExceeded { quantity, allowed, actual: allowed + 1 }
+        ErrorKind::LimitExceeded { kind, quantity, allowed, actual: allowed + 1 }
     }
 
     fn kind_by_status(self, subject: &Subject<'_>) -> ErrorKind {

@@ -1,20 +1,22 @@
 //! Sends one request, reads its answer, and maps failures to errors.
 
 mod answer;
-mod body;
+mod bounded;
+mod cause;
 mod client;
 mod error;
-mod redact;
+mod error_body;
+mod hide_keys;
 mod token;
 mod tracer;
 
 pub(crate) use answer::{Answer, no_etag, outermost, text};
-pub(crate) use body::bounded;
+pub(crate) use bounded::bounded;
 pub use client::client_error;
 pub(crate) use client::{Call, Client, JSON};
 #[cfg(feature = "queue")]
 pub(crate) use client::{of_client, timed_out};
 pub(crate) use error::{Failure, Subject, pause};
-pub(crate) use redact::HideKeys;
+pub(crate) use hide_keys::HideKeys;
 pub(crate) use token::Tokens;
-pub(crate) use tracer::quiet;
+pub(crate) use tracer::wrap_tracer;

@@ -11,7 +11,7 @@ use azure_core::tracing::{
 };
 use table_core::adapter::TraceKeys;
 
-use super::redact::hidden_text;
+use super::hide_keys::hidden_text;
 
 /// Statuses that programs expect: not found, already exists, condition not met. Spans with the error status
 /// would be noise.
@@ -22,24 +22,27 @@ const ERROR: &str = "error.type";
 const URL: &str = "url.full";
 
 /// Wraps the tracer of these options, if there is one.
-pub(crate) fn quiet(options: &mut InstrumentationOptions, keys: TraceKeys) {
+pub(crate) fn wrap_tracer(options: &mut InstrumentationOptions, keys: TraceKeys) {
     if let Some(provider) = options.tracer_provider.take() {
         options.tracer_provider = Some(Arc::new(QuietProvider { provider, keys }));
     }
 }
 
+/// Wraps the tracers of a provider.
 #[derive(Debug)]
 struct QuietProvider {
     provider: Arc<dyn TracerProvider>,
     keys: TraceKeys,
 }
 
+/// Starts spans of the caller's tracer, without keys in their attributes unless keys are allowed.
 #[derive(Debug)]
 struct QuietTracer {
     tracer: Arc<dyn Tracer>,
     keys: TraceKeys,
 }
 
+/// Passes a span on, without the error status of expected HTTP statuses.
 struct QuietSpan {
     span: Arc<dyn Span>,
     is_expected: AtomicBool,

@@ -198,7 +198,7 @@ macro_rules! restriction_setters {
 
         /// Restricts the signature to these client addresses.
         #[must_use]
-        pub fn from_ip(mut self, ip: impl Into<IpRange>) -> Self {
+        pub fn with_ip(mut self, ip: impl Into<IpRange>) -> Self {
             self.restrictions.ip = Some(ip.into());
             self
         }
@@ -405,7 +405,7 @@ fn end_before(end: &str) -> Result<String> {
 /// let reads = AccountPermissions::READ | AccountPermissions::LIST;
 /// let sas = AccountSas::new(reads, AccountResources::ALL, Utc::now() + TimeDelta::hours(1))
 ///     .with_services(AccountServices::TABLE | AccountServices::QUEUE)
-///     .from_ip("203.0.113.7".parse::<std::net::Ipv4Addr>().expect("an address"));
+///     .with_ip("203.0.113.7".parse::<std::net::Ipv4Addr>().expect("an address"));
 /// let token = sas.sign(&SharedKey::new("account", "a2V5")?);
 /// assert!(token.as_str().contains("sp=rl"));
 /// # Ok::<(), table_core::Error>(())
@@ -481,7 +481,7 @@ impl AccountSas {
 /// use table_core::model::{PartitionKey, TableName};
 /// let orders = TableName::new("Orders")?;
 /// let sas = TableSas::new(&orders, TablePermissions::READ, Utc::now() + TimeDelta::hours(1))
-///     .within(SasRange::partition(&PartitionKey::new("contoso")?));
+///     .with_range(SasRange::partition(&PartitionKey::new("contoso")?));
 /// let token = sas.sign(&SharedKey::new("account", "a2V5")?)?;
 /// assert!(token.as_str().contains("spk=contoso&epk=contoso"));
 /// # Ok::<(), table_core::Error>(())
@@ -531,7 +531,7 @@ impl TableSas {
 
     /// Restricts the signature to a range of entities.
     #[must_use]
-    pub fn within(mut self, range: SasRange) -> Self {
+    pub fn with_range(mut self, range: SasRange) -> Self {
         self.range = range;
         self
     }
@@ -570,7 +570,7 @@ impl TableSas {
                 T::SCHEMA.rust_name
             )));
         }
-        Ok(self.within(SasRange::partition(partition).rows(rows)?))
+        Ok(self.with_range(SasRange::partition(partition).rows(rows)?))
     }
 
     restriction_setters!();

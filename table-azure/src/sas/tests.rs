@@ -24,8 +24,8 @@ fn a_table_sas_signs_the_documented_text() {
     let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());
     let sas = TableSas::new(&table(), TablePermissions::ALL, time("2013-08-17T00:00:00Z"))
         .with_start(time("2013-08-16T00:00:00Z"))
-        .from_ip(IpRange { first: [168, 1, 5, 60].into(), last: [168, 1, 5, 70].into() })
-        .within(range);
+        .with_ip(IpRange { first: [168, 1, 5, 60].into(), last: [168, 1, 5, 70].into() })
+        .with_range(range);
     let text = "raud\n2013-08-16T00:00:00Z\n2013-08-17T00:00:00Z\n/table/myaccount/mytable\n\n\
         168.1.5.60-168.1.5.70\nhttps\n2019-02-02\na\n1\nb\n2";
     assert_eq!(sas.string_to_sign("myaccount", ["a", "1", "b", "2"]), text);
@@ -67,8 +67,8 @@ fn signatures_equal_those_of_the_python_client() {
     let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());
     let ranged = TableSas::new(&table(), TablePermissions::ALL, expiry)
         .with_start(start)
-        .from_ip(IpRange { first: [168, 1, 5, 60].into(), last: [168, 1, 5, 70].into() })
-        .within(range);
+        .with_ip(IpRange { first: [168, 1, 5, 60].into(), last: [168, 1, 5, 70].into() })
+        .with_range(range);
     let account = AccountPermissions::LIST | AccountPermissions::READ;
     let account =
         AccountSas::new(account, AccountResources::ALL, expiry).with_protocol(SasProtocol::HttpsAndHttp);
@@ -107,7 +107,7 @@ fn a_signature_sets_the_values_that_its_policy_omits() {
 #[test]
 fn a_range_that_ends_at_an_empty_key_is_refused() {
     let sas = |range| {
-        TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH).within(range).sign(&key())
+        TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH).with_range(range).sign(&key())
     };
     assert!(sas(SasRange::partition(&PartitionKey::new("").unwrap())).is_err());
     assert!(sas(SasRange::entities(&Key::new("a", "").unwrap(), &Key::new("a", "").unwrap())).is_err());
@@ -120,7 +120,7 @@ fn a_range_that_ends_at_an_empty_key_is_refused() {
 fn a_range_that_starts_at_a_row_of_the_empty_partition_is_refused() {
     let sas = |first: &Key| {
         let range = SasRange::entities(first, &Key::new("b", "9").unwrap());
-        TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH).within(range).sign(&key())
+        TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH).with_range(range).sign(&key())
     };
     let error = sas(&Key::new("", "1").unwrap()).unwrap_err();
     assert!(error.to_string().contains("empty PartitionKey"), "{error}");

@@ -17,9 +17,9 @@ pub(crate) use self::csv_file::{CsvOptions, edm_type};
 use self::csv_file::{CsvReader, common_type};
 use self::json_file::{read_json, read_lines};
 #[cfg(feature = "parquet")]
-use self::parquet_file::{ParquetReader, seekable};
+pub(crate) use self::parquet_file::type_column;
 #[cfg(feature = "parquet")]
-pub(crate) use self::parquet_file::{UNIX_EPOCH, type_column};
+use self::parquet_file::{ParquetReader, seekable};
 use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Result};
 

@@ -1,5 +1,6 @@
 //! Reads entities from files of Apache Parquet, of `tables export` and of other programs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::ops::ControlFlow;
@@ -17,8 +18,6 @@ use super::csv_file::edm_type;
 use super::{BadRow, KeyTemplates, PARTITION_KEY, ROW_KEY, Row, SYSTEM_COLUMNS};
 use crate::failure::{Failure, Result};
 
-/// 1970-01-01 in ticks of 100 ns since the year 1.
-pub(crate) const UNIX_EPOCH: i64 = 621_355_968_000_000_000;
 const TICKS_OF_DAY: i64 = 864_000_000_000;
 /// 1970-01-01 as the day of `INT96`: <https://en.wikipedia.org/wiki/Julian_day>.
 const JULIAN_EPOCH: i64 = 2_440_588;
@@ -61,8 +60,8 @@ struct Column {
     kind: Kind,
     /// Whether a row may have no value.
     is_optional: bool,
-    /// Whether other columns have values of the same property.
-    is_of_type: bool,
+    /// Whether other columns have values of the same property too.
+    is_shared: bool,
 }
 
 /// A value: absent, or not a value of a property, with the reason.
@@ -82,7 +81,7 @@ impl ParquetReader {
         let file = SerializedFileReader::new(file)
             .map_err(|error| Failure::misuse(format!("the file is not a whole Parquet file: {error}")))?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
-        let (mut columns, mut partition, mut row) = (Vec::new(), None, None);
+        let (mut columns, mut partition, mut row, mut names) = (Vec::new(), None, None, BTreeSet::new());
         for (at, descriptor) in schema.columns().iter().enumerate() {
             let name = schema.get_column_root(at).name();
             if SYSTEM_COLUMNS.contains(&name) {
@@ -95,6 +94,11 @@ impl ParquetReader {
                         "the column '{name}' is not text, and a key is text: convert the column, or rename it and give --partition-key and --row-key"
                     )));
                 }
+                PARTITION_KEY | ROW_KEY if names.contains(name) => {
+                    return Err(Failure::misuse(format!(
+                        "the file has two columns '{name}', and a row has one key: write the file with one of them"
+                    )));
+                }
                 PARTITION_KEY => partition = Some(column),
                 ROW_KEY => row = Some(column),
                 _ => {
@@ -104,12 +108,13 @@ impl ParquetReader {
                         && edm_type(of).is_some()
                     {
                         column.property = property.to_owned();
-                        column.is_of_type = true;
                     }
                     columns.push(column);
                 }
             }
+            names.insert(name);
         }
+        mark_shared(&mut columns);
         let key = partition.zip(row).map(|(partition, row)| [partition, row]);
         keys.check(key.is_some())?;
         Ok(Self { file, columns, key, keys })
@@ -168,7 +173,7 @@ impl ParquetReader {
             // Every column moves on, also if one of them has failed.
             match cells.next().unwrap_or(Ok(None)) {
                 Ok(None) => {}
-                Ok(Some(_)) if column.is_of_type && properties.get(&column.property).is_some() => {
+                Ok(Some(_)) if column.is_shared && properties.get(&column.property).is_some() => {
                     failure = Some(format!("the property '{}' has values of two types", column.property));
                 }
                 Ok(Some(value)) => properties.push(&column.property, value.as_ref(), false),
@@ -189,6 +194,17 @@ impl ParquetReader {
         let [partition, row] = parts;
         let key = Key::new(partition, row).map_err(|error| error.to_string())?;
         self.keys.apply(Entity::from_parts(key, properties))
+    }
+}
+
+/// Finds the columns that share a property: columns of several types, and columns of one name, which Parquet allows.
+fn mark_shared(columns: &mut [Column]) {
+    let mut counts = BTreeMap::<String, usize>::new();
+    for column in &*columns {
+        *counts.entry(column.property.clone()).or_default() += 1;
+    }
+    for column in columns {
+        column.is_shared = counts.get(&column.property).is_some_and(|count| *count > 1);
     }
 }
 
@@ -218,7 +234,7 @@ fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> 
         None => return refused(format!("has {}, which no property can hold exactly", kind_name(descriptor))),
     };
     let is_optional = descriptor.max_def_level() > 0;
-    Ok(Column { at, property: name.to_owned(), kind, is_optional, is_of_type: false })
+    Ok(Column { at, property: name.to_owned(), kind, is_optional, is_shared: false })
 }
 
 /// What a column has that cannot be read, for an error.
@@ -368,7 +384,7 @@ fn cells<T: DataType>(
 
 /// A time in ticks since 1970.
 fn time(unix: Option<i64>) -> Cell {
-    let ticks = unix.and_then(|unix| unix.checked_add(UNIX_EPOCH)).and_then(Ticks::new);
+    let ticks = unix.and_then(|unix| unix.checked_add(Ticks::UNIX_EPOCH.get())).and_then(Ticks::new);
     ticks
         .map(|time| Some(EdmValue::DateTime(time)))
         .ok_or_else(|| "the time is not in the years 1 to 9999".to_owned())
@@ -523,6 +539,9 @@ mod tests {
                 ParquetReader::new(file, KeyTemplates::new(None, None).unwrap()).err().unwrap().to_string();
             assert!(refused.contains(reason), "{column}: {refused}");
         }
+        let two_keys = write_empty(&format!("message m {{ {KEYS} required binary RowKey (UTF8); }}"));
+        let refused = ParquetReader::new(two_keys, KeyTemplates::new(None, None).unwrap()).err().unwrap();
+        assert!(refused.to_string().contains("two columns 'RowKey'"));
         let without_keys = write_empty("message m { optional double A; }");
         let refused = ParquetReader::new(without_keys, KeyTemplates::new(None, None).unwrap()).err().unwrap();
         assert!(refused.to_string().contains("--partition-key"));
@@ -552,5 +571,28 @@ mod tests {
         let rows = read(file);
         assert_eq!(rows[0].as_ref().unwrap(), &Entity::new("p", "1").unwrap().with("N", 1));
         assert!(rows[1].as_ref().unwrap_err().reason.contains("values of two types"));
+    }
+
+    #[test]
+    fn columns_of_one_property_are_recognized_in_every_order() {
+        for columns in [
+            "optional int32 N@Int32; optional double N",
+            "optional int32 N; optional double N@Double",
+            "optional int32 N; optional double N",
+        ] {
+            let schema = format!("message m {{ {KEYS} {columns}; }}");
+            let file = write(
+                &schema,
+                &[
+                    &text(&["p", "p"]),
+                    &text(&["1", "2"]),
+                    &put::<Int32Type>(vec![1, 2], Some(&[1, 1])),
+                    &put::<DoubleType>(vec![0.5], Some(&[0, 1])),
+                ],
+            );
+            let rows = read(file);
+            assert_eq!(rows[0].as_ref().unwrap(), &Entity::new("p", "1").unwrap().with("N", 1), "{columns}");
+            assert!(rows[1].as_ref().unwrap_err().reason.contains("values of two types"), "{columns}");
+        }
     }
 }

@@ -37,7 +37,7 @@ fn the_list_has_the_indexes_of_the_manifest() {
 fn a_scrub_finds_damage_and_repairs_it() {
     let (directory, store) = indexed(employees());
     let id = by_age().id().to_owned();
-    let sound = format!("{id}: 3 entities, 3 entries, 0 dangling, 0 missing, 0 with another entity's key\n");
+    let sound = format!("{id}: 3 entities, 3 entries, 0 dangling, 0 missing, 0 taken keys\n");
     index(&store, &["scrub"]).assert().success().stdout(sound.clone());
     let before = keys(directory.path());
     on_disk(directory.path(), async |store| damage(&store).await);

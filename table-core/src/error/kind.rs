@@ -57,6 +57,8 @@ pub enum ErrorKind {
     /// Something is larger than the service allows.
     #[error("{quantity}: at most {allowed} allowed, got {actual}")]
     LimitExceeded {
+        /// Which limit.
+        kind: LimitKind,
         /// The quantity with its unit, such as `bytes in the RowKey`.
         quantity: String,
         /// The limit.
@@ -207,6 +209,31 @@ pub enum ErrorKind {
     /// The service's answer breaks its protocol.
     #[error("unexpected answer of the service: {0}")]
     Service(String),
+}
+
+/// A limit, independent of its number: services have equal numbers for different limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LimitKind {
+    /// The length of a PartitionKey or RowKey.
+    KeyLength,
+    /// The number of properties of an entity.
+    PropertyCount,
+    /// The length of a property's name.
+    PropertyNameLength,
+    /// The length of a property's value.
+    PropertyValueLength,
+    /// The size of an entity.
+    EntitySize,
+    /// The number of operations in a group transaction.
+    GroupOperations,
+    /// The size of a request, such as that of a group transaction.
+    RequestSize,
+    /// The comparisons or the nesting of a filter.
+    FilterSize,
+    /// Any other limit, for example of a message, a stored access policy or a pattern of this library.
+    Other,
 }
 
 /// Two entities with the same value of a unique index.

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-pub use kind::{DecodeError, Duplicate, ErrorKind};
+pub use kind::{DecodeError, Duplicate, ErrorKind, LimitKind};
 
 /// The result of a storage operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -240,9 +240,19 @@ impl Error {
         Self::new(ErrorKind::PreconditionFailed { table: table.to_string(), key: key.to_string() })
     }
 
-    /// Creates an [`ErrorKind::LimitExceeded`].
+    /// Creates an [`ErrorKind::LimitExceeded`] of the kind [`LimitKind::Other`].
     pub fn limit(quantity: impl Into<String>, allowed: usize, actual: usize) -> Self {
-        Self::new(ErrorKind::LimitExceeded { quantity: quantity.into(), allowed, actual })
+        Self::limit_of_kind(LimitKind::Other, quantity, allowed, actual)
+    }
+
+    /// Creates an [`ErrorKind::LimitExceeded`].
+    pub fn limit_of_kind(
+        kind: LimitKind,
+        quantity: impl Into<String>,
+        allowed: usize,
+        actual: usize,
+    ) -> Self {
+        Self::new(ErrorKind::LimitExceeded { kind, quantity: quantity.into(), allowed, actual })
     }
 
     /// Creates an [`ErrorKind::InvalidKey`].

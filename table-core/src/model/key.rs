@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use super::chunk::{ChunkText, Span, Texts};
 use super::key_order;
-use crate::error::{Error, Result};
+use crate::error::{Error, LimitKind, Result};
 use crate::limits;
 
 /// Whether the service forbids this character in keys.
@@ -44,7 +44,12 @@ fn check(name: &'static str, text: &str) -> Result<()> {
     if text.len() > limits::KEY_UNITS {
         let units = text.encode_utf16().count();
         if units > limits::KEY_UNITS {
-            return Err(Error::limit(format!("UTF-16 units in the {name}"), limits::KEY_UNITS, units));
+            return Err(Error::limit_of_kind(
+                LimitKind::KeyLength,
+                format!("UTF-16 units in the {name}"),
+                limits::KEY_UNITS,
+                units,
+            ));
         }
     }
     Ok(())

@@ -22,14 +22,13 @@ pub struct Ticks(i64);
 
 /// Ticks in a second.
 pub(in crate::model) const PER_SECOND: i64 = 10_000_000;
-/// 1970-01-01T00:00:00Z in ticks.
-const UNIX_EPOCH: i64 = 621_355_968_000_000_000;
-
 impl Ticks {
     /// 0001-01-01T00:00:00Z, `DateTime.MinValue` of .NET.
     pub const MIN: Self = Self(0);
     /// 9999-12-31T23:59:59.9999999Z, `DateTime.MaxValue` of .NET.
     pub const MAX: Self = Self(3_155_378_975_999_999_999);
+    /// 1970-01-01T00:00:00Z.
+    pub const UNIX_EPOCH: Self = Self(621_355_968_000_000_000);
 
     /// Creates ticks from their number, if it is between [`Ticks::MIN`] and [`Ticks::MAX`].
     pub const fn new(ticks: i64) -> Option<Self> {
@@ -57,7 +56,7 @@ impl Ticks {
 
     /// Converts to a `chrono` time.
     pub fn to_datetime(self) -> DateTime<Utc> {
-        let unix = self.0 - UNIX_EPOCH;
+        let unix = self.0 - Self::UNIX_EPOCH.0;
         let nanos = unix.rem_euclid(PER_SECOND) * 100;
         DateTime::from_timestamp(unix.div_euclid(PER_SECOND), nanos as u32).unwrap_or_default()
     }
@@ -85,7 +84,7 @@ impl From<DateTime<Utc>> for Ticks {
             .timestamp()
             .saturating_mul(PER_SECOND)
             .saturating_add(i64::from(time.timestamp_subsec_nanos() / 100))
-            .saturating_add(UNIX_EPOCH);
+            .saturating_add(Self::UNIX_EPOCH.0);
         Self(ticks.clamp(Self::MIN.0, Self::MAX.0))
     }
 }

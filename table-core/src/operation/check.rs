@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, LimitKind, Result};
 use crate::limits;
 use crate::model::{EdmType, Entity, Key, PackedProperty, PartitionKey, Properties, PropertyRef, ValueRef};
 use crate::operation::{GroupTransaction, Operation};
@@ -64,10 +64,20 @@ pub(crate) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Prope
     properties.packed_properties().for_each(|property| tally.add(&property));
     let Tally { count, bytes, .. } = tally;
     if count > profile.custom_properties {
-        return Err(Error::limit(format!("properties of {key}"), profile.custom_properties, count));
+        return Err(Error::limit_of_kind(
+            LimitKind::PropertyCount,
+            format!("properties of {key}"),
+            profile.custom_properties,
+            count,
+        ));
     }
     if bytes > profile.entity_bytes {
-        return Err(Error::limit(format!("bytes of the entity {key}"), profile.entity_bytes, bytes));
+        return Err(Error::limit_of_kind(
+            LimitKind::EntitySize,
+            format!("bytes of the entity {key}"),
+            profile.entity_bytes,
+            bytes,
+        ));
     }
     Ok(())
 }
@@ -81,7 +91,12 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
         return Err(Error::invalid_request("the group transaction is empty"));
     }
     if group.len() > profile.group_operations {
-        return Err(Error::limit("operations in a group transaction", profile.group_operations, group.len()));
+        return Err(Error::limit_of_kind(
+            LimitKind::GroupOperations,
+            "operations in a group transaction",
+            profile.group_operations,
+            group.len(),
+        ));
     }
     let (mut seen, mut names) = (HashSet::new(), CheckedNames::default());
     for (index, operation) in group.operations().iter().enumerate() {
@@ -94,7 +109,14 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
             .map_err(|e| Error::in_transaction(index, e))?;
     }
     let bytes = group.payload_within(profile.group_bytes);
-    bytes.map_err(|bytes| Error::limit("bytes in a group transaction", profile.group_bytes, bytes))
+    bytes.map_err(|bytes| {
+        Error::limit_of_kind(
+            LimitKind::RequestSize,
+            "bytes in a group transaction",
+            profile.group_bytes,
+            bytes,
+        )
+    })
 }
 
 /// Checks the rules of a group again, because its operations can be changed after they were pushed.
@@ -127,7 +149,7 @@ pub fn check_query(profile: &ServiceProfile, query: &Query) -> Result<()> {
     let comparisons = filter.comparisons();
     match profile.filter_comparisons {
         Some(allowed) if comparisons > allowed => {
-            Err(Error::limit("comparisons in a filter", allowed, comparisons))
+            Err(Error::limit_of_kind(LimitKind::FilterSize, "comparisons in a filter", allowed, comparisons))
         }
         _ => Ok(()),
     }
@@ -137,12 +159,17 @@ fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
     for (name, text) in [("PartitionKey", key.partition()), ("RowKey", key.row())] {
         let units = utf16(text);
         if units > profile.key_units {
-            return Err(Error::limit(format!("UTF-16 units in the {name}"), profile.key_units, units));
+            return Err(Error::limit_of_kind(
+                LimitKind::KeyLength,
+                format!("UTF-16 units in the {name}"),
+                profile.key_units,
+                units,
+            ));
         }
     }
     match profile.row_key_bytes {
         Some(allowed) if key.row().len() > allowed => {
-            Err(Error::limit("bytes in the RowKey", allowed, key.row().len()))
+            Err(Error::limit_of_kind(LimitKind::KeyLength, "bytes in the RowKey", allowed, key.row().len()))
         }
         _ => Ok(()),
     }
@@ -202,7 +229,8 @@ fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Resul
         return Err(Error::invalid_name("property name", name, reason));
     }
     if utf16(name) > limits::PROPERTY_NAME_CHARS {
-        return Err(Error::limit(
+        return Err(Error::limit_of_kind(
+            LimitKind::PropertyNameLength,
             format!("characters of the property name '{name}'"),
             limits::PROPERTY_NAME_CHARS,
             utf16(name),
@@ -228,7 +256,12 @@ fn name_problem(profile: &ServiceProfile, name: &str) -> Option<&'static str> {
 
 fn check_value(profile: &ServiceProfile, name: &str, value: ValueRef<'_>) -> Result<()> {
     let too_long = |unit: &str, allowed, actual| {
-        Err(Error::limit(format!("{unit} of the property '{name}'"), allowed, actual))
+        Err(Error::limit_of_kind(
+            LimitKind::PropertyValueLength,
+            format!("{unit} of the property '{name}'"),
+            allowed,
+            actual,
+        ))
     };
     match value {
         ValueRef::Binary(v) if v.len() > limits::BINARY_BYTES => {

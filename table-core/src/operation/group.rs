@@ -2,7 +2,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Operation;
 use super::check::{Tally, min_payload};
-use crate::error::{Error, Result};
+use crate::error::{Error, LimitKind, Result};
 use crate::model::{Key, PartitionKey};
 use crate::profile::ServiceProfile;
 
@@ -77,7 +77,8 @@ impl GroupTransaction {
             )));
         }
         if self.operations.len() == self.max_operations {
-            return Err(Error::limit(
+            return Err(Error::limit_of_kind(
+                LimitKind::GroupOperations,
                 "operations in a group transaction",
                 self.max_operations,
                 self.max_operations + 1,
@@ -89,7 +90,12 @@ impl GroupTransaction {
             self.counted = (self.operations.len(), self.payload());
             let bytes = self.counted.1 + min_payload(&operation);
             if bytes > self.max_bytes {
-                return Err(Error::limit("bytes in a group transaction", self.max_bytes, bytes));
+                return Err(Error::limit_of_kind(
+                    LimitKind::RequestSize,
+                    "bytes in a group transaction",
+                    self.max_bytes,
+                    bytes,
+                ));
             }
         }
         self.payload_bound = payload_bound;

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use super::parse::name_problem;
-use crate::error::{Error, Result};
+use crate::error::{Error, LimitKind, Result};
 use crate::model::{EdmValue, Entity, Key, Properties, Ticks, ValueRef, as_text, find, key_order};
 
 /// The operator of a comparison.
@@ -260,9 +260,19 @@ impl Filter {
         }
         let (comparisons, nesting) = (self.comparisons(), self.nesting as usize);
         if comparisons > MAX_COMPARISONS {
-            return Err(Error::limit("comparisons in a filter", MAX_COMPARISONS, comparisons));
+            return Err(Error::limit_of_kind(
+                LimitKind::FilterSize,
+                "comparisons in a filter",
+                MAX_COMPARISONS,
+                comparisons,
+            ));
         }
-        Err(Error::limit("nested parentheses and 'not' in a filter", MAX_NESTING, nesting))
+        Err(Error::limit_of_kind(
+            LimitKind::FilterSize,
+            "nested parentheses and 'not' in a filter",
+            MAX_NESTING,
+            nesting,
+        ))
     }
 
     /// Refuses property names that cannot be written in filter text, because the text would have another

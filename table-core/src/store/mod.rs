@@ -28,7 +28,7 @@ pub use manifests::{ManifestCache, ManifestChange, NewTable};
 pub use moved_copy::MovedCopy;
 pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, RowFilter, StoreHandle};
 
-pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};
+pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, LimitKind, Outcome, Result, ServiceAnswer};
 pub use crate::limits;
 pub use crate::operation::{BulkOutcome, BulkSummary, GroupTransaction, Operation, OperationKind, Written};
 pub use crate::profile::{KeyOrder, ServiceProfile};

@@ -7,6 +7,7 @@ mod encrypt;
 mod merge;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::fmt;
 use std::sync::Arc;

@@ -284,7 +284,7 @@ fn add_scrub(id: &str, found: &ScrubReport, findings: &mut Findings) {
     let counts = [
         (Problem::DanglingEntries, found.dangling),
         (Problem::MissingEntries, found.missing),
-        (Problem::TakenEntries, found.taken),
+        (Problem::TakenEntries, found.taken_keys),
     ];
     for (problem, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         findings.add_many(problem, &format!("the index {id}"), count as u64);

@@ -159,7 +159,7 @@ impl fmt::Display for Problem {
             Self::MissingBlob => "missing blobs",
             Self::DanglingEntries => "dangling entries",
             Self::MissingEntries => "missing entries",
-            Self::TakenEntries => "entries with another entity's key",
+            Self::TakenEntries => "taken keys",
             Self::UnfinishedWrite => "unfinished writes",
             Self::Poisoned => "poison messages",
             Self::UnfinishedIndex => "an index that is not readable",

@@ -227,7 +227,7 @@ impl IndexUpkeep {
         self.scrubbed.dangling += found.dangling;
         self.scrubbed.entities += found.entities;
         self.scrubbed.missing += found.missing;
-        self.scrubbed.taken += found.taken;
+        self.scrubbed.taken_keys += found.taken_keys;
     }
 }
 

@@ -93,7 +93,7 @@ async fn assert_in_step(entities: &IndexedEntities, index: &str, entries: usize)
     entities.refresh().await?;
     assert_eq!(entities.state(index), IndexState::Readable, "{index}");
     let scrub = entities.scrub(index, ScrubMode::Report).await?;
-    let found = (scrub.entries, scrub.dangling, scrub.missing, scrub.taken);
+    let found = (scrub.entries, scrub.dangling, scrub.missing, scrub.taken_keys);
     assert_eq!(found, (entries, 0, 0, 0), "{index}");
     Ok(())
 }

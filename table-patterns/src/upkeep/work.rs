@@ -543,7 +543,7 @@ impl<'a> Work<'a> {
             index.add(&found);
             let missing =
                 Some(Due::NotRepaired(found.missing)).filter(|_| leaves_entities && found.missing > 0);
-            let due = if found.taken > 0 { Some(Due::Taken(found.taken)) } else { missing };
+            let due = if found.taken_keys > 0 { Some(Due::Taken(found.taken_keys)) } else { missing };
             match scrubbed.and_then(|ended| collected.map(|blobs| (ended, blobs))) {
                 Ok((ended, blobs)) => {
                     index.scrubs += usize::from(ended);

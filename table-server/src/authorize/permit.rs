@@ -118,7 +118,7 @@ impl Permit {
         ))
     }
 
-    /// Whether an entity is visible.
+    /// Whether the range of keys contains the key.
     pub(crate) fn covers(&self, key: &Key) -> bool {
         self.range().is_none_or(|range| range.contains(key))
     }

@@ -32,7 +32,7 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
     };
     let permissions = set_once(token.permissions, &policy.permissions, "sp")?;
     token.check_time(credentials, &policy)?;
-    token.check_place(credentials)?;
+    token.check_connection(credentials)?;
     if permissions.is_empty() {
         return Err(Failure::unauthenticated("neither the signature nor its policy has permissions"));
     }
@@ -192,7 +192,8 @@ impl<'a> Token<'a> {
         Ok(())
     }
 
-    fn check_place(&self, credentials: &Credentials<'_>) -> Result<()> {
+    /// Checks the protocol and the IP address.
+    fn check_connection(&self, credentials: &Credentials<'_>) -> Result<()> {
         match self.protocol {
             "" | "https,http" | "http,https" => {}
             "https" if credentials.secure => {}

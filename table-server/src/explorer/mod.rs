@@ -17,7 +17,7 @@ use table_core::store::{ManifestCache, TableStore};
 use crate::address::Parameters;
 use crate::answer::Answer;
 use crate::errors::{Failure, Result};
-use crate::settings::is_hidden;
+use crate::settings::is_hidden_table;
 use crate::tenant::Tenants;
 
 /// The path of the page. No account can have this name.
@@ -135,7 +135,7 @@ async fn tables(store: &dyn TableStore) -> Result<Value> {
     let (mut names, mut from) = (Vec::new(), None);
     loop {
         let page = store.list_tables(None, from.as_ref()).await?;
-        names.extend(page.items.iter().filter(|table| !is_hidden(table)).map(ToString::to_string));
+        names.extend(page.items.iter().filter(|table| !is_hidden_table(table)).map(ToString::to_string));
         match page.continuation {
             Some(next) => from = Some(next),
             None => return Ok(json!(names)),
@@ -312,9 +312,10 @@ async fn drift(store: &Arc<dyn TableStore>, table: &TableName, id: &str) -> Resu
         let Some(at) = cursor.take() else { break };
         cursor = indexed.scrub_page(&stored.name, ScrubMode::Report, at, &mut report).await?;
     }
-    let ScrubReport { entries, dangling, entities, missing, taken } = report;
+    let ScrubReport { entries, dangling, entities, missing, taken_keys } = report;
     Ok(json!({
-        "entries": entries, "dangling": dangling, "entities": entities, "missing": missing, "taken": taken,
+        "entries": entries, "dangling": dangling, "entities": entities, "missing": missing,
+        "taken_keys": taken_keys,
         "complete": cursor.is_none(),
     }))
 }

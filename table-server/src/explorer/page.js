@@ -94,7 +94,7 @@ function comparison(index) {
       at("status").textContent = "Comparing…";
       const answer = await read("drift", { account, table, index: index.id });
       const more = answer.complete ? "" : "; more rows were not read";
-      const taken = answer.taken ? `, ${answer.taken} with the entry of another entity` : "";
+      const taken = answer.taken_keys ? `, ${answer.taken_keys} taken keys` : "";
       const text = `${answer.dangling} of ${answer.entries} entries without their entity, ${answer.missing} of ${answer.entities} entities without their entry${taken}${more}`;
       at("status").textContent = `${index.name}: ${text}`;
       button.replaceWith(text);

@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
         Self { bytes: Vec::new(), format, empty: true }
     }
 
-    /// Writes one item of a set (the table of an entity, or `Tables`).
+    /// Writes a document with one item. `set` is the OData set in its metadata: the entity's table, or `Tables`.
     fn document(format: JsonFormat<'a>, set: &str, item: impl FnOnce(&mut Self)) -> Vec<u8> {
         let mut out = Self::new(format);
         out.open(b'{');

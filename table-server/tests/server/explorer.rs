@@ -154,7 +154,7 @@ async fn the_drift_of_an_index_is_counted() {
     let id = encoded(manifest["indexes"][0]["id"].as_str().unwrap());
     let drift = get(&server, &format!("/drift?{of_table}&index={id}")).await.json();
     let expected = serde_json::json!({
-        "entries": 3, "dangling": 1, "entities": 3, "missing": 1, "taken": 0, "complete": true,
+        "entries": 3, "dangling": 1, "entities": 3, "missing": 1, "taken_keys": 0, "complete": true,
     });
     assert_eq!(drift, expected);
     let again = get(&server, &format!("/drift?{of_table}&index={id}")).await.json();

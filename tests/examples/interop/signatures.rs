@@ -38,7 +38,7 @@ fn ours(store: &AzureTableStore, table: &TableName) -> Result<[SasToken; 3]> {
     let rights = AccountPermissions::LIST | AccountPermissions::READ;
     let account =
         AccountSas::new(rights, AccountResources::ALL, expires).with_protocol(SasProtocol::HttpsAndHttp);
-    Ok([store.sign(&whole)?, store.sign(&whole.within(range))?, store.sign_account(&account)?])
+    Ok([store.sign(&whole)?, store.sign(&whole.with_range(range))?, store.sign_account(&account)?])
 }
 
 /// The read signatures of the other client.

@@ -154,7 +154,7 @@ impl TwoProcesses {
     /// The scrub report of an index, if the scrub finds an error.
     async fn scrubbed(&self, index: &str) -> Result<Option<String>> {
         let report = self.quick.scrub(index, ScrubMode::Report).await?;
-        let wrong = report.dangling + report.missing + report.taken > 0;
+        let wrong = report.dangling + report.missing + report.taken_keys > 0;
         Ok(wrong.then(|| format!("the index '{index}': {report:?}")))
     }
 }

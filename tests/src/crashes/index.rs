@@ -147,7 +147,7 @@ impl World {
             let scrub = company.employees.entities().scrub(index, ScrubMode::Report).await.expect("an index");
             assert_eq!(scrub.dangling, 0, "{run}: {index}");
             assert_eq!(scrub.missing, 0, "{run}: {index}");
-            assert_eq!(scrub.taken, 0, "{run}: {index}");
+            assert_eq!(scrub.taken_keys, 0, "{run}: {index}");
         }
         let pending = Filter::eq("OwnerPending", true);
         let pending = self.store.query_all(&self.table, &Query::new().with_filter(pending)).await;

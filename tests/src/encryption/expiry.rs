@@ -183,7 +183,7 @@ pub(crate) async fn encrypted_entities_expire(harness: &Harness) {
     assert_eq!(left.iter().map(|one| one.r).collect::<Vec<_>>(), [3, 5]);
     for index in ["name", "local"] {
         let found = sessions.entities().scrub(index, ScrubMode::Report).await.expect("a scrub");
-        assert_eq!((found.entries, found.dangling, found.missing, found.taken), (2, 0, 0, 0), "{index}");
+        assert_eq!((found.entries, found.dangling, found.missing, found.taken_keys), (2, 0, 0, 0), "{index}");
     }
     sessions.insert(&Indexed::new(4, None)).await.expect("key and value are free");
     assert_hidden(&table, &["secret-"]).await;

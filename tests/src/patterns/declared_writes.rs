@@ -18,7 +18,7 @@ async fn assert_in_step<T: IndexedEntity>(table: &IndexedTable<T>, indexes: &[&s
         let report = table.entities().scrub(index, ScrubMode::Report).await.expect("a scrub");
         assert_eq!(report.dangling, 0, "{index}: {report:?}");
         assert_eq!(report.missing, 0, "{index}: {report:?}");
-        assert_eq!(report.taken, 0, "{index}: {report:?}");
+        assert_eq!(report.taken_keys, 0, "{index}: {report:?}");
     }
 }
 

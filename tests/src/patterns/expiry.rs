@@ -421,7 +421,7 @@ pub(super) async fn assert_in_step(table: &IndexedTable<Indexed>, what: &str) {
     table.flush().await;
     for index in Indexed::SCHEMA.indexes {
         let found = table.entities().scrub(&index.name, ScrubMode::Report).await.expect("a scrub");
-        assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{what}: {}", index.name);
+        assert_eq!((found.dangling, found.missing, found.taken_keys), (0, 0, 0), "{what}: {}", index.name);
     }
 }
 

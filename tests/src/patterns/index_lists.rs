@@ -122,7 +122,7 @@ pub(crate) async fn lists_agree_with_a_model(harness: &Harness) {
             let scrub = people.scrub("city", ScrubMode::Report).await.expect("a scrub");
             assert_eq!(scrub.dangling, 0, "{shape:?} {placement:?}");
             assert_eq!(scrub.missing, 0, "{shape:?} {placement:?}");
-            assert_eq!(scrub.taken, 0, "{shape:?} {placement:?}");
+            assert_eq!(scrub.taken_keys, 0, "{shape:?} {placement:?}");
             assert!(world.blobs().await <= CITIES.len(), "blobs that no row names");
         }
     }
@@ -194,7 +194,7 @@ async fn is_built_while_writers_go_on(harness: &Harness, placement: Placement, s
     let scrub = people.scrub("city", ScrubMode::Report).await.expect("a scrub");
     assert_eq!(scrub.dangling, 0, "{shape:?} {placement:?}");
     assert_eq!(scrub.missing, 0, "{shape:?} {placement:?}");
-    assert_eq!(scrub.taken, 0, "{shape:?} {placement:?}");
+    assert_eq!(scrub.taken_keys, 0, "{shape:?} {placement:?}");
     assert_eq!(scrub.entries, scrub.entities);
     people.drop_index("city").await.expect("a drop");
     let rows = world.store.query_all(&world.table, &Default::default()).await.expect("rows");

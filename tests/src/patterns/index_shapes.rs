@@ -168,7 +168,7 @@ pub(crate) async fn copies_follow_their_source(harness: &Harness) {
         assert_eq!(scrub.entries, 1);
         assert_eq!(scrub.dangling, 0);
         assert_eq!(scrub.missing, 0);
-        assert_eq!(scrub.taken, 0);
+        assert_eq!(scrub.taken_keys, 0);
         people.modify(&key("p", "1"), |_| Ok(None)).await.expect("a delete");
         assert_eq!(name().await, None);
     }

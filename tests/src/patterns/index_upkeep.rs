@@ -90,7 +90,7 @@ async fn assert_in_step(people: &IndexedEntities, index: &str) {
     let scrub = people.scrub(index, ScrubMode::Report).await.expect("a scrub");
     assert_eq!(scrub.dangling, 0, "{index}");
     assert_eq!(scrub.missing, 0, "{index}");
-    assert_eq!(scrub.taken, 0, "{index}");
+    assert_eq!(scrub.taken_keys, 0, "{index}");
     assert!(scrub.entries > 0, "{index}");
 }
 

@@ -286,7 +286,7 @@ async fn check_indexes(jobs: &IndexedTable<Job>, what: &str) {
         let found = jobs.entities().scrub(&index.name, ScrubMode::Report).await.expect("a scrub");
         assert_eq!(found.dangling, 0, "{what}: {}", index.name);
         assert_eq!(found.missing, 0, "{what}: {}", index.name);
-        assert_eq!(found.taken, 0, "{what}: {}", index.name);
+        assert_eq!(found.taken_keys, 0, "{what}: {}", index.name);
     }
 }
 

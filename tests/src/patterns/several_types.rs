@@ -206,7 +206,7 @@ async fn scrub(h: &Harness, table: &TableName, indexes: usize, entities: usize) 
         let found = all.scrub(&index.id(), ScrubMode::Report).await?;
         assert_eq!(found.dangling, 0, "{}", index.id());
         assert_eq!(found.missing, 0, "{}", index.id());
-        assert_eq!(found.taken, 0, "{}", index.id());
+        assert_eq!(found.taken_keys, 0, "{}", index.id());
     }
     assert_eq!(Table::<Entity>::new(store, table.clone())?.query().count().await?, entities);
     Ok(())

@@ -80,7 +80,7 @@ async fn assert_in_step(entities: &IndexedEntities, index: &Index, entries: usiz
     assert_eq!(scrub.entries, entries, "{index:?}");
     assert_eq!(scrub.dangling, 0, "{index:?}");
     assert_eq!(scrub.missing, 0, "{index:?}");
-    assert_eq!(scrub.taken, 0, "{index:?}");
+    assert_eq!(scrub.taken_keys, 0, "{index:?}");
 }
 
 /// Runs the work until the manifest shows the wanted state of an index, then drops the work.

@@ -196,7 +196,7 @@ impl<'a> World<'a> {
         let scrub = people.scrub("city", ScrubMode::Report).await?;
         assert_eq!(scrub.dangling, 0, "{case}");
         assert_eq!(scrub.missing, 0, "{case}");
-        assert_eq!(scrub.taken, 0, "{case}");
+        assert_eq!(scrub.taken_keys, 0, "{case}");
         let named = rows.iter().filter(|row| row.get("ListBlob").is_some()).count();
         assert_eq!(blobs, named, "{case}: blobs that no row names, or rows without their blob");
         let people_of = rows.iter().filter(|row| row.key().row().starts_with("person_"));

@@ -202,7 +202,7 @@ const UNMANAGED: &[Path] = paths! {
 };
 
 fn wrong(found: &ScrubReport) -> usize {
-    found.dangling + found.missing + found.taken
+    found.dangling + found.missing + found.taken_keys
 }
 
 async fn repaired(backends: Backends) {
@@ -233,7 +233,7 @@ async fn taken(backends: Backends) {
     let entities = own.declaring.entities();
     for mode in [ScrubMode::Report, ScrubMode::Repair, ScrubMode::Report] {
         let found = entities.scrub("name", mode).await.unwrap();
-        assert_eq!(found.taken, 1, "{mode:?}");
+        assert_eq!(found.taken_keys, 1, "{mode:?}");
         assert_eq!(found.missing, 0, "{mode:?}");
         assert_eq!(found.dangling, 0, "{mode:?}");
     }

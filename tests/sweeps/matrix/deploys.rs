@@ -420,7 +420,7 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
         let found = newer.entities().scrub(&index.id(), ScrubMode::Report).await.unwrap();
         assert_eq!(found.dangling, 0, "{}", index.id());
         assert_eq!(found.missing, 0, "{}", index.id());
-        assert_eq!(found.taken, 0, "{}", index.id());
+        assert_eq!(found.taken_keys, 0, "{}", index.id());
     }
     for unique in
         P::SCHEMA.indexes.iter().filter(|index| index.uniqueness != table_core::manifest::Uniqueness::No)

@@ -337,7 +337,7 @@ impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
                 let found = self.entities().scrub(&index.name, ScrubMode::Report).await.unwrap();
                 assert_eq!(found.dangling, 0, "{}", index.name);
                 assert_eq!(found.missing, 0, "{}", index.name);
-                assert_eq!(found.taken, 0, "{}", index.name);
+                assert_eq!(found.taken_keys, 0, "{}", index.name);
                 assert_eq!(found.entries, found.entities, "{}", index.name);
             }
         })
@@ -363,7 +363,7 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
                 let found = entities.scrub(&index.name, ScrubMode::Report).await.unwrap();
                 assert_eq!(found.dangling, 0, "{}", index.name);
                 assert_eq!(found.missing, 0, "{}", index.name);
-                assert_eq!(found.taken, 0, "{}", index.name);
+                assert_eq!(found.taken_keys, 0, "{}", index.name);
                 assert_eq!(found.entries, found.entities, "{}", index.name);
             }
         })

@@ -78,7 +78,7 @@ async fn a_signature_is_limited_to_its_table_time_and_addresses() {
     assert!(is_forbidden(expired.get(&table, &key(), None).await));
     let early = sas(&table, TablePermissions::ALL).with_start(Utc::now() + TimeDelta::minutes(5));
     assert!(is_forbidden(guest(&store.sign(&early).unwrap()).get(&table, &key(), None).await));
-    let elsewhere = sas(&table, TablePermissions::ALL).from_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
+    let elsewhere = sas(&table, TablePermissions::ALL).with_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
     // Azurite ignores the address of the caller, but checks the signature over the allowed addresses.
     let from_here = guest(&store.sign(&elsewhere).unwrap()).get(&table, &key(), None).await;
     if Azurite::is_replaced() {
@@ -102,7 +102,7 @@ async fn signatures_with_ranges_are_valid() {
         SasRange::partitions(&partition("it's a & b +\u{e9}"), &partition("q\u{1F600}")),
         SasRange::entities(&key(), &Key::new("p", "r=\"<>").unwrap()),
     ] {
-        let ranged = sas(&table, TablePermissions::READ).within(range.clone());
+        let ranged = sas(&table, TablePermissions::READ).with_range(range.clone());
         let reader = guest(&store.sign(&ranged).unwrap());
         assert!(reader.get(&table, &key(), None).await.unwrap().is_some(), "{range:?}");
     }

@@ -82,7 +82,7 @@ async fn a_signature_grants_only_the_entities_of_its_range() {
         (wide, &all[1..5]),
         (narrow, &all[3..4]),
     ] {
-        let token = store.sign(&sas(&table, TablePermissions::ALL).within(range.clone())).unwrap();
+        let token = store.sign(&sas(&table, TablePermissions::ALL).with_range(range.clone())).unwrap();
         let tenant = guest(&token);
         let expected: Vec<String> = expected.iter().map(|(p, r)| key(p, r).to_string()).collect();
         assert_eq!(keys(&tenant, &table, Query::new()).await, expected, "{range:?}");
@@ -105,7 +105,7 @@ async fn a_group_outside_the_range_is_refused() {
     use table_core::store::GroupTransaction;
     let (store, table) = owner(&[]).await;
     let range = SasRange::entities(&key("p", "b"), &key("p", "d"));
-    let tenant = guest(&store.sign(&sas(&table, TablePermissions::ADD).within(range)).unwrap());
+    let tenant = guest(&store.sign(&sas(&table, TablePermissions::ADD).with_range(range)).unwrap());
     let group = |rows: [&str; 2]| {
         let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
         rows.into_iter().for_each(|row| group.push(insert("p", row)).unwrap());
@@ -135,7 +135,8 @@ async fn a_signature_that_may_not_read_the_manifest_needs_an_unmanaged_store() {
     let (store, table) = owner(&[]).await;
     let partition = |text: &str| PartitionKey::new(text).unwrap();
     let entities = SasRange::partitions(&partition("0000_"), &partition("0002_"));
-    let tenant = || guest(&store.sign(&sas(&table, TablePermissions::ALL).within(entities.clone())).unwrap());
+    let tenant =
+        || guest(&store.sign(&sas(&table, TablePermissions::ALL).with_range(entities.clone())).unwrap());
     let reading = Reading { station: "it's north".into(), number: 1, value: 7 };
     let managed = SpreadTable::<Reading>::new(tenant(), table.clone()).unwrap();
     let error = managed.insert(&reading).await.unwrap_err();
@@ -185,9 +186,9 @@ async fn a_signature_is_limited_to_its_table_time_addresses_and_protocol() {
     assert!(is_forbidden(signed(expired).get(&table, &key, None).await));
     let early = all().with_start(Utc::now() + TimeDelta::minutes(5));
     assert!(is_forbidden(signed(early).get(&table, &key, None).await));
-    let elsewhere = all().from_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
+    let elsewhere = all().with_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
     assert!(is_forbidden(signed(elsewhere).get(&table, &key, None).await));
-    let here = all().from_ip(IpRange::from(Ipv4Addr::LOCALHOST));
+    let here = all().with_ip(IpRange::from(Ipv4Addr::LOCALHOST));
     assert!(signed(here).get(&table, &key, None).await.is_ok());
     assert!(is_forbidden(signed(all().with_protocol(SasProtocol::HttpsOnly)).get(&table, &key, None).await));
 }

@@ -9,7 +9,7 @@ use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex}
 use table_core::model::{Entity, IfMatch, Key, ValueRef};
 use table_core::query::Query;
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, OperationKind, Result, TableStore, TableStoreExt as _,
+    Error, GroupTransaction, Operation, OperationKind, Result, TableStore, TableStoreExt as _,
 };
 use table_core::typed::Discriminator;
 use tokio::sync::mpsc;
@@ -281,8 +281,7 @@ impl TableStore for SmallRequests {
         group: GroupTransaction,
     ) -> Result<Vec<table_core::store::Written>> {
         if group.len() > 30 {
-            let quantity = "bytes of a group transaction's request".to_owned();
-            return Err(ErrorKind::LimitExceeded { quantity, allowed: 30, actual: group.len() }.into());
+            return Err(Error::limit("bytes of a group transaction's request", 30, group.len()));
         }
         self.0.transact(table, group).await
     }

@@ -571,10 +571,10 @@ fn next_state(old: Option<&Stored>, key: &Key, rows: BTreeMap<u16, Properties>) 
 }
 
 fn too_large(key: &Key, error: Error) -> Error {
-    let ErrorKind::LimitExceeded { quantity, allowed, actual } = error.kind() else { return error };
+    let ErrorKind::LimitExceeded { kind, quantity, allowed, actual } = error.kind() else { return error };
     let quantity = format!(
         "the wide entity {key} must fit into one group transaction, and its {quantity} exceed the limit: keep large values in \
          blobs (large entities)"
     );
-    Error::limit(quantity, *allowed, *actual)
+    Error::limit_of_kind(*kind, quantity, *allowed, *actual)
 }

@@ -46,8 +46,8 @@ pub struct ScrubReport {
     pub entities: usize,
     /// Entries that were missing or had another payload.
     pub missing: usize,
-    /// Entities whose entry's key belongs to another entity: a scrub cannot repair these.
-    pub taken: usize,
+    /// Taken keys: entities whose entry has the key of another entity's entry. A scrub cannot repair these.
+    pub taken_keys: usize,
 }
 
 /// The position at which a scrub continues. Print it with [`Display`](fmt::Display), parse it with
@@ -202,7 +202,7 @@ impl<'a> Scrub<'a> {
         let checks = stream::iter(entities).map(|entity| self.check_entity(entity));
         let found: Vec<Found> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
         report.missing += found.iter().filter(|found| **found == Found::Missing).count();
-        report.taken += found.iter().filter(|found| **found == Found::Taken).count();
+        report.taken_keys += found.iter().filter(|found| **found == Found::Taken).count();
         Ok(())
     }
 

@@ -84,7 +84,7 @@ async fn a_remote_collision_is_an_applied_error_and_keeps_the_first_entry() -> R
     let report = people.scrub("city", ScrubMode::Repair).await?;
     assert_eq!(report.dangling, 0);
     assert_eq!(report.missing, 0);
-    assert_eq!(report.taken, 1);
+    assert_eq!(report.taken_keys, 1);
 
     // The journal row stays, so that a sweep writes the entry after the key is free.
     assert_eq!(people.journal().sweep(&[], Default::default()).await?.left, 1);

@@ -65,7 +65,7 @@ async fn copies_follow_their_source_and_survive_writers_of_the_target() -> Resul
         let scrub = people.scrub("manager", ScrubMode::Report).await?;
         assert_eq!(scrub.dangling, 0);
         assert_eq!(scrub.missing, 0);
-        assert_eq!(scrub.taken, 0);
+        assert_eq!(scrub.taken_keys, 0);
     }
     Ok(())
 }

@@ -118,7 +118,7 @@ impl Shop {
             let scrub = all.scrub(&index.id(), ScrubMode::Report).await?;
             assert_eq!(scrub.dangling, 0, "{}", index.id());
             assert_eq!(scrub.missing, 0, "{}", index.id());
-            assert_eq!(scrub.taken, 0, "{}", index.id());
+            assert_eq!(scrub.taken_keys, 0, "{}", index.id());
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ async fn lists_agree_with_a_model() -> Result<()> {
         let scrub = people.scrub("city", ScrubMode::Report).await?;
         assert_eq!(scrub.dangling, 0, "{shape:?} {:?}", index.placement());
         assert_eq!(scrub.missing, 0, "{shape:?} {:?}", index.placement());
-        assert_eq!(scrub.taken, 0, "{shape:?} {:?}", index.placement());
+        assert_eq!(scrub.taken_keys, 0, "{shape:?} {:?}", index.placement());
         let named = if shape.needs_blobs() { 2 } else { 0 };
         assert!(world.blobs().await <= named, "old blobs are gone");
     }

@@ -121,7 +121,7 @@ impl Two {
             let report = self.other.scrub(index, ScrubMode::Report).await?;
             assert_eq!(report.dangling, 0, "{index}");
             assert_eq!(report.missing, 0, "{index}");
-            assert_eq!(report.taken, 0, "{index}");
+            assert_eq!(report.taken_keys, 0, "{index}");
         }
         let mut found = self.found().await?;
         assert_eq!(found.len(), 1, "{found:?}");
@@ -306,7 +306,7 @@ impl Two {
         let report = self.other.scrub("email", ScrubMode::Report).await?;
         assert_eq!(report.dangling, 0);
         assert_eq!(report.missing, 0);
-        assert_eq!(report.taken, 0);
+        assert_eq!(report.taken_keys, 0);
         Ok(email.to_owned())
     }
 }

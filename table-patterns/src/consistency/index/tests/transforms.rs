@@ -78,7 +78,7 @@ async fn check(tickets: &IndexedEntities) -> Result<()> {
         let report = tickets.scrub(&index.name, ScrubMode::Report).await?;
         assert_eq!(report.dangling, 0, "{}", index.name);
         assert_eq!(report.missing, 0, "{}", index.name);
-        assert_eq!(report.taken, 0, "{}", index.name);
+        assert_eq!(report.taken_keys, 0, "{}", index.name);
     }
     Ok(())
 }
@@ -167,7 +167,7 @@ async fn indexes_of_lists_are_built_scrubbed_and_dropped() -> Result<()> {
         let report = notes.scrub(name, ScrubMode::Report).await?;
         assert_eq!(report.dangling, 0, "{name}");
         assert_eq!(report.missing, 0, "{name}");
-        assert_eq!(report.taken, 0, "{name}");
+        assert_eq!(report.taken_keys, 0, "{name}");
     }
     let all = notes.all("rows", &IndexQuery::partition("rows_t1"), Trust::Entity).await?;
     let rows: Vec<_> = all.iter().map(|e| e.key().row().to_owned()).collect();

@@ -49,7 +49,7 @@ async fn in_step(people: &IndexedEntities, case: &str) -> Result<()> {
     let report = people.scrub("login", ScrubMode::Report).await?;
     assert_eq!(report.dangling, 0, "{case}");
     assert_eq!(report.missing, 0, "{case}");
-    assert_eq!(report.taken, 0, "{case}");
+    assert_eq!(report.taken_keys, 0, "{case}");
     Ok(())
 }
 

@@ -120,7 +120,7 @@ impl Rig {
             let scrub = entities.scrub(index, ScrubMode::Report).await?;
             assert_eq!(scrub.dangling, 0, "{case}: {index}");
             assert_eq!(scrub.missing, 0, "{case}: {index}");
-            assert_eq!(scrub.taken, 0, "{case}: {index}");
+            assert_eq!(scrub.taken_keys, 0, "{case}: {index}");
         }
         Ok(())
     }
