@@ -128,8 +128,7 @@ def check_whole_table(table):
     problems = [f"{key} is missing" for key in set(expected) - set(found)]
     problems += [f"{key} is unexpected" for key in set(found) - set(expected)]
     for key in set(found) & set(expected):
-        if key[0] != TYPES:
-            problems += differences(expected[key], found[key])
+        problems += differences(expected[key], found[key])
     return problems
 
 
