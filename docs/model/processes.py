@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Registered processes: whom a change of an index's state waits for.
+"""The registered processes for which a change of an index state waits.
 
-A writer registers by a row, reads the state, and acts upon it for CACHE ticks; what it sends takes effect within REQUEST ticks. Where half
-a HEARTBEAT or more has passed since it sent its row last, it writes the row again before it reads. It may stand still at any moment.
-A builder changes the state, step by step: after each change it waits for the longest time of those who are registered, and not for
-who has no row. It forgets a row that it has seen unchanged for LIFETIME. No effect may rest on a state that is two steps back.
+A writer registers with a row, reads the state and uses it for CACHE ticks; its requests take effect within REQUEST ticks. If HEARTBEAT/2 or
+more has passed since it sent its row, it sends the row again before it reads. It may pause at any step. The builder changes the state step by
+step. After each change it waits for the longest durations of the registered writers, and not for a writer without a row. It deletes a row that
+it has seen unchanged for LIFETIME. Violation: an effect that is based on a state two steps old.
 
-In a variant both are one process, and the builder waits for what the process has under way instead of durations (`alone`).
+In the model `alone`, writer and builder are one process, and the builder waits for the requests in flight instead of durations.
 
-Their clocks run alike. Run it: `python3 docs/model/processes.py`.
+All clocks have the same rate. Run it: `python3 docs/model/processes.py`.
 """
 
 import sys
@@ -17,11 +17,20 @@ from collections import namedtuple
 CACHE, REQUEST, HEARTBEAT = 2, 1, 4
 LIFETIME = HEARTBEAT + CACHE + REQUEST
 LAST = 3  # changes of the state
-OLD = LIFETIME + 1  # what is older is not told apart
+OLD = LIFETIME + 1  # ages are capped here
 
-# Times are ages in ticks; `None` is nothing of the kind. The row: absent, as the builder has `watched` it, or `other`. The writer: how
-# long ago it sent its row and asked for the state, the state that it has read, what it has sent and for how long, what it is at. The builder:
-# the state, how long ago it changed and was waited for, and for how long the row has been watched.
+# Times are ages in ticks; `None` means that there was no such event.
+#   row      absent, `watched` (as the builder has seen it), or `other`
+#   sent     since the writer sent its row
+#   asked    since the writer asked for the state
+#   read     the state that the writer has read
+#   flying   the state on which the request in flight is based
+#   flew     since that request was sent
+#   at       the writer's step
+#   state    the state of the index
+#   changed  since the builder changed it
+#   settled  whether the builder has finished the wait after the change
+#   watched  since the builder has seen the row unchanged
 World = namedtuple("World", "row sent asked read flying flew at state changed settled watched")
 
 START = World("absent", None, None, None, None, None, "idle", 0, None, True, None)
@@ -32,8 +41,8 @@ def older(age):
 
 
 def steps(w, broken):
-    """Every next world, with what is done."""
-    # Time passes, also while a process stands still; what was sent has taken effect by its end.
+    """Every next world, with the name of the step."""
+    # Time passes, also while a process is paused. A request takes effect within its time.
     if w.flying is None or w.flew < REQUEST:
         yield "a tick", w._replace(
             sent=older(w.sent), asked=older(w.asked), flew=older(w.flew), changed=older(w.changed), watched=older(w.watched)
@@ -45,7 +54,7 @@ def steps(w, broken):
     if w.at == "idle":
         registered = w.sent is not None and w.sent < HEARTBEAT // 2
         if registered or (broken == "unregistered" and w.sent is not None):
-            # The moment of asking counts, not that of the answer.
+            # The time of the question counts, not the time of the answer.
             yield "ask", w._replace(at="asking", asked=0, read=None)
         elif broken == "afterwards":
             yield "ask", w._replace(at="asking", asked=0, read=None)
@@ -55,7 +64,7 @@ def steps(w, broken):
         if w.sent <= REQUEST:
             yield "the row is written", w._replace(at="idle", row="other", watched=None)
         else:
-            # Nobody knows what became of it: it counts as not written.
+            # The outcome is unknown: it counts as not written.
             yield "the row is lost", w._replace(at="idle", sent=None)
     elif w.at == "asking":
         if w.asked <= REQUEST:
@@ -74,25 +83,25 @@ def steps(w, broken):
     if w.row == "other":
         yield "watch the row", w._replace(row="watched", watched=0)
     elif w.row == "watched" and w.watched >= {"early": HEARTBEAT // 2, "at once": 0}.get(broken, LIFETIME):
-        yield "forget the row", w._replace(row="absent", watched=None)
+        yield "delete the row", w._replace(row="absent", watched=None)
     if w.settled and w.state < LAST:
         yield "change the state", w._replace(state=w.state + 1, changed=0, settled=False)
     if not w.settled:
-        # The manifest is read when the wait is over: who is registered then is waited for.
+        # The manifest is read at the end of the wait: the builder waits for the writers that are registered then.
         waits = w.row != "absent" and broken != "ignored"
-        # In one process the writer is told of a change, and reads the state again unless it is at a write.
-        told = w.at == "idle" or w.read == w.state
+        # In one process the writer learns of a change at once, and reads the state again unless it is writing.
+        knows = w.at == "idle" or w.read == w.state
         answered = w.flying in (None, w.state) or broken == "given up"
         if broken in ("alone", "given up"):
-            if told and answered:
+            if knows and answered:
                 yield "go on", w._replace(settled=True)
         elif not waits or w.changed >= CACHE + (0 if broken == "no request" else REQUEST):
             yield "go on", w._replace(settled=True)
 
 
-def wrong(before, what):
-    """What must not happen: an effect that rests on a state two steps back."""
-    return what == "a write takes effect" and before.flying < before.state - 1
+def is_violation(before, step):
+    """Whether a write takes effect that is based on a state two steps old."""
+    return step == "a write takes effect" and before.flying < before.state - 1
 
 
 def run(broken=None):
@@ -100,25 +109,31 @@ def run(broken=None):
     while stack:
         world, path = stack.pop()
         count += 1
-        for what, after in steps(world, broken):
-            if wrong(world, what):
-                trail = [what]
+        for step, after in steps(world, broken):
+            if is_violation(world, step):
+                trail = [step]
                 while path:
                     trail.append(path[0])
                     path = path[1]
                 return count, trail[::-1]
             if after not in seen:
                 seen.add(after)
-                stack.append((after, (what, path)))
+                stack.append((after, (step, path)))
     return count, None
 
 
-# Each leaves out one rule: who is registered no more writes the row before it asks; and writes it before, not after; a builder waits for who
-# is registered; a row is watched for its lifetime, not for what the writer counts by; nor for nothing; what was read too long ago
-# is not acted upon; a wait lasts as long as requests do, too.
-# `given up` is `alone` where a request that its process gave up, and that may take effect still, counts as done.
 RIGHT = [None, "alone"]
-VARIANTS = ["given up", "unregistered", "afterwards", "ignored", "early", "at once", "stale", "no request"]
+# Each variant leaves out one rule.
+VARIANTS = [
+    "given up",  # as `alone`, but a request that its process has given up, and that may still take effect, counts as done
+    "unregistered",  # a writer whose registration may have expired reads the state without sending its row first
+    "afterwards",  # a writer sends its row after it has read the state
+    "ignored",  # the builder does not wait for registered writers
+    "early",  # the builder deletes a row after HEARTBEAT/2
+    "at once",  # the builder deletes a row without watching it
+    "stale",  # a writer uses a state for longer than CACHE
+    "no request",  # a wait does not include the time of requests
+]
 
 
 def main():
