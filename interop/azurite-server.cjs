@@ -1,4 +1,5 @@
 // Loaded before Azurite's tests (azurite-suite.mjs): the module that starts their server starts `tables serve` in memory instead.
+// Environment: TABLES is the program, CERTIFICATE_DIRECTORY the folder in which it writes its own certificate.
 "use strict";
 const { spawn } = require("node:child_process");
 const { once } = require("node:events");
@@ -14,7 +15,7 @@ class TableTestServerFactory {
 
   createServer({ https }) {
     const parameters = ["serve", "memory", "--listen", `${host}:${port}`, "--until-eof"];
-    if (https) parameters.push("--self-signed", join(process.env.CERTIFICATE, "tls"));
+    if (https) parameters.push("--self-signed", join(process.env.CERTIFICATE_DIRECTORY, "tls"));
     let server, ended;
     return {
       config: { host, port },

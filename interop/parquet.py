@@ -1,4 +1,4 @@
-"""Files of Apache Parquet between `tables` and pyarrow, in both directions. Prints a line for each check.
+"""Files of Apache Parquet between `tables` and pyarrow, in both directions. Prints a line for each check; ends with 1 if a check fails.
 
 parquet.py TABLES       TABLES is the program
 """
@@ -16,19 +16,33 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shared import expect, run
+
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
 PROGRAM = sys.argv[1]
 UTC = datetime.timezone.utc
 
 
 def tables(*arguments, code=0):
-    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
+    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == code, (arguments, done.returncode, done.stderr)
     return done
 
 
-def check(what, found, expected):
-    assert found == expected, f"{what}: {found!r} instead of {expected!r}"
-    print(f"ok: {what}")
+FAILED = []
+
+
+def report(name, job):
+    """Prints the result of a job. The script goes on after a failure."""
+    problem = run(name, job)["problem"]
+    print(f"ok: {name}" if problem is None else f"FAILED: {name}: {problem}")
+    if problem is not None:
+        FAILED.append(name)
+
+
+def check(name, found, expected):
+    report(name, lambda: expect(found, expected))
 
 
 def lines(*entities):
@@ -50,7 +64,7 @@ def written_by_tables(directory):
     }
     second = {"PartitionKey": "p", "RowKey": "2", "Mixed": "one"}
     source, file = directory / "all.jsonl", directory / "all.parquet"
-    source.write_text(lines(every, second))
+    source.write_text(lines(every, second), encoding="utf-8")
     store = f"embedded:{directory / 'store'}"
     tables("import", store, "Rows", "--from", source)
     tables("export", store, "Rows", "--to", file)
@@ -62,7 +76,7 @@ def written_by_tables(directory):
         "Real": "double", "Time": "timestamp[us, tz=UTC]", "Ticks": "timestamp[ns, tz=UTC]", "Far": "timestamp[us, tz=UTC]",
         "Bytes": "binary", "Mixed@Int32": "int32", "Mixed@String": "string",
     })
-    assert "uuid" in identifier or identifier == "fixed_size_binary[16]", identifier
+    check("the type of a Guid", "uuid" in identifier or identifier == "fixed_size_binary[16]", True)
     nanos = table.column("Ticks").cast(pa.int64()).to_pylist()
     seconds = int(datetime.datetime(2013, 1, 1, 5, 15, tzinfo=UTC).timestamp())
     check("a time of 100 ns", nanos, [seconds * 10**9 + 123_456_700, None])
@@ -83,14 +97,14 @@ def many_groups(directory):
     """Several row groups have every row once."""
     count = 300_000
     source, file = directory / "many.csv", directory / "many.parquet"
-    with source.open("w") as out:
+    with source.open("w", encoding="utf-8") as out:
         out.write("PartitionKey,RowKey,N\n")
         out.writelines(f"p{n % 7},{n:07},{n}\n" for n in range(count))
     store = f"embedded:{directory / 'many'}"
     tables("import", store, "Rows", "--from", source, "--quiet")
     tables("export", store, "Rows", "--to", file, "--quiet")
     read = pq.ParquetFile(file)
-    assert read.num_row_groups > 1, read.num_row_groups
+    check("several row groups", read.num_row_groups > 1, True)
     check(f"{count} rows in {read.num_row_groups} row groups", sorted(read.read(["N"]).column("N").to_pylist()), list(range(count)))
 
 
@@ -120,9 +134,10 @@ def written_by_pyarrow(directory):
     instants = {"Day", "Millis", "Nanos"}
 
     def normal(entity):
-        # The digits after the second have no one form.
-        keep = lambda name, value: value.rstrip("Z").rstrip("0").rstrip(".") if name in instants else value
-        return {name: keep(name, value) for name, value in entity.items() if name != "Real@odata.type"}
+        def without_trailing_zeros(name, value):
+            return value.rstrip("Z").rstrip("0").rstrip(".") if name in instants else value
+
+        return {name: without_trailing_zeros(name, value) for name, value in entity.items() if name != "Real@odata.type"}
 
     for number, compression in enumerate(["none", "snappy", "gzip", "lz4", "zstd"]):
         file, store = directory / f"{compression}.parquet", f"embedded:{directory / f'of{number}'}"
@@ -145,13 +160,15 @@ def refused(directory):
         file, store = directory / "refused.parquet", directory / "none"
         pq.write_table(pa.table({**keys, "X": column}), file)
         done = tables("import", f"embedded:{store}", "Rows", "--from", file, code=2)
-        assert "'X'" in done.stderr and not store.exists(), done.stderr
-        print(f"ok: {name} are refused")
+        check(f"{name} are refused with the name of the column", "'X'" in done.stderr, True)
+        check(f"{name} are refused before a store is created", store.exists(), False)
 
 
 with tempfile.TemporaryDirectory() as directory:
     directory = pathlib.Path(directory)
-    written_by_tables(directory)
-    many_groups(directory)
-    written_by_pyarrow(directory)
-    refused(directory)
+    for part in (written_by_tables, many_groups, written_by_pyarrow, refused):
+        problem = run(part.__name__, lambda: part(directory))["problem"]
+        if problem is not None:
+            print(f"FAILED: {part.__name__}: {problem}")
+            FAILED.append(part.__name__)
+sys.exit(1 if FAILED else 0)

@@ -1,16 +1,15 @@
-// Runs the table service of Azurite on a free port until the program that started it is gone, however it went: its end of the pipe
-// closes. Azurite then writes its data, as after Ctrl-C. The arguments are those of `azurite-table`. The exit code is 3 if Azurite is
-// not installed.
+// Runs the table service of Azurite on a free port until the program that started it ends, in any way: its end of the pipe closes. Azurite then
+// writes its data, as after Ctrl-C. The arguments are the arguments of `azurite-table`. The exit code is 3 if Azurite is not installed.
 const fs = require("fs");
 const net = require("net");
 const path = require("path");
 
 const MAIN = path.join("azurite", "dist", "src", "table", "main.js");
-// Where npm puts the package beside the directory of its programs: local and by npx, global on Windows, global elsewhere.
-const BESIDE = [path.join("..", MAIN), path.join("node_modules", MAIN), path.join("..", "lib", "node_modules", MAIN)];
+// The paths of the package from npm's directory of programs: local and by npx, global on Windows, global on other systems.
+const PATHS = [path.join("..", MAIN), path.join("node_modules", MAIN), path.join("..", "lib", "node_modules", MAIN)];
 
 const directories = (process.env.PATH || "").split(path.delimiter).filter((directory) => directory !== "");
-const candidates = directories.flatMap((directory) => BESIDE.map((place) => path.join(directory, place)));
+const candidates = directories.flatMap((directory) => PATHS.map((place) => path.join(directory, place)));
 const main = candidates.find((file) => fs.existsSync(file));
 if (main === undefined) {
   process.exit(3);

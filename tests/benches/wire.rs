@@ -4,6 +4,10 @@
 //! `cargo bench -p conformance --bench wire -- ratios` prints medians of alternating rounds and their ratios.
 //! Without `ratios`, criterion measures each side.
 
+#[path = "shared/base64_text.rs"]
+mod base64_text;
+#[path = "shared/median.rs"]
+mod median;
 #[path = "shared/rounds.rs"]
 mod rounds;
 #[path = "shared/visitor.rs"]
@@ -11,11 +15,9 @@ mod visitor;
 
 use std::hint::black_box;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use criterion::Criterion;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use table_azure::wire;
 use table_core::model::{Entity, Ticks};
 use table_core::typed::{FromEntity, TableEntity};
@@ -40,17 +42,8 @@ struct Plain {
     visits: i64,
     id: Uuid,
     hired: DateTime<Utc>,
-    #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
+    #[serde(with = "base64_text")]
     photo: Vec<u8>,
-}
-
-fn to_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&STANDARD.encode(bytes))
-}
-
-fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    let text = <&str>::deserialize(deserializer)?;
-    STANDARD.decode(text).map_err(serde::de::Error::custom)
 }
 
 fn plain() -> Plain {

@@ -88,11 +88,11 @@ fn flights_survive_every_format_and_store() {
     round_trip(&csv, FLIGHTS, ("day eq 1", is_first));
 }
 
-/// All flights of the year, and January on Azurite: `TABLES_FLIGHTS=flights.csv.zst cargo test -p table-cli --test cli -- --ignored
+/// All flights of the year, and January on Azurite: `TABLES_FLIGHTS=$PWD/flights.csv cargo test -p table-cli --test cli -- --ignored
 /// all_flights`, with the file that `readr::write_csv(nycflights13::flights, "flights.csv")` writes in R
 /// (<https://github.com/tidyverse/nycflights13>).
 #[test]
-#[ignore = "takes minutes, and needs a file: a nightly command"]
+#[ignore = "takes minutes, and needs a file: run it before a release"]
 fn all_flights_survive_every_format_and_store() {
     let csv = std::env::var_os("TABLES_FLIGHTS")
         .expect("TABLES_FLIGHTS is the path of flights.csv or flights.csv.zst");

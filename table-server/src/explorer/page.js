@@ -11,6 +11,8 @@ function element(name, text, attributes = {}) {
   return made;
 }
 
+const counted = (number, one, many) => `${number} ${number === 1 ? one : many}`;
+
 async function read(path, parameters) {
   const response = await fetch(`/_explorer/${path}?${new URLSearchParams(parameters)}`);
   const value = await response.json();
@@ -61,7 +63,7 @@ async function showTables() {
     return item;
   });
   at("tables").replaceChildren(...items);
-  at("status").textContent = `${names.length} tables`;
+  at("status").textContent = counted(names.length, "table", "tables");
 }
 
 async function choose(name, button) {
@@ -114,7 +116,7 @@ async function query(next) {
   at("entities").replaceChildren(...[...kinds].map(([kind, entities]) => entitiesOf(kind, entities)));
   chosen.next = answer.next;
   at("more").hidden = !answer.next;
-  at("status").textContent = `${answer.entities.length} entities of ${answer.rows} rows, by a ${answer.path}`;
+  at("status").textContent = `${counted(answer.entities.length, "entity", "entities")} of ${counted(answer.rows, "row", "rows")}, by a ${answer.path}`;
 }
 
 function entitiesOf(kind, entities) {

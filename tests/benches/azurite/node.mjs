@@ -1,4 +1,4 @@
-// The rounds of the Node client: for each line `Work count partition`, runs the work and prints its cost.
+// The rounds of the Node client: for each line `Operation count partition`, runs the operations and prints their cost.
 //
 // node.mjs ENDPOINT ACCOUNT KEY TABLE
 
@@ -21,7 +21,7 @@ const PHOTO = new Uint8Array(32).map((_, n) => n);
 
 const rowKey = (n) => `empid_${String(n).padStart(8, "0")}`;
 
-// The same employee as the other sides'.
+// The employee of the other clients, with `Hired` in milliseconds, the precision of `Date`.
 function row(partitionKey, n) {
   const firstName = ["Ken", "Robin", "Maria"][n % 3];
   return {
@@ -48,7 +48,7 @@ async function inFlight(count, work) {
   await Promise.all(Array.from({ length: IN_FLIGHT }, (_, first) => task(first)));
 }
 
-const WORKS = {
+const OPERATIONS = {
   Get: (count) => () => inFlight(count, (n) => client.getEntity(SALES, rowKey((n * 7919) % LOADED))),
   Insert(count, partition) {
     const rows = Array.from({ length: count }, (_, n) => row(partition, n));
@@ -70,9 +70,9 @@ const WORKS = {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const [name, count, partition] = line.split(" ");
-  const work = WORKS[name](Number(count), partition);
+  const run = OPERATIONS[name](Number(count), partition);
   const [cpu, wall] = [process.cpuUsage(), process.hrtime.bigint()];
-  await work();
+  await run();
   const { user, system } = process.cpuUsage(cpu);
   const wallMicroseconds = Number(process.hrtime.bigint() - wall) / 1000;
   console.log(JSON.stringify({ cpu_microseconds: user + system, wall_microseconds: wallMicroseconds }));

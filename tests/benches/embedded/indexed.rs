@@ -50,7 +50,7 @@ pub(crate) struct Trips {
 }
 
 impl Trips {
-    /// Clears the journal rows after the answer: as a program does that closes its handle before it ends.
+    /// Deletes journal rows in the background, the default of a program.
     pub(crate) async fn open(store: &EmbeddedStore) -> Self {
         let plain = Table::new(store.clone(), "Trips").unwrap();
         plain.create_if_missing().await.unwrap();
@@ -73,8 +73,8 @@ pub(crate) fn trip(number: u32) -> Trip {
     }
 }
 
-/// The requests of an insert with an entry in another partition, sent to the store with nothing around them: no plan, no lease, no states
-/// of indexes. They bound every library that keeps an entity and its entry together by separate requests.
+/// The requests of an insert with an entry in another partition, sent to the store without a plan, a lease or states
+/// of indexes: the least cost of every library that keeps an entity and its entry together by separate requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     store: EmbeddedStore,
@@ -100,7 +100,7 @@ impl Requests {
             .with("IndexName", "tail-0123456789ab")
             .with("OwnerPartition", key.partition())
             .with("OwnerRow", key.row());
-        let written = format!("~j_{:032x}", fastrand::u128(..));
+        let written = format!("~~j_{:032x}", fastrand::u128(..));
         let affected = format!(
             r#"[{{"t":"TripRequests","p":"{}","r":"{}","a":true}}]"#,
             entry.key().partition(),

@@ -1,8 +1,8 @@
 //! Loads many entities of 300 bytes into an embedded store while a reader gets random ones of them. Prints memory, entities
 //! per second and the times of the point reads, and draws them.
 //!
-//! `cargo bench -p bench-embedded --bench load -- 10000000 docs/load.svg`; without a path it draws nothing. The directory
-//! of the store is below the target directory, and removed at the end.
+//! `cargo bench -p bench-embedded --bench load -- 10000000 "$PWD/docs/load.svg"`: a relative path starts at the folder of this
+//! file, and without a path it draws nothing. The directory of the store is below the target directory, and removed at the end.
 
 use std::ops::Range;
 use std::path::Path;
@@ -54,6 +54,13 @@ struct Progress {
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let entities = arguments.first().map_or(1_000_000, |count| count.parse().unwrap());
+    if let Some(folder) = arguments.get(1).and_then(|path| Path::new(path).parent()) {
+        assert!(
+            folder.as_os_str().is_empty() || folder.is_dir(),
+            "no such folder for the drawing: {}",
+            folder.display()
+        );
+    }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = EmbeddedStore::open(directory.path()).await.unwrap();
     let table = Table::<Reading>::new(store.clone(), "Readings").unwrap();
@@ -78,7 +85,7 @@ async fn main() {
     }
 }
 
-/// Where a group is: the groups of a partition are far from each other in time, and partitions have no order in time.
+/// Returns partition and rows of a group. Successive groups are in different partitions, in scattered order.
 fn place(group: u64, groups: u64) -> (u64, Range<u64>) {
     let partitions = (groups * GROUP / PARTITION).max(1);
     let scattered = (group % partitions).wrapping_mul(0x9E37_79B9) % partitions.next_power_of_two();
@@ -98,7 +105,7 @@ async fn write(table: Table<Reading>, writer: u64, groups: u64, progress: Arc<Pr
     }
 }
 
-/// An entity of about 300 bytes by the service's formula without its UTF-16 doubling: 240 bytes of text, and numbers and names.
+/// An entity of about 300 bytes stored: 240 bytes of text, and numbers and names.
 fn reading(sensor: u64, number: u64) -> Reading {
     Reading {
         sensor,

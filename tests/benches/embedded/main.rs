@@ -2,14 +2,17 @@
 //! durability.
 //!
 //! `cargo bench -p bench-embedded --bench embedded -- ratios` prints medians of alternating rounds and their
-//! ratios. `-- count WORK SIDE TIMES` only repeats one work (`get`, `scan`, `pages`, `group`, `insert`, `plain`, `indexed`, `requests`) of one side
-//! (`ours`, `direct`), for tools that count instructions. Without these arguments, criterion measures each side.
+//! ratios. `-- count OPERATION SIDE ROUNDS` only repeats one operation of one side, for tools that count instructions: `get`, `scan`, `group` or
+//! `insert` of the side `ours` or `direct`, or `pages`, `plain`, `indexed` or `requests` of the side `ours`. Without these arguments, criterion measures
+//! each side.
 
 mod committer;
 mod count;
 mod direct;
 mod flight;
 mod indexed;
+#[path = "../shared/median.rs"]
+mod median;
 mod ours;
 mod ratios;
 #[path = "../shared/rounds.rs"]
@@ -32,10 +35,10 @@ fn main() {
     let runtime = Runtime::new().unwrap();
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    if let Some(["count", work, side, times]) =
+    if let Some(["count", operation, side, rounds]) =
         arguments.first_chunk().map(|a| a.each_ref().map(String::as_str))
     {
-        return count::run(directory.path(), &runtime, (work, side), times.parse().unwrap());
+        return count::run(directory.path(), &runtime, (operation, side), rounds.parse().unwrap());
     }
     let direct = Arc::new(Direct::create(directory.path()));
     let ours = runtime.block_on(Ours::create(directory.path()));

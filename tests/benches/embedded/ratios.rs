@@ -5,105 +5,134 @@ use std::time::{Duration, Instant};
 use table_core::model::Key;
 use tokio::runtime::Runtime;
 
+use crate::ROWS;
 use crate::committer::Committer;
 use crate::direct::{self, Direct};
 use crate::flight::{CARRIERS, Flight, flight};
 use crate::indexed::{PlainTrip, Requests, Trip, Trips, trip};
+use crate::median::median;
 use crate::ours::Ours;
 use crate::rounds;
 
-const ROWS: u32 = 10_000;
 const KEYS: u32 = 20_000;
-const TASKS: u32 = 64;
+/// Inserts at once.
+pub(crate) const TASKS: u32 = 64;
 /// Inserts of each task in one round.
 const EACH: u32 = 100;
 
-/// Measures both sides in alternating rounds and prints medians and their ratio.
-#[expect(clippy::print_stdout, reason = "the result of the benchmark")]
-pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
-    let row = |what: &str, unit: &str, goal: &str, (theirs, mine): (f64, f64)| {
-        println!("| {what} | {theirs:.0} | {mine:.0} | {:.2} | {goal} | {unit} |", mine / theirs);
-    };
-    println!("| | other side | this library | ratio | goal | unit |\n|---|---|---|---|---|---|");
-    let keys = keys();
-    row("point get, a transaction each", "per s", "1.0", point_gets(runtime, direct, ours, &keys));
-    row("point get, one transaction for all", "per s", "", shared_gets(runtime, direct, ours, &keys));
-    let all = |carrier: &str| runtime.block_on(ours.scan(carrier));
-    row("partition scan", "rows per s", "1.0", scans(direct, all));
-    let pages = |carrier: &str| runtime.block_on(ours.scan_pages(carrier));
-    row("partition scan, one page after another", "rows per s", "0.95", scans(direct, pages));
-    row("group transactions of 100", "rows per s", "1.0", groups(runtime, direct, ours));
+/// A line of the table: the medians of the other side and of this library.
+struct Row {
+    what: &'static str,
+    unit: &'static str,
+    goal: &'static str,
+    medians: (f64, f64),
+}
 
-    let pair = |what: &str, goal: &str, [rates, slow]: [(f64, f64); 2]| {
-        row(what, "per s", goal, rates);
-        row("the same, 99th percentile of the time", "µs", "", slow);
-    };
-    let of = |carrier: &'static str| move |round, n| flight(carrier, fresh(round, n));
-    let insert = {
-        let ours = ours.clone();
-        move |flight: Flight| {
-            let ours = ours.clone();
-            async move { ours.insert(&flight).await }
+impl Row {
+    const fn new(what: &'static str, unit: &'static str, goal: &'static str, medians: (f64, f64)) -> Self {
+        Self { what, unit, goal, medians }
+    }
+
+    /// The lines of writes: their rates and the 99th percentiles of their times.
+    const fn of_writes(what: &'static str, goal: &'static str, [rates, p99]: [(f64, f64); 2]) -> [Self; 2] {
+        let times = Self::new("the same, 99th percentile of the time", "µs", "", p99);
+        [Self::new(what, "per s", goal, rates), times]
+    }
+}
+
+/// Measures both sides in alternating rounds and prints medians and their ratio.
+pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
+    print_line("| | other side | this library | ratio | goal | unit |\n|---|---|---|---|---|---|");
+    for rows in [read_ratios, write_ratios, index_ratios] {
+        for Row { what, unit, goal, medians: (other, library) } in rows(runtime, direct, ours) {
+            let ratio = library / other;
+            print_line(&format!("| {what} | {other:.0} | {library:.0} | {ratio:.2} | {goal} | {unit} |"));
         }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the result of the benchmark")]
+fn print_line(line: &str) {
+    println!("{line}");
+}
+
+fn read_ratios(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) -> Vec<Row> {
+    let keys = keys();
+    let all = |carrier: &str| runtime.block_on(ours.scan(carrier));
+    let pages = |carrier: &str| runtime.block_on(ours.scan_pages(carrier));
+    let gets = point_gets(runtime, direct, ours, &keys);
+    let shared = shared_gets(runtime, direct, ours, &keys);
+    let blocking = runtime.block_on(ours.with_blocking_reads());
+    let get_with = |side: &Ours| get_all(runtime, side, &keys);
+    vec![
+        Row::new("point get, a transaction each", "per s", "1.0", gets),
+        Row::new("point get, one transaction for all", "per s", "", shared),
+        Row::new(
+            "point get on a blocking thread, against inline",
+            "per s",
+            "",
+            compare(keys.len() as u32, |_| get_with(ours), |_| get_with(&blocking)),
+        ),
+        Row::new("partition scan", "rows per s", "1.0", scans(direct, all)),
+        Row::new("partition scan, one page after another", "rows per s", "0.95", scans(direct, pages)),
+    ]
+}
+
+fn write_ratios(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) -> Vec<Row> {
+    let of = |carrier: &'static str| move |round, n| flight(carrier, unused_number(round, n));
+    let library = ours.clone();
+    let insert = move |flight: Flight| {
+        let library = library.clone();
+        async move { library.insert(&flight).await }
     };
-    let mine = tasks(runtime, of("zi"), insert.clone());
-    pair(
-        "durable inserts, 64 at once, against a commit each",
-        "5",
-        writes(&threads(direct, of("zi")), &mine),
-    );
+    let single = writes(&threads(direct, of("zi")), &tasks(runtime, of("zi"), insert.clone()));
     let committer = Arc::new(Committer::start(direct));
-    let by_hand = move |flight: Flight| {
+    let group_commit = move |flight: Flight| {
         let committer = Arc::clone(&committer);
         async move { committer.insert(&flight).await }
     };
-    let (theirs, mine) = (tasks(runtime, of("zh"), by_hand), tasks(runtime, of("zh"), insert));
-    pair("durable inserts, 64 at once, against group commit by hand", "0.9", writes(&theirs, &mine));
+    let together = writes(&tasks(runtime, of("zh"), group_commit), &tasks(runtime, of("zh"), insert));
+    let groups = Row::new("group transactions of 100", "rows per s", "1.0", groups(runtime, direct, ours));
+    let single = Row::of_writes("durable inserts, 64 at once, against a commit each", "5", single);
+    let together =
+        Row::of_writes("durable inserts, 64 at once, against group commit by hand", "0.9", together);
+    [groups].into_iter().chain(single).chain(together).collect()
+}
 
+fn index_ratios(runtime: &Runtime, _: &Arc<Direct>, ours: &Ours) -> Vec<Row> {
     let Trips { plain, indexed } = runtime.block_on(Trips::open(ours.store()));
     let requests = runtime.block_on(Requests::open(ours.store()));
-    let theirs = tasks(
-        runtime,
-        |round, n| PlainTrip::from(trip(fresh(round, n))),
-        move |trip: PlainTrip| {
-            let plain = plain.clone();
-            async move { drop(plain.insert(&trip).await.unwrap()) }
-        },
-    );
-    let by_hand = tasks(
-        runtime,
-        |round, n| trip(fresh(round, n)),
-        move |trip: Trip| {
-            let requests = requests.clone();
-            async move { requests.insert(&trip).await }
-        },
-    );
-    let indexed_from = |first: u32| {
-        let indexed = indexed.clone();
-        tasks(
-            runtime,
-            move |round, n| trip(first + fresh(round, n)),
-            move |trip: Trip| {
-                let indexed = indexed.clone();
-                async move { drop(indexed.insert(&trip).await.unwrap()) }
-            },
-        )
+    let insert_plain = move |trip: PlainTrip| {
+        let plain = plain.clone();
+        async move { drop(plain.insert(&trip).await.unwrap()) }
     };
-    let mine = indexed_from(0);
-    pair("inserts with an entry in another partition, against plain ones", "0.5", writes(&theirs, &mine));
-    let mine = indexed_from(10_000_000);
-    pair("the same, against their requests alone", "", writes(&by_hand, &mine));
-
-    let blocking = runtime.block_on(ours.with_blocking_reads());
-    let get_with = |side: &Ours| get_all(runtime, side, &keys);
-    let rates = compare(keys.len() as u32, |_| get_with(ours), |_| get_with(&blocking));
-    row("point get on a blocking thread, against inline", "per s", "", rates);
+    let insert_requests = move |trip: Trip| {
+        let requests = requests.clone();
+        async move { requests.insert(&trip).await }
+    };
+    let insert_indexed = move |trip: Trip| {
+        let indexed = indexed.clone();
+        async move { drop(indexed.insert(&trip).await.unwrap()) }
+    };
+    let new_trip = |first: u32| move |round, n| trip(first + unused_number(round, n));
+    let plain = writes(
+        &tasks(runtime, |round, n| PlainTrip::from(trip(unused_number(round, n))), insert_plain),
+        &tasks(runtime, new_trip(0), insert_indexed.clone()),
+    );
+    let alone = writes(
+        &tasks(runtime, new_trip(0), insert_requests),
+        &tasks(runtime, new_trip(10_000_000), insert_indexed),
+    );
+    let plain =
+        Row::of_writes("inserts with an entry in another partition, against plain ones", "0.5", plain);
+    let alone = Row::of_writes("the same, against their requests alone", "", alone);
+    plain.into_iter().chain(alone).collect()
 }
 
 /// Returns the medians of both sides, in operations per second.
-fn compare(count: u32, theirs: impl FnMut(usize), mine: impl FnMut(usize)) -> (f64, f64) {
-    let (theirs, mine) = rounds::medians(theirs, mine);
-    (f64::from(count) / theirs.as_secs_f64(), f64::from(count) / mine.as_secs_f64())
+fn compare(count: u32, other: impl FnMut(usize), library: impl FnMut(usize)) -> (f64, f64) {
+    let (other, library) = rounds::medians(other, library);
+    (f64::from(count) / other.as_secs_f64(), f64::from(count) / library.as_secs_f64())
 }
 
 /// Keys of random rows of all partitions, in the forms of both sides.
@@ -123,16 +152,16 @@ pub(crate) fn keys_of(carriers: &[&str]) -> Vec<(Key, Vec<u8>)> {
 }
 
 fn point_gets(runtime: &Runtime, direct: &Direct, ours: &Ours, keys: &[(Key, Vec<u8>)]) -> (f64, f64) {
-    let theirs = |_| keys.iter().for_each(|(_, key)| drop(black_box(direct.get(key))));
-    compare(keys.len() as u32, theirs, |_| get_all(runtime, ours, keys))
+    let redb = |_| keys.iter().for_each(|(_, key)| drop(black_box(direct.get(key))));
+    compare(keys.len() as u32, redb, |_| get_all(runtime, ours, keys))
 }
 
 fn shared_gets(runtime: &Runtime, direct: &Direct, ours: &Ours, keys: &[(Key, Vec<u8>)]) -> (f64, f64) {
-    let theirs = |_| {
+    let redb = |_| {
         let table = direct.table();
         keys.iter().for_each(|(_, key)| drop(black_box(direct::get(&table, key))));
     };
-    compare(keys.len() as u32, theirs, |_| get_all(runtime, ours, keys))
+    compare(keys.len() as u32, redb, |_| get_all(runtime, ours, keys))
 }
 
 fn get_all(runtime: &Runtime, ours: &Ours, keys: &[(Key, Vec<u8>)]) {
@@ -144,9 +173,9 @@ fn get_all(runtime: &Runtime, ours: &Ours, keys: &[(Key, Vec<u8>)]) {
 }
 
 fn scans(direct: &Direct, ours: impl Fn(&str) -> Vec<Flight>) -> (f64, f64) {
-    let theirs = |round: usize| assert_eq!(direct.scan(CARRIERS[round % 10]).len(), ROWS as usize);
-    let mine = |round: usize| assert_eq!(ours(CARRIERS[round % 10]).len(), ROWS as usize);
-    compare(ROWS, theirs, mine)
+    let redb = |round: usize| assert_eq!(direct.scan(CARRIERS[round % 10]).len(), ROWS as usize);
+    let library = |round: usize| assert_eq!(ours(CARRIERS[round % 10]).len(), ROWS as usize);
+    compare(ROWS, redb, library)
 }
 
 fn groups(runtime: &Runtime, direct: &Direct, ours: &Ours) -> (f64, f64) {
@@ -154,8 +183,8 @@ fn groups(runtime: &Runtime, direct: &Direct, ours: &Ours) -> (f64, f64) {
         let from = round as u32 * 5000;
         (from..from + 5000).map(|n| flight("zg", n)).collect()
     };
-    let theirs = |round: usize| batch(round).chunks(100).for_each(|group| direct.insert(group));
-    let mine = |round: usize| {
+    let redb = |round: usize| batch(round).chunks(100).for_each(|group| direct.insert(group));
+    let library = |round: usize| {
         let flights = batch(round);
         runtime.block_on(async {
             for group in flights.chunks(100) {
@@ -163,11 +192,11 @@ fn groups(runtime: &Runtime, direct: &Direct, ours: &Ours) -> (f64, f64) {
             }
         });
     };
-    compare(5000, theirs, mine)
+    compare(5000, redb, library)
 }
 
 /// Returns a number that no other round has.
-fn fresh(round: usize, n: u32) -> u32 {
+fn unused_number(round: usize, n: u32) -> u32 {
     round as u32 * TASKS * EACH + n
 }
 
@@ -233,7 +262,7 @@ fn threads<'a>(direct: &'a Direct, item: impl Fn(usize, u32) -> Flight + Sync + 
 #[derive(Default)]
 struct Runs {
     per_second: Vec<f64>,
-    slow: Vec<f64>,
+    p99: Vec<f64>,
 }
 
 impl Runs {
@@ -242,18 +271,13 @@ impl Runs {
         let mut times = side(round);
         self.per_second.push(times.len() as f64 / started.elapsed().as_secs_f64());
         times.sort();
-        self.slow.push(times[times.len() * 99 / 100].as_secs_f64() * 1e6);
+        self.p99.push(times[times.len() * 99 / 100].as_secs_f64() * 1e6);
     }
 }
 
 /// Returns the medians of writes per second, and of the 99th percentiles of their times in microseconds.
-fn writes(theirs: &Side<'_>, mine: &Side<'_>) -> [(f64, f64); 2] {
+fn writes(other: &Side<'_>, library: &Side<'_>) -> [(f64, f64); 2] {
     let (mut a, mut b) = (Runs::default(), Runs::default());
-    rounds::medians(|round| a.add(theirs, round), |round| b.add(mine, round));
-    [(median(a.per_second), median(b.per_second)), (median(a.slow), median(b.slow))]
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    rounds::medians(|round| a.add(other, round), |round| b.add(library, round));
+    [(median(a.per_second), median(b.per_second)), (median(a.p99), median(b.p99))]
 }

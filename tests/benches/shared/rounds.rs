@@ -2,25 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use crate::median::median;
+
 const ROUNDS: usize = 9;
 
 /// Returns the median times of both sides. Each side gets the number of its round.
-pub(crate) fn medians(mut theirs: impl FnMut(usize), mut ours: impl FnMut(usize)) -> (Duration, Duration) {
+pub(crate) fn medians(mut first: impl FnMut(usize), mut second: impl FnMut(usize)) -> (Duration, Duration) {
     let mut times = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        times.0.push(time(|| theirs(round)));
-        times.1.push(time(|| ours(round)));
+        times.0.push(seconds(|| first(round)));
+        times.1.push(seconds(|| second(round)));
     }
-    (median(times.0), median(times.1))
+    (Duration::from_secs_f64(median(times.0)), Duration::from_secs_f64(median(times.1)))
 }
 
-fn time(work: impl FnOnce()) -> Duration {
+fn seconds(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
-    start.elapsed()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
+    start.elapsed().as_secs_f64()
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Failure;
 
-/// The result of one behaviour: `None` if it passed.
+/// The result of one check. Without a problem it passed.
 #[derive(Deserialize)]
 pub(crate) struct Check {
     pub(crate) check: String,
@@ -61,16 +61,16 @@ impl<'a> Client<'a> {
     }
 
     /// The last Python client with client-side encryption.
-    pub(crate) fn legacy(service: &'a Service, sample: &'a Path) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/legacy.py");
+    pub(crate) fn encryption_v1(service: &'a Service, sample: &'a Path) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/encryption_v1.py");
         let packages = Some("INTEROP_LEGACY_PACKAGES");
-        Self { name: "Legacy", program: "python3", script, packages, service, sample }
+        Self { name: "Encryption v1", program: "python3", script, packages, service, sample }
     }
 
     /// The last client of Node with callbacks.
-    pub(crate) fn legacy_node(service: &'a Service, sample: &'a Path) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/legacy.mjs");
-        Self { name: "Legacy", program: "node", script, packages: None, service, sample }
+    pub(crate) fn azure_storage(service: &'a Service, sample: &'a Path) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/azure-storage.mjs");
+        Self { name: "azure-storage", program: "node", script, packages: None, service, sample }
     }
 
     /// The service of the client.

@@ -1,12 +1,12 @@
 //! Interoperability of the Azure store with the current Python and Node clients on the emulator: each client
-//! reads the entities of the others and uses their signatures. The legacy Python client checks the legacy
-//! encryption. With `server`, the same on this library's server, and all further operations of the other
+//! reads the entities of the others and uses their signatures. The last Python client with client-side encryption
+//! checks the format v1. With `server`, the same on this library's server, and all further operations of the other
 //! clients.
 //!
 //! `interop/run` starts this program; `interop/README.md` describes it.
 
 mod client;
-mod legacy;
+mod encryption_v1;
 mod neutral;
 mod orders;
 mod ours;
@@ -25,7 +25,7 @@ use table_core::model::TableName;
 use table_server::{EMULATOR_ACCOUNT, EMULATOR_KEY, TestServer};
 use tokio::runtime::Runtime;
 
-use client::{Client, Service};
+use client::{Check, Client, Service};
 use report::Report;
 
 type Failure = Box<dyn std::error::Error>;
@@ -41,7 +41,7 @@ fn main() -> Result<ExitCode, Failure> {
         Some("server") => on_server(&runtime, &directory)?,
         Some(_) => return Err(USAGE.into()),
     };
-    report.print()?;
+    report.print_summary()?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -69,13 +69,17 @@ fn on_server(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
     let sample = directory.join("sample.json");
     let store = AzureTableStore::from_connection_string(&service.connection_string, None)?;
     for client in Client::both(&service, &sample) {
-        report.add(client.name, "is found by our types", runtime.block_on(orders::find(&store, &client))?);
+        report.add(
+            client.name,
+            "typed queries find its rows",
+            runtime.block_on(orders::find(&store, &client)),
+        )?;
     }
     for client in Client::of_server(&service, &sample) {
-        report.add(client.name, "uses the server", client.run(&[])?);
+        report.add(client.name, "operations on the server", client.run(&[]))?;
     }
-    let old = Client::legacy_node(&service, &sample);
-    report.add(old.name, "(Node) uses the server", old.run(&[])?);
+    let azure_storage = Client::azure_storage(&service, &sample);
+    report.add(azure_storage.name, "operations on the server", azure_storage.run(&[]))?;
     Ok(report)
 }
 
@@ -84,25 +88,30 @@ fn everything(runtime: &Runtime, directory: &Path, service: &Service) -> Result<
     fs::write(&sample, serde_json::to_vec(&neutral::entities(&sample::entities()))?)?;
     let store = Arc::new(AzureTableStore::from_connection_string(&service.connection_string, None)?);
     let mut report = runtime.block_on(run(&store, &Client::both(service, &sample)))?;
-    let old = Client::legacy(service, &sample);
-    runtime.block_on(legacy::run(&store, &old, directory, &mut report))?;
+    let client = Client::encryption_v1(service, &sample);
+    runtime.block_on(encryption_v1::run(&store, &client, directory, &mut report))?;
     Ok(report)
 }
 
 async fn run(store: &AzureTableStore, clients: &[Client<'_>]) -> Result<Report, Failure> {
     let mut report = Report::default();
     let table = TableName::new("Rust")?;
-    ours::write(store, &table).await?;
+    let written = ours::write(store, &table).await.map(|()| vec![Check::of("every operation", &[])]);
+    report.add("Rust", "writes the sample", written.map_err(Failure::from))?;
     for client in clients {
         let theirs = TableName::new(client.name)?;
-        report.add(client.name, "reads ours", client.run(&["read", table.as_str()])?);
-        report.add(client.name, "writes", client.run(&["write", theirs.as_str()])?);
-        report.add(client.name, "is read by us", ours::read(store, &theirs).await);
-        report.add(client.name, "is read by our types", orders::read(store, client).await?);
-        report.add(client.name, "reads our types", orders::write(store, client).await?);
-        report.add(client.name, "is given our versions", ours::versions(store, &table, client).await?);
-        report.add(client.name, "uses our signatures", signatures::given(store, &table, client)?);
-        report.add(client.name, "signs for us", signatures::taken(&table, client).await?);
+        report.add(client.name, "reads rows of table-azure", client.run(&["read", table.as_str()]))?;
+        report.add(client.name, "writes the sample", client.run(&["write", theirs.as_str()]))?;
+        report.add(client.name, "its rows are read", Ok(ours::read(store, &theirs).await))?;
+        report.add(client.name, "its rows are read by a type", orders::read(store, client).await)?;
+        report.add(client.name, "reads rows of a type", orders::write(store, client).await)?;
+        report.add(client.name, "ETags in both directions", ours::versions(store, &table, client).await)?;
+        report.add(
+            client.name,
+            "uses signatures of table-azure",
+            signatures::given(store, &table, client),
+        )?;
+        report.add(client.name, "its signatures are accepted", signatures::taken(&table, client).await)?;
     }
     Ok(report)
 }

@@ -1,5 +1,5 @@
-//! Rows as programs of the other clients write them, without a thought of this library's types, read by a type; and rows of the type, read by the
-//! other clients.
+//! Rows that the other clients write from their native values, read by a type with wider numbers, aliases and fallback variants; and rows of the
+//! type, read by the other clients as native values.
 
 use chrono::{DateTime, Utc};
 use table_azure::AzureTableStore;
@@ -44,7 +44,7 @@ struct Order {
     tags: Vec<String>,
 }
 
-/// The rows of the scripts' command `orders`, as the type reads them. Their command `read_orders` has the rows that the type writes.
+/// The rows of the scripts' command `write_orders`, as the type reads them. Their command `read_orders` has the rows that the type writes.
 fn expected() -> [Order; 3] {
     let open = Order {
         id: 1,
@@ -80,7 +80,7 @@ fn table(store: &AzureTableStore, client: &Client<'_>) -> table_core::Result<Tab
 /// Reads the orders that the client writes.
 pub(crate) async fn read(store: &AzureTableStore, client: &Client<'_>) -> Result<Vec<Check>, crate::Failure> {
     let orders = table(store, client)?;
-    client.run::<Vec<Check>>(&["orders", orders.name().as_str()])?;
+    client.run::<()>(&["write_orders", orders.name().as_str()])?;
     let mut checks = Vec::new();
     for order in expected() {
         let found = orders.get(&order.entity_key()?).await;
@@ -108,7 +108,7 @@ pub(crate) async fn write(
 }
 
 /// Finds the orders that the client has written by a number of either width.
-pub(crate) async fn find(store: &AzureTableStore, client: &Client<'_>) -> table_core::Result<Vec<Check>> {
+pub(crate) async fn find(store: &AzureTableStore, client: &Client<'_>) -> Result<Vec<Check>, crate::Failure> {
     let orders = table(store, client)?;
     let page = orders.query().partition(Order::partition()?).filter(Order::COUNT.eq(3)).all().await;
     let ids = page.map(|orders| orders.iter().map(|order| order.id).collect::<Vec<_>>());

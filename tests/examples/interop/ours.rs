@@ -46,7 +46,7 @@ async fn write_one(store: &AzureTableStore, table: &TableName, n: usize, entity:
 }
 
 fn version(etag: Option<ETag>) -> IfMatch {
-    etag.expect("the version of what was written").into()
+    etag.expect("a write returns an ETag").into()
 }
 
 /// One group inserts, a second group uses every other operation.
@@ -120,7 +120,8 @@ fn differences(expected: &Entity, found: Result<Entity>) -> Vec<String> {
 fn unequal(expected: &Map<String, Value>, found: &Map<String, Value>) -> Vec<String> {
     let missing = expected.iter().filter(|(name, value)| found.get(*name) != Some(value));
     let mut problems: Vec<_> = missing.map(|(n, v)| format!("{n}: {v}, found {:?}", found.get(n))).collect();
-    problems.extend(found.keys().filter(|n| !expected.contains_key(*n)).map(|n| format!("{n} is too much")));
+    problems
+        .extend(found.keys().filter(|n| !expected.contains_key(*n)).map(|n| format!("{n} is unexpected")));
     problems
 }
 
@@ -134,7 +135,11 @@ async fn whole(store: &AzureTableStore, table: &TableName) -> Vec<String> {
             let (expected, found) = (by_key(sample::entities()), by_key(found));
             let wrong = expected.iter().filter(|(key, value)| found.get(*key) != Some(value));
             let more = found.keys().filter(|key| !expected.contains_key(*key));
-            wrong.map(|(key, _)| key).chain(more).cloned().collect()
+            let wrong = wrong.map(|(key, _)| match found.get(key) {
+                None => format!("{key} is missing"),
+                Some(_) => format!("{key} differs"),
+            });
+            wrong.chain(more.map(|key| format!("{key} is unexpected"))).collect()
         }
     }
 }
@@ -147,7 +152,11 @@ pub(crate) async fn versions(
     client: &Client<'_>,
 ) -> std::result::Result<Vec<Check>, Failure> {
     let shared = entity("versions", "it's %2F").with("Writer", "Rust");
-    let ours = store.write(table, Operation::InsertOrReplace(shared.clone())).await?.etag.expect("a version");
+    let ours = store
+        .write(table, Operation::InsertOrReplace(shared.clone()))
+        .await?
+        .etag
+        .expect("a write returns an ETag");
     let (partition, row) = (shared.key().partition(), shared.key().row());
     let theirs: String = client.run(&["update", table.as_str(), partition, row, &ours.to_string()])?;
     let stale = store.write(table, Operation::Replace(shared.clone(), ours.into())).await;
@@ -156,8 +165,11 @@ pub(crate) async fn versions(
     let refused: &[String] = if stale.is_err_and(|e| e.is_precondition_failed()) {
         &[]
     } else {
-        &["our version still holds after their write".to_owned()]
+        &["a write under the ETag from before the other client's write was not refused".to_owned()]
     };
     let accepted: Vec<_> = current.err().map(|e| e.to_string()).into_iter().collect();
-    Ok(vec![Check::of("our version is stale", refused), Check::of("their version is current", &accepted)])
+    Ok(vec![
+        Check::of("the ETag of table-azure is stale", refused),
+        Check::of("the ETag of the client is current", &accepted),
+    ])
 }

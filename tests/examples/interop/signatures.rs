@@ -41,7 +41,7 @@ fn ours(store: &AzureTableStore, table: &TableName) -> Result<[SasToken; 3]> {
     Ok([store.sign(&whole)?, store.sign(&whole.with_range(range))?, store.sign_account(&account)?])
 }
 
-/// The read signatures of the other client.
+/// The signatures that the other client made.
 #[derive(Deserialize)]
 struct Theirs {
     table: String,
@@ -55,18 +55,19 @@ pub(crate) async fn taken(
     client: &Client<'_>,
 ) -> std::result::Result<Vec<Check>, Failure> {
     let theirs: Theirs = client.run(&["sign", table.as_str(), FIRST, LAST])?;
-    let guest = |token: &str| {
+    let with_sas = |token: &str| {
         let url = format!("{}?{token}", client.service().endpoint);
         AzureTableStore::with_sas(&url, None)
     };
-    let (whole, range, account) = (guest(&theirs.table)?, guest(&theirs.range)?, guest(&theirs.account)?);
+    let (whole, range, account) =
+        (with_sas(&theirs.table)?, with_sas(&theirs.range)?, with_sas(&theirs.account)?);
     let listed = account.all_tables(None).await.map(|tables| tables.contains(table));
     Ok(vec![
-        Check::of("a table's allows to read", &reads(&whole, table).await),
-        Check::of("a table's does not allow to write", &may_not_write(&whole, table).await),
-        Check::of("a range's allows to read", &reads(&range, table).await),
-        Check::of("an account's allows to list", &expect(matches!(listed, Ok(true)), "not listed")),
-        Check::of("an account's does not allow to write", &may_not_write(&account, table).await),
+        Check::of("table SAS: a read is allowed", &reads(&whole, table).await),
+        Check::of("table SAS: a write is refused", &may_not_write(&whole, table).await),
+        Check::of("range SAS: a read is allowed", &reads(&range, table).await),
+        Check::of("account SAS: a list is allowed", &expect(matches!(listed, Ok(true)), "not listed")),
+        Check::of("account SAS: a write is refused", &may_not_write(&account, table).await),
     ])
 }
 

@@ -13,6 +13,8 @@ use super::{files, relative, root};
 const ALLOWED: f64 = 1.0;
 /// Below this number of words one phrase alone would exceed the rate.
 const SMALL: usize = 2_000;
+/// Documents, Rust, Python, JavaScript, and shell scripts, which have no extension.
+const EXTENSIONS: [&str; 8] = ["md", "rs", "py", "js", "mjs", "cjs", "sh", ""];
 /// The most phrases that a failure shows.
 const SHOWN: usize = 30;
 
@@ -26,7 +28,7 @@ struct Part {
 fn documents_and_comments_use_plain_words() {
     let phrases = phrases(include_str!("plain-words.txt"));
     let mut parts = BTreeMap::<String, Part>::new();
-    for extension in ["md", "rs"] {
+    for extension in EXTENSIONS {
         for path in files(&root(), extension) {
             let name = relative(&path);
             // Fixtures whose lines other files refer to.
@@ -66,6 +68,12 @@ fn phrases_are_found_in_prose_alone() {
     };
     assert_eq!(of("Who `is` there?\n```\nwho\n```\n", "md"), ["who there"]);
     assert_eq!(of("let who = 1; // no\n/// Who it is.\n//! A [`Who`].\n", "rs"), ["who it is", "a"]);
+    assert_eq!(of("// Who\nlet who; // no\n", "mjs"), ["who"]);
+    assert_eq!(of("# Who\nwho = 1  # no\n", ""), ["who"]);
+    assert_eq!(
+        of("\"\"\"Who\n\nit is.\n\"\"\"\nwho = 1\n\"\"\"Here.\"\"\"\n  # There\n", "py"),
+        ["who", "it is", "here", "there"]
+    );
     assert_eq!(
         phrases("what is\tthe noun\n# a remark\n\nwho\tthe noun\n"),
         [vec!["what", "is"], vec!["who"]]
@@ -78,20 +86,37 @@ fn phrases(list: &str) -> Vec<Vec<String>> {
     lines.map(|line| words(line.split_once('\t').expect("a phrase, a tab, a replacement").0)).collect()
 }
 
-/// The numbered lines of prose: text outside of code blocks, or whole-line comments.
+/// The numbered lines of prose: text outside of code blocks, docstrings, or whole-line comments.
 fn prose<'t>(text: &'t str, extension: &'t str) -> impl Iterator<Item = (usize, String)> + 't {
     let mut in_code = false;
+    let mut in_docstring = false;
     text.lines().enumerate().filter_map(move |(number, line)| {
         let line = match extension {
-            "rs" => line.trim_start().strip_prefix("//")?.trim_start_matches(['/', '!']),
-            _ => line,
+            "md" => line,
+            "rs" | "js" | "mjs" | "cjs" => {
+                line.trim_start().strip_prefix("//")?.trim_start_matches(['/', '!'])
+            }
+            "py" => python_prose(line, &mut in_docstring)?,
+            _ => line.trim_start().strip_prefix('#')?,
         };
         if line.trim_start().starts_with("```") {
             in_code = !in_code;
             return None;
         }
-        (!in_code && !line.trim().is_empty()).then(|| (number + 1, without_code(line)))
+        (!in_code && !words(line).is_empty()).then(|| (number + 1, without_code(line)))
     })
+}
+
+/// The text of a comment or of a line of a docstring.
+fn python_prose<'l>(line: &'l str, in_docstring: &mut bool) -> Option<&'l str> {
+    let line = line.trim_start();
+    let was_in_docstring = *in_docstring;
+    *in_docstring ^= line.matches("\"\"\"").count() % 2 == 1;
+    if was_in_docstring || line.starts_with("\"\"\"") {
+        Some(line.trim_matches('"'))
+    } else {
+        line.strip_prefix('#')
+    }
 }
 
 /// A line without its `code`.

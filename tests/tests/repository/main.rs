@@ -13,7 +13,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// The files of a folder and its subfolders with this extension, in the order of their paths. Build output and hidden folders are left out.
+/// The files of a folder and its subfolders with this extension, or without one, in the order of their paths. Build output and hidden folders are
+/// left out.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -26,7 +27,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
             }
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|found| found == extension) {
+            } else if path.extension().map_or(extension.is_empty(), |found| found == extension) {
                 found.push(path);
             }
         }

@@ -25,17 +25,49 @@ fn paths_and_links_of_documents_exist() {
                 }
             }
         }
-        let links = between(&text, "](", ")").filter(|link| !link.contains("://") && !link.starts_with('#'));
-        for link in links {
+        for link in between(&text, "](", ")").filter(|link| !link.contains("://")) {
             checked += 1;
-            let path = link.split('#').next().unwrap_or_default();
-            if !document.parent().expect("a folder").join(path).exists() {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                document.clone()
+            } else {
+                document.parent().expect("a folder").join(path)
+            };
+            let has_anchor = || {
+                let text = fs::read_to_string(&target).unwrap_or_default();
+                anchors(&text).iter().any(|heading| heading == anchor)
+            };
+            if !target.exists() || !anchor.is_empty() && !has_anchor() {
                 broken.push(format!("{name}: [{link}]"));
             }
         }
     }
     assert!(checked > 100, "only {checked} paths were found");
     assert!(broken.is_empty(), "no file has this path:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn anchors_are_those_of_the_headings() {
+    let text = "# A `b` c\n```\n# no heading\n```\n## What's _new_: 1,000?\n## A b c\n";
+    assert_eq!(anchors(text), ["a-b-c", "whats-_new_-1000", "a-b-c-1"]);
+}
+
+/// The anchors of the headings of a document, as GitHub makes them.
+fn anchors(text: &str) -> Vec<String> {
+    let mut found = Vec::<String>::new();
+    let mut in_code = false;
+    for line in text.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if in_code || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || ['-', '_', ' '].contains(c));
+        let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
+        let repeated = (0..).map(|n| if n == 0 { anchor.clone() } else { format!("{anchor}-{n}") });
+        found.extend(repeated.into_iter().find(|anchor| !found.contains(anchor)));
+    }
+    found
 }
 
 /// The texts of one line between `open` and the next `close`.

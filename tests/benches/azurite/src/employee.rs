@@ -1,9 +1,9 @@
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use table_core::typed::TableEntity;
 use uuid::Uuid;
+
+use crate::base64_text;
 
 /// The partition that the benchmark reads.
 pub(crate) const SALES: &str = "Sales";
@@ -54,7 +54,7 @@ pub(crate) struct Plain {
     pub(crate) hired: DateTime<Utc>,
     #[serde(rename = "Photo@odata.type", skip_deserializing)]
     photo_type: &'static str,
-    #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
+    #[serde(with = "base64_text")]
     pub(crate) photo: Vec<u8>,
 }
 
@@ -64,14 +64,6 @@ fn to_text<S: Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error
 
 fn from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     <&str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
-fn to_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&STANDARD.encode(bytes))
-}
-
-fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    STANDARD.decode(<&str>::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 impl Employee {

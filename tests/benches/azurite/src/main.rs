@@ -1,12 +1,18 @@
 //! Processor time and throughput of clients of the Table service, on one emulator, in alternating rounds.
 //!
 //! `bench-clients [rounds=N] [get] [insert] [group] [scan] [ours] [direct] [legacy] [node]`: without names, all
-//! operations and all clients.
+//! operations and all clients; 5 rounds.
 
+#[path = "../../shared/base64_text.rs"]
+mod base64_text;
 mod direct;
 mod employee;
 mod legacy;
+#[path = "../../shared/load.rs"]
+mod load;
 mod measure;
+#[path = "../../shared/median.rs"]
+mod median;
 mod node;
 mod ours;
 mod report;
@@ -19,7 +25,7 @@ use uuid::Uuid;
 use crate::direct::Direct;
 use crate::employee::SALES;
 use crate::legacy::Legacy;
-use crate::measure::{Cost, LOADED, Work, round};
+use crate::measure::{Cost, LOADED, Operation, round};
 use crate::node::Node;
 use crate::ours::Ours;
 use crate::report::{Costs, print};
@@ -30,23 +36,32 @@ const SIDES: [&str; 4] = ["ours", "direct", "legacy", "node"];
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
     let rounds = chosen.iter().find_map(|a| a.strip_prefix("rounds=")?.parse().ok()).unwrap_or(5);
-    let works = some_of(Work::ALL.to_vec(), &chosen, |work| format!("{work:?}").to_lowercase());
+    let names: Vec<_> = Operation::ALL.iter().map(name).chain(SIDES.map(str::to_owned)).collect();
+    let unknown: Vec<_> =
+        chosen.iter().filter(|a| !names.contains(a) && a.strip_prefix("rounds=").is_none()).collect();
+    assert!(unknown.is_empty(), "unknown: {unknown:?}; the names are {names:?}, and rounds=N");
+    let operations = some_of(Operation::ALL.to_vec(), &chosen, name);
     let sides = some_of(SIDES.to_vec(), &chosen, |side| (*side).to_owned());
     let runtime = Runtime::new().unwrap();
     let mut clients = Clients::start(runtime, &sides);
-    for work in works {
+    for operation in operations {
         let mut costs = Costs::new(&sides);
         // The first round opens connections and warms caches; its costs are not counted.
         for number in 0..=rounds {
             for (index, side) in sides.iter().enumerate() {
-                let cost = clients.round(side, work, &format!("{work:?}-{side}-{number}"));
+                let cost = clients.round(side, operation, &format!("{operation:?}-{side}-{number}"));
                 if number > 0 {
                     costs.add(index, cost);
                 }
             }
         }
-        print(work, &costs);
+        print(operation, &costs);
     }
+}
+
+/// The name of an operation as an argument.
+fn name(operation: &Operation) -> String {
+    format!("{operation:?}").to_lowercase()
 }
 
 /// Returns the named values, or all values if no name is given.
@@ -80,12 +95,12 @@ impl Clients {
         }
     }
 
-    fn round(&mut self, side: &str, work: Work, partition: &str) -> Cost {
+    fn round(&mut self, side: &str, operation: Operation, partition: &str) -> Cost {
         match side {
-            "ours" => round(&self.runtime, &self.ours, work, partition),
-            "direct" => round(&self.runtime, &self.direct, work, partition),
-            "legacy" => round(&self.runtime, &self.legacy, work, partition),
-            _ => self.node.as_mut().expect("Node was started").round(work, partition),
+            "ours" => round(&self.runtime, &self.ours, operation, partition),
+            "direct" => round(&self.runtime, &self.direct, operation, partition),
+            "legacy" => round(&self.runtime, &self.legacy, operation, partition),
+            _ => self.node.as_mut().expect("Node was started").round(operation, partition),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use azurite::Azurite;
 use serde::Deserialize;
 
-use crate::measure::{Cost, Work};
+use crate::measure::{Cost, Operation};
 
 /// The Node client in a separate process, which runs a round for each line of its input.
 pub(crate) struct Node {
@@ -36,13 +36,13 @@ impl Node {
         Self { requests, answers: BufReader::new(answers), _process: process }
     }
 
-    pub(crate) fn round(&mut self, work: Work, partition: &str) -> Cost {
-        let order = format!("{work:?} {} {partition}\n", work.count());
-        self.requests.write_all(order.as_bytes()).unwrap();
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        let answer: Answer = serde_json::from_str(&line).expect("the script says what it took");
+    pub(crate) fn round(&mut self, operation: Operation, partition: &str) -> Cost {
+        let line = format!("{operation:?} {} {partition}\n", operation.count());
+        self.requests.write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        let answer: Answer = serde_json::from_str(&answer).expect("a line of JSON with the times");
         let time = |microseconds: f64| Duration::from_secs_f64(microseconds / 1e6);
-        Cost::new(work, time(answer.cpu_microseconds), time(answer.wall_microseconds))
+        Cost::new(operation, time(answer.cpu_microseconds), time(answer.wall_microseconds))
     }
 }

@@ -1,4 +1,5 @@
-use crate::measure::{Cost, Work};
+use crate::measure::{Cost, Operation};
+use crate::median::median;
 
 /// The costs of every round, by client.
 pub(crate) struct Costs {
@@ -16,17 +17,15 @@ impl Costs {
     }
 
     fn median(&self, side: usize, of: impl Fn(&Cost) -> f64) -> f64 {
-        let mut values: Vec<_> = self.rounds[side].iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        median(self.rounds[side].iter().map(of).collect())
     }
 }
 
 /// Prints a table of medians, and their ratios to the hand-written client.
-pub(crate) fn print(work: Work, costs: &Costs) {
+pub(crate) fn print(operation: Operation, costs: &Costs) {
     println!(
         "\n{}\n\n| client | CPU s per 1,000 | to hand-written | per s |\n|---|---|---|---|",
-        work.name()
+        operation.name()
     );
     let base = costs.sides.iter().position(|side| *side == "direct");
     for (index, side) in costs.sides.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The embedded store compared with engines that a program could use instead, on the same work with the same durability: SQLite
+//! The embedded store compared with engines that a program could use instead, with the same operations and the same durability: SQLite
 //! (WAL, synchronous=FULL, a typed mapping by serde), fjall and redb, both with postcard.
 //!
 //! `cargo run --release` in this folder prints medians of alternating rounds; `-- 9` sets the number of rounds.
@@ -10,6 +10,8 @@ mod direct;
 #[path = "../../embedded/flight.rs"]
 mod flight;
 mod lsm;
+#[path = "../../shared/median.rs"]
+mod median;
 #[path = "../../embedded/ours.rs"]
 mod ours;
 mod sides;
@@ -18,6 +20,7 @@ mod sqlite;
 use std::time::{Duration, Instant};
 
 use crate::flight::{CARRIERS, Flight, flight};
+use crate::median::median;
 use crate::sides::Side;
 
 const CACHE_BYTES: usize = 256 << 20;
@@ -40,13 +43,12 @@ fn main() {
         }
     }
     let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
-    println!("| work, per second | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+    println!("| operation, per second | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
 
     let keys = random_flights();
     let get = |side: &dyn Side, _| {
-        let started = Instant::now();
         side.get_all(&keys);
-        (keys.len(), vec![started.elapsed()])
+        (keys.len(), Vec::new())
     };
     row("point get, a transaction each", rounds, &sides, get);
     row("scan of a partition of 10,000, rows", rounds, &sides, |side, round| {
@@ -54,7 +56,7 @@ fn main() {
         assert_eq!(side.scan(carrier).len(), ROWS as usize, "{}", side.name());
         (ROWS as usize, Vec::new())
     });
-    row("durable group of 100, rows", rounds, &sides, |side, round| {
+    row("groups of 100, rows", rounds, &sides, |side, round| {
         let from = round as u32 * GROUPS * 100;
         let all: Vec<_> = (from..from + GROUPS * 100).map(|n| flight("zg", n)).collect();
         all.chunks(100).for_each(|group| side.group(group));
@@ -68,18 +70,18 @@ fn main() {
     });
 }
 
-/// Prints the medians of all sides, and of the 99th percentiles if the work has the times of its parts.
+/// Prints the medians of all sides, and of the 99th percentiles if the operation returns the times of its parts.
 fn row(
     what: &str,
     rounds: usize,
     sides: &[Box<dyn Side>],
-    work: impl Fn(&dyn Side, usize) -> (usize, Vec<Duration>),
+    operation: impl Fn(&dyn Side, usize) -> (usize, Vec<Duration>),
 ) {
     let (mut rates, mut slow) = (vec![Vec::new(); sides.len()], vec![Vec::new(); sides.len()]);
     for round in 0..rounds {
         for (n, side) in sides.iter().enumerate() {
             let started = Instant::now();
-            let (count, mut times) = work(&**side, round);
+            let (count, mut times) = operation(&**side, round);
             rates[n].push(count as f64 / started.elapsed().as_secs_f64());
             times.sort();
             if times.len() > 100 {
@@ -95,11 +97,6 @@ fn row(
     if !slow[0].is_empty() {
         print("their 99th percentile, ms", slow, 1);
     }
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
 
 fn random_flights() -> Vec<Flight> {

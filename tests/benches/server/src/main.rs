@@ -29,7 +29,7 @@ const TABLE: &str = "Speed";
 const FILLING: usize = 8;
 
 #[derive(Clone, Copy)]
-enum Work {
+enum Operation {
     Get,
     Insert,
     Group,
@@ -37,7 +37,7 @@ enum Work {
 }
 
 /// A request without its signature.
-struct Ask {
+struct RequestTemplate {
     method: &'static str,
     /// Below the account.
     path: String,
@@ -46,7 +46,7 @@ struct Ask {
     body: String,
 }
 
-impl Work {
+impl Operation {
     const ALL: [(Self, &'static str); 4] = [
         (Self::Get, "get"),
         (Self::Insert, "insert"),
@@ -55,14 +55,14 @@ impl Work {
     ];
 
     /// The `n`th request to a table that was filled with this number of entities. The numbers of inserts are never used twice.
-    fn ask(self, n: usize, entities: usize) -> Ask {
+    fn request(self, n: usize, entities: usize) -> RequestTemplate {
         match self {
             Self::Get => {
                 let n = (n * 7919) % entities;
                 let path = format!("{TABLE}(PartitionKey='p{:06}',RowKey='{n:08}')", n / 100);
-                Ask { method: "GET", path, query: "", content_type: "", body: String::new() }
+                RequestTemplate { method: "GET", path, query: "", content_type: "", body: String::new() }
             }
-            Self::Insert => Ask {
+            Self::Insert => RequestTemplate {
                 method: "POST",
                 path: TABLE.to_owned(),
                 query: "",
@@ -70,7 +70,7 @@ impl Work {
                 body: entity(&format!("i{:03}", n % 100), n),
             },
             Self::Group => group(&format!("g{n:08}"), (n * 100) % 100_000_000),
-            Self::Scan => Ask {
+            Self::Scan => RequestTemplate {
                 method: "GET",
                 path: format!("{TABLE}()"),
                 query: "?$top=1000",
@@ -80,8 +80,8 @@ impl Work {
         }
     }
 
-    /// The smallest entity number that only this work uses.
-    const fn first(self) -> usize {
+    /// The first request number of this operation: an insert writes one entity with the number, a group 100 entities from 100 × the number on.
+    const fn first_request(self) -> usize {
         match self {
             Self::Insert => 20_000_000,
             Self::Group => 400_000,
@@ -100,7 +100,7 @@ fn entity(partition: &str, n: usize) -> String {
     )
 }
 
-fn group(partition: &str, first: usize) -> Ask {
+fn group(partition: &str, first: usize) -> RequestTemplate {
     let mut body = String::from(
         "--batch_a1e9d677-b28b-435e-a89e-87e6a768a431\r\nContent-Type: multipart/mixed; boundary=changeset_8a28b620-b4bb-458c-a177-0959fb14c977\r\n\r\n",
     );
@@ -114,7 +114,7 @@ fn group(partition: &str, first: usize) -> Ask {
         ));
     }
     body.push_str("--changeset_8a28b620-b4bb-458c-a177-0959fb14c977--\r\n--batch_a1e9d677-b28b-435e-a89e-87e6a768a431--\r\n");
-    Ask {
+    RequestTemplate {
         method: "POST",
         path: "$batch".to_owned(),
         query: "",
@@ -139,8 +139,8 @@ impl Client {
         Ok(Self { stream, host: host.to_owned(), mac, buffer: Vec::with_capacity(1 << 20) })
     }
 
-    fn text(&self, ask: &Ask) -> String {
-        let Ask { method, path, query, content_type, body } = ask;
+    fn text(&self, request: &RequestTemplate) -> String {
+        let RequestTemplate { method, path, query, content_type, body } = request;
         let date = chrono::Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
         let mut mac = self.mac.clone();
         let path = path.replace('\'', "%27");
@@ -158,8 +158,8 @@ impl Client {
     }
 
     /// Sends a request and returns the body of its answer.
-    async fn send(&mut self, ask: &Ask) -> Result<(u16, Vec<u8>), Failure> {
-        let text = self.text(ask);
+    async fn send(&mut self, request: &RequestTemplate) -> Result<(u16, Vec<u8>), Failure> {
+        let text = self.text(request);
         self.stream.write_all(text.as_bytes()).await?;
         self.buffer.clear();
         let head = loop {
@@ -188,7 +188,7 @@ impl Client {
         while !self.buffer.ends_with(b"\r\n0\r\n\r\n") && &self.buffer[start..] != b"0\r\n\r\n" {
             self.more().await?;
         }
-        Ok((status, self.buffer[start..].to_vec()))
+        Ok((status, content_of_chunks(&self.buffer[start..])?))
     }
 
     async fn more(&mut self) -> Result<(), Failure> {
@@ -199,18 +199,33 @@ impl Client {
     }
 }
 
+/// The content of a complete body in chunks.
+fn content_of_chunks(mut chunks: &[u8]) -> Result<Vec<u8>, Failure> {
+    let mut content = Vec::with_capacity(chunks.len());
+    loop {
+        let end = find(chunks, b"\r\n").ok_or("a chunk has no size")?;
+        let size = usize::from_str_radix(std::str::from_utf8(&chunks[..end])?.trim(), 16)?;
+        if size == 0 {
+            return Ok(content);
+        }
+        let (start, end) = (end + 2, end + 2 + size);
+        content.extend_from_slice(chunks.get(start..end).ok_or("a chunk is cut off")?);
+        chunks = chunks.get(end + 2..).ok_or("a chunk is cut off")?;
+    }
+}
+
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
 
-/// Fails unless the answer is a success that says what the request asked for.
-fn check(work: Work, status: u16, body: &[u8]) -> Result<(), Failure> {
+/// Fails unless the answer is a success with the expected content.
+fn check(operation: Operation, status: u16, body: &[u8]) -> Result<(), Failure> {
     let parts = || body.windows(12).filter(|window| *window == b"HTTP/1.1 204").count();
-    let is_done = match work {
-        Work::Get => status == 200 && find(body, b"\"RowKey\"").is_some(),
-        Work::Insert => status == 204,
-        Work::Group => status == 202 && parts() == 100,
-        Work::Scan => {
+    let is_done = match operation {
+        Operation::Get => status == 200 && find(body, b"\"RowKey\"").is_some(),
+        Operation::Insert => status == 204,
+        Operation::Group => status == 202 && parts() == 100,
+        Operation::Scan => {
             status == 200 && body.windows(8).filter(|window| *window == b"\"RowKey\"").count() == 1000
         }
     };
@@ -226,7 +241,7 @@ fn cpu(process: &str) -> Result<f64, Failure> {
     let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let (_, fields) = text.rsplit_once(") ").ok_or("/proc/PID/stat")?;
     let fields: Vec<&str> = fields.split(' ').collect();
-    // Fields 14 and 15 of proc(5), in hundredths of a second.
+    // Fields 14 and 15 of proc(5), in ticks of the clock: hundredths of a second where `sysconf(_SC_CLK_TCK)` is 100, as on current systems.
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
 }
 
@@ -237,8 +252,9 @@ struct Server {
     process: String,
     /// The entities in its table that were there before the measurements.
     entities: usize,
-    /// The next request of inserts and of groups.
-    next: [usize; 2],
+    /// The numbers of the next requests.
+    next_insert: usize,
+    next_group: usize,
 }
 
 /// The result of a measurement.
@@ -256,11 +272,18 @@ impl Server {
             return Err(format!("{argument}: NAME=ADDRESS=PROCESS").into());
         };
         let [name, host, process] = [*name, *host, *process].map(str::to_owned);
-        Ok(Self { name, host, process, entities: 0, next: [Work::Insert.first(), Work::Group.first()] })
+        Ok(Self {
+            name,
+            host,
+            process,
+            entities: 0,
+            next_insert: Operation::Insert.first_request(),
+            next_group: Operation::Group.first_request(),
+        })
     }
 
     async fn create(&self) -> Result<(), Failure> {
-        let create = Ask {
+        let create = RequestTemplate {
             method: "POST",
             path: "Tables".to_owned(),
             query: "",
@@ -293,7 +316,7 @@ impl Server {
                     }
                     let (status, body) =
                         client.send(&group(&format!("p{partition:06}"), partition * 100)).await?;
-                    check(Work::Group, status, &body)?;
+                    check(Operation::Group, status, &body)?;
                 }
             });
         }
@@ -313,18 +336,24 @@ impl Server {
         Ok(reached == last)
     }
 
-    async fn measure(&mut self, work: Work, connections: usize, time: Duration) -> Result<Rate, Failure> {
-        let first = match work {
-            Work::Insert => self.next[0],
-            Work::Group => self.next[1],
-            Work::Get | Work::Scan => 0,
+    async fn measure(
+        &mut self,
+        operation: Operation,
+        connections: usize,
+        time: Duration,
+    ) -> Result<Rate, Failure> {
+        let first = match operation {
+            Operation::Insert => self.next_insert,
+            Operation::Group => self.next_group,
+            Operation::Get | Operation::Scan => 0,
         };
         let (server, generator) = (cpu(&self.process)?, cpu("self")?);
-        let (requests, elapsed) = measure(work, &self.host, connections, time, first, self.entities).await?;
-        match work {
-            Work::Insert => self.next[0] += requests + connections,
-            Work::Group => self.next[1] += requests + connections,
-            Work::Get | Work::Scan => {}
+        let (requests, elapsed) =
+            measure(operation, &self.host, connections, time, first, self.entities).await?;
+        match operation {
+            Operation::Insert => self.next_insert += requests + connections,
+            Operation::Group => self.next_group += requests + connections,
+            Operation::Get | Operation::Scan => {}
         }
         let each = |cpu: f64| 1e6 * cpu / requests as f64;
         Ok(Rate {
@@ -343,7 +372,7 @@ fn memory(process: &str) -> Result<u64, Failure> {
 }
 
 async fn measure(
-    work: Work,
+    operation: Operation,
     host: &str,
     connections: usize,
     time: Duration,
@@ -358,9 +387,9 @@ async fn measure(
         clients.spawn(async move {
             let mut client = Client::connect(&host).await?;
             while started.elapsed() < time {
-                let ask = work.ask(next.fetch_add(1, Ordering::Relaxed), entities);
-                let (status, body) = client.send(&ask).await?;
-                check(work, status, &body)?;
+                let request = operation.request(next.fetch_add(1, Ordering::Relaxed), entities);
+                let (status, body) = client.send(&request).await?;
+                check(operation, status, &body)?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
             Ok::<_, Failure>(())
@@ -376,7 +405,9 @@ async fn measure(
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [seconds, fill_seconds, sizes, servers @ ..] = arguments.as_slice() else {
-        return Err("usage: bench-server SECONDS FILL_SECONDS ENTITIES[,ENTITIES…] NAME=ADDRESS=PROCESS…".into());
+        return Err(
+            "usage: bench-server SECONDS FILL_SECONDS ENTITIES[,ENTITIES…] NAME=ADDRESS=PROCESS…".into()
+        );
     };
     let time = Duration::from_secs_f64(seconds.parse()?);
     let fill_time = Duration::from_secs_f64(fill_seconds.parse()?);
@@ -384,7 +415,9 @@ async fn main() -> Result<(), Failure> {
     for server in &servers {
         server.create().await?;
     }
-    println!("| entities | request | in flight | server | per second | server CPU µs | generator CPU µs | generator's share of the CPU time | first server, times faster |");
+    println!(
+        "| entities | request | in flight | server | per second | server CPU µs | generator CPU µs | generator's share of the CPU time | first server, times faster |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     for size in sizes.split(',') {
         let size: usize = size.parse()?;
@@ -395,11 +428,12 @@ async fn main() -> Result<(), Failure> {
             }
         }
         // Reads first, so that they see the number of entities of the line.
-        for (work, label) in [Work::ALL[0], Work::ALL[3], Work::ALL[1], Work::ALL[2]] {
+        for (operation, label) in [Operation::ALL[0], Operation::ALL[3], Operation::ALL[1], Operation::ALL[2]]
+        {
             for connections in [1, 32] {
                 let mut first = None;
                 for server in &mut filled {
-                    let rate = server.measure(work, connections, time).await?;
+                    let rate = server.measure(operation, connections, time).await?;
                     let best = *first.get_or_insert(rate.per_second);
                     println!(
                         "| {size} | {label} | {connections} | {} | {:.0} | {:.0} | {:.0} | {:.0} % | {:.1} |",

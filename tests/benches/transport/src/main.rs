@@ -5,27 +5,33 @@
 //! gets per second with 1,000 in flight and 20 ms delay; `-- 9` sets the number of rounds. `-- count SIDE GETS` only gets, one
 //! after another, for tools that count instructions; `-- load SIDE GETS` gets with 32 in flight, for profilers.
 
-#[allow(dead_code, reason = "the other benchmark writes too")]
+#[path = "../../shared/base64_text.rs"]
+mod base64_text;
+#[allow(dead_code, reason = "bench-clients also uses the writes")]
 #[path = "../../azurite/src/direct.rs"]
 mod direct;
-#[allow(dead_code, reason = "the other benchmark writes too")]
+#[allow(dead_code, reason = "bench-clients also uses the writes")]
 #[path = "../../azurite/src/employee.rs"]
 mod employee;
+#[path = "../../shared/load.rs"]
+mod load;
+#[path = "../../shared/median.rs"]
+mod median;
 mod server;
-#[allow(dead_code, reason = "the other benchmark writes too")]
+#[allow(dead_code, reason = "bench-clients also uses the writes")]
 #[path = "../../azurite/src/side.rs"]
 mod side;
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use table_azure::{AzureTableStore, AzureTableStoreOptions};
 use table_core::typed::Table;
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
 
 use crate::direct::Direct;
 use crate::employee::{Employee, SALES};
+use crate::load::processor_time;
+use crate::median::median;
 use crate::server::Server;
 use crate::side::Side as _;
 
@@ -118,28 +124,12 @@ fn print(runtime: &Runtime, rounds: usize) {
     }
 }
 
-/// Gets in concurrent tasks; each task does its share sequentially.
+/// Gets in concurrent tasks.
 fn in_flight(runtime: &Runtime, side: &Side, tasks: u32, gets: u32) {
-    let mut running = JoinSet::new();
-    for task in 0..tasks {
+    let side = side.clone();
+    let get = move |number| {
         let side = side.clone();
-        let share = async move {
-            for number in (task..gets).step_by(tasks as usize) {
-                side.get(number).await;
-            }
-        };
-        running.spawn_on(share, runtime.handle());
-    }
-    runtime.block_on(running.join_all());
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
-/// User and system time of this process.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        async move { side.get(number).await }
+    };
+    runtime.block_on(load::in_flight(tasks, gets, get));
 }

@@ -1,6 +1,9 @@
-"""The legacy Python client's half of the suite, for encryption of format v1. Prints what came of it as JSON.
+"""Writes and reads encrypted entities of the legacy format v1 with `azure-cosmosdb-table`. Prints `[{"check", "problem"}]`.
 
-legacy.py keys DIRECTORY | write TABLE DIRECTORY | read TABLE DIRECTORY
+The example `interop` (tests/examples/interop) starts this script, and sets INTEROP_ENDPOINT, INTEROP_ACCOUNT and INTEROP_KEY. DIRECTORY is the folder
+of the RSA key, which `keys` creates.
+
+encryption_v1.py keys DIRECTORY | write TABLE DIRECTORY | read TABLE DIRECTORY
 """
 
 import json
@@ -15,8 +18,10 @@ from azure.cosmosdb.table.tableservice import TableService
 from cryptography.hazmat.primitives import hashes, keywrap, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from shared import expect, run
+
 OAEP = padding.OAEP(mgf=padding.MGF1(hashes.SHA1()), algorithm=hashes.SHA1(), label=None)
-# Partition, row, and what is encrypted there.
+# PartitionKey, RowKey, and the encrypted values.
 ROWS = [
     ("Sales", "223", {"Name": "Ken", "Mail": "jonesj@contoso.com"}),
     ("ñandú", "a b", {"Name": "日本", "Mail": ""}),
@@ -45,7 +50,7 @@ class Aes:
 
 
 class Rsa:
-    """A key by OAEP, under the name that the library's own samples give it."""
+    """A key by OAEP, under the algorithm name of the client's own samples."""
 
     def __init__(self, directory):
         with open(os.path.join(directory, "rsa.der"), "rb") as file:
@@ -82,14 +87,6 @@ def write_keys(directory):
         file.write(der)
 
 
-def check(name, work):
-    try:
-        work()
-        return {"check": name, "problem": None}
-    except Exception as error:  # what went wrong is the result
-        return {"check": name, "problem": f"{type(error).__name__}: {error}"}
-
-
 def write(table, key):
     tables = service()
     tables.create_table(table)
@@ -109,14 +106,15 @@ def read(table, key):
     for partition, row, values in ROWS:
         for entity in (found[partition, row], tables.get_entity(table, partition, row)):
             seen = {name: entity[name] for name in values}
-            assert seen == values, f"{partition} {row}: {seen}"
-            assert entity["Age"].value == 41, entity["Age"]  # An Int32: the library gives plain ints to Int64.
+            expect((partition, row, seen), (partition, row, values))
+            expect((entity["Age"].type, entity["Age"].value), (EdmType.INT32, 41))
+    expect(len(found), len(ROWS))
     tables.key_encryption_key = None
     tables.key_resolver_function = lambda kid: key if kid == key.get_kid() else None
-    # The library adds what it needs to a query's projection, but not to a point read's.
+    # The client adds the two metadata properties to the projection of a query, but not of a point read.
     needed = "PartitionKey,RowKey,_ClientEncryptionMetadata1,_ClientEncryptionMetadata2"
     some = tables.get_entity(table, *ROWS[0][:2], select=f"Name,{needed}")
-    assert some["Name"] == "Ken", some
+    expect(some["Name"], "Ken")
 
 
 def main(command, *arguments):
@@ -125,9 +123,8 @@ def main(command, *arguments):
         return []
     table, directory = arguments
     kinds = {"Aes": Aes(), "Rsa": Rsa(directory)}
-    if command == "write":
-        return [check(f"entities under {kind}", lambda: write(table + kind, key)) for kind, key in kinds.items()]
-    return [check(f"entities under {kind}", lambda: read(table + kind, key)) for kind, key in kinds.items()]
+    job = {"write": write, "read": read}[command]
+    return [run(f"entities under {kind}", lambda: job(table + kind, key)) for kind, key in kinds.items()]
 
 
 json.dump(main(*sys.argv[1:]), sys.stdout)
