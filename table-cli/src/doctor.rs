@@ -8,7 +8,9 @@ use clap::Args;
 use serde_json::json;
 use table_core::model::TableName;
 use table_core::store::TableStoreExt as _;
-use table_patterns::examination::{Entries, Examination, Finding, PartitionSize, Severity, TableExamination};
+use table_patterns::examination::{
+    CompareEntries, Examination, Finding, PartitionSize, Severity, TableExamination,
+};
 use table_patterns::index::IndexOptions;
 
 use crate::blobs::{BlobPlace, root};
@@ -88,9 +90,9 @@ impl DoctorArgs {
 
     async fn examined(&self, open: &OpenStore, table: &TableName) -> Result<TableExamination, Failure> {
         let entries = match (self.all_entries, self.sample) {
-            (true, _) => Entries::All,
-            (false, 0) => Entries::None,
-            (false, size) => Entries::Sampled(size),
+            (true, _) => CompareEntries::All,
+            (false, 0) => CompareEntries::None,
+            (false, size) => CompareEntries::Sampled(size),
         };
         let mut options = IndexOptions::default();
         options.concurrency = self.in_flight.concurrency;

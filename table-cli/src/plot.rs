@@ -11,7 +11,7 @@ use plotters::prelude::{
 use plotters::style::Color as _;
 use serde_json::json;
 use table_core::model::{TableName, Ticks};
-use table_patterns::examination::{Entries, Examination, TableExamination};
+use table_patterns::examination::{CompareEntries, Examination, TableExamination};
 
 use crate::failure::{Failure, Result};
 use crate::output::{print_json, remark};
@@ -91,11 +91,11 @@ impl PlotArgs {
         let progress = SharedProgress::new(open.progress_of(tables, "read", self.long.quiet).await);
         let shown = progress.clone();
         let examination = Examination::new(Arc::clone(&open.store), self.table.clone())
-            .with_entries(Entries::None)
+            .with_entries(CompareEntries::None)
             .on_progress(move |rows| shown.set(rows));
-        let found = examination.run().await?;
+        let found = examination.run().await;
         progress.end();
-        Ok(found)
+        Ok(found?)
     }
 }
 

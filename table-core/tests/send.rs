@@ -132,6 +132,7 @@ fn conflicts(conflicts: &mut Conflicts, copy: MovedCopy) {
     send(conflicts.wait(any()));
     send(copy.remove_after(any(), |_| std::future::ready(Ok(()))));
     send(conflicts.wait_if(true, any()));
+    send(conflicts.wait_to_move_again(any()));
 }
 
 type Decide = fn(Entity) -> BoxFuture<'static, Result<Decision>>;

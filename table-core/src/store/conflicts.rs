@@ -53,6 +53,15 @@ impl Conflicts {
         self.wait_if(error.is_conflict(), error).await
     }
 
+    /// Waits for the next attempt of a move that met another writer.
+    ///
+    /// # Errors
+    /// Returns an error that ends the move. One of them: the source is missing, so another attempt has nothing to move.
+    #[doc(hidden)]
+    pub async fn wait_to_move_again(&mut self, error: Error) -> Result<()> {
+        self.wait_if(error.is_conflict() && !error.is_entity_not_found(), error).await
+    }
+
     /// Waits if `repeat` is true and attempts are left: for loops that do not repeat after every conflict.
     ///
     /// # Errors

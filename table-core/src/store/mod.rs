@@ -25,7 +25,7 @@ pub use local::{LocalPermit, LocalWriters};
 pub use manifests::PlainWrite;
 pub use manifests::{ManifestCache, ManifestChange, NewTable};
 #[doc(hidden)]
-pub use moved_copy::MovedCopy;
+pub use moved_copy::{MovedCopy, own_key_error};
 pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, RowFilter, StoreHandle};
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, LimitKind, Outcome, Result, ServiceAnswer};

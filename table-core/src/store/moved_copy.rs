@@ -1,5 +1,11 @@
 use crate::error::{Error, Outcome, Result};
-use crate::model::ETag;
+use crate::model::{ETag, Key};
+
+/// The error of a move to the same key of the same table: the move would delete the entity that it has just written.
+#[doc(hidden)]
+pub fn own_key_error(key: &Key) -> Error {
+    Error::invalid_request(format!("{key} cannot be moved to its own key: give another key or table"))
+}
 
 /// The copy that a move of two writes has written at its target. The move deletes the source next; if that fails, it removes the copy.
 ///

@@ -2,7 +2,11 @@
 
 #[cfg(feature = "blobs")]
 mod content;
+#[cfg(feature = "blobs")]
+mod context;
 mod reference;
+#[cfg(feature = "blobs")]
+mod stores;
 
 #[cfg(feature = "blobs")]
 use object_store::Error as BlobError;
@@ -16,13 +20,17 @@ use table_core::store::{Error, ErrorKind};
 #[cfg(feature = "blobs")]
 pub use content::ByteStream;
 #[cfg(feature = "blobs")]
-pub(crate) use content::{
-    collected, delete, is_clock, open, put, segment, start, store_time, unescape, verified,
-};
+pub(crate) use content::{collected, delete, is_clock, open, put, start, store_time, verified};
+#[cfg(feature = "blobs")]
+pub use context::BlobContext;
+#[cfg(feature = "blobs")]
+pub(crate) use context::directory;
 pub(crate) use reference::{
     BlobDigest, MaybeReference, Reference, first_name_in_blobs, names_in_blobs, parse_reference, references,
     with_placeholders,
 };
+#[cfg(feature = "blobs")]
+pub(crate) use stores::{BlobStores, has_blob};
 
 /// Converts a blob store's error. Its outcome is *not applied*: it describes the row, and blobs are written before their row.
 #[cfg(feature = "blobs")]

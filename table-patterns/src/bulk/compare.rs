@@ -1,3 +1,5 @@
+//! Compares the rows of two tables.
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! Copies one table.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,12 +19,8 @@ use super::compare::{Side, compare_with_progress};
 use super::scan::scan;
 use super::windows::{Checkpoint, Windows};
 use super::{BulkOptions, BulkWriter, Comparison};
-#[cfg(not(feature = "blobs"))]
-use crate::blobs::BlobStores;
-use crate::blobs::first_name_in_blobs;
+use crate::blobs::{BlobStores, first_name_in_blobs};
 use crate::journal::{has_mark, is_journal_row, is_pending};
-#[cfg(feature = "blobs")]
-use crate::large::BlobStores;
 use crate::rows::WINDOW_BYTES;
 
 /// The number of entities in a page that is copied.
@@ -108,7 +106,6 @@ impl CopyJob {
     /// Prepares the copy of one table to another. The run creates the target table if it is missing. No request.
     pub fn new(from: (impl TableStore, TableName), to: (impl TableStore, TableName)) -> Self {
         let options = BulkOptions::default().stop_at_failure().write_indexed();
-        let (blobs, rows_only) = (None, false);
         Self {
             from: (from.0.into_shared(), from.1),
             to: (to.0.into_shared(), to.1),
@@ -117,8 +114,8 @@ impl CopyJob {
             progress: None,
             compared: None,
             window: WINDOW_ROWS,
-            blobs,
-            rows_only,
+            blobs: None,
+            rows_only: false,
             keeps_checkpoint: false,
             has_large: true,
             has_checked_ciphertext: false,
@@ -342,13 +339,14 @@ impl CopyJob {
                 self.from.1
             )));
         }
+        if self.rows_only {
+            return Ok(());
+        }
         let Some((row, property)) = rows.iter().find_map(|row| Some((row, first_name_in_blobs(row)?))) else {
             return Ok(());
         };
         let (table, other) = (&self.from.1, &self.to.1);
-        let reason = if self.rows_only {
-            return Ok(());
-        } else if self.blobs.is_none() {
+        let reason = if self.blobs.is_none() {
             "give the blob stores (`with_blobs`), or set `rows_only`"
         } else if table.to_lowercase() != other.to_lowercase() {
             "names of blobs contain the table's name: copy to a table of the same name, or move the entities with `LargeTable`"
@@ -425,18 +423,28 @@ impl CopyJob {
     }
 
     async fn write(&self, rows: Vec<Entity>) -> Result<u64> {
-        let (store, table) = &self.to;
-        let table = table.clone();
         self.check_blobs(&rows)?;
         self.check_finished(&rows)?;
         self.check_encryption(&rows)?;
-        if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
-            blobs.copy_all(&table, &rows).await?;
-        }
-        let upserts = rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
-        let writer = BulkWriter::with_options(Arc::clone(store), self.options.clone());
-        writer.write(stream::iter(upserts)).await?.into_result()
+        let blobs = self.blobs.as_ref().filter(|_| !self.rows_only);
+        upsert_all(&self.to, blobs, rows, &self.options).await
     }
+}
+
+/// Writes rows over those of a table, each after its blobs. Returns the number of rows.
+pub(super) async fn upsert_all(
+    (store, table): &Side,
+    blobs: Option<&BlobStores>,
+    rows: Vec<Entity>,
+    options: &BulkOptions,
+) -> Result<u64> {
+    if let Some(blobs) = blobs {
+        blobs.copy_all(table, &rows).await?;
+    }
+    let table = table.clone();
+    let upserts = rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
+    let writer = BulkWriter::with_options(Arc::clone(store), options.clone());
+    writer.write(stream::iter(upserts)).await?.into_result()
 }
 
 impl fmt::Debug for CopyJob {

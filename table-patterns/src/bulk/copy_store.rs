@@ -1,3 +1,5 @@
+//! Copies all tables of a store.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -10,16 +12,13 @@ use object_store::path::Path;
 use table_core::manifest::{Manifest, Shape};
 use table_core::model::{Key, TableName};
 use table_core::query::Query;
-use table_core::store::{Error, KeyOrder, Result, TableStore, TableStoreExt as _};
+use table_core::store::{CycleDetector, Error, KeyOrder, Result, TableStore, TableStoreExt as _};
 
 use super::compare::Side;
 use super::copy::has_large;
 use super::windows::is_of_one_store;
 use super::{BulkOptions, Comparison, CopyJob, compare_tables};
-#[cfg(not(feature = "blobs"))]
 use crate::blobs::BlobStores;
-#[cfg(feature = "blobs")]
-use crate::large::BlobStores;
 
 /// The number of tables that are copied at once by default.
 const TABLES: usize = 4;
@@ -458,7 +457,7 @@ impl PreparedCopy<'_> {
 /// without such rows.
 async fn first_key(store: &dyn TableStore, table: &TableName) -> Result<Option<Key>> {
     let query = Query::new().with_top(ROWS);
-    let mut from = None;
+    let (mut from, mut cycles) = (None, CycleDetector::default());
     loop {
         let page = match store.query(table, &query, from.as_ref()).await {
             Err(error) if error.is_table_not_found() => return Ok(None),
@@ -469,10 +468,9 @@ async fn first_key(store: &dyn TableStore, table: &TableName) -> Result<Option<K
             return Ok(Some(key.clone()));
         }
         // A page may be empty, or have rows of the manifest alone, although the table has other rows.
-        from = page.continuation;
-        if from.is_none() {
-            return Ok(None);
-        }
+        let Some(next) = page.continuation else { return Ok(None) };
+        cycles.add(&next, page.items.len())?;
+        from = Some(next);
     }
 }
 

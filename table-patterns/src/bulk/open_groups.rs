@@ -1,3 +1,5 @@
+//! Collects operations of one partition into group transactions.
+
 use std::collections::{BTreeMap, HashMap};
 
 use table_core::model::{PartitionKey, TableName};

@@ -1,3 +1,5 @@
+//! The options of bulk operations.
+
 use std::time::Duration;
 
 use table_core::adapter::RetryPolicy;

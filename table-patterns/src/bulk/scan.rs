@@ -1,3 +1,5 @@
+//! Reads tables by several scans at once, and deletes what a scan finds.
+
 use std::ops::Bound;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! Writes streams of operations in group transactions.
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::pending;
 use std::pin::Pin;
@@ -437,9 +439,9 @@ impl Sender {
 
 /// Refuses an operation on an entity that an index of the manifest covers.
 fn check_plain(manifest: &Manifest, table: &TableName, operation: &Operation) -> Result<()> {
-    const INSTEAD: &str =
+    const ADVICE: &str =
         "write it through `IndexedTable`, or bring the index entries along (`BulkOptions::write_indexed`)";
-    manifest.check_plain(table, WriteTarget::of(operation), operation.kind().name(), INSTEAD)
+    manifest.check_plain(table, WriteTarget::of(operation), operation.kind().name(), ADVICE)
 }
 
 fn group_failure(error: &Error, operations: usize) -> GroupFailure {

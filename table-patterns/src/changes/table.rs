@@ -1,3 +1,5 @@
+//! The handle of a table with a change feed: each write also writes its change.
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,6 +61,7 @@ enum Reads {
 }
 
 impl Reads {
+    /// What a write under this condition reads.
     fn before(version: &IfMatch) -> Self {
         if *version == IfMatch::Any { Self::Entity } else { Self::Nothing }
     }

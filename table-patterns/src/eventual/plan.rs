@@ -286,7 +286,7 @@ impl StoredPlan {
 
 impl PlanMessage {
     pub(super) fn parse(text: &str) -> Result<Self> {
-        // The text of a plan has no field of this form, so it does not parse as one.
+        // The text of a stored plan has the fields `stored`, `pieces` and `hash`, and the text of a plan has none of them.
         if let Ok(stored) = serde_json::from_str(text) {
             return Ok(Self::Stored(stored));
         }

@@ -244,7 +244,7 @@ impl Coordinator {
 
     /// The outcome of a submission whose record another process has inserted first.
     async fn read_existing(&self, plan: PlanRef) -> Result<CommitOutcome> {
-        let record = self.transactions.read(plan.id).await?.ok_or_else(|| aborted(plan.id))?;
+        let record = self.transactions.read(plan.id).await?.ok_or_else(|| removed(plan.id))?;
         Ok(outcome_of_record(record, plan))
     }
 }
@@ -254,20 +254,31 @@ fn outcome_of_record(record: TransactionRecord, plan: PlanRef) -> CommitOutcome 
     match record.state {
         State::Aborted => CommitOutcome::Refused(aborted(plan.id)),
         _ if record.plan_hash != plan.hash => CommitOutcome::Refused(other_plan(plan.id)),
-        State::Discarded => CommitOutcome::Refused(discarded(plan.id, record.next)),
+        State::Discarded => CommitOutcome::Refused(discarded(&record)),
         State::Running | State::Poisoned | State::Applied => CommitOutcome::LeftToWorkers(record),
     }
 }
 
-fn discarded(id: TransactionId, next: usize) -> Error {
+fn discarded(record: &TransactionRecord) -> Error {
+    let TransactionRecord { id, next, steps, .. } = record;
     Error::invalid_request(format!(
-        "the transaction {id} was discarded before its step {next} (counted from 0): submit the remaining steps under a new id"
+        "the transaction {id} was discarded before its step {} of {steps}: submit the remaining steps under a new id",
+        next + 1
     ))
 }
 
 fn aborted(id: TransactionId) -> Error {
     Error::invalid_request(format!(
-        "the transaction {id} was given up before its commit, because storing its plan took longer than a lease: submit it under a new id"
+        "the transaction {id} was given up before its commit (storing its plan took longer than a lease, the answer of its commit was lost, or an \
+         operator discarded it): submit it under a new id"
+    ))
+}
+
+/// The insert of the record has found a record, and then the record was gone: only a sweep removes records, those of finished transactions.
+fn removed(id: TransactionId) -> Error {
+    Error::invalid_request(format!(
+        "the record of the transaction {id} was removed during this submission, so an earlier submission may have been applied: check its effects \
+         before you submit its steps under a new id, and keep records for longer than submissions are repeated"
     ))
 }
 

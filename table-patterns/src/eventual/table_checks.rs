@@ -98,11 +98,11 @@ impl Coordinator {
         table: &TableName,
         target: WriteTarget<'_>,
     ) -> Result<Option<PlainWrite>> {
-        const INSTEAD: &str =
+        const ADVICE: &str =
             "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
         let Some(store) = self.resources.known_store(store_name)? else { return Ok(None) };
         let permission = self.manifests_of(store_name, store).plain_write(&**store, table).await?;
-        permission.manifest().check_plain(table, target, "a step", INSTEAD)?;
+        permission.manifest().check_plain(table, target, "a step", ADVICE)?;
         Ok(Some(permission))
     }
 

@@ -21,8 +21,8 @@
 //! |---|---|
 //! | the manifest | 1 |
 //! | rows | 1 per page |
-//! | [`Entries::Sampled`] | 1 to open, and 2 or 3 for each entry and each entity of the sample |
-//! | [`Entries::All`] | 1 to open, and the requests of [`scrub`](crate::index::IndexedEntities::scrub) |
+//! | [`CompareEntries::Sampled`] | 1 to open, and 2 or 3 for each entry and each entity of the sample |
+//! | [`CompareEntries::All`] | 1 to open, and the requests of [`scrub`](crate::index::IndexedEntities::scrub) |
 //! | [`Examination::blobs`] | 1 per blob |
 //!
 //! # Failure windows
@@ -55,12 +55,13 @@ use self::partitions::Partitions;
 use self::properties::Properties;
 use self::report::Findings;
 use self::times::Times;
+use crate::blobs::BlobStores;
 use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport};
 use crate::journal::{has_mark, is_journal_row, is_pending};
-use crate::large::BlobStores;
 
-pub use self::partitions::{PartitionSize, PartitionSizes};
-pub use self::report::{Finding, Problem, Severity, SizeCount, TableExamination, TypeRows};
+pub use self::report::{
+    Finding, PartitionSize, PartitionSizes, Problem, Severity, SizeCount, TableExamination, TypeRows,
+};
 pub use self::times::WriteTimes;
 
 /// An entity is near a limit if it has at least this share of it, in percent.
@@ -72,7 +73,7 @@ type Listener = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// Which index entries an [`Examination`] compares with their entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entries {
+pub enum CompareEntries {
     /// None.
     None,
     /// This many entries and this many entities of each index, chosen at random.
@@ -104,7 +105,7 @@ pub enum Entries {
 pub struct Examination {
     store: Arc<dyn TableStore>,
     table: TableName,
-    entries: Entries,
+    entries: CompareEntries,
     options: IndexOptions,
     unfinished_after: Duration,
     encrypted_names: Option<EncryptedNames>,
@@ -127,7 +128,7 @@ impl Examination {
         Self {
             store: store.into_shared(),
             table,
-            entries: Entries::Sampled(100),
+            entries: CompareEntries::Sampled(100),
             options: IndexOptions::default(),
             unfinished_after: Duration::from_secs(600),
             encrypted_names: None,
@@ -138,7 +139,7 @@ impl Examination {
 
     /// Sets which index entries are compared with their entities.
     #[must_use]
-    pub fn with_entries(self, entries: Entries) -> Self {
+    pub fn with_entries(self, entries: CompareEntries) -> Self {
         Self { entries, ..self }
     }
 
@@ -250,7 +251,7 @@ impl Examination {
                 None,
             );
         }
-        if compared.is_empty() || self.entries == Entries::None {
+        if compared.is_empty() || self.entries == CompareEntries::None {
             return Ok(());
         }
         let opened = IndexedEntities::open_to_read(
@@ -263,7 +264,7 @@ impl Examination {
         for index in compared {
             let id = index.id();
             let found = match self.entries {
-                Entries::All => opened.scrub(&id, ScrubMode::Report).await,
+                CompareEntries::All => opened.scrub(&id, ScrubMode::Report).await,
                 _ => opened.check_sample(&id, sample.entries(&id), sample.entities()).await,
             };
             match found {
@@ -308,7 +309,7 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     fn new(examination: &'a Examination, manifest: &'a Manifest) -> Self {
         let now = Ticks::now();
-        let size = if let Entries::Sampled(size) = examination.entries { size } else { 0 };
+        let size = if let CompareEntries::Sampled(size) = examination.entries { size } else { 0 };
         let age = i64::try_from(examination.unfinished_after.as_nanos() / 100).unwrap_or(i64::MAX);
         Self {
             examination,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use table_core::model::{Entity, Ticks};
 use table_core::store::{KeyOrder, ServiceProfile, limits};
 
-use super::report::{Findings, Problem};
+use super::report::{Findings, PartitionSize, PartitionSizes, Problem};
 
 /// The maximal number of partitions in each list of a report.
 const MAX_LISTED: usize = 20;
@@ -19,41 +19,6 @@ const DAY: i64 = 24 * 3600 * SECOND;
 const HOT: u64 = 50;
 /// A partition with half of the writes of a day is hot if the table had at least this number of writes on that day.
 const MANY_WRITES: u64 = 10_000;
-
-/// The sizes of the partitions of a table, without the partitions of system rows.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-#[non_exhaustive]
-pub struct PartitionSizes {
-    /// The number of partitions.
-    pub count: u64,
-    /// Whether every row was counted. A service without order ([`KeyOrder::Unsorted`]) mixes partitions; only the first 100,000 are
-    /// counted there.
-    pub is_complete: bool,
-    /// The 20 partitions with the most rows, largest first.
-    pub largest: Vec<PartitionSize>,
-    /// The 20 partitions with the most rows of the last day, busiest first.
-    pub busiest: Vec<PartitionSize>,
-    /// The number of partitions by rows: below 2, 4, 8, ….
-    pub by_rows: Vec<(u64, u64)>,
-    /// Rows that were last written in the day before the examination.
-    pub written_last_day: u64,
-}
-
-/// The size of a partition.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct PartitionSize {
-    /// The PartitionKey.
-    pub partition: String,
-    /// Rows.
-    pub rows: u64,
-    /// The sizes of the rows by the service's formula, in bytes.
-    pub bytes: u64,
-    /// Rows that were last written in the day before the examination.
-    pub written_last_day: u64,
-    /// The most rows that were last written in one second of that day; zero where the service does not sort.
-    pub busiest_second: u64,
-}
 
 /// A partition whose rows are being read.
 struct OpenPartition {

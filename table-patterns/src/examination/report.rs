@@ -5,7 +5,7 @@ use std::fmt;
 
 use table_core::model::Key;
 
-use super::{PartitionSizes, WriteTimes};
+use super::WriteTimes;
 use crate::index::ScrubReport;
 
 /// The maximal number of keys that a finding names.
@@ -52,6 +52,41 @@ pub struct SizeCount {
     pub below: u64,
     /// The number of rows.
     pub rows: u64,
+}
+
+/// The sizes of the partitions of a table, without the partitions of system rows.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct PartitionSizes {
+    /// The number of partitions.
+    pub count: u64,
+    /// Whether every row was counted. A service without order ([`KeyOrder::Unsorted`](table_core::store::KeyOrder::Unsorted)) mixes
+    /// partitions; only the first 100,000 are counted there.
+    pub is_complete: bool,
+    /// The 20 partitions with the most rows, largest first.
+    pub largest: Vec<PartitionSize>,
+    /// The 20 partitions with the greatest product of `written_last_day` and `busiest_second` (at least 1), greatest first.
+    pub busiest: Vec<PartitionSize>,
+    /// The number of partitions by rows: below 2, 4, 8, ….
+    pub by_rows: Vec<(u64, u64)>,
+    /// Rows that were last written in the day before the examination.
+    pub written_last_day: u64,
+}
+
+/// The size of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct PartitionSize {
+    /// The PartitionKey.
+    pub partition: String,
+    /// Rows.
+    pub rows: u64,
+    /// The sizes of the rows by the service's formula, in bytes.
+    pub bytes: u64,
+    /// Rows that were last written in the day before the examination.
+    pub written_last_day: u64,
+    /// The most rows that were last written in one second of that day; zero where the service does not sort.
+    pub busiest_second: u64,
 }
 
 /// The entities of a type.

@@ -155,7 +155,7 @@ async fn damaged_indexes_are_found_in_a_sample_and_in_all_entries() {
         store.write(&entries, Operation::Delete(row.key().clone(), IfMatch::Any)).await.unwrap();
         let moved = Entity::from_parts(Key::new(other, row.key().row()).unwrap(), row.properties().clone());
         store.write(&entries, Operation::Insert(moved)).await.unwrap();
-        for which in [Entries::Sampled(100), Entries::All] {
+        for which in [CompareEntries::Sampled(100), CompareEntries::All] {
             let examination = Examination::new(store.clone(), table()).with_entries(which);
             let found = examination.with_options(IndexOptions::local()).run().await.unwrap();
             let subject = format!("the index {}", index.id());
@@ -164,7 +164,8 @@ async fn damaged_indexes_are_found_in_a_sample_and_in_all_entries() {
                 [(Problem::DanglingEntries, &*subject, 1), (Problem::MissingEntries, &*subject, 1),]
             );
         }
-        let none = Examination::new(store.clone(), table()).with_entries(Entries::None).run().await.unwrap();
+        let none =
+            Examination::new(store.clone(), table()).with_entries(CompareEntries::None).run().await.unwrap();
         assert_eq!(problems(&none), []);
     }
 }

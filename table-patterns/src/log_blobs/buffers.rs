@@ -97,6 +97,7 @@ impl Buffers {
         }
     }
 
+    /// Adds an empty buffer, which the following records fill.
     fn open(&mut self, directory: String, now: Ticks) {
         self.flushes += 1;
         let (first, last, flush, opened) = (now, now, self.flushes, Instant::now());
@@ -151,6 +152,7 @@ impl BlobCreator {
         (self, buffers, Ok(()))
     }
 
+    /// The content of the blob of a buffer: the header and the records.
     fn content(&self, buffer: &Buffer) -> Result<Bytes> {
         let header = Header {
             log: 1,

@@ -1,3 +1,5 @@
+//! The options of a log.
+
 use std::sync::Arc;
 use std::time::Duration;
 

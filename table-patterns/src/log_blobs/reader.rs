@@ -1,3 +1,5 @@
+//! Reads the records of a range of time.
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,7 +21,8 @@ use crate::blobs::{self, blob_error};
 /// and the names of one day are in memory.
 ///
 /// A range of more than 31 days, or one that ends more than a day in the future by the local clock, first takes a search
-/// for the days with blobs: 1 request, and 1 per year and per month with blobs. A program can therefore ask for all records of a service with `Ticks::MIN..Ticks::MAX`.
+/// for the days with blobs: 1 request, and 1 per year and per month with blobs. A program can therefore ask for all records of a service
+/// with `Ticks::MIN..Ticks::MAX`.
 ///
 /// The records of one writer come in their order; within a directory, the records of several writers come blob by blob.
 /// Both formats and both periods are recognized.

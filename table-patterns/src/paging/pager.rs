@@ -1,3 +1,5 @@
+//! Pages of any query by sealed cursors.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use table_core::query::{Continuation, Page};
-use table_core::store::{Error, ErrorKind, Result, TableStore as _};
+use table_core::store::{CycleDetector, Error, ErrorKind, Result, TableStore as _};
 use table_core::typed::{FromEntity, IndexedEntity, TableEntity, TableQuery};
 
 use super::cursor::{Content, CursorError, CursorKey, hash};
@@ -287,10 +289,12 @@ async fn read_nonempty_page<Q: Paged>(
     query: &Q,
     mut from: Option<Continuation>,
 ) -> Result<Page<Q::Item>, Error> {
+    let mut cycles = CycleDetector::default();
     loop {
         let page = query.page_from(from.as_ref()).await?;
-        if !page.items.is_empty() || page.continuation.is_none() {
-            return Ok(page);
+        match &page.continuation {
+            Some(next) if page.items.is_empty() => cycles.add(next, 0)?,
+            _ => return Ok(page),
         }
         from = page.continuation;
     }

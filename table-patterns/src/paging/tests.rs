@@ -11,6 +11,7 @@ use table_core::typed::{Table, TableEntity, TableQuery};
 
 use super::{CursorError, CursorKey, PageError, Pager, WebPage};
 use crate::clock::{Clock, after};
+use crate::tests::AlwaysFirstPage;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 struct Product {
@@ -185,5 +186,16 @@ async fn pages_that_are_gone_lead_to_the_last_page() -> std::result::Result<(), 
     assert!(back.items.is_empty() && back.is_last);
     let first = pager.page(&query, "", back.previous.as_deref()).await?;
     assert_eq!(first.items.len(), 10);
+    Ok(())
+}
+
+/// The pager reads on until a page is not empty.
+#[tokio::test]
+async fn a_repeated_continuation_token_ends_a_page_with_an_error() -> Result<()> {
+    let (table, _) = products(20).await?;
+    let stuck = Table::<Product>::new(AlwaysFirstPage::new(Arc::clone(table.store()), 0), "Products")?;
+    let page = Pager::new(CursorKey::new([1; 32])).page(&tea(&stuck), "", None).await;
+    let Err(PageError::Query(error)) = page else { panic!("{page:?}") };
+    assert!(error.to_string().contains("repeated continuation"), "{error}");
     Ok(())
 }

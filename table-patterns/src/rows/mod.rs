@@ -18,6 +18,8 @@ use table_core::store::{
 };
 use table_core::typed::{FromEntity, Schema, TableEntity};
 
+pub(crate) use table_core::store::own_key_error;
+
 /// The number of bytes of properties at which a window ends.
 pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 
@@ -81,6 +83,41 @@ pub(crate) fn may_replace_due(schema: &Schema, error: &Error) -> bool {
     schema.expiry.is_some() && error.is_already_exists() && !error.is_ambiguous()
 }
 
+/// Inserts an entity of a type; a stored entity that is due is replaced in the version that was read. `read` reads the stored entity, and
+/// `replace` writes over it. Repeats after a conflict.
+pub(crate) async fn insert_over_due<W, S, I, R, O>(
+    schema: &Schema,
+    attempts: u32,
+    insert: impl Fn() -> I + Send,
+    read: impl Fn() -> R + Send,
+    is_due: impl Fn(&S) -> bool + Send,
+    replace: impl Fn(S) -> O + Send,
+) -> Result<W>
+where
+    I: Future<Output = Result<W>> + Send,
+    R: Future<Output = Result<Option<S>>> + Send,
+    O: Future<Output = Result<W>> + Send,
+{
+    let mut conflicts = Conflicts::new(attempts);
+    loop {
+        let exists = match insert().await {
+            Err(error) if may_replace_due(schema, &error) => error,
+            inserted => return inserted,
+        };
+        let Some(old) = read().await? else {
+            conflicts.wait(exists).await?;
+            continue;
+        };
+        if !is_due(&old) {
+            return Err(exists);
+        }
+        match replace(old).await {
+            Err(error) => conflicts.wait(error).await?,
+            replaced => return replaced,
+        }
+    }
+}
+
 /// Whether an entity cannot be read because of its schema version: it is stored in a later version than this program knows.
 pub(crate) fn is_of_later_version(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::Decode(decode) if decode.property == Schema::VERSION_PROPERTY)
@@ -106,19 +143,6 @@ pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
     };
     let outcome = error.outcome();
     Error::new(kind).with_outcome(outcome).with_source(error)
-}
-
-/// The error of a move to the same key of the same table: the move would delete the entity that it has just written.
-pub(crate) fn own_key_error(key: &Key) -> Error {
-    Error::invalid_request(format!("{key} cannot be moved to its own key: give another key or table"))
-}
-
-/// Waits for the next attempt of a move that met another writer.
-///
-/// # Errors
-/// Returns an error that ends the move. One of them is that the source is missing: another attempt has nothing to move.
-pub(crate) async fn wait_to_move_again(conflicts: &mut Conflicts, error: Error) -> Result<()> {
-    conflicts.wait_if(error.is_conflict() && !error.is_entity_not_found(), error).await
 }
 
 /// Writes operations of one partition together: one operation as a single write, several as a group transaction.

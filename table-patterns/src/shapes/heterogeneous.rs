@@ -236,8 +236,8 @@ fn check_plain(permission: &PlainWrite, table: &TableName, entity: &Entity, set:
         .for_each(|property| changed.properties_mut().set(property.name(), property.value().to_owned()));
     // Both: the change may take the entity out of an index, or bring it into one.
     [entity, &changed].into_iter().try_for_each(|entity| {
-        let instead = "change it through `IndexedTable`, or open the table as `unmanaged()`";
-        permission.manifest().check_plain(table, WriteTarget::Entity(entity), "a change", instead)
+        let advice = "change it through `IndexedTable`, or open the table as `unmanaged()`";
+        permission.manifest().check_plain(table, WriteTarget::Entity(entity), "a change", advice)
     })
 }
 

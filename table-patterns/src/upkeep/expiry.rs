@@ -32,8 +32,8 @@ use crate::wide::WideEntities;
 
 /// The number of attempts for one entity that other writers change.
 const ATTEMPTS: u32 = 10;
-/// What a writer past an index has to do.
-const INSTEAD: &str = "the next round removes the entity with its entries";
+/// The end of the error of a removal that an index prevents.
+const ADVICE: &str = "the next round removes the entity with its entries";
 
 /// What a sweep of one type has done.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub(super) struct Swept {
 }
 
 /// The entities of one type of a table, to be removed when they are due.
-pub(super) struct Sweep<'a> {
+pub(super) struct ExpirySweep<'a> {
     pub(super) upkeep: &'a Upkeep,
     pub(super) table: &'a TableName,
     /// The handle with the indexes of the table; `None` for a table without.
@@ -58,7 +58,7 @@ pub(super) struct Sweep<'a> {
     pub(super) expiry: &'a Expiry,
 }
 
-impl Sweep<'_> {
+impl ExpirySweep<'_> {
     /// Removes the due entities, each in the version that was found due: an entity that is renewed or restored meanwhile stays.
     pub(super) async fn run(&self, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
         let now = self.upkeep.store.now();
@@ -173,8 +173,8 @@ impl Sweep<'_> {
         row.is_ciphertext() && properties.iter().any(|name| is_hidden(name))
     }
 
-    /// Whether a stored entity is of the type and due. A row of a schema version that the manifest does not know stays, and so does a row that moves to
-    /// another bucket.
+    /// Whether a stored entity is of the type and due. A row of a schema version that the manifest does not know stays, and so does a row
+    /// that moves to another bucket.
     fn is_due(&self, row: &Entity, now: Ticks) -> bool {
         let is_of_type = self.stored.entity.as_ref().is_some_and(|entity| entity.admits(row));
         let is_known = match row.get(Schema::VERSION_PROPERTY) {
@@ -224,7 +224,7 @@ impl Remover {
         let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
         for change in changes {
             let target = WriteTarget::Entity(&change.old);
-            permitted.manifest().check_no_index(table, target, "a removal", INSTEAD)?;
+            permitted.manifest().check_no_index(table, target, "a removal", ADVICE)?;
         }
         let deletions: Vec<_> = changes.iter().map(RowChange::operation).collect::<Result<_>>()?;
         write_together(store, table, &deletions).await

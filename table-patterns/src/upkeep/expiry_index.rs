@@ -17,7 +17,8 @@ use table_core::typed::Table;
 use crate::index::IndexedEntities;
 use crate::journal::{as_read, holders};
 
-/// An index of the manifest whose entries are in the order of the time at which their entities expire, and have an entry of every entity that expires.
+/// An index of the manifest whose entries are in the order of the time at which their entities expire, and have an entry of every entity
+/// that expires.
 #[derive(Debug)]
 pub(super) struct ExpiryIndex<'a> {
     entities: &'a IndexedEntities,
@@ -65,8 +66,8 @@ impl<'a> ExpiryIndex<'a> {
         usable.next()
     }
 
-    /// The rows of entities that may be due, in the order of their times. Ends after the first partition of entries with one that is not due: 1 request per
-    /// page of entries, and 1 per entry whose time it does not hold, or that is due.
+    /// The rows of entities that may be due, in the order of their times. Ends after the first partition of entries with one that is not
+    /// due: 1 request per page of entries, and 1 per entry whose time it does not hold, or that is due.
     pub(super) fn rows(
         &'a self,
         now: Ticks,
@@ -125,8 +126,10 @@ impl<'a> ExpiryIndex<'a> {
     }
 }
 
-/// The literal before the time, if the PartitionKeys of an index begin with the property's time in ascending order, and every entity with the property has
-/// an entry.
+/// The literal with which the PartitionKeys of an index begin, if the property's time follows it in ascending order, and every entity with
+/// the property has an entry.
+///
+/// A template that begins with the time itself is not used: without a literal, the range of the entries would be the whole table.
 fn prefix_of_times(definition: &IndexDefinition, property: &str) -> Option<String> {
     let IndexKeys::Templates { partition_key: Some(partition), row_key } = &definition.keys else {
         return None;
@@ -142,10 +145,8 @@ fn prefix_of_times(definition: &IndexDefinition, property: &str) -> Option<Strin
         && definition.shape == Shape::Row
         && definition.placement != Placement::SamePartition
         && partition.parts().chain(row_key.parts()).all(is_always_there);
-    let (prefix, first) = match partition.segments() {
-        [KeySegment::Literal(text), KeySegment::Part(part), ..] => (text.to_string(), part),
-        [KeySegment::Part(part), ..] => (String::new(), part),
-        _ => return None,
+    let [KeySegment::Literal(prefix), KeySegment::Part(first), ..] = partition.segments() else {
+        return None;
     };
-    (is_complete && is_time(first) && ascends(first) && !prefix.is_empty()).then_some(prefix)
+    (is_complete && is_time(first) && ascends(first)).then(|| prefix.to_string())
 }

@@ -33,10 +33,11 @@
 //! - Scrub blind copies in other systems.
 //!
 //! # Several at once
-//! Any number of processes may run upkeep, and programs may build and drop indexes at the same time. A build has one builder: a process that finds the
-//! index's row changed, during the wait for a state change and a lease, leaves the build to the process that has changed it. One process at a
-//! time scrubs a table: it writes the manifest's row `scrub`, and the others wait for the next interval. A scrub without an end after a day is
-//! started again. In the same way one process collects the blobs of a table, by the row `collection`, and removes expired entities, by the row `expiry`.
+//! Any number of processes may run upkeep, and programs may build and drop indexes at the same time. A build has one builder: a process
+//! that finds the index's row changed, during the wait for a state change and a lease, leaves the build to the process that has changed it.
+//! One process at a time scrubs a table: it writes the manifest's row `scrub`, and the others wait for the next interval. A scrub without
+//! an end after a day is started again. In the same way one process collects the blobs of a table, by the row `collection`, and removes
+//! expired entities, by the row `expiry`.
 //!
 //! # Failure windows
 //! None: the process may die at any request, and the next round continues. An error of a table or an index does not stop the others. The error
@@ -89,6 +90,15 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 type Listener = Arc<dyn Fn(&UpkeepReport) + Send + Sync>;
+
+/// How fast tickets and transactions are processed.
+#[derive(Clone, Copy, Debug)]
+struct TicketPace {
+    /// The number of concurrent tickets, and of concurrent transactions of each coordinator.
+    at_a_time: usize,
+    /// The pause between two receives of an empty queue.
+    idle: Duration,
+}
 
 /// Recovers and maintains tables by their manifests. See the [module](self).
 ///
@@ -159,8 +169,7 @@ pub struct Upkeep {
     keep: Duration,
     pause: Duration,
     concurrency: usize,
-    /// The number of concurrent tickets, and the pause between two receives of an empty queue.
-    tickets: (usize, Duration),
+    tickets: TicketPace,
     /// Failures of a ticket's work until the ticket is poisoned.
     attempts: u32,
     listener: Option<Listener>,
@@ -182,9 +191,9 @@ impl fmt::Debug for Upkeep {
 }
 
 impl Upkeep {
-    /// Upkeep of tables of a store: a round every 10 minutes, a removal of expired entities every hour, a scrub and a collection of blobs every 30 days, abort rows, records of transactions and
-    /// blobs kept for 7 days, 4 tables at a time, no pause between pages, the default [`IndexOptions`], no queue, no blobs of large
-    /// values and no transactions.
+    /// Upkeep of tables of a store: a round every 10 minutes, a removal of expired entities every hour, a scrub and a collection of blobs
+    /// every 30 days, abort rows, records of transactions and blobs kept for 7 days, 4 tables at a time, no pause between pages, the
+    /// default [`IndexOptions`], no queue, no blobs of large values and no transactions.
     pub fn new(store: impl TableStore) -> Self {
         Self {
             store: store.into_shared(),
@@ -202,7 +211,7 @@ impl Upkeep {
             keep: 7 * DAY,
             pause: Duration::ZERO,
             concurrency: 4,
-            tickets: (16, Duration::from_secs(1)),
+            tickets: TicketPace { at_a_time: 16, idle: Duration::from_secs(1) },
             attempts: ATTEMPTS,
             listener: None,
         }
@@ -287,8 +296,8 @@ impl Upkeep {
         Self { collect_every: every.into(), ..self }
     }
 
-    /// Sets the interval of removals of entities that have expired or were deleted and kept long enough, in a table by any process; `None` for never. The
-    /// manifest has when they were removed last, as for scrubs.
+    /// Sets the interval of removals of entities that have expired or were deleted and kept long enough, in a table by any process; `None`
+    /// for never. The manifest has when they were removed last, as for scrubs.
     #[must_use]
     pub fn expire_every(self, every: impl Into<Option<Duration>>) -> Self {
         Self { expire_every: every.into(), ..self }
@@ -318,7 +327,7 @@ impl Upkeep {
     /// empty queue is asked, once per second unless set.
     #[must_use]
     pub fn with_tickets(self, at_a_time: usize, idle: Duration) -> Self {
-        Self { tickets: (at_a_time.max(1), idle), ..self }
+        Self { tickets: TicketPace { at_a_time: at_a_time.max(1), idle }, ..self }
     }
 
     /// Sets after how many failures of its work a ticket is poisoned: 5 unless set, at least 1. See

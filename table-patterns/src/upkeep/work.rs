@@ -14,9 +14,9 @@ use table_core::store::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Upkeep;
-use super::expiry::{Sweep, Swept};
+use super::expiry::{ExpirySweep, Swept};
 use super::report::{Due, IndexUpkeep, TableUpkeep, TransactionsUpkeep, UpkeepReport};
+use super::{TicketPace, Upkeep};
 use crate::eventual::{Coordinator, TransactionEventKind, sweep_records};
 use crate::index::{
     IndexState, IndexedEntities, Obstacle, ScrubCursor, ScrubMode, ScrubReport, UpkeepManifest, UpkeepTable,
@@ -69,8 +69,16 @@ impl CountedCoordinator {
 struct Memory {
     /// Whether a round has read the manifest, also in vain.
     has_read_manifest: bool,
-    /// For each index: the number of failed builds, the time of the last failure, and the pause before the next attempt.
-    failed: HashMap<String, (u32, Instant, Duration)>,
+    /// The failed builds of each index.
+    failed: HashMap<String, FailedBuilds>,
+}
+
+/// The builds of an index that have failed one after another.
+struct FailedBuilds {
+    count: u32,
+    last: Instant,
+    /// The pause before the next attempt.
+    pause: Duration,
 }
 
 impl<'a> Work<'a> {
@@ -162,12 +170,12 @@ impl<'a> Work<'a> {
     fn with_counts(&self, mut report: UpkeepReport) -> UpkeepReport {
         report.tickets = self.tickets.load(Ordering::Relaxed);
         // The counters have the sums since the start, and the report may have those of an earlier call.
-        for kept in report.transactions.values_mut() {
-            kept.applied = 0;
+        for transactions in report.transactions.values_mut() {
+            transactions.applied = 0;
         }
         for CountedCoordinator { coordinator, applied } in &self.coordinators {
-            let kept = report.transactions.entry(coordinator.table().clone()).or_default();
-            kept.applied += applied.load(Ordering::Relaxed);
+            let transactions = report.transactions.entry(coordinator.table().clone()).or_default();
+            transactions.applied += applied.load(Ordering::Relaxed);
         }
         report
     }
@@ -216,12 +224,12 @@ impl<'a> Work<'a> {
     /// Reports the error of a round.
     fn failed(&self, table: &TableName, error: Error) {
         tracing::warn!(%error, %table, "a round of upkeep failed");
-        self.update_table(table, |kept| kept.error = Some(error));
+        self.update_table(table, |report| report.error = Some(error));
     }
 
     /// Runs a round of one table.
     async fn round(&self, table: &TableName, memory: &mut Memory) {
-        self.update_table(table, |kept| kept.error = None);
+        self.update_table(table, |report| report.error = None);
         let was_open = self.opened().contains_key(table);
         let found = self.read_manifest(table).await;
         // `process_tickets_until_stopped` starts when every manifest was read once, also in vain, and again when another table was
@@ -231,26 +239,28 @@ impl<'a> Work<'a> {
             self.manifests_read.send_modify(|tables| *tables += 1);
         }
         match found {
-            Ok(UpkeepTable { entities: Some(entities), kept }) => self.keep(&entities, &kept, memory).await,
-            Ok(UpkeepTable { entities: None, kept }) => {
+            Ok(UpkeepTable { entities: Some(entities), manifest }) => {
+                self.keep(&entities, &manifest, memory).await
+            }
+            Ok(UpkeepTable { entities: None, manifest }) => {
                 self.update_table(table, |table| table.has_manifest = false);
                 let _slot = slot(&self.maintenance_slots).await;
-                let expired = self.expire(table, None, &kept).await;
-                if let Err(error) = expired.and(self.collect(table, &kept).await) {
+                let expired = self.expire(table, None, &manifest).await;
+                if let Err(error) = expired.and(self.collect(table, &manifest).await) {
                     self.failed(table, error);
                 }
             }
             Err(error) => self.failed(table, error),
         }
-        self.update_table(table, |kept| kept.rounds += 1);
+        self.update_table(table, |report| report.rounds += 1);
     }
 
     /// Reads the manifest, and opens the table if it is not open yet.
     async fn read_manifest(&self, table: &TableName) -> Result<UpkeepTable> {
         let known = self.opened().get(table).cloned();
         if let Some(entities) = known {
-            if let Some(kept) = UpkeepManifest::of_open(&entities).await? {
-                return Ok(UpkeepTable { entities: Some(entities), kept });
+            if let Some(manifest) = UpkeepManifest::of_open(&entities).await? {
+                return Ok(UpkeepTable { entities: Some(entities), manifest });
             }
             self.opened().remove(table);
         }
@@ -263,11 +273,11 @@ impl<'a> Work<'a> {
     }
 
     /// Runs a round of a table with a manifest. The table is swept in every round, also while a build runs.
-    async fn keep(&self, entities: &IndexedEntities, kept: &UpkeepManifest, memory: &mut Memory) {
+    async fn keep(&self, entities: &IndexedEntities, manifest: &UpkeepManifest, memory: &mut Memory) {
         self.update_table(entities.table(), |table| {
             table.has_manifest = true;
             for (id, index) in &mut table.indexes {
-                if !kept.indexes.iter().any(|stored| stored.id() == *id) {
+                if !manifest.indexes.iter().any(|stored| stored.id() == *id) {
                     (index.state, index.due) = (IndexState::Absent, None);
                 }
             }
@@ -276,13 +286,13 @@ impl<'a> Work<'a> {
         // each round.
         let is_maintained = Notify::new();
         let maintain = async {
-            if let Err(error) = self.maintain(entities, kept, memory).await {
+            if let Err(error) = self.maintain(entities, manifest, memory).await {
                 self.failed(entities.table(), error);
             }
             is_maintained.notify_one();
         };
         let sweeps = async {
-            let unique = kept.unique_tables(entities.table());
+            let unique = manifest.unique_tables(entities.table());
             loop {
                 self.sweep(entities, &unique).await;
                 if timeout(self.upkeep.every, is_maintained.notified()).await.is_ok() || self.is_stopped() {
@@ -305,34 +315,35 @@ impl<'a> Work<'a> {
     async fn maintain(
         &self,
         entities: &IndexedEntities,
-        kept: &UpkeepManifest,
+        manifest: &UpkeepManifest,
         memory: &mut Memory,
     ) -> Result<()> {
         let _slot = slot(&self.maintenance_slots).await;
-        for stored in &kept.indexes {
+        for stored in &manifest.indexes {
             if self.is_stopped() {
                 return Ok(());
             }
             self.finish_build_or_drop(entities, stored, memory).await;
         }
-        let expired = self.expire(entities.table(), Some(entities), kept).await;
-        let scrubbed = self.scrub_all(entities, kept).await;
+        let expired = self.expire(entities.table(), Some(entities), manifest).await;
+        let scrubbed = self.scrub_all(entities, manifest).await;
         // Each part runs also if one before it has failed. The first error is reported.
-        expired.and(scrubbed).and(self.collect(entities.table(), kept).await)
+        expired.and(scrubbed).and(self.collect(entities.table(), manifest).await)
     }
 
-    async fn scrub_all(&self, entities: &IndexedEntities, kept: &UpkeepManifest) -> Result<()> {
+    /// Scrubs the indexes that can be scrubbed, if that is due and no other process has begun to.
+    async fn scrub_all(&self, entities: &IndexedEntities, manifest: &UpkeepManifest) -> Result<()> {
         let readable = |stored: &&StoredIndex| self.may_scrub(entities, stored);
-        let indexes: Vec<_> = kept.indexes.iter().filter(readable).collect();
-        let is_due = self.upkeep.scrub_every.is_some_and(|every| kept.scrub.is_due(every));
+        let indexes: Vec<_> = manifest.indexes.iter().filter(readable).collect();
+        let is_due = self.upkeep.scrub_every.is_some_and(|every| manifest.scrub.is_due(every));
         if !is_due || indexes.is_empty() {
             return Ok(());
         }
         let (store, table) = (&*self.upkeep.store, entities.table());
         // `None`: another process has claimed this run first.
-        let Some(begun) = kept.scrub.begin(store, table).await? else { return Ok(()) };
+        let Some(begun) = manifest.scrub.begin(store, table).await? else { return Ok(()) };
         for stored in indexes {
-            self.scrub(entities, stored, kept).await;
+            self.scrub(entities, stored, manifest).await;
         }
         if self.is_stopped() { Ok(()) } else { begun.end(store, table).await }
     }
@@ -342,25 +353,25 @@ impl<'a> Work<'a> {
         &self,
         table: &TableName,
         entities: Option<&IndexedEntities>,
-        kept: &UpkeepManifest,
+        manifest: &UpkeepManifest,
     ) -> Result<()> {
-        if kept.expiring.is_empty() {
+        if manifest.expiring.is_empty() {
             self.update_table(table, |table| table.expiry = None);
             return Ok(());
         }
-        let types = kept.expiring.iter().map(|stored| stored.name().to_owned()).collect();
+        let types = manifest.expiring.iter().map(|stored| stored.name().to_owned()).collect();
         self.update_table(table, |table| table.expiry.get_or_insert_default().types = types);
         let Some(every) = self.upkeep.expire_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
-        if !kept.expiry.is_due(every) {
+        if !manifest.expiry.is_due(every) {
             return Ok(());
         }
         let store = &*self.upkeep.store;
-        let Some(begun) = kept.expiry.begin(store, table).await? else { return Ok(()) };
+        let Some(begun) = manifest.expiry.begin(store, table).await? else { return Ok(()) };
         let (mut ended, mut due) = (true, None);
-        for stored in &kept.expiring {
+        for stored in &manifest.expiring {
             let Some(expiry) = &stored.expiry else { continue };
-            let indexes = &kept.indexes[..];
-            let sweep = Sweep { upkeep: self.upkeep, table, entities, indexes, stored, expiry };
+            let indexes = &manifest.indexes[..];
+            let sweep = ExpirySweep { upkeep: self.upkeep, table, entities, indexes, stored, expiry };
             let swept = sweep.run(|| self.is_stopped()).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, %table, "expired entities were not removed");
                 Swept { due: Some(Due::Failed(error)), ended: true, ..Swept::default() }
@@ -382,8 +393,8 @@ impl<'a> Work<'a> {
     }
 
     /// Removes the unused blobs of large values, if that is due.
-    async fn collect(&self, table: &TableName, kept: &UpkeepManifest) -> Result<()> {
-        if kept.large.is_empty() {
+    async fn collect(&self, table: &TableName, manifest: &UpkeepManifest) -> Result<()> {
+        if manifest.large.is_empty() {
             self.update_table(table, |table| table.large = None);
             return Ok(());
         }
@@ -391,14 +402,16 @@ impl<'a> Work<'a> {
         let due = self.upkeep.has_no_blobs().then_some(Due::NoLargeBlobs);
         self.update_table(table, |table| {
             let large = table.large.get_or_insert_default();
-            large.types.clone_from(&kept.large);
+            large.types.clone_from(&manifest.large);
             if due.is_some() {
                 large.due = due;
             }
         });
         #[cfg(feature = "blobs")]
-        if let Some((blobs, options)) = self.upkeep.large.as_ref().filter(|_| kept.collection.is_due(every)) {
-            return self.collect_blobs(table, kept, &**blobs, options).await;
+        if let Some((blobs, options)) =
+            self.upkeep.large.as_ref().filter(|_| manifest.collection.is_due(every))
+        {
+            return self.collect_blobs(table, manifest, &**blobs, options).await;
         }
         #[cfg(not(feature = "blobs"))]
         let _ = every;
@@ -410,12 +423,12 @@ impl<'a> Work<'a> {
     async fn collect_blobs(
         &self,
         table: &TableName,
-        kept: &UpkeepManifest,
+        manifest: &UpkeepManifest,
         blobs: &dyn object_store::ObjectStore,
         options: &LargeOptions,
     ) -> Result<()> {
         let store = &*self.upkeep.store;
-        let Some(begun) = kept.collection.begin(store, table).await? else { return Ok(()) };
+        let Some(begun) = manifest.collection.begin(store, table).await? else { return Ok(()) };
         let (mut found, mut is_first) = (Collected::default(), true);
         let next = || {
             let pause = if std::mem::take(&mut is_first) { Duration::ZERO } else { self.upkeep.pause };
@@ -471,7 +484,7 @@ impl<'a> Work<'a> {
                 index.due = obstacle;
             }
         });
-        let waits = memory.failed.get(&id).is_some_and(|(_, last, wait)| last.elapsed() < *wait);
+        let waits = memory.failed.get(&id).is_some_and(|failed| failed.last.elapsed() < failed.pause);
         if may_build && !is_readable && !waits {
             self.build(entities, stored, memory).await;
         }
@@ -510,11 +523,12 @@ impl<'a> Work<'a> {
                 memory.failed.remove(&id);
             }
             Err(_) => {
-                let failures = memory.failed.get(&id).map_or(0, |(failures, ..)| *failures);
+                let earlier = memory.failed.get(&id).map_or(0, |failed| failed.count);
                 // A build that fails reads the whole table each time. The pause doubles, so that a lasting
                 // reason does not cost that in every round.
-                let wait = self.upkeep.every.saturating_mul(2u32.saturating_pow(failures).min(LONGEST_WAIT));
-                memory.failed.insert(id.clone(), (failures.saturating_add(1), Instant::now(), wait));
+                let pause = self.upkeep.every.saturating_mul(2u32.saturating_pow(earlier).min(LONGEST_WAIT));
+                let (count, last) = (earlier.saturating_add(1), Instant::now());
+                memory.failed.insert(id.clone(), FailedBuilds { count, last, pause });
             }
         }
         let state = entities.state(&id);
@@ -524,15 +538,16 @@ impl<'a> Work<'a> {
         });
     }
 
+    /// Whether an index can be scrubbed: it is readable, and this program can maintain it.
     fn may_scrub(&self, entities: &IndexedEntities, stored: &StoredIndex) -> bool {
         let is_readable = entities.state(&stored.id()) == IndexState::Readable;
         is_readable && !stored.is_dropping() && Obstacle::of(stored, entities).is_none()
     }
 
     /// Scrubs an index, and collects its blobs.
-    async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, kept: &UpkeepManifest) {
+    async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, manifest: &UpkeepManifest) {
         let (id, mut found) = (stored.id(), ScrubReport::default());
-        let leaves_entities = kept.leaves_entities_of(stored, entities);
+        let leaves_entities = manifest.leaves_entities_of(stored, entities);
         let scrubbed = self.scrub_pages(entities, &id, leaves_entities, &mut found).await;
         // Not if the upkeep was stopped or the scrub has failed: a collection waits for the longest lease.
         let collected = match (&scrubbed, stored.shape.as_ref().is_some_and(|shape| shape.needs_blobs())) {
@@ -597,15 +612,15 @@ impl<'a> Work<'a> {
             let _slot = slot(&self.sweep_slots).await;
             removal.await
         };
-        self.update_transactions(table, |kept| match removed {
+        self.update_transactions(table, |report| match removed {
             Ok(removed) => {
-                kept.sweeps += 1;
-                kept.removed += removed;
-                kept.error = None;
+                report.sweeps += 1;
+                report.removed += removed;
+                report.error = None;
             }
             Err(error) => {
                 tracing::warn!(%error, %table, "transactions were not swept");
-                kept.error = Some(error);
+                report.error = Some(error);
             }
         });
     }
@@ -617,29 +632,29 @@ impl<'a> Work<'a> {
     /// Counts the transactions that are poisoned, and puts back messages that the queue set aside for another reason.
     async fn count_poisoned_transactions(&self, coordinator: &Coordinator) {
         let poisoned = coordinator.poison(SET_ASIDE).await;
-        self.update_transactions(coordinator.table(), |kept| match poisoned {
+        self.update_transactions(coordinator.table(), |report| match poisoned {
             Ok(poisoned) => {
-                kept.poisoned = poisoned.len();
-                kept.queue_error = None;
+                report.poisoned = poisoned.len();
+                report.queue_error = None;
             }
-            Err(error) => kept.queue_error = Some(error),
+            Err(error) => report.queue_error = Some(error),
         });
     }
 
     /// Works on the transactions that the queue has now.
     async fn process_transactions(&self, coordinator: &Coordinator) {
-        if let Err(error) = until_empty(|| coordinator.run_once(self.upkeep.tickets.0)).await {
-            self.update_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
+        if let Err(error) = until_empty(|| coordinator.run_once(self.upkeep.tickets.at_a_time)).await {
+            self.update_transactions(coordinator.table(), |report| report.queue_error = Some(error));
         }
     }
 
     /// Works on transactions until it is stopped.
     async fn process_transactions_until_stopped(&self, coordinator: &Coordinator) {
-        let (at_a_time, idle) = self.upkeep.tickets;
+        let TicketPace { at_a_time, idle } = self.upkeep.tickets;
         while !self.is_stopped() {
             if let Err(error) = coordinator.run(at_a_time, idle, self.until_stopped()).await {
                 tracing::warn!(%error, table = %coordinator.table(), "transactions are not worked on");
-                self.update_transactions(coordinator.table(), |kept| kept.queue_error = Some(error));
+                self.update_transactions(coordinator.table(), |report| report.queue_error = Some(error));
                 self.pause(self.upkeep.every).await;
             }
         }
@@ -666,7 +681,7 @@ impl<'a> Work<'a> {
         let journals = opened.iter().map(IndexedEntities::journal).collect();
         let recovery = self.recovery(&**queue, journals);
         self.count_poisoned_tickets().await;
-        if let Err(error) = until_empty(|| recovery.run_once(self.upkeep.tickets.0)).await {
+        if let Err(error) = until_empty(|| recovery.run_once(self.upkeep.tickets.at_a_time)).await {
             self.report().queue_error = Some(error);
         }
     }
@@ -690,7 +705,7 @@ impl<'a> Work<'a> {
             }
             let journals = opened.iter().map(IndexedEntities::journal).collect();
             let recovery = self.recovery(&**queue, journals);
-            let (at_a_time, idle) = self.upkeep.tickets;
+            let TicketPace { at_a_time, idle } = self.upkeep.tickets;
             let failure = recovery.run(at_a_time, idle, another_opened).await.err();
             let has_failed = failure.is_some();
             self.report().queue_error = failure;

@@ -79,6 +79,7 @@ session!(
     [large(over = 16)]
 );
 session!(Spread, [], partition_key(spread = 4), []);
+session!(EarlierSpread, [], partition_key(spread = 3), []);
 session!(Wider, [entity(wide)], partition_key, []);
 
 pub(super) fn options() -> IndexOptions {
@@ -262,6 +263,43 @@ macro_rules! reads_of {
 /// Reads of every layout leave out what has expired, and writes that keep a part of it treat it as missing.
 pub(super) async fn reads_leave_out_what_has_expired(harness: &Harness) {
     every_layout!(reads_of, harness);
+}
+
+/// While the number of buckets changes, an expired entity in its previous bucket is replaced as one in its new bucket.
+pub(super) async fn inserts_replace_expired_entities_in_previous_buckets(harness: &Harness) {
+    let world = World::new(harness).await;
+    let earlier = open!(@created SpreadTable::<EarlierSpread>::new(world.store.clone(), world.table.clone()));
+    for r in 0..12 {
+        let entity = EarlierSpread::new(r, Some(world.clock.after(10 * SECOND)));
+        earlier.insert(&entity).await.expect("a new entity");
+    }
+    let table = open!(world, Spread).with_previous(3);
+    let key = |r: u32| Spread::key("p", r).expect("a key");
+    let stays = |r: &u32| {
+        let before = earlier.stored_key(EarlierSpread::key("p", *r).expect("a key"));
+        before.expect("a key") == table.stored_key(key(*r)).expect("a key")
+    };
+    assert!((1..12).contains(&(0..12).filter(stays).count()), "some entities move, and some stay");
+    let new = |r: u32| Spread { name: None, ..Spread::new(r, None) };
+    assert!(table.insert(&new(0)).await.expect_err("it is valid").is_already_exists());
+    table.soft_delete(key(11)).await.expect("a deletion");
+    world.clock.advance(10 * SECOND);
+    for r in 0..10 {
+        if r % 2 == 0 {
+            table.insert(&new(r)).await.expect("the key is free");
+        } else {
+            table.insert_or_merge(&new(r)).await.expect("the key is free");
+        }
+        assert_eq!(table.get_existing(key(r)).await.expect("a read").name, None, "{r}");
+        assert!(table.insert(&new(r)).await.expect_err("taken").is_already_exists(), "{r}");
+    }
+    assert_eq!(count!(table, Spread), 10);
+    table.migrate().await.expect("a migration");
+    assert_eq!(count!(table, Spread), 10);
+    for r in 0..10 {
+        assert_eq!(table.get_existing(key(r)).await.expect("a read").name, None, "{r}");
+    }
+    table.clone().with_hidden().get_existing(key(10)).await.expect("an entity that is not replaced is moved");
 }
 
 macro_rules! merges_of {

@@ -44,6 +44,7 @@ macro_rules! pattern_behaviours {
             }
             expiry {
                 reads_leave_out_what_has_expired
+                inserts_replace_expired_entities_in_previous_buckets
                 merges_do_not_revive_what_has_expired
                 deleted_entities_are_restored_or_removed
                 sweeps_remove_everything_of_expired_entities

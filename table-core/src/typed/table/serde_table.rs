@@ -8,7 +8,7 @@ use super::{KeyOf, Table, TableQuery};
 use crate::manifest::WriteTarget;
 use crate::model::{Entity, IfMatch, Key, TableName};
 use crate::store::{
-    Conflicts, Error, MovedCopy, Operation, Outcome, PlainWrite, Result, TableStore, Written,
+    Conflicts, Error, MovedCopy, Operation, Outcome, PlainWrite, Result, TableStore, Written, own_key_error,
 };
 use crate::typed::Serde;
 use crate::typed::serde_form::{Encoded, decode, encode};
@@ -314,13 +314,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     }
 
     /// Moves an entity to a key of this or another table, with the properties that `T` does not have. An entity at the target is replaced.
-    /// 3 requests, and 3 more per conflict with another writer. If the process ends in between,
-    /// both entities exist: run the move again. A move that fails after it has written the target removes its copy: see
-    /// [`Table::move_to`].
+    /// For conflicts, crashes and a move that fails in between see [`Table::move_to`]. 3 requests, and 3 more per conflict.
     ///
     /// # Errors
-    /// Fails if the entity does not exist, if source and target are the same, if the target computes another key from the value
-    /// ([`with_keys`](Self::with_keys)), or if the last attempt conflicts with another writer.
+    /// The errors of [`Table::move_to`]; the target computes another key from the value ([`with_keys`](Self::with_keys)).
     pub async fn move_to(
         &self,
         key: impl KeyOf<Serde<T>>,
@@ -329,10 +326,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
-            return Err(Error::invalid_request(format!(
-                "the move of {key} in '{}' has this key as its target too: give another key or table",
-                self.name()
-            )));
+            return Err(own_key_error(&key));
         }
         self.permit(WriteTarget::Key(&key), "a move").await?;
         let mut conflicts = Conflicts::new(self.table.shared().attempts);
@@ -342,8 +336,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let is_over = error.is_entity_not_found();
-            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+            if let Err(error) = conflicts.wait_to_move_again(error).await {
                 return Err(target.without_copy(&to, copy, error).await);
             }
         }

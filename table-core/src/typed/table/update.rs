@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::write::insert_or_replace_at;
 use super::{KeyOf, Table};
-use crate::model::{Entity, IfMatch, Key};
-use crate::store::{Conflicts, Error, MovedCopy, Operation, Outcome, Result};
+use crate::model::{Entity, Key};
+use crate::store::{Conflicts, Error, MovedCopy, Operation, Outcome, Result, own_key_error};
 use crate::typed::TableEntity;
 
 /// Read-modify-write.
@@ -91,10 +91,7 @@ impl<T: TableEntity> Table<T> {
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
-            return Err(Error::invalid_request(format!(
-                "the move of {key} in '{}' has this key as its target too: give another key or table",
-                self.name()
-            )));
+            return Err(own_key_error(&key));
         }
         self.permit_write(&key, "a move").await?;
         target.permit_write(&to, "a move").await?;
@@ -105,9 +102,7 @@ impl<T: TableEntity> Table<T> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // The source is missing: another attempt has nothing to move.
-            let is_over = error.is_entity_not_found();
-            if let Err(error) = conflicts.wait_if(error.is_conflict() && !is_over, error).await {
+            if let Err(error) = conflicts.wait_to_move_again(error).await {
                 return Err(target.without_copy(&to, copy, error).await);
             }
         }
@@ -116,7 +111,7 @@ impl<T: TableEntity> Table<T> {
     async fn try_move(&self, key: &Key, target: &Self, to: &Key, copy: &mut Option<MovedCopy>) -> Result<()> {
         let row = self.store().get(self.name(), key, None).await?;
         let row = row.ok_or_else(|| self.shared().not_found(key))?;
-        let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);
+        let version = row.version()?;
         let moved = row.with_system(None, None).with_key(to.clone());
         // The target first: a crash between the two requests leaves two entities. In the other order it would leave none.
         if T::SCHEMA.may_be_newer() {

@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{SchemaDiff, Table, TableQuery};
-use crate::model::{Entity, IfMatch};
+use crate::model::Entity;
 use crate::query::{Continuation, ReadablePage, UnreadableEntity};
 use crate::store::{Conflicts, CycleDetector, Error, Operation, Result};
 use crate::typed::{FromEntity, TableEntity};
@@ -77,11 +77,16 @@ pub trait UpgradeRows<T>: Send + Sync {
     /// Returns the errors of the store. `from` belongs to another table.
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage>;
 
-    /// Converts a row without writing it.
+    /// Converts a row without writing it. No request, unless the handle needs more than the row.
     ///
     /// # Errors
     /// Fails if the row cannot be converted.
-    async fn check(&self, row: &UpgradeRow) -> Result<()>;
+    async fn check(&self, row: &UpgradeRow) -> Result<()>
+    where
+        T: TableEntity,
+    {
+        converted::<T>(&row.entity).map(drop)
+    }
 
     /// Converts a row and writes it in the version that was read; after a conflict reads it again. Returns `false` if the entity does not
     /// exist any more or another program has converted it.
@@ -437,17 +442,13 @@ impl<T: TableEntity> UpgradeRows<T> for Table<T> {
         UpgradePage::of_query(&self.query().with_hidden().project::<Entity>(), from).await
     }
 
-    async fn check(&self, row: &UpgradeRow) -> Result<()> {
-        converted::<T>(&row.entity).map(drop)
-    }
-
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {
         let mut row = row.entity;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         // After a conflict the row is read again. If the other writer has converted it, nothing is left to do.
         while T::SCHEMA.stored_version(&row)? < i64::from(T::SCHEMA.version) {
             let key = row.key().clone();
-            let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);
+            let version = row.version()?;
             match self.write(Operation::Replace(converted::<T>(&row)?, version)).await {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_entity_not_found() => return Ok(false),
@@ -462,7 +463,7 @@ impl<T: TableEntity> UpgradeRows<T> for Table<T> {
 
 /// Returns the row in the current schema version, with the properties that no version knows.
 fn converted<T: TableEntity>(row: &Entity) -> Result<Entity> {
-    let mut new = T::from_entity(row.clone())?.to_entity()?;
+    let mut new = T::from_entity(row.clone())?.to_logical()?;
     T::SCHEMA.keep_unknown(row, &mut new)?;
     Ok(new)
 }

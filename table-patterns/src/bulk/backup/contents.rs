@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
 
-use super::{BackupDirectory, sha256};
+use super::directory::{BackupDirectory, sha256};
 
 /// The file that makes a backup complete. It is written last.
 const COMPLETE: &str = "backup.json";
@@ -167,8 +167,10 @@ impl Backup {
     ) -> Result<Option<String>> {
         for table in self.tables.iter().filter(|(name, _)| tables.contains(name)).map(|(_, table)| table) {
             for chunk in &table.chunks {
-                if let Err(fault) = chunk.read(directory).await? {
-                    return Ok(Some(fault));
+                match chunk.read(directory).await {
+                    Ok(_) => {}
+                    Err(ReadFault::File(fault)) => return Ok(Some(fault)),
+                    Err(ReadFault::Store(error)) => return Err(error),
                 }
             }
         }
@@ -186,32 +188,51 @@ impl Chunk {
         Self { file, rows: rows as u64, bytes: content.len() as u64, sha256: sha256(content) }
     }
 
-    /// Reads the rows; the inner error is the fault of the file. 1 request.
-    pub(super) async fn read(&self, directory: &BackupDirectory) -> Result<Result<Vec<Entity>, String>> {
+    /// Reads the rows. 1 request.
+    pub(super) async fn read(&self, directory: &BackupDirectory) -> Result<Vec<Entity>, ReadFault> {
         let file = &self.file;
-        let Some(content) = directory.read(file).await? else {
-            return Ok(Err(format!("the file {file} of the backup is missing")));
+        let fault = |text: String| Err(ReadFault::File(text));
+        let Some(content) = directory.read(file).await.map_err(ReadFault::Store)? else {
+            return fault(format!("the file {file} of the backup is missing"));
         };
         // The length first: two numbers of bytes say more than a checksum that differs.
         if content.len() as u64 != self.bytes {
-            return Ok(Err(format!(
+            return fault(format!(
                 "the file {file} of the backup has {} bytes, and {} were written",
                 content.len(),
                 self.bytes
-            )));
+            ));
         }
         if sha256(&content) != self.sha256 {
-            return Ok(Err(format!("the file {file} of the backup is damaged: its checksum differs")));
+            return fault(format!("the file {file} of the backup is damaged: its checksum differs"));
         }
-        Ok(match directory.decode(content).await {
+        match directory.decode(content).await {
             Ok(rows) if rows.len() as u64 == self.rows => Ok(rows),
-            Ok(rows) => Err(format!(
+            Ok(rows) => fault(format!(
                 "the file {file} of the backup has {} rows, and {} were written",
                 rows.len(),
                 self.rows
             )),
-            Err(error) => Err(format!("the file {file} of the backup cannot be read: {error}")),
-        })
+            Err(error) => fault(format!("the file {file} of the backup cannot be read: {error}")),
+        }
+    }
+}
+
+/// Why the rows of a file cannot be read.
+#[derive(Debug)]
+pub(super) enum ReadFault {
+    /// The object store has an error.
+    Store(Error),
+    /// The file is missing or damaged: the text says which, and how.
+    File(String),
+}
+
+impl From<ReadFault> for Error {
+    fn from(fault: ReadFault) -> Self {
+        match fault {
+            ReadFault::Store(error) => error,
+            ReadFault::File(text) => Self::corrupt(text),
+        }
     }
 }
 
@@ -229,17 +250,17 @@ impl TableProgress {
         format!("{table}/{UNFINISHED}")
     }
 
-    /// 1 request.
+    /// Reads the saved position of a table. 1 request.
     pub(super) async fn load(directory: &BackupDirectory, table: &TableName) -> Result<Self> {
         Ok(read_json(directory, &Self::file(table)).await?.unwrap_or_default())
     }
 
-    /// 1 request.
+    /// Saves the position of a table. 1 request.
     pub(super) async fn save(&self, directory: &BackupDirectory, table: &TableName) -> Result<()> {
         write_json(directory, &Self::file(table), self).await
     }
 
-    /// 1 request.
+    /// Deletes the saved position of a table. 1 request.
     pub(super) async fn clear(directory: &BackupDirectory, table: &TableName) -> Result<()> {
         directory.delete(&Self::file(table)).await
     }

@@ -15,12 +15,11 @@ use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _};
 
-use super::contents::TableProgress;
-use super::{BLOBS, Backup, BackupDirectory, BackupTable, Chunk};
-use crate::blobs::first_name_in_blobs;
+use super::contents::{Backup, BackupTable, Chunk, TableProgress};
+use super::directory::{BLOBS, BackupDirectory};
+use crate::blobs::{BlobStores, first_name_in_blobs};
 use crate::bulk::copy::{has_large, is_unfinished};
 use crate::bulk::windows::Windows;
-use crate::large::BlobStores;
 
 /// The most rows in a file.
 const FILE_ROWS: usize = 10_000;

@@ -5,18 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::{StreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use table_core::model::{Entity, TableName, ValueRef};
 use table_core::query::Query;
-use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 
-use super::{BLOBS, Backup, BackupDirectory, sha256};
+use super::contents::{Backup, BackupTable};
+use super::directory::{BLOBS, BackupDirectory, sha256};
+use crate::blobs::BlobStores;
+use crate::bulk::BulkOptions;
+use crate::bulk::copy::upsert_all;
 use crate::bulk::windows::Checkpoint;
-use crate::bulk::{BulkOptions, BulkWriter};
-use crate::large::BlobStores;
 
 /// Writes the tables of a backup into a store, under their names: all rows, manifests and index entries included.
 ///
@@ -195,7 +196,7 @@ impl RestoreJob {
         files.map(|chunk| chunk.rows).sum()
     }
 
-    fn chosen(&self) -> impl Iterator<Item = (&TableName, &super::BackupTable)> {
+    fn chosen(&self) -> impl Iterator<Item = (&TableName, &BackupTable)> {
         self.backup.tables.iter().filter(|(name, _)| self.tables.contains(name))
     }
 
@@ -208,48 +209,12 @@ impl RestoreJob {
 
     /// Refuses choices that cannot be restored rightly.
     fn check_choice(&self) -> Result<()> {
-        if let Some(absent) = self.tables.iter().find(|name| !self.backup.tables.contains_key(*name)) {
-            let all: Vec<_> = self.backup.tables.keys().map(TableName::as_str).collect();
-            return Err(Error::invalid_request(format!(
-                "the backup has no table '{absent}': it has {}",
-                all.join(", ")
-            )));
-        }
+        self.check_tables_exist()?;
         for (name, table) in self.chosen() {
-            // A backup that lacks the table of entries can be restored: the index is then built again.
-            let profile = self.to.profile();
-            let left_out = |other: &&TableName| {
-                let identity = profile.table_identity(other);
-                let is_other = |table: &TableName| profile.table_identity(table) == identity;
-                self.backup.tables.keys().any(is_other) && !self.tables.iter().any(is_other)
-            };
-            if let Some(other) = table.index_tables.iter().find(left_out) {
-                return Err(Error::invalid_request(format!(
-                    "the index entries of '{name}' are in the table '{other}': restore '{other}' too"
-                )));
-            }
-            if table.with_blobs > 0 && !self.rows_only && (self.blobs.is_none() || !self.backup.has_blobs) {
-                return Err(Error::invalid_request(format!(
-                    "{} rows of '{name}' have values in blobs: give the blob store of a backup that has blobs (`with_blobs`), or set `rows_only`",
-                    table.with_blobs
-                )));
-            }
+            self.check_index_tables(name, table)?;
+            self.check_blobs(name, table)?;
         }
-        let identity = |is_sensitive, name: &TableName| match is_sensitive {
-            true => name.to_string(),
-            false => name.to_lowercase(),
-        };
-        let is_sensitive = self.to.profile().case_sensitive_tables;
-        let mut encrypted = self.chosen().filter(|(_, table)| table.encrypted > 0);
-        let is_moved =
-            |name: &TableName| identity(self.backup.case_sensitive, name) != identity(is_sensitive, name);
-        if let Some((name, table)) = encrypted.find(|(name, _)| is_moved(name)) {
-            return Err(Error::invalid_request(format!(
-                "{} rows of '{name}' are encrypted, and ciphertext is bound to the name of its table: the case of table names matters in only \
-                 one of the stores of the backup and of the restore. Restore into a store of the same kind, then copy the table with the keys",
-                table.encrypted
-            )));
-        }
+        self.check_identity()?;
         if self.to.profile().encrypts {
             return Err(Error::invalid_request(
                 "the store encrypts, and a backup has rows as they are stored: restore into the store that it wraps",
@@ -261,6 +226,62 @@ impl RestoreJob {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a table that the backup lacks.
+    fn check_tables_exist(&self) -> Result<()> {
+        let Some(absent) = self.tables.iter().find(|name| !self.backup.tables.contains_key(*name)) else {
+            return Ok(());
+        };
+        let all: Vec<_> = self.backup.tables.keys().map(TableName::as_str).collect();
+        Err(Error::invalid_request(format!("the backup has no table '{absent}': it has {}", all.join(", "))))
+    }
+
+    /// Refuses a table whose index entries are in a table of the backup that is not chosen.
+    fn check_index_tables(&self, name: &TableName, table: &BackupTable) -> Result<()> {
+        let profile = self.to.profile();
+        // A backup that lacks the table of entries can be restored: the index is then built again.
+        let left_out = |other: &&TableName| {
+            let identity = profile.table_identity(other);
+            let is_other = |table: &TableName| profile.table_identity(table) == identity;
+            self.backup.tables.keys().any(is_other) && !self.tables.iter().any(is_other)
+        };
+        match table.index_tables.iter().find(left_out) {
+            None => Ok(()),
+            Some(other) => Err(Error::invalid_request(format!(
+                "the index entries of '{name}' are in the table '{other}': restore '{other}' too"
+            ))),
+        }
+    }
+
+    /// Refuses a table with values in blobs, if neither the blobs are restored nor `rows_only` is set.
+    fn check_blobs(&self, name: &TableName, table: &BackupTable) -> Result<()> {
+        let has_blobs = self.blobs.is_some() && self.backup.has_blobs;
+        if table.with_blobs == 0 || self.rows_only || has_blobs {
+            return Ok(());
+        }
+        Err(Error::invalid_request(format!(
+            "{} rows of '{name}' have values in blobs: give the blob store of a backup that has blobs (`with_blobs`), or set `rows_only`",
+            table.with_blobs
+        )))
+    }
+
+    /// Refuses ciphertext that is bound to another name of its table than the store of the restore gives the table.
+    fn check_identity(&self) -> Result<()> {
+        let identity = |is_sensitive, name: &TableName| match is_sensitive {
+            true => name.to_string(),
+            false => name.to_lowercase(),
+        };
+        let is_sensitive = self.to.profile().case_sensitive_tables;
+        let mut encrypted = self.chosen().filter(|(_, table)| table.encrypted > 0);
+        let is_moved =
+            |name: &TableName| identity(self.backup.case_sensitive, name) != identity(is_sensitive, name);
+        let Some((name, table)) = encrypted.find(|(name, _)| is_moved(name)) else { return Ok(()) };
+        Err(Error::invalid_request(format!(
+            "{} rows of '{name}' are encrypted, and ciphertext is bound to the name of its table: the case of table names matters in only \
+             one of the stores of the backup and of the restore. Restore into a store of the same kind, then copy the table with the keys",
+            table.encrypted
+        )))
     }
 
     /// Refuses tables that have rows. `resumed` is the number of the table that an interrupted run was writing.
@@ -286,13 +307,9 @@ impl RestoreJob {
     }
 
     async fn write(&self, table: &TableName, rows: Vec<Entity>) -> Result<()> {
-        if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
-            blobs.copy_all(table, &rows).await?;
-        }
-        let name = table.clone();
-        let upserts = rows.into_iter().map(move |row| Ok((name.clone(), Operation::InsertOrReplace(row))));
-        let writer = BulkWriter::with_options(Arc::clone(&self.to), self.options.clone());
-        writer.write(stream::iter(upserts).boxed()).await?.into_result().map(drop)
+        let blobs = self.blobs.as_ref().filter(|_| !self.rows_only);
+        let to = (Arc::clone(&self.to), table.clone());
+        upsert_all(&to, blobs, rows, &self.options).await.map(drop)
     }
 }
 
@@ -329,7 +346,7 @@ impl PreparedRestore<'_> {
                 if number < skipped {
                     continue;
                 }
-                let content = chunk.read(&job.from).await?.map_err(Error::corrupt)?;
+                let content = chunk.read(&job.from).await?;
                 job.write(name, content).await?;
                 RestorePosition { table: at, file: number + 1 }.save(&checkpoint, &choice).await?;
                 if let Some(report) = &job.progress {

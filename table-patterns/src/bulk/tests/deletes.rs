@@ -1,17 +1,14 @@
-use std::sync::Arc;
-
-use async_trait::async_trait;
 use futures_util::{TryStreamExt, stream};
-use table_core::forward_to_store;
-use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
-use table_core::query::{Continuation, Filter, Page, Query};
-use table_core::store::{ErrorKind, Operation, OperationKind, Result, TableStore};
+use table_core::model::{IfMatch, PartitionKey};
+use table_core::query::{Filter, Query};
+use table_core::store::{ErrorKind, Operation, OperationKind, Result};
 
 use super::{Rig, reading};
 use crate::bulk::scan::{delete_operation, scan};
 use crate::bulk::{
     BulkOptions, BulkWriter, Unchanged, delete_partition, delete_where, scan_partitions, split_partitions,
 };
+use crate::tests::AlwaysFirstPage;
 
 async fn filled() -> Result<Rig> {
     let rig = Rig::new().await?;
@@ -85,29 +82,10 @@ async fn ranges_of_partitions_cover_every_entity_once() -> Result<()> {
     Ok(())
 }
 
-/// A store that answers every query with the first page.
-#[derive(Debug)]
-struct AlwaysFirstPage(Arc<dyn TableStore>);
-
-#[async_trait]
-impl TableStore for AlwaysFirstPage {
-    forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, get, write, transact);
-
-    async fn query(
-        &self,
-        table: &TableName,
-        query: &Query,
-        _from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        self.0.query(table, query, None).await
-    }
-}
-
 #[tokio::test]
 async fn a_repeated_continuation_token_ends_a_scan_with_an_error() -> Result<()> {
     let rig = filled().await?;
-    let hostile = Arc::new(AlwaysFirstPage(rig.store.clone()));
+    let hostile = AlwaysFirstPage::new(rig.store.clone(), 10);
     let all = split_partitions([] as [&str; 0]);
     let scanned = scan_partitions(hostile, &rig.table, &Query::new(), all, 1).try_collect::<Vec<_>>().await;
     let error = scanned.unwrap_err();

@@ -9,6 +9,7 @@ use table_core::store::{Operation, Result, ServiceProfile, TableStore, TableStor
 
 use super::{Rig, reading};
 use crate::bulk::{BulkOptions, BulkWriter, CopyJob, copy_store};
+use crate::tests::AlwaysFirstPage;
 
 const TABLES: [&str; 3] = ["Alpha", "Beta", "Gamma"];
 
@@ -56,6 +57,15 @@ async fn a_store_is_not_copied_to_itself() -> Result<()> {
     let store = source().await?;
     let refused = copy_store(store.clone(), store).run().await.unwrap_err();
     assert!(refused.to_string().contains("the same store"), "{refused}");
+    Ok(())
+}
+
+/// The search for a first row reads until a page has one.
+#[tokio::test]
+async fn a_repeated_continuation_token_ends_a_copy_with_an_error() -> Result<()> {
+    let to = AlwaysFirstPage::new(source().await?, 0);
+    let error = copy_store(source().await?, to).run().await.unwrap_err();
+    assert!(error.to_string().contains("repeated continuation"), "{error}");
     Ok(())
 }
 

@@ -13,7 +13,6 @@ use super::states::set::IndexSet;
 use crate::blobs::first_name_in_blobs;
 use crate::entry::{Maintainer as _, Placement};
 use crate::journal::{Acknowledge, Change, Committed, Entries, Holder, Journal, Moved, as_read};
-use crate::rows::wait_to_move_again;
 
 /// Changes entities with their entries.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +175,7 @@ impl EntityChanges<'_> {
                 self.try_move_away(key, target, to, &check, &mut copy).await
             };
             let Err(error) = tried else { return Ok(()) };
-            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
+            if let Err(error) = conflicts.wait_to_move_again(error).await {
                 return Err(target.without_copy(to, copy, error).await);
             }
         }

@@ -174,7 +174,7 @@ pub(crate) struct UpkeepTable {
     /// The handle that maintains the indexes; `None` if no program has opened the table with indexes. The handle is then not opened:
     /// the first program that opens the table must find that it is the first.
     pub(crate) entities: Option<IndexedEntities>,
-    pub(crate) kept: UpkeepManifest,
+    pub(crate) manifest: UpkeepManifest,
 }
 
 impl UpkeepTable {
@@ -187,13 +187,13 @@ impl UpkeepTable {
     ) -> Result<Self> {
         let loaded = ManifestRows { store: &*store, table: &table }.load().await?;
         if loaded.table.is_new() {
-            return Ok(Self { entities: None, kept: UpkeepManifest::of(loaded.manifest) });
+            return Ok(Self { entities: None, manifest: UpkeepManifest::of(loaded.manifest) });
         }
         let entities = IndexedEntities::open_for_upkeep(store, table, options).await?;
         Ok(match UpkeepManifest::of_open(&entities).await? {
-            Some(kept) => Self { entities: Some(entities), kept },
+            Some(manifest) => Self { entities: Some(entities), manifest },
             // The table was recreated in between.
-            None => Self { entities: None, kept: UpkeepManifest::of(Manifest::default()) },
+            None => Self { entities: None, manifest: UpkeepManifest::of(Manifest::default()) },
         })
     }
 }

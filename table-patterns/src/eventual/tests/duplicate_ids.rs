@@ -1,6 +1,8 @@
 //! Submissions under an id that has a transaction already.
 
-use table_core::query::{Filter, Query};
+use table_core::forward_to_store;
+use table_core::model::IfMatch;
+use table_core::query::{Filter, Query, Select};
 use table_core::store::{Operation, TableStoreExt as _};
 
 use super::*;
@@ -158,5 +160,50 @@ async fn a_discarded_transaction_cannot_be_submitted_again() -> Result<()> {
         assert!(fixture.queue.peek(9).await?.is_empty());
     }
     assert_eq!(fixture.slow.counts(), (0, 0));
+    Ok(())
+}
+
+/// A store that has no record any more when a submission reads it: a sweep has removed the record after the insert had found it.
+#[derive(Debug)]
+struct SweptMeanwhile(Arc<dyn TableStore>);
+
+#[async_trait]
+impl TableStore for SweptMeanwhile {
+    forward_to_store!(self => self.0; profile, create_table, delete_table, list_tables, query, write, transact);
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        if key.row() == record::ROW {
+            self.0.write(table, Operation::Delete(key.clone(), IfMatch::Any)).await?;
+        }
+        self.0.get(table, key, select).await
+    }
+}
+
+/// The removed record may be that of an applied transaction, so the error does not advise to submit the steps again.
+#[tokio::test(start_paused = true)]
+async fn a_record_removed_during_a_submission_is_not_taken_for_an_aborted_one() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let (process, id) = (fixture.process().await?, slow_transaction().id());
+    let large = stored(&fixture, id, "1")?;
+    process.submit(&large, Acknowledge::Applied).await?;
+    let mut second = process.clone();
+    second.transactions.store = Arc::new(SweptMeanwhile(fixture.store.clone()));
+    let error = second.submit(&large, Acknowledge::Committed).await.unwrap_err();
+    assert!(error.to_string().contains("was removed during this submission"), "{error}");
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_discarded_transaction_counts_steps_from_one() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let (process, id) = (fixture.process().await?, slow_transaction().id());
+    let large = stored(&fixture, id, "1")?;
+    process.submit(&large, Acknowledge::Committed).await?;
+    let message = fixture.queue.receive(1, LEASE).await?.remove(0);
+    let status = process.status(id).await?;
+    process.discard(&PoisonedTransaction { id: Some(id), status, message }).await?;
+    let error = process.submit(&large, Acknowledge::Committed).await.unwrap_err();
+    assert!(error.to_string().contains("discarded before its step 1 of 2:"), "{error}");
     Ok(())
 }

@@ -3,9 +3,7 @@
 
 use table_core::manifest::{Layout, Manifest, StoredType, WriteTarget};
 use table_core::model::{Entity, Key, TableName};
-use table_core::store::{
-    GroupTransaction, ManifestCache, Operation, PlainWrite, Result, TableStore, Written,
-};
+use table_core::store::{ManifestCache, Operation, PlainWrite, Result, TableStore, Written};
 use table_core::typed::{Schema, Spread, permit_registered};
 
 /// The end of the errors of refused writes.
@@ -59,7 +57,10 @@ fn check_type(
     Ok(manifest.type_to_register(schema))
 }
 
-/// Permits a write of an entity of several rows. `entity` is called only if the manifest has indexes or types.
+/// Permits a write of an entity of several rows. `schema` is that of the wide type; `None` for entities without a type. `entity` is called
+/// only without a schema, and only if the manifest has indexes or types.
+///
+/// Requests as for [`permit`]; without a schema at most 1.
 pub(crate) async fn permit_whole(
     store: &dyn TableStore,
     table: &TableName,
@@ -92,15 +93,19 @@ pub(crate) async fn write(
     store.write(table, operation).await
 }
 
-/// Writes rows of one partition that only the pattern writes. Refuses the group if the manifest has an index of one of the rows.
-pub(crate) async fn transact(
+/// Writes rows of one partition that only the pattern writes, as [`write_together`](super::write_together). Refuses all if the manifest has
+/// an index of one of the rows.
+pub(crate) async fn write_together(
     store: &dyn TableStore,
     table: &TableName,
-    group: GroupTransaction,
+    operations: &[Operation],
 ) -> Result<Vec<Written>> {
+    if operations.is_empty() {
+        return Ok(Vec::new());
+    }
     let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
-    group.operations().iter().try_for_each(|operation| check_own(&permitted, table, operation))?;
-    store.transact(table, group).await
+    operations.iter().try_for_each(|operation| check_own(&permitted, table, operation))?;
+    super::write_together(store, table, operations).await
 }
 
 /// Checks the operation's entity as if it were the whole row: no other program adds properties to a row that only the pattern writes.

@@ -1,27 +1,8 @@
-//! Codecs of blobs, and the paths of blobs.
+//! Codecs of blobs.
 
 use std::fmt::Debug;
 
-use object_store::path::Path;
-use table_core::model::{Key, TableName};
-use table_core::store::Result;
-use uuid::Uuid;
-
-use crate::blobs::{ByteStream, blob_error, segment, unescape};
-
-/// Identifies the value that a blob contains. A codec that encrypts should authenticate it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BlobContext {
-    /// The table.
-    pub table: TableName,
-    /// The entity.
-    pub key: Key,
-    /// The property.
-    pub property: String,
-    /// The id of the write that stored the blob; never used twice.
-    pub id: Uuid,
-}
+use crate::blobs::{BlobContext, ByteStream};
 
 /// Encodes the content of blobs, for example by encryption or compression.
 ///
@@ -80,42 +61,5 @@ impl BlobCodec for PlainBlobs {
 
     fn decode(&self, _: &BlobContext, stored: ByteStream) -> ByteStream {
         stored
-    }
-}
-
-/// The directory of a table.
-pub(super) fn directory(root: &Path, table: &TableName) -> Result<Path> {
-    let root = if root.as_ref().is_empty() { String::new() } else { format!("{root}/") };
-    // In lower case, because most services ignore the case of table names: two spellings must not be two
-    // directories.
-    Path::parse(format!("{root}{}", table.to_lowercase())).map_err(|e| blob_error(e.into()))
-}
-
-impl BlobContext {
-    /// The context of a value in a blob with this id.
-    pub(super) fn new(table: &TableName, key: &Key, property: &str, id: Uuid) -> Self {
-        Self { table: table.clone(), key: key.clone(), property: property.to_owned(), id }
-    }
-
-    /// The path of the blob.
-    pub(super) fn path(&self, root: &Path) -> Result<Path> {
-        let partition = segment("p", "PartitionKey", self.key.partition())?;
-        let row = segment("r", "RowKey", self.key.row())?;
-        let property = segment("", "property's name", &self.property)?;
-        let path = format!("{}/{partition}/{row}/{property}/{}", directory(root, &self.table)?, self.id);
-        Path::parse(path).map_err(|e| blob_error(e.into()))
-    }
-
-    /// Parses a [`path`](Self::path); `None` for other blobs.
-    pub(super) fn parse(root: &Path, table: &TableName, path: &Path) -> Option<Self> {
-        let directory = directory(root, table).ok()?;
-        let rest = path.as_ref().strip_prefix(directory.as_ref())?.strip_prefix('/')?;
-        let mut segments = rest.split('/');
-        let partition = unescape(segments.next()?.strip_prefix('p')?)?;
-        let row = unescape(segments.next()?.strip_prefix('r')?)?;
-        let property = unescape(segments.next()?)?;
-        let id = segments.next()?.parse().ok()?;
-        let key = Key::new(partition, row).ok()?;
-        segments.next().is_none().then(|| Self::new(table, &key, &property, id))
     }
 }

@@ -18,11 +18,9 @@ use table_core::typed::TableEntity;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::codec::directory;
 use super::read::declared_references;
-use super::values::has_blob;
 use super::{BlobContext, LargeOptions, LargeTable};
-use crate::blobs::{self, blob_error};
+use crate::blobs::{self, blob_error, directory, has_blob};
 use crate::blobs::{MaybeReference, parse_reference};
 use crate::index::IndexedEntities;
 

@@ -40,7 +40,7 @@ impl EntityWriter {
         Self { indexes: Some(indexes), ..self }
     }
 
-    /// Waits for what follows the answers of writes.
+    /// Waits until the background tasks of earlier writes have deleted or handed over their journal rows and tickets.
     pub(crate) async fn flush(&self) {
         if let Some(indexes) = &self.indexes {
             indexes.flush().await;
@@ -108,8 +108,8 @@ impl EntityWriter {
         .await
     }
 
-    /// Writes a change whose new state is a logical entity. The old state is the row that was read. A due entity that has the key or a unique value of
-    /// the new state is removed first, with its blobs.
+    /// Writes a change whose new state is a logical entity. The old state is the row that was read. A due entity that has the key or a
+    /// unique value of the new state is removed first, with its blobs.
     pub(crate) async fn write(&self, change: Change) -> Result<Written> {
         self.write_group(vec![change]).await.map(last)
     }
@@ -154,8 +154,9 @@ impl EntityWriter {
             let Some(due) = due else { return Err(error) };
             claims_left -= 1;
             match self.write_once(vec![Change::delete(due)]).await {
-                // After a conflict the owner was renewed or removed: the next attempt of the write shows which.
+                // The due entity may be gone; the write itself was not applied.
                 Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
+                // After a conflict the owner was renewed or removed: the next attempt of the write shows which.
                 _ => {}
             }
         }
@@ -164,7 +165,8 @@ impl EntityWriter {
     /// One attempt to write changes of one partition with their blobs and entries.
     async fn write_once(&self, mut changes: Vec<Change>) -> Result<Committed> {
         let mut new = NewBlobs::none();
-        // Before the first blob is stored: a refused write stores nothing.
+        // Before the first blob is stored: a refused write stores nothing. `send` asks again, because the manifest may change while the blobs are
+        // stored.
         let mut permitted = Vec::new();
         for change in &changes {
             permitted.push(self.permit(change.key()?).await?);

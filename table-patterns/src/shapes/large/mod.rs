@@ -94,8 +94,8 @@ mod set;
 mod table;
 mod values;
 
-pub use crate::blobs::ByteStream;
-pub use codec::{BlobCodec, BlobContext, BlobKey, PlainBlobs};
+pub use crate::blobs::{BlobContext, ByteStream};
+pub use codec::{BlobCodec, BlobKey, PlainBlobs};
 pub(crate) use collect::Collection;
 pub use collect::{CollectMode, Collected, LargeScrub, MissingBlob};
 pub use options::LargeOptions;
@@ -103,7 +103,7 @@ pub use query::{LargeLookup, LargeQuery};
 pub use read::{LargeContent, LargeRow};
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use table::LargeTable;
-pub(crate) use values::{BlobStores, LargeValues, NewBlobs, remove_blobs};
+pub(crate) use values::{LargeValues, NewBlobs, remove_blobs};
 
 #[cfg(test)]
 mod tests;

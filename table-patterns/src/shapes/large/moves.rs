@@ -7,6 +7,7 @@ use table_core::typed::{KeyOf, TableEntity};
 use super::LargeTable;
 use super::values::{NewBlobs, put_new_reference};
 use crate::blobs::references;
+use crate::index::IndexedEntities;
 use crate::journal::{Change, Moved};
 use crate::rows::own_key_error;
 
@@ -35,11 +36,12 @@ impl<T: TableEntity> LargeTable<T> {
         let (mut conflicts, mut copy) = (Conflicts::new(self.options().attempts), None);
         loop {
             let waited = match self.try_move(&key, target, &to, &mut copy).await {
-                Ok(Attempt::Moved) => return Ok(()),
-                Ok(Attempt::Nothing) => Err(Error::entity_not_found(self.name(), &key)),
+                Ok(LargeMoveAttempt::Moved) => return Ok(()),
+                Ok(LargeMoveAttempt::Nothing) => Err(Error::entity_not_found(self.name(), &key)),
                 // A blob is missing because the row has changed: read the row again.
-                Ok(Attempt::Changed) => Ok(()),
-                Ok(Attempt::GivenUp(error)) => conflicts.wait_if(true, error).await,
+                Ok(LargeMoveAttempt::Changed) => Ok(()),
+                // Also after an error that is not a conflict: the move was given up, and is tried again.
+                Ok(LargeMoveAttempt::GivenUp(error)) => conflicts.wait_if(true, error).await,
                 Err(error) => conflicts.wait(error).await,
             };
             if let Err(error) = waited {
@@ -54,32 +56,21 @@ impl<T: TableEntity> LargeTable<T> {
         copy.remove_after(error, |version| self.delete(to, version)).await
     }
 
+    /// One attempt at a move: reads both rows, copies the blobs, writes the target, and deletes the source.
     async fn try_move(
         &self,
         key: &Key,
         target: &Self,
         to: &Key,
         copy: &mut Option<MovedCopy>,
-    ) -> Result<Attempt> {
+    ) -> Result<LargeMoveAttempt> {
         let is_within = self.is_same(target) && key.partition() == to.partition();
         // Entries in other partitions need a journaled write. A move within the partition is one group
         // transaction, and a move to another table is two writes.
         let journaled =
             self.writer().indexes_with_remote_entries().filter(|_| self.is_same(target) && !is_within);
-        let check = |there: &Entity| T::SCHEMA.check_replaceable(there);
-        let (row, there) = match journaled {
-            Some(indexes) => {
-                match indexes.journal().mover().read_to_move(key, to, &|_| Ok(()), &check).await? {
-                    Some(both) => both,
-                    None => return Ok(Attempt::Nothing),
-                }
-            }
-            None => {
-                let Some(row) = self.row(key).await? else { return Ok(Attempt::Nothing) };
-                let there = target.row(to).await?;
-                there.as_ref().map_or(Ok(()), check)?;
-                (row, there)
-            }
+        let Some((row, there)) = self.read_both(journaled, key, target, to).await? else {
+            return Ok(LargeMoveAttempt::Nothing);
         };
         let (mut entity, mut new) =
             (row.clone().with_system(None, None).with_key(to.clone()), NewBlobs::none());
@@ -88,15 +79,15 @@ impl<T: TableEntity> LargeTable<T> {
             // No row refers to the new blobs yet.
             unfinished => {
                 target.values().withdraw(&new).await;
-                return unfinished.map(|_| Attempt::Changed);
+                return unfinished.map(|_| LargeMoveAttempt::Changed);
             }
         }
         if let Some(indexes) = journaled {
             match self.writer().move_row(indexes, &new, (&row, there.as_ref()), &entity).await? {
-                Ok(Moved::Done(_)) => return Ok(Attempt::Moved),
-                Ok(Moved::Nothing) => return Ok(Attempt::Nothing),
+                Ok(Moved::Done(_)) => return Ok(LargeMoveAttempt::Moved),
+                Ok(Moved::Nothing) => return Ok(LargeMoveAttempt::Nothing),
                 Ok(Moved::NotJournaled) => {}
-                Err(error) => return Ok(Attempt::GivenUp(error)),
+                Err(error) => return Ok(LargeMoveAttempt::GivenUp(error)),
             }
         }
         let replaced = there.as_ref().and_then(|there| there.etag().cloned());
@@ -106,18 +97,38 @@ impl<T: TableEntity> LargeTable<T> {
         };
         if is_within {
             target.writer().commit(&new, &[Change::delete(row), put]).await?;
-        } else {
-            let written = match target.writer().commit(&new, &[put]).await {
-                // Not the error of a missing source.
-                Err(error) if error.is_conflict() => {
-                    return Err(Error::precondition_failed(target.name(), to));
-                }
-                written => written?,
-            };
-            *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag, copy.as_ref()));
-            self.delete_read(&row).await?;
+            return Ok(LargeMoveAttempt::Moved);
         }
-        Ok(Attempt::Moved)
+        let written = match target.writer().commit(&new, &[put]).await {
+            // A conflict at the target must not look like a missing source, which ends the move.
+            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(target.name(), to)),
+            written => written?,
+        };
+        *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag, copy.as_ref()));
+        self.delete_read(&row).await?;
+        Ok(LargeMoveAttempt::Moved)
+    }
+
+    /// Reads the source, and the row at the target; `None` if the source does not exist. `journaled` has the indexes whose journal writes
+    /// the move.
+    ///
+    /// # Errors
+    /// The entity at the target has a later schema version; errors of the stores.
+    async fn read_both(
+        &self,
+        journaled: Option<&IndexedEntities>,
+        key: &Key,
+        target: &Self,
+        to: &Key,
+    ) -> Result<Option<(Entity, Option<Entity>)>> {
+        let check = |there: &Entity| T::SCHEMA.check_replaceable(there);
+        if let Some(indexes) = journaled {
+            return indexes.journal().mover().read_to_move(key, to, &|_| Ok(()), &check).await;
+        }
+        let Some(row) = self.row(key).await? else { return Ok(None) };
+        let there = target.row(to).await?;
+        there.as_ref().map_or(Ok(()), check)?;
+        Ok(Some((row, there)))
     }
 
     /// Copies the blobs of a row for the target row. Returns `false` if a blob is missing because the row has changed.
@@ -146,7 +157,7 @@ impl<T: TableEntity> LargeTable<T> {
 }
 
 /// The result of one attempt at a move.
-enum Attempt {
+enum LargeMoveAttempt {
     Moved,
     /// The entity does not exist.
     Nothing,

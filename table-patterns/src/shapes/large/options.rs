@@ -1,3 +1,5 @@
+//! The options of large values.
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

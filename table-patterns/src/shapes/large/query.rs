@@ -521,7 +521,7 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
             if let Some(found) = self.table.load_if_unchanged(now).await? {
                 return Ok(Some(found));
             }
-            let Some(changed) = self.table.seen(&key).await? else { return Ok(None) };
+            let Some(changed) = self.table.visible_row(&key).await? else { return Ok(None) };
             if !self.is_among(&entries, &changed)? {
                 return Ok(None);
             }

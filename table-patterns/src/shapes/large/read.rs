@@ -58,7 +58,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         let key = key.into_key();
         loop {
-            let Some(row) = self.seen(&key).await? else { return Ok(None) };
+            let Some(row) = self.visible_row(&key).await? else { return Ok(None) };
             if let Some(value) = self.load_together_if_unchanged(row, self.options().concurrency).await? {
                 return Ok(Some(value));
             }
@@ -102,14 +102,14 @@ impl<T: TableEntity> LargeTable<T> {
         Ok(self.store().get(self.name(), key, None).await?.map(as_read))
     }
 
-    /// Reads the stored row, unless reads of this handle leave it out.
-    pub(super) async fn seen(&self, key: &Key) -> Result<Option<Entity>> {
+    /// Reads the stored row, unless the entity is hidden from this handle.
+    pub(super) async fn visible_row(&self, key: &Key) -> Result<Option<Entity>> {
         Ok(self.row(key).await?.filter(|row| !self.table.hides(row)))
     }
 
-    /// Reads the stored row, which must exist and not be left out.
-    pub(super) async fn existing_seen(&self, key: &Key) -> Result<Entity> {
-        self.seen(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
+    /// Reads the stored row, which must exist and not be hidden.
+    pub(super) async fn existing_visible_row(&self, key: &Key) -> Result<Entity> {
+        self.visible_row(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// The value of a row with its large values; `None` if a blob is missing because the row has changed, so the caller must
@@ -230,7 +230,7 @@ impl<T: TableEntity> LargeTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (property, version) = (large_property::<T>(field)?, version.into());
-        let old = self.existing_seen(&key.into_key()).await?;
+        let old = self.existing_visible_row(&key.into_key()).await?;
         self.check_version(&old, &version)?;
         T::SCHEMA.check_patchable(&old)?;
         self.values().check_codec(old.key(), [property])?;
@@ -260,7 +260,7 @@ impl<T: TableEntity> LargeTable<T> {
     ) -> Result<Option<LargeContent>> {
         let (property, key) = (large_property::<T>(field)?, key.into_key());
         loop {
-            let Some(row) = self.seen(&key).await? else { return Ok(None) };
+            let Some(row) = self.visible_row(&key).await? else { return Ok(None) };
             let Some(value) = row.get(property.name) else { return Ok(None) };
             let Some(reference) = Reference::read(&key, property, value)? else {
                 return Ok(Some(inline(value)));

@@ -6,7 +6,9 @@ use std::fmt;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, Key, PropertyRef};
 use table_core::query::{Continuation, Query, UnreadableEntity};
-use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore as _};
+use table_core::store::{
+    Conflicts, CycleDetector, Error, ErrorKind, Result, TableStore as _, check_progress,
+};
 use table_core::typed::TableEntity;
 
 use super::codec::BlobKey;
@@ -79,6 +81,7 @@ pub struct LargeRewrite<T> {
     /// Whether the rewrite only counts the blobs under each key.
     only_counts: bool,
     from: Option<Continuation>,
+    cycles: CycleDetector,
     done: bool,
     found: LargeRewritten,
     concurrency: usize,
@@ -104,6 +107,7 @@ impl<T: TableEntity> LargeTable<T> {
             table: self.clone(),
             only_counts: false,
             from: None,
+            cycles: CycleDetector::default(),
             done: false,
             found: LargeRewritten::default(),
             concurrency: self.options().concurrency.max(1),
@@ -154,6 +158,9 @@ impl<T: TableEntity> LargeRewrite<T> {
         let query = Query { filter: None, select: None, top: self.page_size };
         let found = self.table.store().query_readable(self.table.name(), &query, self.from.as_ref()).await?;
         let (page, skipped) = (found.page, found.unreadable);
+        let read = page.items.len() + skipped.len();
+        // The detector does not know the token at which a rewrite was resumed.
+        check_progress(self.from.as_ref(), page.continuation.as_ref(), read)?;
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
         let (table, only_counts, active) = (&self.table, self.only_counts, active.as_str());
         let work: Vec<_> = rows.map(|row| table.rewrite_row(row, active, only_counts)).collect();
@@ -161,6 +168,10 @@ impl<T: TableEntity> LargeRewrite<T> {
         let found = work.try_fold(LargeRewritten::default(), |all, one| async { Ok(all.add(one)) }).await?;
         self.found = std::mem::take(&mut self.found).add(found);
         self.found.skip(skipped);
+        // Not before the work: a page that failed is read again.
+        if let Some(next) = &page.continuation {
+            self.cycles.add(next, read)?;
+        }
         self.done = page.continuation.is_none();
         self.from = page.continuation;
         Ok(!self.done)

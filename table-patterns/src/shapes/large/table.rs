@@ -1,3 +1,5 @@
+//! The handle of large entities: its settings, and the writes of entities.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -144,8 +146,8 @@ impl<T: TableEntity> LargeTable<T> {
         Self { writer, ..self }
     }
 
-    /// Waits for what follows the answers of writes, in a table with indexes. See
-    /// [`Journal::flush`](crate::journal::Journal::flush).
+    /// Waits until the background tasks of earlier writes have deleted or handed over their journal rows and tickets; only a table with
+    /// indexes has them. See [`Journal::flush`](crate::journal::Journal::flush).
     pub async fn flush(&self) {
         self.writer.flush().await;
     }
@@ -295,7 +297,7 @@ impl<T: TableEntity> LargeTable<T> {
         let key: Key = key.into_key();
         let mut conflicts = self.conflicts(&IfMatch::Any);
         loop {
-            let old = self.existing_seen(&key).await?;
+            let old = self.existing_visible_row(&key).await?;
             let concurrency = self.options().concurrency;
             let read = self.load_together_if_unchanged(old.clone(), concurrency).await?;
             // A blob is missing, because another writer has replaced the row.
@@ -324,7 +326,7 @@ impl<T: TableEntity> LargeTable<T> {
         let (patch, version) = (patch.to_entity(key.into_key())?, version.into());
         let mut conflicts = self.conflicts(&version);
         loop {
-            let old = self.existing_seen(patch.key()).await?;
+            let old = self.existing_visible_row(patch.key()).await?;
             self.check_version(&old, &version)?;
             T::SCHEMA.check_patchable(&old)?;
             match self.writer.merge(&NewBlobs::none(), &old, patch.clone()).await {

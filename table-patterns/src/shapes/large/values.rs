@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use object_store::ObjectStore;
 use table_core::engine::entity_size;
 use table_core::model::{EdmType, EdmValue, Entity, Key, PropertyRef, TableName, ValueRef};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
@@ -16,8 +15,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{BlobContext, LargeOptions};
-use crate::blobs::{self, ByteStream, blob_error};
-use crate::blobs::{MaybeReference, Reference, parse_reference, references};
+use crate::blobs::{self, ByteStream};
+use crate::blobs::{MaybeReference, Reference, parse_reference};
 
 /// The room that is left in a row, in bytes: measurements show that the service refuses entities slightly below its limit.
 /// See `entity_size`.
@@ -290,62 +289,4 @@ pub(super) fn value(entity: &Entity, property: &PropertySchema, bytes: Vec<u8>) 
     String::from_utf8(bytes).map(EdmValue::String).map_err(|_| {
         Error::decode("large value", entity.key(), property.name, "text", "a blob that is not UTF-8")
     })
-}
-
-/// Whether a blob of this size exists. 1 request.
-pub(super) async fn has_blob(blobs: &Arc<dyn ObjectStore>, path: &Path, size: u64) -> Result<bool> {
-    match blobs.head(path).await {
-        Ok(found) => Ok(found.size == size),
-        Err(object_store::Error::NotFound { .. }) => Ok(false),
-        Err(error) => Err(blob_error(error)),
-    }
-}
-
-/// The blob stores of a table and of its copy.
-#[derive(Clone, Debug)]
-pub(crate) struct BlobStores {
-    pub(crate) from: Arc<dyn ObjectStore>,
-    pub(crate) to: Arc<dyn ObjectStore>,
-    /// The directory of all tables, as [`LargeOptions`](super::LargeOptions) has it.
-    pub(crate) root: Path,
-}
-
-impl BlobStores {
-    /// Copies the blobs of rows that the copy lacks, of 8 rows at the same time.
-    pub(crate) async fn copy_all(&self, table: &TableName, rows: &[Entity]) -> Result<()> {
-        stream::iter(rows).map(Ok).try_for_each_concurrent(8, |row| self.copy(table, row)).await
-    }
-
-    /// Copies the blobs of a row that the copy lacks, under the same names.
-    async fn copy(&self, table: &TableName, row: &Entity) -> Result<()> {
-        for (property, reference) in references(row) {
-            let path = self.path(table, row, property.name(), reference.id)?;
-            // A blob is never changed, so one with this name and size is the copy of an earlier run.
-            if has_blob(&self.to, &path, reference.stored.size).await? {
-                continue;
-            }
-            let Some(content) = blobs::open(&*self.from, &path).await? else {
-                return Err(Error::corrupt(format!("the blob {path} of {} is missing", row.key())));
-            };
-            // Compared with the hash in the row: a damaged blob must not get into the copy.
-            let content = blobs::verified(content, reference.stored, path.to_string());
-            blobs::put(&*self.to, &path, content.boxed()).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether the copy has every blob of a row, with the size in the row's reference.
-    pub(crate) async fn are_there(&self, table: &TableName, row: &Entity) -> Result<bool> {
-        for (property, reference) in references(row) {
-            let path = self.path(table, row, property.name(), reference.id)?;
-            if !has_blob(&self.to, &path, reference.stored.size).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn path(&self, table: &TableName, row: &Entity, property: &str, id: Uuid) -> Result<Path> {
-        BlobContext::new(table, row.key(), property, id).path(&self.root)
-    }
 }

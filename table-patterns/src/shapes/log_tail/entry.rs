@@ -1,3 +1,5 @@
+//! The ids of entries: RowKeys that sort the latest entry first.
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;

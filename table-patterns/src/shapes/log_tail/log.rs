@@ -1,3 +1,5 @@
+//! The handle of a log.
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 

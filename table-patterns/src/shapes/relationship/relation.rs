@@ -1,3 +1,5 @@
+//! Relations between entities by typed keys.
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! How the value of a slot is stored in properties.
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use table_core::model::{EdmType, Entity, Properties, ValueError};

@@ -1,3 +1,5 @@
+//! The handle of data series: reads and writes of slots.
+
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Index;
@@ -6,7 +8,7 @@ use std::sync::Arc;
 use table_core::model::{Entity, IfMatch, Key, Properties, TableName};
 use table_core::query::{Query, Select};
 use table_core::store::limits::GROUP_OPERATIONS;
-use table_core::store::{Conflicts, Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt};
+use table_core::store::{Conflicts, Error, Operation, Result, TableStore, TableStoreExt};
 use table_core::typed::{Plain, Property};
 
 use super::layout::Layout;
@@ -133,16 +135,12 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// # Errors
     /// As [`set`](Self::set); more rows or bytes than a group transaction takes.
     pub async fn set_many(&self, series: &Key, values: impl IntoIterator<Item = (S::Slot, V)>) -> Result<()> {
-        let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
+        let mut merges = Vec::new();
         for (row, patch) in self.patches(values)? {
             let key = self.layout.key(series, row)?;
-            group.push(Operation::InsertOrMerge(Entity::from_parts(key, patch)))?;
+            merges.push(Operation::InsertOrMerge(Entity::from_parts(key, patch)));
         }
-        match group.len() {
-            0 => Ok(()),
-            1 => plain::write(&*self.store, &self.table, group.into_operations().remove(0)).await.map(drop),
-            _ => plain::transact(&*self.store, &self.table, group).await.map(drop),
-        }
+        plain::write_together(&*self.store, &self.table, &merges).await.map(drop)
     }
 
     /// Reads the whole series. A series that was never written is empty. 1 request per 1000 rows.
@@ -284,11 +282,9 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let rows = self.stored_rows(series).await?;
         // A crash between two groups leaves the later rows, which are still rows of the series: a repeated call deletes them.
         for chunk in rows.chunks(GROUP_OPERATIONS) {
-            let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
-            for (_, entity) in chunk {
-                group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
-            }
-            plain::transact(&*self.store, &self.table, group).await?;
+            let delete = |(_, entity): &(_, Entity)| Operation::Delete(entity.key().clone(), IfMatch::Any);
+            let deletions: Vec<_> = chunk.iter().map(delete).collect();
+            plain::write_together(&*self.store, &self.table, &deletions).await?;
         }
         Ok(!rows.is_empty())
     }

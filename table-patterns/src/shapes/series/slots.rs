@@ -1,3 +1,5 @@
+//! The slots of a series: their names and order.
+
 use std::fmt::Debug;
 
 use chrono::{Datelike, NaiveDate};

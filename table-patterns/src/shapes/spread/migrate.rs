@@ -13,7 +13,7 @@ use table_core::typed::{FromEntity as _, KeyOf, TableEntity, Upgrade};
 
 use super::place::{MOVING, logical_key, stored_key};
 use super::{SpreadRow, SpreadTable};
-use crate::rows::{own_key_error, upgrade_one, upgraded, wait_to_move_again};
+use crate::rows::{own_key_error, upgrade_one, upgraded};
 
 /// The result of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -125,7 +125,7 @@ impl<T: TableEntity> SpreadTable<T> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
+            if let Err(error) = conflicts.wait_to_move_again(error).await {
                 return Err(target.without_copy(&to, copy, error).await);
             }
         }
@@ -140,7 +140,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let mut moved = row.entity.with_system(None, None).with_key(to.clone());
         moved.properties_mut().remove(MOVING);
         let written = match target.upsert_logical(moved).await {
-            // Not the error of a missing source.
+            // A conflict at the target must not look like a missing source, which ends the move.
             Err(error) if error.is_conflict() => return Err(Error::precondition_failed(target.name(), to)),
             written => written?,
         };
@@ -220,10 +220,6 @@ impl<T: TableEntity> UpgradeRows<T> for SpreadTable<T> {
             }
         }
         Ok(page)
-    }
-
-    async fn check(&self, row: &UpgradeRow) -> Result<()> {
-        upgraded(&row.entity, &T::from_entity(row.entity.clone())?).map(drop)
     }
 
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {

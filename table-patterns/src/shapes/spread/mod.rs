@@ -55,7 +55,7 @@
 //! | call | usually | with previous buckets |
 //! |---|---|---|
 //! | get | 1 | 1 if moved, 2 if not, 3 if missing |
-//! | insert | 1 | 2 |
+//! | insert | 1; 3 over a due entity | 2; over a due entity 2 if not moved, 4 if moved |
 //! | replace | 1 | 2 if moved, 3 if not, and more per conflict |
 //! | delete | 1 | 3, and more per conflict |
 //! | upsert | 1 | 2 if moved, 3 if not, 5 if missing, and more per conflict |

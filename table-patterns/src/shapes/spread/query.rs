@@ -228,8 +228,8 @@ impl<T: TableEntity> SpreadQuery<T> {
     }
 
     /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
-    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page): each begins in all buckets. The unreadable entities of a page come after the
-    /// others, and do not count towards a [`limit`](Self::limit).
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page): each begins in all buckets. The unreadable
+    /// entities of a page come after the others, and do not count towards a [`limit`](Self::limit).
     ///
     /// # Errors
     /// The errors of [`readable_page`](Self::readable_page), as items.

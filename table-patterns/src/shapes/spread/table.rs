@@ -1,3 +1,5 @@
+//! The handle of a spread table: its settings, and where the row of an entity is.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -128,7 +130,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// Errors of the store; the row is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
-        self.seen(&key.into_key()).await?.map(SpreadRow::decode).transpose()
+        self.visible_row(&key.into_key()).await?.map(SpreadRow::decode).transpose()
     }
 
     /// Reads the entity, which must exist. Requests as for [`get`](Self::get).
@@ -136,7 +138,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// As [`get`](Self::get), and entity not found.
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
-        self.existing_seen(&key.into_key()).await?.decode()
+        self.existing_visible_row(&key.into_key()).await?.decode()
     }
 
     /// The stored key of an entity, for other programs.
@@ -190,17 +192,17 @@ impl<T: TableEntity> SpreadTable<T> {
         self.locate(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
-    /// Finds the row of an entity, unless reads of this handle leave it out.
-    async fn seen(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
+    /// Finds the row of an entity, unless the entity is hidden from this handle.
+    async fn visible_row(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
         Ok(self.locate(key).await?.filter(|row| !self.hides(row)))
     }
 
-    /// Finds the row of an entity, which must exist and not be left out.
-    pub(super) async fn existing_seen(&self, key: &Key) -> Result<SpreadRow<T>> {
-        self.seen(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
+    /// Finds the row of an entity, which must exist and not be hidden.
+    pub(super) async fn existing_visible_row(&self, key: &Key) -> Result<SpreadRow<T>> {
+        self.visible_row(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
-    /// Whether reads of this handle leave a row out.
+    /// Whether an entity is hidden from this handle.
     pub(super) fn hides(&self, row: &SpreadRow<T>) -> bool {
         self.table.hides(&row.entity)
     }

@@ -1,3 +1,5 @@
+//! Writes of single entities, also while a migration moves them.
+
 use std::borrow::Cow;
 
 use table_core::model::{Entity, IfMatch, Key};
@@ -8,7 +10,7 @@ use super::place::{logical_key, stored_key};
 use super::{SpreadRow, SpreadTable};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit_after;
-use crate::rows::{existed, may_replace_due, with_entity_key, written_value};
+use crate::rows::{existed, insert_over_due, with_entity_key, written_value};
 
 /// What a write does with the properties of the stored entity.
 #[derive(Clone, Copy)]
@@ -36,45 +38,52 @@ impl WriteKind {
 }
 
 impl<T: TableEntity> SpreadTable<T> {
-    /// Inserts an entity that must not exist. 1 request; 2 with previous buckets.
+    /// Inserts an entity that must not exist; an entity that is due is replaced in the version that was read. 1 request, 3 over a due
+    /// entity. With previous buckets, 1 more, and 2 in all over a due entity in its previous bucket.
     ///
     /// # Errors
-    /// The entity exists; a key or a value that cannot be stored.
+    /// The entity exists; a key or a value that cannot be stored; a conflict over a due entity, after the last attempt.
     pub async fn insert(&self, value: &T) -> Result<Written> {
         self.insert_logical(value.to_logical()?).await
     }
 
     async fn insert_logical(&self, entity: Entity) -> Result<Written> {
+        let mut conflicts = Conflicts::new(self.attempts);
         // An entity in its previous bucket exists too. An insert into the new bucket would make a second row of the entity, which
-        // the migration cannot tell from a row that it has moved itself.
-        if let Some(previous) = self.previous_key(entity.key())?
-            && self.rows.get(previous).await?.is_some()
+        // the migration cannot tell from a row that it has moved itself. So a row that is due is replaced where it is.
+        while let Some(previous) = self.previous_key(entity.key())?
+            && let Some(row) = self.rows.get(&previous).await?
         {
-            return Err(Error::entity_already_exists(self.name(), entity.key()));
+            if !T::SCHEMA.is_due(&row.entity, self.store().now()) {
+                return Err(Error::entity_already_exists(self.name(), entity.key()));
+            }
+            let replaced = if row.is_moving() {
+                // The migration copies the row after it has set the mark: a write to the old row would be lost.
+                Err(self.moving(entity.key()))
+            } else {
+                let entity = entity.clone().with_key(previous);
+                self.write(Operation::Replace(entity, row.entity.version()?)).await
+            };
+            match replaced {
+                Err(error) => conflicts.wait(error).await?,
+                replaced => return replaced,
+            }
         }
         self.write_over_due(self.with_stored_key(entity)?).await
     }
 
     /// Inserts a row with its stored key; a row that is due is replaced in the version that was read.
     async fn write_over_due(&self, row: Entity) -> Result<Written> {
-        let mut conflicts = Conflicts::new(self.attempts);
-        loop {
-            let exists = match self.write(Operation::Insert(row.clone())).await {
-                Err(error) if may_replace_due(T::SCHEMA, &error) => error,
-                inserted => return inserted,
-            };
-            let Some(old) = self.store().get(self.name(), row.key(), None).await? else {
-                conflicts.wait(exists).await?;
-                continue;
-            };
-            if !T::SCHEMA.is_due(&old, self.store().now()) {
-                return Err(exists);
-            }
-            match self.write(Operation::Replace(row.clone(), old.version()?)).await {
-                Err(error) => conflicts.wait(error).await?,
-                replaced => return replaced,
-            }
-        }
+        let row = &row;
+        insert_over_due(
+            T::SCHEMA,
+            self.attempts,
+            || self.write(Operation::Insert(row.clone())),
+            || self.store().get(self.name(), row.key(), None),
+            |old: &Entity| T::SCHEMA.is_due(old, self.store().now()),
+            |old| async move { self.write(Operation::Replace(row.clone(), old.version()?)).await },
+        )
+        .await
     }
 
     /// Replaces the entity in the version that was read, which its `#[etag]` field holds. 1 request.
@@ -164,7 +173,7 @@ impl<T: TableEntity> SpreadTable<T> {
                         // The first write found no entity and the insert found one, for one of two reasons. Another writer
                         // has inserted it in between: try again. Or the entity is deleted and kept, so that every further
                         // attempt would fail in the same way: refuse.
-                        self.check_not_kept(entity.key()).await?;
+                        self.refuse_deleted(entity.key()).await?;
                         conflicts.wait(error).await?;
                     }
                     done => return done,
@@ -187,8 +196,9 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     /// Refuses an entity that is deleted and kept.
-    async fn check_not_kept(&self, key: &Key) -> Result<()> {
+    async fn refuse_deleted(&self, key: &Key) -> Result<()> {
         let Some(row) = self.locate(key).await?.filter(|row| self.hides(row)) else { return Ok(()) };
+        // `merge_base` refuses an entity that is deleted and kept.
         T::SCHEMA.merge_base(&row.entity, self.store().now()).map(drop)
     }
 
@@ -243,7 +253,7 @@ impl<T: TableEntity> SpreadTable<T> {
         let key = key.into_key();
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let row = self.existing_seen(&key).await?;
+            let row = self.existing_visible_row(&key).await?;
             if row.is_moving() {
                 // The migration copies the row after it has set the mark: a write to the old row would be lost.
                 conflicts.wait(self.moving(&key)).await?;

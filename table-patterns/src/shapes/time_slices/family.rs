@@ -1,3 +1,5 @@
+//! The handle of a family of tables: it lists, creates and drops the tables, and inserts into them.
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -156,7 +158,8 @@ impl<T: FromEntity> TimeSlices<T> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Sets what an insert does while the table of its slice is being deleted. The new handle knows no tables.
+    /// Sets what an insert does while the table of its slice is being deleted. The new handle knows no tables: its first insert into a
+    /// slice costs 2 requests more.
     ///
     /// Handles with different settings share the entities: each handle writes to the latest table of a slice that exists
     /// when the handle first uses the slice.
@@ -166,18 +169,21 @@ impl<T: FromEntity> TimeSlices<T> {
     }
 
     /// Makes all reads return hidden entities too: those that have expired or are deleted and kept. `update` and `merge` then change them.
+    /// The new handle knows no tables: see [`with_reuse`](Self::with_reuse).
     #[must_use]
     pub fn with_hidden(self) -> Self {
         self.with(|shared| shared.shows_hidden = true)
     }
 
-    /// Sets how many requests one call has in flight; at least 1, by default 8.
+    /// Sets how many requests one call has in flight; at least 1, by default 8. The new handle knows no tables: see
+    /// [`with_reuse`](Self::with_reuse).
     #[must_use]
     pub fn with_concurrency(self, requests: usize) -> Self {
         self.with(|shared| shared.concurrency = requests.max(1))
     }
 
-    /// Sets how often a write is attempted if other writers change the entity first; at least 1, by default 10.
+    /// Sets how often a write is attempted if other writers change the entity first; at least 1, by default 10. The new
+    /// handle knows no tables: see [`with_reuse`](Self::with_reuse).
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
         self.with(|shared| shared.attempts = attempts.max(1))
@@ -240,8 +246,8 @@ impl<T: FromEntity> TimeSlices<T> {
 }
 
 impl<T: Expires> TimeSlices<T> {
-    /// Opens a family of tables by the time at which entities expire: `#[expires]`. [`drop_expired`](Self::drop_expired) then removes expired entities
-    /// with whole tables. Entities that never expire are in the slice of [`Ticks::MAX`]. No request.
+    /// Opens a family of tables by the time at which entities expire: `#[expires]`. [`drop_expired`](Self::drop_expired) then removes
+    /// expired entities with whole tables. Entities that never expire are in the slice of [`Ticks::MAX`]. No request.
     ///
     /// ```
     /// # use table_core::prelude::*;
@@ -274,8 +280,8 @@ impl<T: Expires> TimeSlices<T> {
         Ok(Self::new(store, family, slicing, time)?.with(|shared| shared.is_by_expiry = true))
     }
 
-    /// Drops the slices in which every entity has expired by the store's clock ([`TableStore::now`]). Returns the dropped slices. 1 request to list the
-    /// tables and 1 per slice, whatever the number of entities.
+    /// Drops the slices in which every entity has expired by the store's clock ([`TableStore::now`]). Returns the dropped slices. 1 request
+    /// to list the tables and 1 per slice, whatever the number of entities.
     ///
     /// # Errors
     /// As [`drop_before`](Self::drop_before); the family was not opened by [`by_expiry`](Self::by_expiry), so that its slices do not tell what has
@@ -352,7 +358,7 @@ impl<T: TableEntity> TimeSlices<T> {
             };
             creations_left -= 1;
             match written {
-                Err(error) if is_gone(&error) && creations_left > 0 => {
+                Err(error) if is_table_dropped(&error) && creations_left > 0 => {
                     self.forget(&self.shared.slicing.name(at));
                 }
                 written => return written,
@@ -463,6 +469,7 @@ impl<T: FromEntity> TimeSlices<T> {
         Arc::clone(known.entry(name.to_owned()).or_default())
     }
 
+    /// The latest table of a slice, which is created if it is missing, or if it may be in deletion and the handle waits for its name.
     async fn find_or_create(&self, name: &str) -> Result<Slice> {
         let latest = self.of_name(name).await?.pop();
         match (self.shared.reuse, latest) {
@@ -515,7 +522,7 @@ fn is_being_deleted(error: &Error) -> bool {
 }
 
 /// Whether the error says that the table was dropped or is being deleted.
-pub(super) fn is_gone(error: &Error) -> bool {
+pub(super) fn is_table_dropped(error: &Error) -> bool {
     error.is_table_not_found() || is_being_deleted(error)
 }
 
@@ -553,7 +560,7 @@ impl<T: FromEntity> TimeSlices<T> {
             // table again: its write then finds no table, and creates one.
             self.forget(&slice.name);
             match self.shared.store.delete_table(&slice.table).await {
-                Err(error) if !is_gone(&error) => Err(error),
+                Err(error) if !is_table_dropped(&error) => Err(error),
                 _ => Ok(slice),
             }
         };

@@ -6,10 +6,10 @@ use table_core::model::{ETag, Entity, IfMatch, Key, TableName, Ticks};
 use table_core::store::{Conflicts, Error, MovedCopy, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
 
-use super::family::is_gone;
+use super::family::is_table_dropped;
 use super::{Reuse, TimeSlices};
 use crate::rows::plain::permit;
-use crate::rows::{existed, own_key_error, wait_to_move_again};
+use crate::rows::{existed, own_key_error};
 
 /// Runs an operation on each table of the slice of a time, until a table has the entity. Returns from the caller.
 macro_rules! in_its_table {
@@ -37,7 +37,7 @@ impl<T: FromEntity> TimeSlices<T> {
         let (key, mut tables) = (key.into_key(), Tables::of(self, at)?);
         while let Some(table) = tables.next().await? {
             match table.get(&key).await {
-                Err(error) if is_gone(&error) => {}
+                Err(error) if is_table_dropped(&error) => {}
                 Ok(None) => {}
                 found => return found,
             }
@@ -202,7 +202,7 @@ impl<T: TableEntity> TimeSlices<T> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
+            if let Err(error) = conflicts.wait_to_move_again(error).await {
                 return Err(target.without_copy(&to, copy, error).await);
             }
         }
@@ -235,10 +235,10 @@ impl<T: TableEntity> TimeSlices<T> {
             }
         }
         let (before, written) = match target.put(&there.table, moved).await {
-            // Not the error of a missing source.
+            // A conflict at the target must not look like a missing source, which ends the move.
             Err(error) if error.is_conflict() => return Err(Error::precondition_failed(&there.table, to)),
             // The slice was dropped: the next attempt creates it.
-            Err(error) if is_gone(&error) => {
+            Err(error) if is_table_dropped(&error) => {
                 target.forget(&there.name);
                 return Err(Error::precondition_failed(&there.table, to).with_source(error));
             }
@@ -248,7 +248,7 @@ impl<T: TableEntity> TimeSlices<T> {
         let made = MovedCopy::over(before.as_ref(), written.etag, earlier);
         *copy = Some((made, there.table.clone()));
         match self.store().write(&table, Operation::Delete(key.clone(), version)).await {
-            Err(error) if is_gone(&error) => Err(self.missing(at, key)?.with_source(error)),
+            Err(error) if is_table_dropped(&error) => Err(self.missing(at, key)?.with_source(error)),
             deleted => deleted.map(drop),
         }
     }
@@ -265,7 +265,7 @@ impl<T: TableEntity> TimeSlices<T> {
         let mut tables = Tables::of(self, at)?;
         while let Some(table) = tables.next().await? {
             match self.store().get(table.name(), key, None).await {
-                Err(error) if is_gone(&error) => {}
+                Err(error) if is_table_dropped(&error) => {}
                 Err(error) => return Err(error),
                 Ok(None) => {}
                 Ok(Some(row)) => return Ok(Some((table.name().clone(), row))),
@@ -307,7 +307,7 @@ impl<T: TableEntity> TimeSlices<T> {
 
 /// Whether the error says that the entity or its table does not exist.
 fn is_missing(error: &Error) -> bool {
-    (error.is_entity_not_found() || is_gone(error)) && !error.is_ambiguous()
+    (error.is_entity_not_found() || is_table_dropped(error)) && !error.is_ambiguous()
 }
 
 /// The tables of a slice in the order of a search: with [`Reuse::Wait`] the first table without listing the tables, then the

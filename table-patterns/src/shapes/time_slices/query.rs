@@ -1,3 +1,5 @@
+//! Queries over the tables of a family.
+
 use std::fmt;
 use std::future::ready;
 use std::pin::Pin;
@@ -10,7 +12,7 @@ use table_core::store::{BulkSummary, Error, Result, TableStore as _};
 use table_core::typed::set::{Decision, changed};
 use table_core::typed::{FromEntity, TableEntity, TableQuery};
 
-use super::family::is_gone;
+use super::family::is_table_dropped;
 use super::{Slice, TimeSlices};
 use crate::rows::stream_readable;
 
@@ -161,8 +163,8 @@ impl<T: FromEntity> SliceQuery<T> {
     }
 
     /// Returns a stream of the results that goes on after an entity that cannot be read: such an entity is an `Err` with its key within an
-    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page). Each lists the tables again. The unreadable entities of a page come after the
-    /// others, and do not count towards a [`limit`](Self::limit).
+    /// `Ok`. An error of the store ends the stream. The requests of its [pages](Self::page). Each lists the tables again. The unreadable
+    /// entities of a page come after the others, and do not count towards a [`limit`](Self::limit).
     ///
     /// # Errors
     /// The errors of [`readable_page`](Self::readable_page), as items.
@@ -174,6 +176,8 @@ impl<T: FromEntity> SliceQuery<T> {
         })
     }
 
+    /// Reads the page at a continuation: the rows of one slice; slices without a result are skipped. `is_readable`: the page lists rows that
+    /// cannot be read, instead of an error. 1 request to list the tables, and 1 per slice read.
     async fn one_page(&self, from: Option<&Continuation>, is_readable: bool) -> Result<ReadablePage<T>> {
         if self.by_time {
             return Err(Error::invalid_request(
@@ -200,7 +204,7 @@ impl<T: FromEntity> SliceQuery<T> {
                 rows.page(from.as_ref()).await.map(ReadablePage::from)
             };
             let ReadablePage { page, unreadable } = match read {
-                Err(error) if is_gone(&error) => no_rows(),
+                Err(error) if is_table_dropped(&error) => no_rows(),
                 read => read?,
             };
             let items: Vec<T> = page.items.into_iter().filter(|entity| wanted(entity)).collect();
@@ -365,7 +369,7 @@ async fn count<T: FromEntity>(
         query.stream().try_fold(0, |count, entity| ready(Ok(count + usize::from(wanted(&entity))))).await
     };
     match counted {
-        Err(error) if is_gone(&error) => Ok(0),
+        Err(error) if is_table_dropped(&error) => Ok(0),
         counted => counted,
     }
 }
@@ -375,7 +379,7 @@ async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, sort: Option<Sort<T>>)
     // A slice that was dropped since the tables were listed has no entities.
     let pages = queries
         .into_iter()
-        .map(|query| query.pages().take_while(|page| ready(!page.as_ref().is_err_and(is_gone))));
+        .map(|query| query.pages().take_while(|page| ready(!page.as_ref().is_err_and(is_table_dropped))));
     let mut pages = Box::pin(stream::iter(pages).flatten());
     let Some(sort) = sort else {
         // The first page is read here and not by the stream, so that `buffered` reads the first pages of several slices at once.
@@ -446,7 +450,7 @@ impl<T: TableEntity> SliceQuery<T> {
             let concurrency = self.slices.concurrency();
             match query.with_concurrency(concurrency).write_set(|old| decide(&wanted, old)).await {
                 // The slice was dropped since the tables were listed: it has no entities.
-                Err(error) if is_gone(&error) => {}
+                Err(error) if is_table_dropped(&error) => {}
                 done => summary = summary.and(done?),
             }
         }

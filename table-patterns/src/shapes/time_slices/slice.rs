@@ -1,3 +1,5 @@
+//! Slices of time: their names, beginnings and ends, and which of them a policy keeps.
+
 use std::fmt::Debug;
 use std::ops::Range;
 

@@ -9,7 +9,7 @@ use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{Table, TableEntity};
 use tokio::sync::OnceCell;
 
-use super::family::is_gone;
+use super::family::is_table_dropped;
 use super::{Slice, TimeSlices};
 
 /// In a cursor, separates the table from the place in the table. A table name has letters and digits only, so the first separator
@@ -60,7 +60,7 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
             let mut page = match UpgradePage::of_query(&query, inner).await {
                 Ok(page) => page,
                 // Dropped since the tables were listed.
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if is_table_dropped(&error) => continue,
                 Err(error) => return Err(error),
             };
             page.next = match (page.next, left.peek()) {
@@ -81,7 +81,7 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
 
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {
         match self.table(table_of(&row)?)?.convert(row).await {
-            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) if is_table_dropped(&error) => Ok(false),
             done => done,
         }
     }

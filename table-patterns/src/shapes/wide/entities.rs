@@ -1,3 +1,5 @@
+//! Reads and writes of wide entities with any properties.
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,11 +11,11 @@ use table_core::store::{
 };
 use table_core::typed::Schema;
 
-use super::read::{Reader, Scanned, WideQuery};
-use super::rows::{CHUNK_BYTES, Chunk, HEAD, Stored, distribute, new_write, prefix};
+use super::reader::{Reader, Scanned};
+use super::rows::{CHUNK_BYTES, Chunk, HEAD, StoredWide, distribute, new_write, prefix};
 use crate::rows::encrypted::marked_by_rule;
 use crate::rows::plain::permit_whole;
-use crate::rows::{may_replace_due, own_key_error, wait_to_move_again, with_entity_key};
+use crate::rows::{insert_over_due, own_key_error, with_entity_key};
 
 /// The least size of a row: one property can take almost as much.
 const LEAST_ROW_BYTES: usize = 66 * 1024;
@@ -56,7 +58,7 @@ pub struct WideEntities {
 pub struct Wide<T> {
     /// The value.
     pub value: T,
-    pub(super) stored: Arc<Stored>,
+    pub(super) stored: Arc<StoredWide>,
 }
 
 impl<T> std::ops::Deref for Wide<T> {
@@ -93,8 +95,8 @@ impl<T> Wide<T> {
     }
 }
 
-impl From<Stored> for Wide<Entity> {
-    fn from(stored: Stored) -> Self {
+impl From<StoredWide> for Wide<Entity> {
+    fn from(stored: StoredWide) -> Self {
         Self { value: stored.to_entity(), stored: Arc::new(stored) }
     }
 }
@@ -150,11 +152,6 @@ impl WideEntities {
         Ok(Wide::from(self.existing(key).await?))
     }
 
-    /// A query of the entities of a partition. No request. See [`WideQuery`].
-    pub fn query(&self) -> WideQuery<Entity> {
-        WideQuery::new(self.clone())
-    }
-
     /// The entities of all partitions, in the order of their rows, after the entity with this partition and prefix.
     pub(super) fn scan_all(
         &self,
@@ -177,24 +174,16 @@ impl WideEntities {
 
     /// Inserts an entity; an entity of the type that is due is replaced in the version that was read. 1 request; 3 over a due entity.
     pub(super) async fn insert_over_due(&self, schema: &Schema, entity: &Entity) -> Result<Wide<Entity>> {
-        let (key, mut conflicts) = (entity.key(), Conflicts::new(self.reader.attempts));
-        loop {
-            let exists = match self.insert(entity).await {
-                Err(error) if may_replace_due(schema, &error) => error,
-                inserted => return inserted,
-            };
-            let Some(old) = self.reader.read(key).await? else {
-                conflicts.wait(exists).await?;
-                continue;
-            };
-            if !schema.is_due(&old.to_entity(), self.now()) {
-                return Err(exists);
-            }
-            match self.write(Some(&old), key, entity.properties()).await {
-                Err(error) => conflicts.wait(error).await?,
-                replaced => return replaced,
-            }
-        }
+        let key = entity.key();
+        insert_over_due(
+            schema,
+            self.reader.attempts,
+            || self.insert(entity),
+            || self.reader.read(key),
+            |old: &StoredWide| schema.is_due(&old.to_entity(), self.now()),
+            |old| async move { self.write(Some(&old), key, entity.properties()).await },
+        )
+        .await
     }
 
     /// The time by which entities expire.
@@ -233,7 +222,7 @@ impl WideEntities {
         &self,
         key: &Key,
         version: &IfMatch,
-        change: impl Fn(&Stored) -> Result<Properties>,
+        change: impl Fn(&StoredWide) -> Result<Properties>,
     ) -> Result<Wide<Entity>> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
@@ -246,7 +235,7 @@ impl WideEntities {
     }
 
     /// Reads the rows of an entity, which must exist and have this version.
-    async fn existing_version(&self, key: &Key, version: &IfMatch) -> Result<Stored> {
+    async fn existing_version(&self, key: &Key, version: &IfMatch) -> Result<StoredWide> {
         let old = self.existing(key).await?;
         match version {
             IfMatch::Exactly(wanted) if old.etag.as_ref() != Some(wanted) => {
@@ -256,7 +245,7 @@ impl WideEntities {
         }
     }
 
-    async fn existing(&self, key: &Key) -> Result<Stored> {
+    async fn existing(&self, key: &Key) -> Result<StoredWide> {
         self.reader.read(key).await?.ok_or_else(|| self.missing(key))
     }
 
@@ -302,9 +291,9 @@ impl WideEntities {
     pub(super) async fn upsert_if(
         &self,
         entity: &Entity,
-        check: impl Fn(&Stored) -> Result<()>,
+        check: impl Fn(&StoredWide) -> Result<()>,
     ) -> Result<Wide<Entity>> {
-        let replace = |old: Option<&Stored>| {
+        let replace = |old: Option<&StoredWide>| {
             old.map_or(Ok(()), &check)?;
             Ok(entity.properties().clone())
         };
@@ -315,7 +304,7 @@ impl WideEntities {
     pub(super) async fn write_over(
         &self,
         key: &Key,
-        change: impl Fn(Option<&Stored>) -> Result<Properties>,
+        change: impl Fn(Option<&StoredWide>) -> Result<Properties>,
     ) -> Result<Wide<Entity>> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
@@ -416,7 +405,7 @@ impl WideEntities {
         key: &Key,
         target: &Self,
         to: &Key,
-        check: impl Fn(&Stored) -> Result<()> + Send + Sync,
+        check: impl Fn(&StoredWide) -> Result<()> + Send + Sync,
     ) -> Result<()> {
         let (here, there) = (&self.reader, &target.reader);
         if Arc::ptr_eq(&here.store, &there.store) && here.table == there.table && key == to {
@@ -433,7 +422,7 @@ impl WideEntities {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if let Err(error) = wait_to_move_again(&mut conflicts, error).await {
+            if let Err(error) = conflicts.wait_to_move_again(error).await {
                 return Err(target.without_copy(copy, error).await);
             }
         }
@@ -444,7 +433,7 @@ impl WideEntities {
         read: &Wide<Entity>,
         target: &Self,
         to: &Key,
-        check: &(impl Fn(&Stored) -> Result<()> + Send + Sync),
+        check: &(impl Fn(&StoredWide) -> Result<()> + Send + Sync),
         copy: &mut Option<(MovedCopy, Wide<Entity>)>,
     ) -> Result<()> {
         let moved = read.value.clone().with_system(None, None).with_key(to.clone());
@@ -455,7 +444,7 @@ impl WideEntities {
             check(old)
         });
         let written = match written.await {
-            // Not the error of a missing source.
+            // A conflict at the target must not look like a missing source, which ends the move.
             Err(error) if error.is_conflict() => return Err(target.changed(to)),
             written => written?,
         };
@@ -500,7 +489,7 @@ impl WideEntities {
     /// that change.
     pub(super) async fn write(
         &self,
-        old: Option<&Stored>,
+        old: Option<&StoredWide>,
         key: &Key,
         properties: &Properties,
     ) -> Result<Wide<Entity>> {
@@ -528,7 +517,7 @@ impl WideEntities {
 
     /// The operations of a write. The head row is first: its condition fails the whole group after a concurrent write, so
     /// the chunks need no conditions.
-    fn group(&self, old: Option<&Stored>, new: &Stored, prefix: &str) -> Result<GroupTransaction> {
+    fn group(&self, old: Option<&StoredWide>, new: &StoredWide, prefix: &str) -> Result<GroupTransaction> {
         let mut group = GroupTransaction::new(new.key.partition_key(), self.profile());
         let head = new.head(prefix)?;
         group.push(match old {
@@ -547,7 +536,7 @@ impl WideEntities {
     }
 
     /// Refuses an entity that one group transaction cannot write as a whole: it could not be moved or restored.
-    fn check_whole(&self, new: &Stored, prefix: &str) -> Result<()> {
+    fn check_whole(&self, new: &StoredWide, prefix: &str) -> Result<()> {
         let mut whole = GroupTransaction::new(new.key.partition_key(), self.profile());
         whole.push(Operation::Insert(new.head(prefix)?))?;
         for (number, chunk) in &new.chunks {
@@ -559,7 +548,7 @@ impl WideEntities {
 }
 
 /// The state after a write. A chunk that does not change keeps the id of its write.
-fn next_state(old: Option<&Stored>, key: &Key, rows: BTreeMap<u16, Properties>) -> Stored {
+fn next_state(old: Option<&StoredWide>, key: &Key, rows: BTreeMap<u16, Properties>) -> StoredWide {
     let write = new_write();
     let chunk = |(number, properties): (u16, Properties)| {
         let same = old.and_then(|old| old.chunks.get(&number)).filter(|chunk| chunk.properties == properties);
@@ -567,7 +556,7 @@ fn next_state(old: Option<&Stored>, key: &Key, rows: BTreeMap<u16, Properties>) 
         (number, Chunk { write, properties })
     };
     let chunks = rows.into_iter().map(chunk).collect();
-    Stored { key: key.clone(), etag: None, timestamp: None, write, chunks }
+    StoredWide { key: key.clone(), etag: None, timestamp: None, write, chunks }
 }
 
 fn too_large(key: &Key, error: Error) -> Error {

@@ -45,7 +45,8 @@
 //! none.
 
 mod entities;
-mod read;
+mod query;
+mod reader;
 mod rows;
 mod set;
 mod table;
@@ -53,6 +54,6 @@ mod table;
 mod tests;
 
 pub use entities::{Wide, WideEntities};
-pub use read::WideQuery;
+pub use query::WideQuery;
 pub(crate) use rows::{is_head_row, is_there, is_wide_row};
 pub use table::WideTable;

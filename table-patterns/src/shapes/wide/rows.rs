@@ -35,7 +35,7 @@ const MAX_CHUNK: u16 = 999;
 
 /// An entity as it is stored.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredWide {
     pub(super) key: Key,
     /// The version of the head row.
     pub(super) etag: Option<ETag>,
@@ -56,7 +56,7 @@ pub(super) struct Chunk {
 #[derive(Debug)]
 pub(super) enum ReadRows {
     Nothing,
-    Whole(Stored),
+    Whole(StoredWide),
     /// Rows of different writes. The id is that of the head row; `None` without a head row.
     Torn(Option<Box<str>>),
 }
@@ -144,7 +144,7 @@ fn rows(from: &str, before: &str) -> Filter {
     Filter::ge(Filter::ROW_KEY, from).and(Filter::lt(Filter::ROW_KEY, before))
 }
 
-impl Stored {
+impl StoredWide {
     /// The key of one of the entity's rows.
     pub(super) fn row_key(&self, prefix: &str, number: u16) -> Result<Key> {
         row_key(self.key.partition(), prefix, number)
@@ -207,7 +207,7 @@ pub(super) fn assemble(rows: Vec<Entity>) -> Result<ReadRows> {
     };
     let key = Key::new(head.key().partition(), RowKey::new(text(&head, ROW)?)?)?;
     let (etag, timestamp) = (head.etag().cloned(), head.timestamp());
-    let stored = Stored { key, etag, timestamp, write: text(&head, WRITE)?.into(), chunks };
+    let stored = StoredWide { key, etag, timestamp, write: text(&head, WRITE)?.into(), chunks };
     // The rows are read by several requests, so a write in between may mix old and new rows. The head row lists the write id of every chunk,
     // and is written in the same group: the rows are of one state if the chunks that were read give the same list.
     let listed = stored.head("")?;
@@ -263,7 +263,7 @@ impl ChunkBuilder {
 /// # Errors
 /// A property with a reserved name, or larger than a chunk.
 pub(super) fn distribute(
-    old: Option<&Stored>,
+    old: Option<&StoredWide>,
     properties: &Properties,
     most: usize,
 ) -> Result<BTreeMap<u16, Properties>> {
@@ -285,7 +285,7 @@ pub(super) fn distribute(
     Ok(rows.into_iter().map(|(number, row)| (number, row.properties)).collect())
 }
 
-fn chunk_of_each_property(old: Option<&Stored>) -> HashMap<&str, u16> {
+fn chunk_of_each_property(old: Option<&StoredWide>) -> HashMap<&str, u16> {
     let chunks = old.into_iter().flat_map(|stored| &stored.chunks);
     chunks.flat_map(|(number, chunk)| chunk.properties.iter().map(|p| (p.name(), *number))).collect()
 }

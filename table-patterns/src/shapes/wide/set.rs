@@ -10,14 +10,14 @@ use table_core::store::{BulkOutcome, BulkSummary, Conflicts, Error, Outcome, Res
 use table_core::typed::TableEntity;
 use table_core::typed::set::changed;
 
-use super::rows::Stored;
+use super::rows::StoredWide;
 use super::{Wide, WideEntities, WideQuery};
 
 /// The number of entities that a set operation writes at once.
 const CONCURRENCY: usize = 16;
 
 /// What to do with an entity.
-enum Step {
+enum WideDecision {
     Ignore,
     Keep,
     Replace(Properties),
@@ -34,7 +34,7 @@ impl<T: TableEntity> WideQuery<T> {
     pub async fn delete(&self) -> Result<BulkSummary> {
         self.write_set(|old| {
             T::from_entity(old)?;
-            Ok(Step::Delete)
+            Ok(WideDecision::Delete)
         })
         .await
     }
@@ -49,18 +49,21 @@ impl<T: TableEntity> WideQuery<T> {
             let new = changed(&old, &change)?;
             let is_same = old.properties().len() == new.properties().len()
                 && new.properties().iter().all(|p| old.properties().find(p.name()) == Some(p));
-            Ok(if is_same { Step::Keep } else { Step::Replace(new.into_parts().1) })
+            Ok(if is_same { WideDecision::Keep } else { WideDecision::Replace(new.into_parts().1) })
         })
         .await
     }
 
-    async fn write_set(&self, decide: impl Fn(Entity) -> Result<Step> + Send + Sync) -> Result<BulkSummary> {
-        let hides = self.hidden();
-        let decide = |old: &Stored| {
+    async fn write_set(
+        &self,
+        decide: impl Fn(Entity) -> Result<WideDecision> + Send + Sync,
+    ) -> Result<BulkSummary> {
+        let hides = self.hiding_test();
+        let decide = |old: &StoredWide| {
             let (is_hidden, old) = (hides.as_ref().is_some_and(|hides| hides(old)), old.to_entity());
             match !is_hidden && T::type_filter().is_none_or(|filter| filter.matches(&old)) {
                 true => decide(old),
-                false => Ok(Step::Ignore),
+                false => Ok(WideDecision::Ignore),
             }
         };
         let of = self.checked()?;
@@ -79,7 +82,9 @@ impl WideEntities {
         is_in_set: impl Fn(&Entity) -> bool + Send + Sync,
         is_stopped: impl Fn() -> bool + Send + Sync,
     ) -> Result<BulkSummary> {
-        let decide = |old: &Stored| Ok(if is_in_set(&old.to_entity()) { Step::Delete } else { Step::Ignore });
+        let decide = |old: &StoredWide| {
+            Ok(if is_in_set(&old.to_entity()) { WideDecision::Delete } else { WideDecision::Ignore })
+        };
         let found = self.scan_all(None)?.take_while(|_| ready(!is_stopped()));
         // An entity that cannot be read is an error of its own, and the others are still written.
         let found = found.map_ok(|scanned| scanned.read);
@@ -88,8 +93,8 @@ impl WideEntities {
 }
 
 /// Writes the entities that are found, several at once.
-async fn run<D: Fn(&Stored) -> Result<Step> + Send + Sync>(
-    found: impl Stream<Item = Result<std::result::Result<Stored, UnreadableEntity>>> + Send,
+async fn run<D: Fn(&StoredWide) -> Result<WideDecision> + Send + Sync>(
+    found: impl Stream<Item = Result<std::result::Result<StoredWide, UnreadableEntity>>> + Send,
     write: Write<D>,
 ) -> Result<BulkSummary> {
     let write = &write;
@@ -130,13 +135,13 @@ struct Write<D> {
     requests: AtomicU64,
 }
 
-impl<D: Fn(&Stored) -> Result<Step> + Send + Sync> Write<D> {
+impl<D: Fn(&StoredWide) -> Result<WideDecision> + Send + Sync> Write<D> {
     fn new(entities: WideEntities, decide: D) -> Self {
         Self { entities, decide, requests: AtomicU64::new(0) }
     }
 
     /// Writes one entity in the version that was read; after a conflict, reads it and decides again.
-    async fn one(&self, mut old: Stored) -> Done {
+    async fn one(&self, mut old: StoredWide) -> Done {
         let (key, mut conflicts) = (old.key.clone(), Conflicts::new(self.entities.reader.attempts));
         loop {
             let step = match (self.decide)(&old) {
@@ -144,10 +149,10 @@ impl<D: Fn(&Stored) -> Result<Step> + Send + Sync> Write<D> {
                 Err(error) => return Done::Outcome(self.refused(key, error)),
             };
             let new = match step {
-                Step::Ignore => return Done::NotInSet,
-                Step::Keep => return Done::Unchanged,
-                Step::Replace(new) => Some(new),
-                Step::Delete => None,
+                WideDecision::Ignore => return Done::NotInSet,
+                WideDecision::Keep => return Done::Unchanged,
+                WideDecision::Replace(new) => Some(new),
+                WideDecision::Delete => None,
             };
             let number = self.requests.fetch_add(1, Ordering::Relaxed);
             let error = match self.write(&old, new).await {
@@ -169,7 +174,7 @@ impl<D: Fn(&Stored) -> Result<Step> + Send + Sync> Write<D> {
     }
 
     /// Replaces the entity by these properties, or deletes it.
-    async fn write(&self, old: &Stored, new: Option<Properties>) -> Result<Written> {
+    async fn write(&self, old: &StoredWide, new: Option<Properties>) -> Result<Written> {
         let Some(new) = new else {
             return self.entities.delete_stored(&Wide::from(old.clone())).await.map(|()| Written::default());
         };

@@ -1,3 +1,5 @@
+//! The handle of a wide type.
+
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,8 +11,8 @@ use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Requirements, TableEntity, Upgrade};
 
-use super::read::Scanned;
-use super::rows::Stored;
+use super::reader::Scanned;
+use super::rows::StoredWide;
 use super::{Wide, WideEntities, WideQuery};
 use crate::rows::{upgrade_one, upgraded};
 
@@ -186,10 +188,11 @@ impl<T: FromEntity> WideTable<T> {
 }
 
 impl<T: TableEntity> WideTable<T> {
-    /// Inserts an entity that must not exist. 1 request.
+    /// Inserts an entity that must not exist; an entity that is due is replaced in the version that was read. 1 request; 3 over a due
+    /// entity.
     ///
     /// # Errors
-    /// As [`WideEntities::insert`]; a value that cannot be stored.
+    /// As [`WideEntities::insert`]; a conflict over a due entity, after the last attempt; a value that cannot be stored.
     pub async fn insert(&self, value: &T) -> Result<Wide<T>> {
         self.entities.insert_over_due(T::SCHEMA, &value.to_logical()?).await?.map(T::from_entity)
     }
@@ -209,7 +212,7 @@ impl<T: TableEntity> WideTable<T> {
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Wide<T>> {
         let (key, new) = value.to_logical()?.into_parts();
-        let replace = |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity()).map(|()| new.clone());
+        let replace = |old: &StoredWide| T::SCHEMA.check_replaceable(&old.to_entity()).map(|()| new.clone());
         self.entities.change_if(&key, &version.into(), replace).await?.map(T::from_entity)
     }
 
@@ -226,7 +229,7 @@ impl<T: TableEntity> WideTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Wide<T>> {
         let (key, over) = patch.to_entity(key.into_key())?.into_parts();
-        let merge = |old: &Stored| {
+        let merge = |old: &StoredWide| {
             if self.hides(&old.to_entity()) {
                 return Err(self.entities.missing(&old.key));
             }
@@ -243,7 +246,7 @@ impl<T: TableEntity> WideTable<T> {
     /// type, or another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Wide<T>> {
         let (key, given) = value.to_logical()?.into_parts();
-        let merge = |old: Option<&Stored>| {
+        let merge = |old: Option<&StoredWide>| {
             let Some(old) = old else { return Ok(given.clone()) };
             let base =
                 || T::SCHEMA.merge_base(&old.to_entity(), self.entities.now()).map(|base| base.is_some());
@@ -266,7 +269,7 @@ impl<T: TableEntity> WideTable<T> {
     /// As [`WideEntities::upsert`]; a value that cannot be stored.
     pub async fn upsert(&self, value: &T) -> Result<Wide<T>> {
         let (entity, check) =
-            (value.to_logical()?, |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity()));
+            (value.to_logical()?, |old: &StoredWide| T::SCHEMA.check_replaceable(&old.to_entity()));
         let put = self.entities.upsert_if(&entity, check);
         put.await?.map(T::from_entity)
     }
@@ -278,7 +281,7 @@ impl<T: TableEntity> WideTable<T> {
     /// As [`WideEntities::move_to`]; the entity at the target has a later schema version.
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
-        let check = |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity());
+        let check = |old: &StoredWide| T::SCHEMA.check_replaceable(&old.to_entity());
         self.entities.move_if(&key, &target.entities, &to, check).await
     }
 
@@ -367,13 +370,9 @@ impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
         Ok(page)
     }
 
-    async fn check(&self, row: &UpgradeRow) -> Result<()> {
-        upgraded(&row.entity, &T::from_entity(row.entity.clone())?).map(drop)
-    }
-
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {
         let UpgradeRow { entity: old, state } = row;
-        let stored = state.and_then(|state| state.downcast::<Stored>().ok());
+        let stored = state.and_then(|state| state.downcast::<StoredWide>().ok());
         let (key, new) = upgraded(&old, &T::from_entity(old.clone())?)?.into_parts();
         let first = async {
             match &stored {
@@ -387,7 +386,7 @@ impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
 }
 
 /// The properties of the stored entity with others merged into them, if type and schema version are the same.
-fn merged<T: TableEntity>(old: &Stored, over: &Properties) -> Result<Properties> {
+fn merged<T: TableEntity>(old: &StoredWide, over: &Properties) -> Result<Properties> {
     let old = old.to_entity();
     let over = Entity::from_parts(old.key().clone(), over.clone());
     Ok(T::SCHEMA.merged(&old, &over)?.into_parts().1)

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use futures_util::TryStreamExt as _;
 use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::model::{Entity, Key, PartitionKey, TableName, ValueRef};
 use table_core::query::{Continuation, Page, Query};
 use table_core::store::{ErrorKind, KeyOrder, Result, ServiceProfile, TableStore};
 
-use super::WideEntities;
+use super::{WideEntities, WideQuery};
+use crate::tests::AlwaysFirstPage;
 
 /// A service that answers in an order of its own: the head comes after the chunks at the first read, before them at the second,
 /// and each time another writer is in between.
@@ -91,5 +93,23 @@ async fn writers_between_pages_are_no_damage_where_heads_do_not_come_first() -> 
     let (wide, _) = shuffled(KeyOrder::Sorted).await?;
     let error = wide.get(&year()?).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_repeated_continuation_token_ends_a_query_with_an_error() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let table: TableName = "Wide".parse()?;
+    store.create_table(&table).await?;
+    let wide = WideEntities::new(Arc::clone(&store), table.clone());
+    for year in ["2013", "2014"] {
+        wide.insert(&Entity::new("JFK", year)?.with("P", 0)).await?;
+    }
+    for rows in [0, 1] {
+        let wide = WideEntities::new(AlwaysFirstPage::new(Arc::clone(&store), rows), table.clone());
+        let query = WideQuery::<Entity>::new(wide).partition(PartitionKey::new("JFK")?);
+        let error = query.stream().try_collect::<Vec<_>>().await.unwrap_err();
+        assert!(error.to_string().contains("repeated continuation"), "{rows}: {error}");
+    }
     Ok(())
 }

@@ -235,10 +235,6 @@ impl<T: IndexedEntity> UpgradeRows<T> for IndexedTable<T> {
         UpgradePage::of_query(&self.table().query().with_hidden().project::<Entity>(), from).await
     }
 
-    async fn check(&self, row: &UpgradeRow) -> Result<()> {
-        upgraded(&row.entity, &T::from_entity(row.entity.clone())?).map(drop)
-    }
-
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {
         let row = row.entity;
         let (key, new) = (row.key().clone(), upgraded(&row, &T::from_entity(row.clone())?)?);

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use table_core::store::{ErrorKind, Result};
+use table_core::adapter::{Fault, FaultRule};
+use table_core::store::{ErrorKind, OperationKind, Result, TableStore};
 use table_core::typed::TableEntity;
 
 use super::crashes::FAILURES;
 use super::{LONG, PICTURE, Report, Rig, report};
-use crate::large::{BlobCodec, BlobContext, BlobKey, ByteStream, LargeOptions};
+use crate::large::{BlobCodec, BlobContext, BlobKey, ByteStream, LargeOptions, LargeTable};
+use crate::tests::AlwaysFirstPage;
 
 /// Adds the number of its key to every byte, behind one that tells the key: stands for encryption.
 #[derive(Debug)]
@@ -93,6 +95,40 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
     assert_eq!(new.reports.get_existing(whole().entity_key()?).await?.text, LONG);
     let error = Rig::new().await?.reports.rewrite().run().await.unwrap_err();
     assert!(error.to_string().contains("'plain'"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_page_that_failed_can_be_repeated() -> Result<()> {
+    let first = keyed(None, 1, 1).await?;
+    for number in 1..=3 {
+        first.reports.insert(&Report { number, ..whole() }).await?;
+    }
+    let rig = keyed(Some(&first), 2, 1).await?;
+    let mut rewrite = rig.reports.rewrite().with_page_size(2);
+    rig.faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Merge));
+    for _ in 0..3 {
+        let error = rewrite.run().await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    }
+    rig.faults.heal();
+    assert_eq!(rewrite.run().await?.keys.get("2"), Some(&6));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_repeated_continuation_token_ends_a_rewrite_with_an_error() -> Result<()> {
+    for rows in [0, 1] {
+        let rig = keyed(None, 1, 1).await?;
+        for number in 1..=3 {
+            rig.reports.insert(&Report { number, ..whole() }).await?;
+        }
+        let store = AlwaysFirstPage::new(Arc::clone(&rig.store) as Arc<dyn TableStore>, rows);
+        let options = LargeOptions::default().with_codec(Arc::new(Keyed { active: 1, oldest: 1 }));
+        let reports = LargeTable::<Report>::new_with(store, "Reports", Arc::clone(&rig.inner) as _, options)?;
+        let error = reports.rewrite().run().await.unwrap_err();
+        assert!(error.to_string().contains("repeated continuation"), "{rows}: {error}");
+    }
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use table_core::adapter::CrashPoint;
-use table_core::model::IfMatch;
+use table_core::model::{IfMatch, Ticks};
 use table_core::store::{OperationKind, Result};
-use table_core::typed::Spread;
+use table_core::typed::{Spread, TableEntity};
 use tokio::task::JoinSet;
 
 use super::{Event, Rig, Salted, Wider};
@@ -207,6 +207,63 @@ async fn writes_beside_a_previous_number_cost_what_is_said() -> Result<()> {
         let (done, upsert) = rig.meter.measure(wider.upsert(&value)).await;
         done?;
         assert_eq!(upsert.total(), 5);
+    }
+    Ok(())
+}
+
+/// The same entities that expire.
+macro_rules! session {
+    ($name:ident, $spread:literal) => {
+        #[derive(Clone, Debug, PartialEq, TableEntity)]
+        #[entity(type = "Session", rename_all = "PascalCase", spread = $spread)]
+        struct $name {
+            #[partition_key]
+            user: String,
+            #[row_key]
+            number: u32,
+            #[expires]
+            until: Option<Ticks>,
+        }
+    };
+}
+
+session!(Session, 4);
+session!(WiderSession, 10);
+
+/// An expired entity that a dead migration has marked is not replaced: the migration would put it over the new entity.
+#[tokio::test(start_paused = true)]
+async fn an_insert_over_an_expired_entity_waits_for_its_migration() -> Result<()> {
+    for request in 1..=3 {
+        let rig = Rig::new().await?;
+        let (old, wider) = (rig.open::<Session>()?, rig.open::<WiderSession>()?.with_previous(4));
+        let is_moved = |number: &u32| {
+            let key = WiderSession::key("u", *number).unwrap();
+            wider.previous_key(key.key()).unwrap().is_some()
+        };
+        let number = (0..).find(is_moved).unwrap();
+        let until = Some(Ticks::now());
+        old.insert(&Session { user: "u".to_owned(), number, until }).await?;
+        let new = WiderSession { user: "u".to_owned(), number, until: None };
+        // The first write tells the manifest the new number of buckets.
+        wider.upsert(&WiderSession { user: "v".to_owned(), ..new.clone() }).await?;
+        let mut expected = 2;
+        if request > 1 {
+            // A migration that dies after its mark, and one that dies after its insert.
+            rig.faults.crash_at(request, CrashPoint::After);
+            wider.migrate().await.unwrap_err();
+            rig.faults.heal();
+            let error = wider.insert(&new).await.unwrap_err();
+            let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            assert!(why.contains("run `migrate` again"), "{error}: {why}");
+            wider.migrate().await?;
+            expected = 4;
+        }
+        let (inserted, cost) = rig.meter.measure(wider.insert(&new)).await;
+        inserted?;
+        assert_eq!(cost.total(), expected, "{request}");
+        wider.migrate().await?;
+        let all: Vec<_> = wider.query().partition(WiderSession::partition("u")?).all().await?;
+        assert_eq!(all, [new], "{request}");
     }
     Ok(())
 }
