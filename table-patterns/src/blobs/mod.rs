@@ -20,8 +20,8 @@ pub(crate) use content::{
     collected, delete, is_clock, open, put, segment, start, store_time, unescape, verified,
 };
 pub(crate) use reference::{
-    BlobDigest, MaybeReference, Reference, first_name_in_blobs, names_in_blobs, parse_reference, references,
-    with_placeholders,
+    BlobDigest, MaybeReference, Reference, check_no_blob, first_name_in_blobs, names_in_blobs,
+    parse_reference, references, with_placeholders,
 };
 
 /// Converts a blob store's error. Its outcome is *not applied*: it describes the row, and blobs are written before their row.

@@ -76,7 +76,7 @@ use tokio::time::timeout;
 
 use crate::eventual::Coordinator;
 use crate::index::IndexOptions;
-use crate::journal::ATTEMPTS;
+use crate::journal::MAX_TICKET_FAILURES;
 #[cfg(feature = "blobs")]
 use crate::large::LargeOptions;
 use work::Work;
@@ -203,7 +203,7 @@ impl Upkeep {
             pause: Duration::ZERO,
             concurrency: 4,
             tickets: (16, Duration::from_secs(1)),
-            attempts: ATTEMPTS,
+            attempts: MAX_TICKET_FAILURES,
             listener: None,
         }
     }
