@@ -26,8 +26,8 @@ pub use context::BlobContext;
 #[cfg(feature = "blobs")]
 pub(crate) use context::directory;
 pub(crate) use reference::{
-    BlobDigest, MaybeReference, Reference, first_name_in_blobs, names_in_blobs, parse_reference, references,
-    with_placeholders,
+    BlobDigest, MaybeReference, Reference, check_no_blob, first_name_in_blobs, names_in_blobs,
+    parse_reference, references, with_placeholders,
 };
 #[cfg(feature = "blobs")]
 pub(crate) use stores::{BlobStores, has_blob};

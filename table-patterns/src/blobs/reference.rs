@@ -56,6 +56,15 @@ pub(crate) fn first_name_in_blobs(row: &Entity) -> Option<String> {
     all_in_blobs(row).next()
 }
 
+/// Refuses a row whose entity has a part in a blob.
+pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
+    let Some(property) = first_name_in_blobs(row) else { return Ok(()) };
+    Err(Error::invalid_request(format!(
+        "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with its `LargeTable`",
+        row.key()
+    )))
+}
+
 /// The names of all properties of a row whose values are in blobs.
 pub(crate) fn names_in_blobs(row: &Entity) -> Vec<String> {
     all_in_blobs(row).collect()

@@ -54,7 +54,7 @@ impl<'a> ExpiryIndex<'a> {
             both.is_some_and(|(a, b)| a.has_same_rows(b))
         };
         let mut usable = indexes.iter().filter(of_type).filter(|_| is_sorted).filter_map(|stored| {
-            let state = entities.state(&stored.id());
+            let state = entities.maintained_state(&stored.id());
             let definition = stored.definition.as_ref().filter(|_| state == IndexState::Readable)?;
             let prefix = prefix_of_times(definition, expires)?;
             let table = match &definition.placement {

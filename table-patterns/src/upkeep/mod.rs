@@ -77,7 +77,7 @@ use tokio::time::timeout;
 
 use crate::eventual::Coordinator;
 use crate::index::IndexOptions;
-use crate::journal::ATTEMPTS;
+use crate::journal::MAX_TICKET_FAILURES;
 #[cfg(feature = "blobs")]
 use crate::large::LargeOptions;
 use work::Work;
@@ -212,7 +212,7 @@ impl Upkeep {
             pause: Duration::ZERO,
             concurrency: 4,
             tickets: TicketPace { at_a_time: 16, idle: Duration::from_secs(1) },
-            attempts: ATTEMPTS,
+            attempts: MAX_TICKET_FAILURES,
             listener: None,
         }
     }

@@ -148,9 +148,9 @@ const NEEDED_BY_INDEXES: [(Invariant, IndexScene, Bounds); 10] = [
         REPLACED,
     ),
     (Invariant::ReadWindowAgain, IndexScene { groups: REWRITE, ..WRITTEN_DURING_BUILD }, FAULT),
-    (Invariant::SettleDrafts, IndexScene { kind: Local, ..WRITTEN_DURING_BUILD }, FAULT),
+    (Invariant::DrainInFlightWrites, IndexScene { kind: Local, ..WRITTEN_DURING_BUILD }, FAULT),
     (
-        Invariant::LookBeside,
+        Invariant::ReadLocalConflicts,
         IndexScene { kind: UniqueLocal, start: SAME_VALUE, groups: REWRITE_SECOND, ..WRITTEN_DURING_BUILD },
         FAULT,
     ),

@@ -1,3 +1,5 @@
+//! [`Index`]: an index definition with the Rust code of its keys; it derives the entries of an entity.
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -8,10 +10,10 @@ pub use table_core::manifest::{Payload, Placement, Uniqueness};
 use table_core::model::{Entity, Key, Properties, TableName};
 use table_core::store::{Error, Result, TableStore};
 
+use super::row_properties::without_mark;
 use super::shared::{contribution, without_copies};
 use super::{Entry, Location, Shape};
 use crate::blobs::names_in_blobs;
-use crate::journal::without_mark;
 use crate::rows::encrypted::marked;
 
 /// Derives the keys of an entity's entries.
@@ -138,7 +140,7 @@ impl Index {
             return Err(Error::invalid_request(reason));
         }
         let evaluator = OnceLock::from(definition.evaluator()?);
-        Ok(Self { evaluator, ..Self::of(definition, None) })
+        Ok(Self { evaluator, ..Self::with_function(definition, None) })
     }
 
     /// Creates the index of a definition whose keys Rust code derives.
@@ -146,10 +148,10 @@ impl Index {
         definition: IndexDefinition,
         keys: impl Fn(&Entity) -> Result<Vec<Key>> + Send + Sync + 'static,
     ) -> Self {
-        Self::of(definition, Some(Arc::new(keys)))
+        Self::with_function(definition, Some(Arc::new(keys)))
     }
 
-    fn of(definition: IndexDefinition, function: Option<KeysOf>) -> Self {
+    fn with_function(definition: IndexDefinition, function: Option<KeysOf>) -> Self {
         let (evaluator, id) = (OnceLock::new(), OnceLock::new());
         Self { definition, function, evaluator, id, foreign: Arc::default(), store: None }
     }
@@ -226,7 +228,7 @@ impl Index {
         self.change(|definition| definition.shape = shape)
     }
 
-    /// Omits properties that copy indexes write from full payloads.
+    /// Leaves the properties that copy indexes write out of full payloads.
     pub(crate) fn with_foreign_properties(mut self, names: Arc<[String]>) -> Self {
         self.foreign = names;
         self
@@ -288,6 +290,14 @@ impl Index {
         &self.definition.placement
     }
 
+    /// The table of the entries of an index of the table `own`.
+    pub(crate) const fn table<'a>(&'a self, own: &'a TableName) -> &'a TableName {
+        match self.placement() {
+            Placement::OtherTable(other) => other,
+            Placement::SamePartition | Placement::OtherPartition => own,
+        }
+    }
+
     /// The content of the entries.
     pub const fn payload(&self) -> &Payload {
         &self.definition.payload
@@ -342,21 +352,18 @@ impl Index {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let table = match self.placement() {
-            Placement::OtherTable(other) => other,
-            _ => table,
-        };
-        let held = self.held(entity)?;
+        let table = self.table(table);
+        let payload = self.payload_of(entity)?;
         if !in_blobs.is_empty() {
-            let names: Vec<_> = held.iter().map(|property| property.name().to_owned()).collect();
+            let names: Vec<_> = payload.iter().map(|property| property.name().to_owned()).collect();
             self.check_in_row(entity, &names, &in_blobs)?;
         }
         let entry = |key: Key| {
-            self.check(entity.key(), &key)?;
+            self.check_key(entity.key(), &key)?;
             Ok(Entry {
                 location: Location { table: table.clone(), key },
                 owner: entity.key().clone(),
-                properties: held.clone(),
+                properties: payload.clone(),
                 index: self.id().to_owned(),
                 unique: self.uniqueness() != Uniqueness::No,
                 shape: self.shape().clone(),
@@ -380,12 +387,13 @@ impl Index {
     /// Whether the Rust code derives the same keys as the definition does from the stored properties. They
     /// differ for an older row that a type converts: programs that know only the definition maintain the entry
     /// of the stored properties.
-    pub(crate) fn is_as_stored(&self, entity: &Entity) -> bool {
+    pub(crate) fn derives_stored_keys(&self, entity: &Entity) -> bool {
         let Some(keys) = &self.function else { return true };
         let stored = self.evaluator().and_then(|evaluator| evaluator.entry_keys(entity));
         let (Ok(mut stored), Ok(mut derived)) = (stored, keys(entity)) else { return false };
         stored.sort();
         derived.sort();
+        // `entry_keys` returns each key once. Rust code may return a key twice.
         derived.dedup();
         stored == derived
     }
@@ -400,9 +408,9 @@ impl Index {
         Self { function: None, ..self.clone() }.entries(table, entity)
     }
 
-    /// Whether an entity of `table` has an entry at a location, as far as a lookup needs to know. The properties decide for an entity that the
-    /// Rust type cannot read: the lookup returns the error of that entity, or a projection without the wrong property.
-    pub(crate) fn leads_to(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
+    /// Whether a lookup that has found an entry at `at` may return this entity. If the Rust type cannot read the entity, the entries of its
+    /// stored properties decide: the lookup then reports that entity as unreadable, or a projection reads the other properties.
+    pub(crate) fn matches_origin(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
         let found = self.has_entry_at(table, entity, at);
         match &found {
             Err(error) if error.is_of_one_entity() => {
@@ -418,7 +426,8 @@ impl Index {
         Ok(self.entries(table, entity)?.iter().any(|entry| entry.location == *at))
     }
 
-    fn check(&self, owner: &Key, key: &Key) -> Result<()> {
+    /// Refuses a key that the placement or the uniqueness does not allow.
+    fn check_key(&self, owner: &Key, key: &Key) -> Result<()> {
         let same = owner.partition() == key.partition();
         let problem = match self.placement() {
             Placement::SamePartition if !same => "is not in the entity's partition",
@@ -439,9 +448,9 @@ impl Index {
     }
 
     /// The properties that the entry of an entity holds.
-    fn held(&self, entity: &Entity) -> Result<Properties> {
+    fn payload_of(&self, entity: &Entity) -> Result<Properties> {
         match self.shape() {
-            Shape::Row => Ok(self.copied(entity.properties())),
+            Shape::Row => Ok(self.row_payload(entity.properties())),
             Shape::List { .. } | Shape::Blob => Ok(Properties::new()),
             Shape::Summary { .. } => contribution(entity, self.shape()),
             Shape::Copy { fields, .. } => {
@@ -452,7 +461,8 @@ impl Index {
         }
     }
 
-    fn copied(&self, properties: &Properties) -> Properties {
+    /// The properties of an entry that is a row.
+    fn row_payload(&self, properties: &Properties) -> Properties {
         let mut copy = properties.clone();
         without_copies(&mut copy, &self.foreign);
         match self.payload() {

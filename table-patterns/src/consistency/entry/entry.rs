@@ -1,3 +1,5 @@
+//! An index entry and its row, the changes of entries by a write, and the trait that derives the entries of an entity.
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,8 +12,7 @@ use table_core::store::{Error, LocalPermit, Result};
 use tokio::time::Instant;
 
 use super::Shape;
-use super::shared::is_shared_row;
-use crate::journal::{is_mark_property, is_unique_row_property};
+use super::row_properties::{is_mark_property, is_shared_row, is_unique_row_property};
 
 /// The place of an entry: a table and a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,7 +117,7 @@ impl Entry {
     }
 }
 
-/// Whether every entry has a property of this name in addition to its payload.
+/// Whether a property belongs to the row of an entry and not to its payload: the index id, the owner's key, or a property of a unique row.
 pub(crate) fn is_entry_property(name: &str) -> bool {
     Entry::OWN.contains(&name) || is_unique_row_property(name)
 }
@@ -156,7 +157,7 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// As for [`entries`](Self::entries).
-    fn stored_otherwise(&self, _entity: &Entity) -> Result<Vec<Entry>> {
+    fn entries_of_stored_properties(&self, _entity: &Entity) -> Result<Vec<Entry>> {
         Ok(Vec::new())
     }
 
@@ -192,7 +193,7 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// As for [`entries`](Self::entries).
-    fn unready(&self, _entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
+    fn entries_in_unready_indexes(&self, _entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
         Ok(Vec::new())
     }
 
@@ -200,7 +201,7 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// The manifest cannot be written.
-    async fn collided(&self) -> Result<()> {
+    async fn record_collision(&self) -> Result<()> {
         Ok(())
     }
 

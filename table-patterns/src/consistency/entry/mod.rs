@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `definition` | [`Index`]: derives the entries of an entity from an index definition |
 //! | `entry` | [`Entry`] and its row; `EntryDiff`: the changes between two states of an entity; [`Maintainer`]: the source of the entries |
+//! | `row_properties` | the properties by which rows are distinguished |
 //! | `shared` | rows that several entities share: lists, summaries and copies |
 
 mod definition;
 #[expect(clippy::module_inception, reason = "the file is about the type of this name")]
 mod entry;
+pub(crate) mod row_properties;
 pub(crate) mod shared;
 
 pub use definition::{Index, Payload, Placement, Uniqueness};

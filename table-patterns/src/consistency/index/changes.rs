@@ -10,9 +10,10 @@ use table_core::typed::Schema;
 
 use super::rows::IndexedRows;
 use super::states::set::IndexSet;
-use crate::blobs::first_name_in_blobs;
+use crate::blobs::check_no_blob;
 use crate::entry::{Maintainer as _, Placement};
 use crate::journal::{Acknowledge, Change, Committed, Entries, Holder, Journal, Moved, as_read};
+use crate::rows::own_key_error;
 
 /// Changes entities with their entries.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +49,9 @@ impl EntityChanges<'_> {
             let Some(due) = due else { return Err(error) };
             left -= 1;
             match self.write_once(&[Change::delete(due)]).await {
-                // After a conflict, the owner was renewed or removed: the next attempt shows which.
+                // The due entity may be gone; the write itself was not applied.
                 Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
+                // After a conflict, the owner was renewed or removed: the next attempt shows which.
                 _ => {}
             }
         }
@@ -100,7 +102,7 @@ impl EntityChanges<'_> {
     /// definitions, may have written entries of the older row: if any could differ, the change writes all
     /// entries.
     pub(crate) fn upgrade(&self, old: Entity, new: Entity) -> Change {
-        match self.set.indexes().iter().all(|index| index.is_as_stored(&old)) {
+        match self.set.indexes().iter().all(|index| index.derives_stored_keys(&old)) {
             true => Change::replace(old, new),
             false => Change::replace_with_all_entries(old, new),
         }
@@ -150,9 +152,7 @@ impl EntityChanges<'_> {
     ) -> Result<()> {
         let is_same = Arc::ptr_eq(self.rows.store, target.rows.store) && self.rows.table == target.rows.table;
         if is_same && key == to {
-            return Err(Error::invalid_request(format!(
-                "a move of {key} needs another target: both keys are equal"
-            )));
+            return Err(own_key_error(key));
         }
         let is_within = is_same && key.partition() == to.partition();
         let is_journaled = is_same && !is_within && self.has_remote_entries();
@@ -198,7 +198,8 @@ impl EntityChanges<'_> {
             Some(there) => Change::replace(there, new),
         };
         match self.write(&[Change::delete(old), write]).await {
-            // The entity of the group that is missing may be the one at the target.
+            // `wait_to_move_again` ends a move whose source is missing. The missing entity of this group may be the one at the target, so no
+            // conflict may look like a missing source.
             Err(error) if error.is_conflict() => Err(Error::precondition_failed(self.rows.table, key)),
             moved => moved.map(drop),
         }
@@ -224,7 +225,7 @@ impl EntityChanges<'_> {
         };
         // The target first: a crash between the two writes leaves the entity twice, in the other order it would be lost.
         let written = match target.modify(to, put).await {
-            // Not the error of a missing source.
+            // A conflict at the target must not look like a missing source, with which the move would end.
             Err(error) if error.is_conflict() => {
                 return Err(Error::precondition_failed(target.rows.table, to));
             }
@@ -292,13 +293,4 @@ pub(crate) async fn due_row(
         }
     }
     Ok(None)
-}
-
-/// Refuses a row whose entity has a part in a blob.
-pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
-    let Some(property) = first_name_in_blobs(row) else { return Ok(()) };
-    Err(Error::invalid_request(format!(
-        "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with its `LargeTable`",
-        row.key()
-    )))
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{IndexState, StoredIndex};
-use table_core::model::{Entity, IfMatch, PartitionKey};
+use table_core::model::{Entity, PartitionKey};
 use table_core::query::Continuation;
-use table_core::store::{Error, LocalPermit, Operation, Result};
+use table_core::store::{CycleDetector, Error, LocalPermit, Operation, Result};
 use tokio::time::Instant;
 
 use super::rows::{IndexedRows, written_by};
@@ -115,7 +115,7 @@ impl<'a> IndexDrop<'a, '_> {
             cache: self.cache,
             index,
             stored,
-            asked: self.set.asked(),
+            asked: self.set.read_time_now(),
             until: Instant::now(),
             permit: self.set.permit(),
         };
@@ -171,16 +171,18 @@ const fn lower_state(state: IndexState) -> Option<IndexState> {
 impl Removal<'_> {
     /// Deletes rows that hold one entry each, in groups.
     async fn entries(&mut self) -> Result<()> {
-        let mut from = None;
+        let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
             let (rows, next) = self.page(from.as_ref()).await?;
+            next.iter().try_for_each(|next| cycles.add(next, rows.len()))?;
             if !self.is_in_place().await? {
                 return Ok(());
             }
             let mut groups: BTreeMap<PartitionKey, Vec<Operation>> = BTreeMap::new();
             for row in rows {
-                // In the version that was read: the index may have been built again before the group is sent.
-                let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+                // In the version that was read: the index may have been built again before the group is sent. In the state *delete-only*
+                // no writer changes a row of the index. An applier that settles a row makes the drop fail; it is then called again.
+                let condition = row.version()?;
                 let delete = Operation::Delete(row.key().clone(), condition);
                 groups.entry(row.key().partition_key()).or_default().push(delete);
             }
@@ -214,9 +216,14 @@ impl Removal<'_> {
     /// Removes copies from entities, or deletes shared rows, until no row remains. `false` if the index is no longer the dropped
     /// generation.
     async fn shared(&mut self) -> Result<bool> {
-        let (mut from, mut left) = (None, false);
+        let (mut from, mut left, mut cycles) = (None, false, CycleDetector::default());
         loop {
             let (rows, next) = self.page(from.as_ref()).await?;
+            match &next {
+                Some(next) => cycles.add(next, rows.len())?,
+                // The rows are read again from the first one, and the tokens are the same again.
+                None => cycles = CycleDetector::default(),
+            }
             if !self.is_in_place().await? {
                 return Ok(false);
             }

@@ -6,13 +6,13 @@ use futures_util::{Stream, TryStreamExt as _};
 use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page};
-use table_core::store::{BulkOutcome, Result, TableStore, TableStoreExt as _};
+use table_core::store::{BulkOutcome, CycleDetector, Result, TableStore, TableStoreExt as _};
 
 use super::build::IndexBuild;
 use super::bulk::{BulkInsert, GroupedInserts};
 use super::changes::EntityChanges;
 use super::drop::{IndexDrop, collect_blobs};
-use super::lookup::{IndexQuery, Lists, Lookups, MergedLookup, Trust};
+use super::lookup::{IndexQuery, Lists, Lookups, MergedLookup, Pages, Trust};
 use super::open::{open_to_read, open_to_write};
 use super::options::IndexOptions;
 use super::rows::IndexedRows;
@@ -150,6 +150,11 @@ impl IndexedEntities {
 impl IndexedEntities {
     /// The state of an index, by its name or its [id](crate::index::Index::id), at the last read of the manifest.
     pub fn state(&self, index: &str) -> IndexState {
+        self.set.state_in_manifest(index)
+    }
+
+    /// As [`state`](Self::state), but *absent* for an index that this program cannot maintain.
+    pub(crate) fn maintained_state(&self, index: &str) -> IndexState {
         self.set.state(index)
     }
 
@@ -196,7 +201,7 @@ impl IndexedEntities {
 
 /// Lookups by an index.
 impl IndexedEntities {
-    /// The entity whose entry has this key. 1 request for an index with the properties; 2 for references or
+    /// The entity whose entry has this key. 1 request for an index with a payload; 2 for references or
     /// with [`Trust::Entity`].
     ///
     /// # Errors
@@ -226,7 +231,7 @@ impl IndexedEntities {
         from: Option<&Continuation>,
         trust: Trust,
     ) -> Result<Page<Entity>> {
-        self.lookups().page(index, query, from, trust, usize::MAX).await
+        self.pages().page(index, query, from, trust, usize::MAX).await
     }
 
     /// All entities of [`page`](Self::page), one page at a time: the next page is read when all entities of the
@@ -264,7 +269,7 @@ impl IndexedEntities {
         query: &IndexQuery,
         trust: Trust,
     ) -> impl Stream<Item = Result<Entity>> + Send + use<'a> {
-        self.lookups().stream(index, query, trust)
+        self.pages().stream(index, query, trust)
     }
 
     /// All entities of [`page`](Self::page), collected.
@@ -373,12 +378,13 @@ impl IndexedEntities {
         self.changes().write(changes).await
     }
 
-    /// Waits for what follows the answers of writes. See [`Journal::flush`](crate::journal::Journal::flush).
+    /// Waits until the background tasks of earlier writes have deleted or handed over their journal rows and tickets. See
+    /// [`Journal::flush`](crate::journal::Journal::flush).
     pub async fn flush(&self) {
         self.journal.flush().await;
     }
 
-    /// Inserts an entity.
+    /// Inserts an entity. Requests: see [`write`](Self::write).
     ///
     /// # Errors
     /// The entity exists already, or a unique value is taken.
@@ -387,7 +393,7 @@ impl IndexedEntities {
     }
 
     /// Replaces an entity that was [read](Self::get), in that version. The old value decides which entries to
-    /// remove.
+    /// remove. Requests: see [`write`](Self::write).
     ///
     /// # Errors
     /// Another writer changed the entity since the read, or a unique value is taken.
@@ -395,7 +401,7 @@ impl IndexedEntities {
         self.write(&[Change::replace(old.entity().clone(), new)]).await
     }
 
-    /// Deletes an entity that was [read](Self::get), in that version.
+    /// Deletes an entity that was [read](Self::get), in that version. Requests: see [`write`](Self::write).
     ///
     /// # Errors
     /// Another writer changed the entity since the read.
@@ -414,7 +420,8 @@ impl IndexedEntities {
     }
 
     /// Reads, changes and writes an entity, and tries again after a conflict. `change` gets `None` if the
-    /// entity does not exist, and returns `None` to delete it.
+    /// entity does not exist, and returns `None` to delete it. In each attempt 1 request to read the entity, and the requests of a
+    /// [`write`](Self::write).
     ///
     /// # Errors
     /// An error of `change`; a unique value is taken; the write conflicts after all attempts.
@@ -509,9 +516,13 @@ impl IndexedEntities {
     /// reads; an error of the store.
     pub async fn scrub(&self, index: &str, mode: ScrubMode) -> Result<ScrubReport> {
         let mut report = ScrubReport::default();
-        let mut cursor = Some(ScrubCursor::default());
+        let (mut cursor, mut cycles) = (Some(ScrubCursor::default()), CycleDetector::default());
         while let Some(at) = cursor {
+            let before = report.entries + report.entities;
             cursor = self.scrub_page(index, mode, at, &mut report).await?;
+            if let Some(next) = &cursor {
+                cycles.add(&next.to_string(), report.entries + report.entities - before)?;
+            }
         }
         Ok(report)
     }
@@ -581,7 +592,7 @@ impl IndexedEntities {
     async fn complete(&self, index: &str) -> Result<Arc<Index>> {
         drop(self.set.permission().await?);
         let index = self.set.find(index)?;
-        self.set.check_kept(&index)?;
+        self.set.check_can_maintain(&index)?;
         check_complete(&self.set, &index)?;
         Ok(index)
     }
@@ -595,7 +606,7 @@ impl IndexedEntities {
     pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
         self.set.check_writes()?;
         let index = self.set.find(index)?;
-        collect_blobs(self.rows(), &index, &mut Waits { set: &self.set, tell: &mut |_| () }).await
+        collect_blobs(self.rows(), &index, &mut Waits { set: &self.set, report: &mut |_| () }).await
     }
 
     /// Drops an index: its entries, then its row in the manifest. A name means the generation that this program
@@ -674,6 +685,10 @@ impl IndexedEntities {
         Lookups { rows: self.rows(), set: &self.set }
     }
 
+    pub(super) fn pages(&self) -> Pages<'_> {
+        Pages { lookups: self.lookups() }
+    }
+
     pub(super) fn lists(&self) -> Lists<'_> {
         Lists { lookups: self.lookups() }
     }
@@ -691,9 +706,9 @@ impl IndexedEntities {
 
     pub(crate) fn index_drop<'a, 't>(
         &'a self,
-        tell: &'t mut (dyn FnMut(Waiting) + Send),
+        report: &'t mut (dyn FnMut(Waiting) + Send),
     ) -> IndexDrop<'a, 't> {
-        let waits = Waits { set: &self.set, tell };
+        let waits = Waits { set: &self.set, report };
         let (rows, set, journal, cache) = (self.rows(), &*self.set, &self.journal, self.options.cache);
         IndexDrop { rows, set, journal, cache, waits }
     }

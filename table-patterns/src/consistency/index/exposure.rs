@@ -5,14 +5,18 @@ use std::borrow::Cow;
 use table_core::model::TableName;
 use table_core::store::{EncryptedNames, Error, Result, TableStore};
 
-use super::{Index, Payload, Placement, Shape};
+use super::{Index, Payload, Shape};
 
 /// Refuses indexes that would reveal properties which the store encrypts in the entities' table: in keys, in sums, or in
 /// other tables without a rule for the rows in which the property is encrypted.
 ///
 /// Declares the names of copies in other tables to the store. The store then refuses plaintext of these names, and
 /// filters on them.
-pub(crate) fn check_indexes(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
+pub(crate) fn check_and_declare_copies(
+    store: &dyn TableStore,
+    table: &TableName,
+    indexes: &[Index],
+) -> Result<()> {
     let names = store.encrypted_names(table);
     if names.is_empty() {
         return Ok(());
@@ -26,7 +30,8 @@ pub(crate) fn check_indexes(store: &dyn TableStore, table: &TableName, indexes: 
 
 /// The first of these properties that an index reveals in its keys, condition, sums or payload.
 pub(crate) fn first_revealed<'n>(index: &Index, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    // The properties that the Rust code of an opaque index reads are unknown.
+    // The properties that the Rust code of an opaque index reads are unknown: such an index counts as reading none. `Index::new` tells its
+    // author to use a blind index.
     let read = index.properties_read().unwrap_or_default();
     names.find(|name| {
         let is_summarized = index.shape().summarized().any(|summarized| summarized == *name);
@@ -55,7 +60,7 @@ fn check_index(
              exist already see `docs/encryption.md`"
         ));
     }
-    let target = target(index, table);
+    let target = index.table(table);
     let into = store.encrypted_names(target);
     // The rule for a property covers its copies in the same table under the same name only.
     let has_other_rules = target != table || matches!(index.shape(), Shape::Copy { .. });
@@ -71,21 +76,13 @@ fn check_index(
 
 /// Declares the copies of properties that the store encrypts in every row.
 fn declare_copies(store: &dyn TableStore, table: &TableName, names: &EncryptedNames, index: &Index) {
-    let target = target(index, table);
+    let target = index.table(table);
     let everywhere = names.iter().filter(|name| !names.in_some_rows().any(|some| some == *name));
     let held: Vec<_> = everywhere.filter_map(|name| copied_name(index, name)).collect();
     let held: Vec<&str> = held.iter().map(|name| &**name).collect();
     if !held.is_empty() {
         // From now on the store encrypts the copies as it encrypts the property.
         store.declare_encrypted(target, &held);
-    }
-}
-
-/// The table that an index writes to.
-fn target<'a>(index: &'a Index, table: &'a TableName) -> &'a TableName {
-    match index.placement() {
-        Placement::OtherTable(other) => other,
-        Placement::SamePartition | Placement::OtherPartition => table,
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`Shape`] | row | holds |
 //! |---|---|---|
 //! | `Row` | the key from the index, which includes the entity's key | payload, `IndexName` (the index's [id](Index::id)), `OwnerPartition`, `OwnerRow` |
+//! | `Row` of a unique index, remote | as `Row` | also `OwnerWrite`, `OwnerPending`, and during a move `HeirPartition`, `HeirRow` |
 //! | `List` | the key from the index, one row for each value | `List0`, `List1`, …: references; or `ListChunks0`, …: the names of the chunks with the references; or `ListBlob`: the name of the blob with the references |
 //! | a list's chunk | the list's PartitionKey, `~~l_` + id | `List0`, …, and `ListOf`: the list's RowKey |
 //! | `Blob` | as `List` | `ListBlob`; the blob is `{table}-{id of the table}/{index}/{id}` |
@@ -100,7 +101,7 @@
 //! | `states` | `IndexSet`, `Waits` | how a process learns the indexes and their states, how other processes learn of the process, and the waits of a change of state |
 //! | `open` | `Opening` | the registration of a program, and the first declaration of its indexes |
 //! | `rows` | `IndexedRows` | reads of the rows of entities and of indexes |
-//! | `lookup` | `Lookups`, `Lists`, `MergedLookup` | from a query of an index to entities |
+//! | `lookup` | `Pages`, `Lists`, `MergedLookup`, `Lookups` | from a query of an index to entities |
 //! | `changes` | `EntityChanges` | writes, read-modify-write, moves, the removal of due entities that are in the way of a write |
 //! | `bulk` | `GroupedInserts` | inserts of many entities |
 //! | `build` | [`IndexBuild`], `Windows` | filling an index |
@@ -130,7 +131,7 @@ mod upkeep;
 
 pub use self::build::{BuildProgress, IndexBuild};
 pub use self::bulk::BulkInsert;
-pub(crate) use self::changes::{MAX_CLAIMS, check_no_blob, due_row};
+pub(crate) use self::changes::{MAX_CLAIMS, due_row};
 pub use self::entities::IndexedEntities;
 pub use self::lookup::{IndexQuery, Trust};
 pub use self::options::IndexOptions;

@@ -9,10 +9,10 @@ use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName, ValueRef};
 use table_core::store::{Error, ManifestCache, Operation, Result, TableStore};
 
 use super::entities::IndexedEntities;
-use super::exposure::check_indexes;
+use super::exposure::check_and_declare_copies;
 use super::options::IndexOptions;
 use super::states::manifest::{Loaded, TableRow};
-use super::states::manifest::{check_generations, check_names};
+use super::states::names::{check_generations, check_names};
 use super::states::set::{EntityScope, IndexSet};
 use crate::entry::{Index, Placement, Shape, Uniqueness};
 use crate::journal::Journal;
@@ -36,7 +36,7 @@ pub(crate) async fn open_to_write(
     options: IndexOptions,
     scope: EntityScope,
 ) -> Result<IndexedEntities> {
-    let set = new_set(&store, &table, indexes, &options)?.with_scope(scope).registered();
+    let set = new_set(&store, &table, indexes, &options)?.with_scope(scope).with_registration();
     let row = Opening { set: &set, options: &options, scope }.register().await?;
     Ok(handle(set, options, &row, scope != EntityScope::Nothing))
 }
@@ -64,7 +64,7 @@ fn new_set(
 ) -> Result<IndexSet> {
     check(&indexes, options)?;
     store.profile().check_reads("indexes")?;
-    check_indexes(&**store, table, &indexes)?;
+    check_and_declare_copies(&**store, table, &indexes)?;
     Ok(IndexSet::new(store.clone(), table.clone(), indexes, options.durations()))
 }
 
@@ -102,7 +102,7 @@ impl Opening<'_> {
         let set = self.set;
         // Before the manifest says anything of this program: a table of entries that belongs to another table
         // refuses the program.
-        claim_tables(&**set.store(), set.table(), set.own()).await?;
+        own_entry_tables(&**set.store(), set.table(), set.own()).await?;
         self.check_targets().await?;
         let any_type = self.scope == EntityScope::AnyType;
         let mine = TableRow::of(self.options.has_blobs(), any_type, set.unregistered_durations());
@@ -122,7 +122,7 @@ impl Opening<'_> {
                 First::Lost => continue,
             };
             match is_as_read {
-                true => set.load(&loaded, asked)?,
+                true => set.adopt_manifest(&loaded, asked)?,
                 // This program or another one has written the manifest since it was read.
                 false => set.refresh().await?,
             }
@@ -184,7 +184,6 @@ impl Opening<'_> {
     /// and `types` rows of types, except indexes that are built later and indexes whose entries could collide with existing ones.
     fn indexes_to_declare(&self, loaded: &Loaded, types: usize) -> Vec<StoredIndex> {
         let is_new = is_new_table(loaded);
-        let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
         let is_of_type = |index: &&Index| match self.scope {
             EntityScope::Type(schema) => {
                 is_new || index.definition().entity.has_same_rows(&schema.entity_type())
@@ -193,8 +192,8 @@ impl Opening<'_> {
         };
         let has_own_rows = |index: &&Index| check_generations(index, loaded, self.set.table()).is_ok();
         let most = self.set.store().profile().group_operations - 1 - types;
-        let indexes = self.set.own().iter().filter(|index| !later(index)).take(most);
-        let indexes = indexes.filter(is_of_type).filter(has_own_rows);
+        let indexes = self.set.own().iter().filter(|index| !self.options.builds_later(index));
+        let indexes = indexes.filter(is_of_type).filter(has_own_rows).take(most);
         indexes.map(|index| StoredIndex::new(index.definition(), IndexState::Readable)).collect()
     }
 
@@ -237,8 +236,11 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
     options.check()?;
     indexes.iter().try_for_each(Index::validate)?;
     check_names(indexes)?;
-    let later = |index: &&Index| options.built_later.iter().any(|name| name == index.name());
-    if let Some(unique) = indexes.iter().filter(later).find(|index| index.uniqueness() != Uniqueness::No) {
+    if let Some(unique) = indexes
+        .iter()
+        .filter(|index| options.builds_later(index))
+        .find(|index| index.uniqueness() != Uniqueness::No)
+    {
         return Err(Error::invalid_request(format!(
             "the index '{}' is unique, and writes of its values are refused before it is built: remove it from \
              `IndexOptions::built_later`",
@@ -261,10 +263,10 @@ const OWNER: &str = "EntriesOf";
 ///
 /// # Errors
 /// A table has the entries of another table, or does not exist.
-async fn claim_tables(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
-    let elsewhere: BTreeSet<_> = indexes.iter().filter_map(|index| entries_in(index, table)).collect();
-    for entries in elsewhere {
-        claim(store, table, entries).await?;
+async fn own_entry_tables(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
+    let other_tables: BTreeSet<_> = indexes.iter().filter_map(|index| entries_in(index, table)).collect();
+    for entries in other_tables {
+        own_entry_table(store, table, entries).await?;
     }
     Ok(())
 }
@@ -278,7 +280,7 @@ fn entries_in<'a>(index: &'a Index, table: &TableName) -> Option<&'a TableName> 
     }
 }
 
-async fn claim(store: &dyn TableStore, table: &TableName, entries: &TableName) -> Result<()> {
+async fn own_entry_table(store: &dyn TableStore, table: &TableName, entries: &TableName) -> Result<()> {
     let key = Key::new(MANIFEST_PARTITION, ROW)?;
     let mut row = store.get(entries, &key, None).await?;
     if row.is_none() {

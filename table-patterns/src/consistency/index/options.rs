@@ -1,3 +1,5 @@
+//! Options of a handle with indexes.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use table_core::queue::WorkQueue;
 use table_core::store::{Error, Result};
 
 use super::states::processes::Durations;
+use crate::entry::Index;
 use crate::journal::{Acknowledge, Clearing, Timing};
 
 /// Options of an [`IndexedEntities`](crate::index::IndexedEntities).
@@ -96,6 +99,11 @@ impl IndexOptions {
     pub const fn with_clearing(mut self, clearing: Clearing) -> Self {
         self.clearing = clearing;
         self
+    }
+
+    /// Whether an index is left to a later build.
+    pub(crate) fn builds_later(&self, index: &Index) -> bool {
+        self.built_later.iter().any(|name| name == index.name())
     }
 
     /// The durations that the process registers in the manifest.

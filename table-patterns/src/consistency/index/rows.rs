@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use table_core::model::{Entity, IfMatch, Key, TableName};
+use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, key_order};
 use table_core::query::{Continuation, Filter, Page, Query, ReadablePage};
-use table_core::store::{KeyOrder, Operation, Result, TableStore};
+use table_core::store::{KeyOrder, Operation, Result, TableStore, check_progress};
 
 use crate::entry::shared::SharedRows;
-use crate::entry::{Entry, Index, Location, Placement, Shape};
+use crate::entry::{Entry, Index, Location, Shape};
 use crate::journal::as_read;
 
 /// Reads rows of entities and of indexes, and deletes rows of indexes in the version that was read.
@@ -51,11 +51,26 @@ impl IndexedRows<'_> {
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         let mut found = self.store.query_readable(self.table_of(index), query, from).await?;
+        let (next, rows) =
+            (found.page.continuation.as_ref(), found.page.items.len() + found.unreadable.len());
+        // Before rows are left out: a page without an entry of the index makes progress, too.
+        check_progress(from, next, rows)?;
         // The index id of a copy is not in the entity that has the copies.
         if !matches!(index.shape(), Shape::Copy { .. }) {
             found.page.items.retain(|row| Entry::index_of(row) == Some(index.id()));
         }
         Ok(found)
+    }
+
+    /// A page of the rows of the table: of entities, and of everything else in it. 1 request.
+    pub(super) async fn table_page(
+        &self,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let page = self.store.query(self.table, query, from).await?;
+        check_progress(from, page.continuation.as_ref(), page.items.len())?;
+        Ok(page)
     }
 
     /// The place of a key of an index.
@@ -65,10 +80,7 @@ impl IndexedRows<'_> {
 
     /// The table with the entries of an index.
     pub(super) fn table_of<'i>(&'i self, index: &'i Index) -> &'i TableName {
-        match index.placement() {
-            Placement::OtherTable(table) => table,
-            _ => self.table,
-        }
+        index.table(self.table)
     }
 
     /// Whether the store returns rows in the order of keys.
@@ -79,7 +91,7 @@ impl IndexedRows<'_> {
     /// Deletes a row in the version that was read. `false` if another writer has changed or deleted it. 1 request.
     pub(super) async fn delete_unchanged(&self, at: &Location, row: &Entity) -> Result<bool> {
         // `ScrubInVersion`: a row that was written since belongs to an entity again.
-        let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+        let condition = row.version()?;
         match self.store.write(&at.table, Operation::Delete(at.key.clone(), condition)).await {
             Ok(_) => Ok(true),
             Err(e) if e.is_conflict() => Ok(false),
@@ -94,6 +106,13 @@ pub(super) fn written_by(index: &Index) -> Query {
         Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
         _ => Filter::eq(Entry::INDEX, index.id()),
     })
+}
+
+/// A filter for the partitions after the system partitions.
+pub(super) fn after_system_partitions() -> Filter {
+    // The prefix has an end, because it does not consist of the last character.
+    let end = key_order::key_prefix_end(SYSTEM_PREFIX).unwrap_or_default();
+    Filter::ge(Filter::PARTITION_KEY, end)
 }
 
 /// Whether a row is neither an index entry nor a system row.

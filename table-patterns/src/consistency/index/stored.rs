@@ -1,3 +1,5 @@
+//! [`Stored`]: a value with its row as it was read, for writes that need the old state.
+
 use std::fmt;
 use std::ops::Deref;
 

@@ -40,7 +40,7 @@ impl UpkeepManifest {
         let set = &entities.set;
         let asked = set.ensure_registered().await?;
         let loaded = set.manifest().load().await?;
-        set.load(&loaded, asked)?;
+        set.adopt_manifest(&loaded, asked)?;
         set.forget_gone(FORGOTTEN_AT_ONCE).await;
         if loaded.table.is_new() {
             return Ok(None);
@@ -110,7 +110,7 @@ impl Obstacle {
     }
 }
 
-/// Work on a whole table that was begun last, in whatever process: a row of the manifest.
+/// The last run of one kind of upkeep on a table (a scrub, a collection or a removal of expired entities), as its row in the manifest says.
 #[derive(Clone, Debug)]
 pub(crate) struct LastRun {
     row: &'static str,
@@ -121,11 +121,11 @@ pub(crate) struct LastRun {
 }
 
 impl LastRun {
-    /// Of a scrub of the table's indexes.
+    /// The row of the last scrub of the table's indexes.
     const SCRUB: &str = "scrub";
-    /// Of a collection of the blobs of large values.
+    /// The row of the last collection of the blobs of large values.
     const COLLECTION: &str = "collection";
-    /// Of a removal of entities that have expired.
+    /// The row of the last removal of entities that have expired.
     const EXPIRY: &str = "expiry";
     const FINISHED: &str = "Finished";
 

@@ -34,15 +34,15 @@ pub enum Entries {
 /// Unique rows whose version the writer has read before its commit. The entity is newer than these rows.
 pub(super) type Known = BTreeMap<Location, ETag>;
 
-/// The permission to send writes in one round.
+/// Until when a round may send requests.
 #[derive(Clone, Copy)]
-struct Permit {
+struct SendLimits {
     lease: Lease,
     /// The end of validity of the index states from which the round was planned.
     valid_until: Option<Instant>,
 }
 
-impl Permit {
+impl SendLimits {
     fn is_leased(&self) -> bool {
         self.lease.may_send()
     }
@@ -56,7 +56,7 @@ impl Permit {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Round {
     Done,
-    /// The permit ended before everything was sent. Under a new permit the round continues with the next step: the
+    /// The time of the limits ended before everything was sent. Under new limits the round continues with the next step: the
     /// steps taken agree with the same entities under the current index states.
     Expired,
     /// A read of the round has found another version of an entity: the round starts over from that version.
@@ -82,10 +82,26 @@ impl Round {
 
 /// A step of a round.
 enum Step {
-    /// Operations on the rows of one partition. The flag says whether the rows are read first, because they may belong to other entities.
-    Rows((TableName, PartitionKey), Vec<Operation>, bool),
+    /// Operations on the rows of one partition.
+    Rows {
+        to: (TableName, PartitionKey),
+        operations: Vec<Operation>,
+        /// Whether the rows are read first, because they may belong to other entities.
+        reads_owners: bool,
+    },
     Shared(Merge),
     Unique(Location),
+}
+
+/// What the steps of a round depend on.
+#[derive(Clone, Copy)]
+struct RoundInput<'a> {
+    row: &'a JournalRow,
+    /// The versions of the entities from which the round was planned.
+    used: &'a [Option<ETag>],
+    wanted: &'a BTreeMap<Location, Entry>,
+    known: Option<&'a Known>,
+    limits: SendLimits,
 }
 
 /// The steps that make the affected keys agree with the wanted entries, always in the same order. The wanted entry
@@ -112,7 +128,7 @@ fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) 
     // A claimed row may be old, and other entities may have got its keys since. The writer itself deletes
     // entries that its entities had a moment ago.
     let reads_owners = row.claim.is_some() || may_collide;
-    let plain = plain.map(|(to, operations)| Step::Rows(to, operations, reads_owners));
+    let plain = plain.map(|(to, operations)| Step::Rows { to, operations, reads_owners });
     Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
 }
 
@@ -120,7 +136,7 @@ impl Step {
     /// The rows that the step writes.
     fn rows(&self) -> Vec<Location> {
         match self {
-            Self::Rows((table, _), operations, _) => {
+            Self::Rows { to: (table, _), operations, .. } => {
                 let at = |o: &Operation| Location { table: table.clone(), key: o.key().clone() };
                 operations.iter().map(at).collect()
             }
@@ -182,7 +198,7 @@ impl Applier<'_> {
         let applied = self.within(lease, applied).await.unwrap_or(Ok(None));
         if let Err(error) = &applied
             && error.is_key_collision()
-            && let Err(unrecorded) = self.entities.maintainer.collided().await
+            && let Err(unrecorded) = self.entities.maintainer.record_collision().await
         {
             // The journal row stays: the next applier finds the collision again.
             tracing::warn!(error = %unrecorded, "a key collision was not recorded");
@@ -218,8 +234,10 @@ impl Applier<'_> {
             // The permission is held until the round ends.
             let permission = self.entities.prepare().await?;
             let valid_until = permission.valid_until;
-            let permit = Permit { lease, valid_until };
-            let once = self.apply_once(row, &mut states, &used, known, permit, &mut taken_steps);
+            let limits = SendLimits { lease, valid_until };
+            let wanted = states.entries(self.entities)?;
+            let input = RoundInput { row, used: &used, wanted: &wanted.rows, known, limits };
+            let once = self.apply_once(input, &wanted, &mut states, &mut taken_steps);
             let round = match valid_until {
                 // A request that was sent in time may still run for the client's part of its life. A change
                 // of an index state waits for that, too (`Waits::until_states_known`).
@@ -228,7 +246,7 @@ impl Applier<'_> {
             };
             // A dropped request may still take effect, so the journal row has to stay (`DoubtKeepsEvidence`).
             let round = round.unwrap_or(Ok(Round::Doubtful))?;
-            if round == Round::Doubtful || !permit.is_leased() {
+            if round == Round::Doubtful || !limits.is_leased() {
                 return Ok(None);
             }
             if round == Round::Expired {
@@ -252,23 +270,19 @@ impl Applier<'_> {
     /// Runs a round, or the remaining steps of a round that [expired](Round::Expired).
     async fn apply_once(
         &self,
-        row: &JournalRow,
+        input: RoundInput<'_>,
+        wanted: &Wanted,
         states: &mut States,
-        used: &[Option<ETag>],
-        known: Option<&Known>,
-        permit: Permit,
         taken_steps: &mut StepsTaken,
     ) -> Result<Round> {
-        let wanted = states.entries(self.entities)?;
         // `OwnEntries`: where keys have collided, a step reads the owner of a row before it writes the row.
-        let steps = steps(row, states, &wanted, self.entities.maintainer.may_collide())?;
-        let taken = taken_steps.towards(&wanted);
+        let steps = steps(input.row, states, wanted, self.entities.maintainer.may_collide())?;
+        let taken = taken_steps.towards(wanted);
         let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
         let left = lanes(left.map(|(number, step)| (number, step.rows(), step)));
         let work = left.into_iter().map(|lane| {
             let states = states.clone();
-            Box::pin(self.take_lane(lane, row, states, used, &wanted.rows, known, permit))
-                as BoxFuture<'_, LaneEnd>
+            Box::pin(self.take_lane(lane, input, states)) as BoxFuture<'_, LaneEnd>
         });
         let mut round = Round::Done;
         // Work on one row keeps its order, and rows are independent of each other: so lanes may overlap (`docs/protocol.md`, *What may overlap*).
@@ -287,26 +301,21 @@ impl Applier<'_> {
     }
 
     /// Takes the steps of one lane, one after the other.
-    #[expect(clippy::too_many_arguments, reason = "everything that a round knows")]
     async fn take_lane(
         &self,
         lane: Vec<(usize, Step)>,
-        row: &JournalRow,
+        input: RoundInput<'_>,
         mut states: States,
-        used: &[Option<ETag>],
-        wanted: &BTreeMap<Location, Entry>,
-        known: Option<&Known>,
-        permit: Permit,
     ) -> LaneEnd {
         let mut taken = Vec::with_capacity(lane.len());
         for (number, step) in lane {
-            let sent = self.take_step(step, row, &mut states, wanted, known, permit).await;
+            let sent = self.take_step(step, input, &mut states).await;
             let mut round = Round::after(sent);
             // Compare after every step, not only at the end. An entity that was deleted and inserted during the round
             // may be absent again at its end; only the reads in between show that.
             if let Ok(end) = &mut round
                 && *end != Round::Doubtful
-                && states.versions() != used
+                && states.versions() != input.used
             {
                 *end = Round::Changed;
             }
@@ -319,33 +328,26 @@ impl Applier<'_> {
     }
 
     /// Takes one step. Returns whether all of the step was sent.
-    async fn take_step(
-        &self,
-        step: Step,
-        row: &JournalRow,
-        states: &mut States,
-        wanted: &BTreeMap<Location, Entry>,
-        known: Option<&Known>,
-        permit: Permit,
-    ) -> Result<bool> {
+    async fn take_step(&self, step: Step, input: RoundInput<'_>, states: &mut States) -> Result<bool> {
+        let RoundInput { row, wanted, known, limits, .. } = input;
         match step {
-            Step::Rows(to, mut operations, reads_owners) => {
+            Step::Rows { to, mut operations, reads_owners } => {
                 if reads_owners {
                     // A newer definition of the index may have made a key unique since the write was planned.
                     // Then rule U decides about the row, and not this step.
                     let reserved = self.remote.without_others(&to.0, &mut operations, states).await?;
                     for at in reserved {
-                        if !permit.may_send() {
+                        if !limits.may_send() {
                             return Ok(false);
                         }
                         self.unique.settle(&at, By::Applier(row.id), states).await?;
                     }
                 }
-                self.remote.put_rows(&to, &mut operations, states, || permit.may_send()).await
+                self.remote.put_rows(&to, &mut operations, states, || limits.may_send()).await
             }
             // Read and written under its ETag (`SharedInVersion`): other writers change the same row.
-            Step::Shared(merge) => self.remote.merge(&merge, || permit.may_send()).await,
-            Step::Unique(_) if !permit.may_send() => Ok(false),
+            Step::Shared(merge) => self.remote.merge(&merge, || limits.may_send()).await,
+            Step::Unique(_) if !limits.may_send() => Ok(false),
             Step::Unique(at) => {
                 self.apply_unique(&at, row.id, states, wanted, known).await?;
                 Ok(true)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::index_name;
-use table_core::model::{ETag, Entity, IfMatch, Key};
+use table_core::model::{ETag, Key};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
 use tokio::time::{Instant, sleep};
 
@@ -109,8 +109,8 @@ pub(super) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    /// Sends the group. Sends it again if a row of the partition is not as planned or as read last. Each local entry
-    /// causes at most 2 repetitions, all shared rows together at most 100.
+    /// Sends the group. Sends it again if a row of the partition is not as planned or as read last: at most 2 repetitions per local
+    /// entry, and 100 more if the group has shared rows, in one budget.
     pub(super) async fn commit(&self, plan: &Plan, lease: Lease) -> Sent {
         let mut draft = Draft::new(plan);
         let sent = self.commit_draft(plan, &mut draft, lease).await;
@@ -182,6 +182,10 @@ impl Committer<'_> {
         Ok(())
     }
 
+    /// Reads a shared row and prepares its change.
+    ///
+    /// # Errors
+    /// The target of a copy does not exist.
     async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
         // `ConditionOnUnchanged`: also where the row needs no change, the group gets a condition on it.
         // Otherwise the row could lose the reference between this read and the commit.
@@ -195,7 +199,7 @@ impl Committer<'_> {
         Ok(read)
     }
 
-    /// The time after which the group must not be sent: its index states or its lease have expired.
+    /// The time at which a group that is under way is dropped: the end of the use of its index states, or of its lease. `None`: never.
     fn deadline(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
         // `Plan::is_valid` was checked just before the send; from then on, the group may run for the client's
         // part of its life.
@@ -329,7 +333,7 @@ impl Committer<'_> {
         let row = self.entities.store.get(&self.entities.name, operation.key(), None).await?;
         let Some(wanted) = operation.entity() else {
             let own = row.filter(|row| Entry::owner_of(row).is_ok_and(|owner| plan.owners.contains(&owner)));
-            return Ok(own.map(|row| Operation::Delete(row.key().clone(), version(&row))));
+            return own.map(|row| Ok(Operation::Delete(row.key().clone(), row.version()?))).transpose();
         };
         let Some(row) = row else { return Ok(Some(Operation::Insert(wanted.clone()))) };
         // A row without an owner is an entity.
@@ -343,7 +347,7 @@ impl Committer<'_> {
                 None => Err(contended(plan)),
             };
         }
-        Ok(Some(Operation::Replace(wanted.clone(), version(&row))))
+        Ok(Some(Operation::Replace(wanted.clone(), row.version()?)))
     }
 
     /// Whether an entity keeps a value of a unique index that is not complete. Two entities may have had the value
@@ -388,15 +392,12 @@ fn contended(plan: &Plan) -> Error {
     Error::precondition_failed(table, key)
 }
 
+/// Replaces the operation at this position of the draft, or removes it.
 fn replace_or_remove(draft: &mut Draft, n: usize, operation: Option<Operation>) {
     match operation {
         Some(operation) => draft.rows[n] = operation,
         None => drop(draft.rows.remove(n)),
     }
-}
-
-fn version(row: &Entity) -> IfMatch {
-    row.etag().map_or(IfMatch::Any, IfMatch::from)
 }
 
 #[cfg(test)]

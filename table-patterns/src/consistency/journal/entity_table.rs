@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{ETag, Entity, Key, TableName};
 use table_core::store::{Result, TableStore};
 
-use super::mark::without_mark;
+use crate::entry::row_properties::without_mark;
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Maintainer, Permission, Shape};
 use crate::rows::encrypted::marked;
@@ -46,9 +46,9 @@ impl EntityTable {
         self.maintainer.removable(&marked(&*self.store, &self.name, &without_mark(entity)))
     }
 
-    /// See [`Maintainer::stored_otherwise`].
-    pub(super) fn stored_otherwise(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.stored_otherwise(&marked(&*self.store, &self.name, &without_mark(entity)))
+    /// See [`Maintainer::entries_of_stored_properties`].
+    pub(super) fn entries_of_stored_properties(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.maintainer.entries_of_stored_properties(&marked(&*self.store, &self.name, &without_mark(entity)))
     }
 
     /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.

@@ -23,10 +23,10 @@ impl PartitionLocks {
     /// Waits for the lock, in the order of calls; `None` after `longest`. The caller then writes without the lock: the lock only saves
     /// requests, and a holder whose future is not polled must not stop the other writers.
     pub(super) async fn lock(&self, partition: &PartitionKey, longest: Duration) -> Option<PartitionLock> {
-        timeout(longest, self.of(partition).lock_owned()).await.ok()
+        timeout(longest, self.lock_of(partition).lock_owned()).await.ok()
     }
 
-    fn of(&self, partition: &PartitionKey) -> Arc<Lock> {
+    fn lock_of(&self, partition: &PartitionKey) -> Arc<Lock> {
         let mut partition_locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lock) = partition_locks.get(partition).and_then(Weak::upgrade) {
             return lock;
@@ -93,10 +93,10 @@ mod tests {
         let first = partition_locks.lock(&sales, LONG).await;
         let others = PartitionKey::new("Others").unwrap();
         drop(partition_locks.lock(&others, LONG).await);
-        assert!(partition_locks.of(&sales).try_lock().is_err());
+        assert!(partition_locks.lock_of(&sales).try_lock().is_err());
         assert!(partition_locks.lock(&sales, LONG).await.is_none(), "the wait ends after a second");
         drop(first);
-        assert!(partition_locks.of(&sales).try_lock().is_ok());
+        assert!(partition_locks.lock_of(&sales).try_lock().is_ok());
         drop(partition_locks.lock(&others, LONG).await);
         assert_eq!(partition_locks.0.lock().unwrap().len(), 1);
     }

@@ -61,11 +61,11 @@ impl Timing {
 
     /// Runs a request, or requests, until a moment. Work that is not done by then is dropped, and its outcome is ambiguous.
     pub(crate) async fn until<T>(&self, moment: Instant, work: impl Future<Output = Result<T>>) -> Result<T> {
-        before(moment, work).await.unwrap_or_else(|| Err(self.cut_off()))
+        before(moment, work).await.unwrap_or_else(|| Err(self.cut_off_error()))
     }
 
     /// The error of a dropped request, whose outcome is ambiguous.
-    pub(crate) fn cut_off(&self) -> Error {
+    pub(crate) fn cut_off_error(&self) -> Error {
         Error::from(ErrorKind::Timeout { after: self.client }).with_outcome(Outcome::Ambiguous)
     }
 }

@@ -4,16 +4,13 @@
 //! A mark is two properties of the stored entity. Readers get the entity without these properties, and with the mark
 //! in its ETag. Writes of the journal understand that ETag; any other write with it fails.
 
-use std::borrow::Cow;
-
 use table_core::model::{ETag, Entity, ValueRef};
 use table_core::query::Filter;
 use uuid::Uuid;
 
 use super::row::WriteId;
+use crate::entry::row_properties::{MOVE_TO, MOVE_WRITE, without_mark};
 
-const WRITE: &str = "EntityMoveWrite";
-const TO: &str = "EntityMoveTo";
 const PREFIX: &str = "moving-";
 
 /// The move whose source an entity is.
@@ -27,7 +24,7 @@ pub(super) struct Mark {
 impl Mark {
     /// The mark in the properties of a stored entity.
     pub(super) fn of(entity: &Entity) -> Option<Self> {
-        match (entity.get(WRITE), entity.get(TO)) {
+        match (entity.get(MOVE_WRITE), entity.get(MOVE_TO)) {
             (Some(ValueRef::Guid(write)), Some(ValueRef::String(to))) => {
                 Some(Self { write: WriteId::from_uuid(write), partition: to.to_owned() })
             }
@@ -37,14 +34,14 @@ impl Mark {
 
     /// The entity with this mark, which replaces any other mark.
     pub(super) fn on(&self, entity: &Entity) -> Entity {
-        entity.clone().with(WRITE, self.write.uuid()).with(TO, self.partition.as_str())
+        entity.clone().with(MOVE_WRITE, self.write.uuid()).with(MOVE_TO, self.partition.as_str())
     }
 
     /// A filter for entities with a mark.
     pub(super) fn filter() -> Filter {
         // Every text is at least the empty one, so this means "has the property". A service that also returns
         // rows without the property does no harm: the sweep looks for the mark again.
-        Filter::ge(TO, "")
+        Filter::ge(MOVE_TO, "")
     }
 
     /// An ETag that contains the mark.
@@ -71,29 +68,9 @@ impl Mark {
     }
 }
 
-/// Whether a property belongs to a mark.
-pub(crate) fn is_mark_property(name: &str) -> bool {
-    name == WRITE || name == TO
-}
-
 /// Whether an ETag contains a mark: the entity was being moved when it was read.
 pub(crate) fn is_marked(version: &ETag) -> bool {
     Mark::from_version(version).is_some()
-}
-
-/// Whether a stored entity has a mark.
-pub(crate) fn has_mark(entity: &Entity) -> bool {
-    Mark::of(entity).is_some()
-}
-
-/// The entity without its mark, with the ETag of the stored entity.
-pub(crate) fn without_mark(entity: &Entity) -> Cow<'_, Entity> {
-    if Mark::of(entity).is_none() {
-        return Cow::Borrowed(entity);
-    }
-    let mut entity = entity.clone();
-    entity.properties_mut().retain(|p| !is_mark_property(p.name()));
-    Cow::Owned(entity)
 }
 
 /// The entity as readers get it: the mark is in the ETag only.
@@ -116,6 +93,7 @@ pub(super) fn separate_mark(entity: &Entity) -> Option<(Entity, Mark)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::row_properties::is_mark_property;
 
     fn marked() -> (Entity, Mark) {
         let mark = Mark { write: WriteId::from_uuid(Uuid::from_u128(7)), partition: "a-b/ü".to_owned() };

@@ -9,7 +9,7 @@
 //! | row | location | RowKey |
 //! |---|---|---|
 //! | journal row, or abort row in its place | the entity's partition | `~~j_` + write id |
-//! | entry | where the index says | as the index says; the row also has the owner's key |
+//! | entry | where the index says | as the index says; the row also has the owner's key; a unique entry also has `OwnerWrite`, `OwnerPending`, and during a move `HeirPartition`, `HeirRow` |
 //! | ticket | the queue | none |
 //!
 //! # Protocol
@@ -147,8 +147,8 @@ use self::entity_table::EntityTable;
 use self::in_process::{BackgroundTasks, PartitionLocks};
 pub use self::lease::Timing;
 pub(crate) use self::lease::{Lease, before};
-pub(crate) use self::mark::{as_read, has_mark, is_mark_property, is_marked, without_mark};
-pub(crate) use self::moving::{Moved, Tried};
+pub(crate) use self::mark::{as_read, is_marked};
+pub(crate) use self::moving::{MoveAttempt, Moved};
 use self::moving::{Mover, Moves};
 use self::plan::Planner;
 pub(crate) use self::plan::{Holder, violation};
@@ -162,12 +162,12 @@ use self::sweep::Sweep;
 pub use self::sweep::SweepReport;
 use self::ticket::Tickets;
 use self::unique::UniqueKeys;
-pub(crate) use self::unique::{holders, is_pending, is_unique_row_property};
-pub(crate) use self::worker::{ATTEMPTS, SET_ASIDE};
+pub(crate) use self::worker::{MAX_TICKET_FAILURES, SET_ASIDE};
 pub use self::worker::{PoisonedTicket, Recovery};
 use self::write::Writer;
 pub use self::write::{Acknowledge, Clearing, Committed};
 use crate::entry::Maintainer;
+pub(crate) use crate::entry::row_properties::{has_mark, holders, is_pending};
 use crate::entry::shared::{Blobs, SharedRows};
 
 /// Requests of one write that are under way at the same time, unless set.

@@ -12,12 +12,13 @@ use super::change::Change;
 use super::commit::{Committer, Sent};
 use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing};
-use super::mark::{self, Mark, separate_mark, without_mark};
+use super::mark::{self, Mark, separate_mark};
 use super::plan::{Plan, Planner};
 use super::row::AffectedKey;
 use super::row::{Evidence, JournalRow, JournalRows, WriteId};
-use super::write::{ATTEMPTS, Acknowledge, Attempt, Writer};
-use crate::index::check_no_blob;
+use super::write::{Acknowledge, Attempt, MAX_WRITE_ATTEMPTS, Writer};
+use crate::blobs::check_no_blob;
+use crate::entry::row_properties::without_mark;
 use crate::rows::accept_applied;
 
 /// The result of a move.
@@ -32,9 +33,14 @@ pub(crate) enum Moved {
     NotJournaled,
 }
 
-/// The result of one attempt at a move. The inner error means that the move is certainly not committed and should be
-/// tried again.
-pub(crate) type Tried = std::result::Result<Moved, Error>;
+/// The result of one attempt at a move.
+#[derive(Debug)]
+pub(crate) enum MoveAttempt {
+    /// The attempt was the last one.
+    Ended(Moved),
+    /// The move was given up before its commit, and should be tried again. The error is for the last attempt.
+    GivenUp(Error),
+}
 
 /// Attempts with a source that other writers change.
 const ROUNDS: usize = 16;
@@ -60,26 +66,28 @@ impl Mover<'_> {
         to: &Key,
         check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
     ) -> Result<Moved> {
-        let mut conflicts = Conflicts::new(ATTEMPTS);
+        let mut conflicts = Conflicts::new(MAX_WRITE_ATTEMPTS);
         loop {
             let error = match self.try_move(from, to, check).await {
-                Ok(Ok(moved)) => return Ok(moved),
-                Ok(Err(given_up)) => given_up,
+                Ok(MoveAttempt::Ended(moved)) => return Ok(moved),
+                Ok(MoveAttempt::GivenUp(error)) => error,
                 Err(error) if error.is_conflict() => error,
                 Err(error) => return Err(error),
             };
+            // Also after an error that is not a conflict: the move was given up, and is tried again.
             conflicts.wait_if(true, error).await?;
         }
     }
 
+    /// One attempt at a move: reads both entities, then writes.
     async fn try_move(
         &self,
         from: &Key,
         to: &Key,
         check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
-    ) -> Result<Tried> {
+    ) -> Result<MoveAttempt> {
         let Some((source, there)) = self.read_to_move(from, to, &check_no_blob, check).await? else {
-            return Ok(Ok(Moved::Nothing));
+            return Ok(MoveAttempt::Ended(Moved::Nothing));
         };
         let new = source.clone().with_system(None, None).with_key(to.clone());
         self.move_read(&source, there, new).await
@@ -118,17 +126,17 @@ impl Mover<'_> {
         source: &Entity,
         there: Option<Entity>,
         new: Entity,
-    ) -> Result<Tried> {
+    ) -> Result<MoveAttempt> {
         let change =
             there.map_or_else(|| Change::insert(new.clone()), |old| Change::replace(old, new.clone()));
         let Some(plan) = self.planner.plan_move(source, &change, self.entities.prepare().await?)? else {
-            return Ok(Ok(Moved::NotJournaled));
+            return Ok(MoveAttempt::Ended(Moved::NotJournaled));
         };
         // One attempt only: after a failure both entities must be read again. No lock of the partition: it
         // only saves requests.
         Ok(match self.writer.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
-            Attempt::Committed(committed) => Ok(Moved::Done(committed.entries)),
-            Attempt::StartOver(cause) => Err(self.writer.error_after_attempts(&plan, cause)),
+            Attempt::Committed(committed) => MoveAttempt::Ended(Moved::Done(committed.entries)),
+            Attempt::StartOver(cause) => MoveAttempt::GivenUp(self.writer.given_up(&plan, cause)),
         })
     }
 }
@@ -240,7 +248,7 @@ impl Moves<'_> {
     }
 
     /// Deletes the source of a committed move if it still exists. Returns the journal row, which then lists all
-    /// entries of the source. `None` if the lease ends or an outcome is ambiguous.
+    /// entries of the source. `None` if the lease ends, an outcome is ambiguous, or other writers keep changing the source.
     pub(super) async fn remove_source<'a>(
         &self,
         row: &'a JournalRow,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use table_core::engine::check_operation;
-use table_core::manifest::index_name;
+use table_core::manifest::{IndexState, index_name};
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 use tokio::time::Instant;
@@ -14,15 +14,16 @@ use super::entity_table::EntityTable;
 use super::row::AffectedKey;
 use super::row::WriteId;
 use super::unique;
-use crate::entry::shared::{Merge, apply_copy, without_copies};
+use crate::entry::shared::{Merge, apply_copy, key_collision, without_copies};
 use crate::entry::{Entry, EntryDiff, Location, Permission, Shape};
-use crate::index::IndexState;
 use crate::rows::encrypted::marked;
 
 /// A write before it is sent.
 pub(super) struct Plan {
+    /// The id of this attempt: each attempt has its own journal row.
     pub(super) id: WriteId,
     pub(super) partition: PartitionKey,
+    /// The entities of the changes, in their order.
     pub(super) owners: Vec<Key>,
     /// The operations of the group; the entities' operations come first.
     pub(super) operations: Vec<Operation>,
@@ -30,6 +31,7 @@ pub(super) struct Plan {
     pub(super) local: Vec<Entry>,
     /// Changes of local rows that hold the entries of several entities.
     pub(super) shared: Vec<Merge>,
+    /// The remote keys of the old and the new states, which the journal row lists.
     pub(super) affected: Vec<AffectedKey>,
     /// The source of a move from another partition, as it was read, without a mark.
     pub(super) source: Option<Entity>,
@@ -45,6 +47,7 @@ pub(super) struct Plan {
     pub(super) unknown_owner: Vec<usize>,
     /// How long the index states may be used from which the plan was made.
     pub(super) permission: Permission,
+    /// When the plan was made, for the text of errors.
     pub(super) made: Instant,
 }
 
@@ -71,12 +74,14 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
+    /// Computes everything that a write sends. Sends no request.
+    ///
+    /// # Errors
+    /// An entity has a property of a reserved name; a change gives an entity a value of a unique index that is not readable; two entities
+    /// have one entry; a row is over the store's limits.
     pub(super) fn plan(&self, changes: &[Change], permission: Permission) -> Result<Plan> {
         let id = WriteId::fresh();
-        for new in changes.iter().filter_map(|change| change.new.as_ref()) {
-            Entry::check_owner(new)?;
-            self.entities.maintainer.check(new)?;
-        }
+        self.check_new_states(changes)?;
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
         let first = operations
             .first()
@@ -157,13 +162,20 @@ impl Planner<'_> {
         Ok(Some(plan))
     }
 
+    /// Refuses new states with properties of reserved names, and new states that contradict the manifest.
+    fn check_new_states(&self, changes: &[Change]) -> Result<()> {
+        changes.iter().filter_map(|change| change.new.as_ref()).try_for_each(|new| {
+            Entry::check_owner(new)?;
+            self.entities.maintainer.check(new)
+        })
+    }
+
     /// Refuses a new value of a unique index that is not readable: no process can know whether another entity has the
     /// value.
     fn check_ready(&self, change: &Change) -> Result<()> {
+        let EntityTable { store, name, maintainer, .. } = self.entities;
         let unready = |entity: &Option<Entity>| match entity {
-            Some(entity) => {
-                self.entities.maintainer.unready(&marked(&*self.entities.store, &self.entities.name, entity))
-            }
+            Some(entity) => maintainer.entries_in_unready_indexes(&marked(&**store, name, entity)),
             None => Ok(Vec::new()),
         };
         let wanted = unready(&change.new)?;
@@ -172,7 +184,7 @@ impl Planner<'_> {
         }
         let had = unready(&change.old)?;
         let gained = wanted.iter().find(|(e, _)| !had.iter().any(|(old, _)| old.location == e.location));
-        gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, &self.entities.name)))
+        gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, name)))
     }
 
     /// The positions of operations that would overwrite or delete a row of any owner, or one that is not there: for
@@ -190,7 +202,7 @@ impl Planner<'_> {
             let old = |change: &&Change| change.old.as_ref().is_some_and(|old| *old.key() == entry.owner);
             changes.iter().find(old).is_some_and(|change| change.all_entries)
         };
-        // `LookBeside`: the build may not have found the second entity with a value yet.
+        // `ReadLocalConflicts`: the build may not have found the second entity with a value yet.
         let unknown_owner =
             |entry: &Entry| !self.entities.maintainer.is_complete(&entry.index) || of_all_entries(entry);
         let all = local.iter().zip(operations).zip(offset..);
@@ -222,7 +234,7 @@ impl Planner<'_> {
             let mut entries = self.entities.removable(old)?;
             if change.all_entries {
                 if change.new.as_ref() != Some(old) {
-                    entries.extend(self.entities.stored_otherwise(old)?);
+                    entries.extend(self.entities.entries_of_stored_properties(old)?);
                 }
                 // All new entries are written, as if there were no old ones. What only the old state has is removed. And a
                 // summary must not get the entity's numbers again.
@@ -290,7 +302,7 @@ fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
 
 /// Merges copies into entities of the same group: a group can write an entity only once.
 fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<()> {
-    let mut elsewhere = Vec::with_capacity(shared.len());
+    let mut remaining = Vec::with_capacity(shared.len());
     for merge in shared.drain(..) {
         match (&merge.shape, operations.iter_mut().find(|operation| *operation.key() == merge.at.key)) {
             (Shape::Copy { .. }, Some(operation)) => {
@@ -298,10 +310,10 @@ fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<
                     apply_copy(target, &merge)?;
                 }
             }
-            _ => elsewhere.push(merge),
+            _ => remaining.push(merge),
         }
     }
-    *shared = elsewhere;
+    *shared = remaining;
     Ok(())
 }
 
@@ -368,13 +380,11 @@ impl std::error::Error for Holder {}
 
 /// The error of an entry whose key another entity has.
 pub(crate) fn violation(entry: &Entry, owner: &Key) -> Error {
-    let (index, key) = (index_name(&entry.index).to_owned(), entry.location.key.to_string());
     let holder = Holder(owner.clone());
+    if !entry.unique {
+        return key_collision(&entry.index, &entry.location.key, owner).with_source(holder);
+    }
+    let (index, key) = (index_name(&entry.index).to_owned(), entry.location.key.to_string());
     let (owner, wanted_by) = (owner.to_string(), entry.owner.to_string());
-    Error::new(if entry.unique {
-        ErrorKind::UniqueViolation { index, entry: key, owner, wanted_by }
-    } else {
-        ErrorKind::KeyCollision { index, entry: key, owner }
-    })
-    .with_source(holder)
+    Error::new(ErrorKind::UniqueViolation { index, entry: key, owner, wanted_by }).with_source(holder)
 }

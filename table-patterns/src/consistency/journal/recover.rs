@@ -50,7 +50,7 @@ impl UnfinishedWrites<'_> {
         slots: Option<&WorkerSlots>,
     ) -> Result<RecoveryProgress> {
         let ticket = Ticket::parse(ticket)?;
-        self.check_ours(&ticket)?;
+        self.check_owns_ticket(&ticket)?;
         match self.rows.evidence(ticket.write_id(), &ticket.partition).await? {
             Some(Evidence::Journal(row)) => self.take_over_row(row, slots).await,
             // Also if there is an abort row: the worker that inserted it may have died before the releases.
@@ -59,13 +59,13 @@ impl UnfinishedWrites<'_> {
     }
 
     /// Whether a ticket belongs to this journal's store and table.
-    pub(super) fn has_written(&self, ticket: &Ticket) -> bool {
+    pub(super) fn owns_ticket(&self, ticket: &Ticket) -> bool {
         let table = TableName::new(ticket.table.as_str());
         ticket.store == self.tickets.store_name && table.is_ok_and(|table| table == self.entities.name)
     }
 
-    fn check_ours(&self, ticket: &Ticket) -> Result<()> {
-        if self.has_written(ticket) {
+    fn check_owns_ticket(&self, ticket: &Ticket) -> Result<()> {
+        if self.owns_ticket(ticket) {
             return Ok(());
         }
         let (store, table) = (&ticket.store, &ticket.table);
@@ -87,8 +87,6 @@ impl UnfinishedWrites<'_> {
         if let Some(Evidence::Journal(row)) = self.rows.abort(ticket.write_id(), &ticket.partition).await? {
             return self.take_over_row(row, slots).await;
         }
-        // Kept until the last release: a release derives the entries of the owner.
-        let _permission = self.entities.maintainer.prepare().await?;
         let mut owners = owners(&ticket.partition, &ticket.rows)?;
         if let Some(source) = ticket.source()? {
             self.moves.unmark(&source, ticket.write_id()).await?;
@@ -96,6 +94,9 @@ impl UnfinishedWrites<'_> {
         }
         let mut states = States::new(owners);
         for affected in &ticket.reserved {
+            // Kept until the release has ended: a release derives the entries of the owner. One permission for each key, because the states
+            // may expire before the last one.
+            let _permission = self.entities.maintainer.prepare().await?;
             self.unique.settle(&affected.location()?, By::Release(ticket.write_id()), &mut states).await?;
         }
         Ok(if dequeues > 1 { RecoveryProgress::Done } else { self.later() })

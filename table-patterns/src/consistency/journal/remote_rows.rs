@@ -1,15 +1,16 @@
 //! Rows of remote entries: rows that hold one entry each, written in groups, and rows that hold the entries of several entities.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
-use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
+use table_core::store::{Error, GroupTransaction, Operation, Result};
 use tokio::time::sleep;
 
 use super::entity_table::{EntityTable, States};
 use super::row::AffectedKey;
-use super::unique::is_unique_row;
-use crate::entry::shared::{Merge, Prepared, SharedRows, contended};
+use crate::entry::row_properties::is_unique_row;
+use crate::entry::shared::{Merge, Prepared, SharedRows, contended, key_collision};
 use crate::entry::{Entry, Location};
 use crate::rows::{accept_applied, random_pause};
 
@@ -98,7 +99,13 @@ impl RemoteRows<'_> {
             Operation::Insert(row) if error.is_already_exists() => {
                 match self.own_row(table, row, states).await? {
                     RowOwner::Same(own) => operations[failed] = own,
-                    RowOwner::Other(owner) => return Err(collision(row, &owner)),
+                    RowOwner::Other(owner) => {
+                        return Err(key_collision(
+                            Entry::index_of(row).unwrap_or_default(),
+                            row.key(),
+                            &owner,
+                        ));
+                    }
                 }
             }
             // Another applier has written the row since it was read.
@@ -121,8 +128,7 @@ impl RemoteRows<'_> {
         if owner != Entry::owner_of(wanted)? && !is_gone {
             return Ok(RowOwner::Other(owner));
         }
-        let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
-        Ok(RowOwner::Same(Operation::Replace(wanted.clone(), condition)))
+        Ok(RowOwner::Same(Operation::Replace(wanted.clone(), row.version()?)))
     }
 
     /// Keeps only the deletions of rows that belong to entities of the write: if keys collide, or long after the
@@ -152,8 +158,8 @@ impl RemoteRows<'_> {
             // `ByDefinition`: a unique row must not be overwritten or deleted as a plain one.
             if is_unique_row(&row) {
                 reserved.push(Location { table: table.clone(), key: key.clone() });
-            } else if let Some(etag) = row.etag() {
-                kept.push(Operation::Delete(key.clone(), IfMatch::from(etag)));
+            } else {
+                kept.push(Operation::Delete(key.clone(), row.version()?));
             }
         }
         *operations = kept;
@@ -259,11 +265,6 @@ impl RemoteRows<'_> {
         }
         Ok(true)
     }
-}
-
-fn collision(wanted: &Entity, owner: &Key) -> Error {
-    let index = Entry::index_of(wanted).unwrap_or_default().to_owned();
-    ErrorKind::KeyCollision { index, entry: wanted.key().to_string(), owner: owner.to_string() }.into()
 }
 
 type ByPartition = BTreeMap<(TableName, PartitionKey), Vec<Operation>>;

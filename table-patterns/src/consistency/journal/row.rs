@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use table_core::model::{ETag, Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
+use table_core::query::Filter;
 use table_core::store::{Error, Operation, Result};
 use uuid::Uuid;
 
@@ -16,7 +17,6 @@ use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Shape};
 use crate::rows::{accept_applied, fresh_id, get_bytes, set_bytes};
 
-const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
 const ROWS: &str = "JournalRows";
 const TOUCHED: &str = "JournalTouched";
@@ -44,9 +44,23 @@ impl WriteId {
         self.0
     }
 
+    /// The start of the RowKeys of journal rows and abort rows, after [`SYSTEM_PREFIX`].
+    const KEY_PREFIX: &str = "j_";
+
     /// The key of the journal row of this write, or of the abort row in its place.
     pub(super) fn key(self, partition: &str) -> Result<Key> {
-        Key::new(partition, format!("{SYSTEM_PREFIX}{PREFIX}{}", self.0.simple()))
+        Key::new(partition, format!("{SYSTEM_PREFIX}{}{}", Self::KEY_PREFIX, self.0.simple()))
+    }
+
+    /// The write of a journal row or an abort row, by its key; `None` for the key of another row.
+    pub(super) fn of_key(key: &Key) -> Option<Self> {
+        let text = key.row().strip_prefix(SYSTEM_PREFIX)?.strip_prefix(Self::KEY_PREFIX)?;
+        Uuid::try_parse(text).ok().map(Self)
+    }
+
+    /// A filter for journal rows and abort rows.
+    pub(super) fn rows() -> Filter {
+        Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}{}", Self::KEY_PREFIX))
     }
 }
 
@@ -228,8 +242,7 @@ pub(super) fn abort_row(key: Key) -> Entity {
 
 /// Whether a row is a journal row.
 pub(crate) fn is_journal_row(row: &Entity) -> bool {
-    let is_system = row.key().row().strip_prefix(SYSTEM_PREFIX).is_some_and(|rest| rest.starts_with(PREFIX));
-    is_system && row.get(KIND) == Some(ValueRef::String(WRITE))
+    WriteId::of_key(row.key()).is_some() && row.get(KIND) == Some(ValueRef::String(WRITE))
 }
 
 /// Reads the row at the key of a write.

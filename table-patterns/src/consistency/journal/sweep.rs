@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks};
+use table_core::model::{Entity, Key, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, Result, TableStoreExt as _};
 use tokio::time::{Instant, sleep_until};
-use uuid::Uuid;
 
 use super::entity_table::{EntityTable, States};
 use super::lease::Timing;
@@ -17,6 +16,7 @@ use super::recover::{RecoveryProgress, UnfinishedWrites};
 use super::row::{Evidence, JournalRow, JournalRows, WriteId, read};
 use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
+use crate::entry::row_properties::OWNER_PENDING;
 use crate::entry::{Entry, Location};
 use crate::rows::accept_applied;
 
@@ -67,9 +67,8 @@ impl Sweep<'_> {
     ) -> Result<SweepReport> {
         let mut report = SweepReport::default();
         let (journal, mut aborts, marked) = self.journal_rows(&mut report).await?;
+        // Two clocks, so only a rough age. What makes the removal safe is the wait at the end, on this process's clock alone.
         aborts
-            // Two clocks, so only a rough age. What makes the removal safe is the wait at the end, on this
-            // process's clock alone.
             .retain(|row| row.timestamp().is_some_and(|written| after(written, keep_aborts) <= Ticks::now()));
         // From now on, because the scan has found every abort row of the list by this moment.
         let watched_since = Instant::now();
@@ -81,15 +80,15 @@ impl Sweep<'_> {
             let unmarked = report.unless_failed(entity.key(), unmarked).unwrap_or(false);
             report.moves_given_up += usize::from(unmarked);
         }
-        let permission = self.entities.maintainer.prepare().await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
+                // Kept until the release has ended: a release derives the entries of the owner. One permission for each row, because the
+                // states may expire before the last one. The loop ends before the wait below, for which no change of a state must wait.
+                let _permission = self.entities.maintainer.prepare().await?;
                 let released = self.sweep_reservation(table, &row).await;
                 report.released += usize::from(report.unless_failed(row.key(), released).unwrap_or(false));
             }
         }
-        // A change of an index state waits for permits, and the wait below is long.
-        drop(permission);
         // A writer that an abort row has stopped may still send its commit within its lease.
         if !aborts.is_empty() {
             sleep_until(watched_since + self.timing.lease().max(self.entities.maintainer.longest_lease()))
@@ -107,12 +106,12 @@ impl Sweep<'_> {
         &self,
         report: &mut SweepReport,
     ) -> Result<(Vec<JournalRow>, Vec<Entity>, Vec<Entity>)> {
-        let filter = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_")).or(Mark::filter());
+        let filter = WriteId::rows().or(Mark::filter());
         let rows =
             self.entities.store.query_all(&self.entities.name, &Query::new().with_filter(filter)).await?;
         let (mut journal, mut aborts, mut marked) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
-            let Some(id) = id_of(&row) else {
+            let Some(id) = WriteId::of_key(row.key()) else {
                 marked.push(row);
                 continue;
             };
@@ -126,7 +125,7 @@ impl Sweep<'_> {
     }
 
     async fn pending_rows(&self, table: &TableName) -> Result<Vec<Entity>> {
-        let filter = Filter::eq(super::unique::PENDING, true);
+        let filter = Filter::eq(OWNER_PENDING, true);
         let rows = self.entities.store.query_all(table, &Query::new().with_filter(filter)).await?;
         // An entity of the table may have a property of that name, too.
         Ok(rows.into_iter().filter(|row| Entry::index_of(row).is_some()).collect())
@@ -171,16 +170,11 @@ impl Sweep<'_> {
     /// the reservation was released.
     async fn sweep_reservation(&self, table: &TableName, entity: &Entity) -> Result<bool> {
         let row = UniqueRow::read(entity)?;
-        let Some(Evidence::Abort) = self.rows.abort(row.ticket, row.partition()).await? else {
+        let Some(Evidence::Abort) = self.rows.abort(row.write, row.partition()).await? else {
             return Ok(false);
         };
         let at = Location { table: table.clone(), key: entity.key().clone() };
-        self.unique.settle(&at, By::Release(row.ticket), &mut States::new(vec![row.owner])).await?;
+        self.unique.settle(&at, By::Release(row.write), &mut States::new(vec![row.owner])).await?;
         Ok(true)
     }
-}
-
-fn id_of(entity: &Entity) -> Option<WriteId> {
-    let text = entity.key().row().strip_prefix(SYSTEM_PREFIX)?.strip_prefix("j_")?;
-    Uuid::try_parse(text).ok().map(WriteId::from_uuid)
 }

@@ -2,16 +2,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, Properties, TableName, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::queue::WorkQueue;
-use table_core::store::{Operation, OperationKind, Result, TableStore, TableStoreExt};
+use table_core::store::{Error, Operation, OperationKind, Result, TableStore, TableStoreExt};
 
 use super::{Acknowledge, Change, Clearing, Entries, Journal, Recovery, Timing};
 use crate::clock::TokioClock;
-use crate::index::{Entry, Location, Maintainer, Shape};
+use crate::index::{Entry, Location, Maintainer, Permission, Shape};
 use crate::queue::{QueueOptions, TableQueue};
 
 mod costs;
@@ -331,6 +332,47 @@ async fn a_ticket_without_keys_is_recovered() -> Result<()> {
     }
     let released = world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.released;
     assert_eq!(released, 70);
+    assert!(rows(&world, "Names").await?.is_empty());
+    Ok(())
+}
+
+/// Entries as of states that expire one second after they were read.
+#[derive(Debug, Default)]
+struct Expiring(std::sync::Mutex<Option<tokio::time::Instant>>);
+
+#[async_trait]
+impl Maintainer for Expiring {
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        match *self.0.lock().unwrap() {
+            Some(until) if tokio::time::Instant::now() <= until => People.entries(entity),
+            _ => Err(Error::invalid_request("the states have expired")),
+        }
+    }
+
+    async fn prepare(&self) -> Result<Permission> {
+        let until = tokio::time::Instant::now() + Duration::from_secs(1);
+        *self.0.lock().unwrap() = Some(until);
+        Ok(Permission { valid_until: Some(until), permit: None })
+    }
+}
+
+/// A release derives the entries of the owner. A sweep of many reservations takes longer than the states are valid.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_releases_under_valid_states() -> Result<()> {
+    let (world, faults) = (world().await?, FaultInjector::new(1));
+    let names = TableName::new("Names")?;
+    for (id, name) in [("1", "kim"), ("2", "ken"), ("3", "kay"), ("4", "kai")] {
+        world.store.write(world.journal.table(), Operation::Insert(person(id, "max", "oslo")?)).await?;
+        let owned = entry(&person(id, name, "oslo")?, "Names", Key::new(name, "")?, "name", true)?;
+        let write = uuid::Uuid::new_v4();
+        let pending = owned.to_entity().with("OwnerWrite", write).with("OwnerPending", true);
+        world.store.write(&names, Operation::Insert(pending)).await?;
+    }
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(200))).on(OperationKind::Get));
+    let slow = Arc::new(Faulty::new(world.store.clone(), faults));
+    let journal = Journal::new(slow, world.journal.table().clone(), Arc::new(Expiring::default()));
+    let report = journal.sweep(&[names], Duration::from_secs(86_400)).await?;
+    assert_eq!((report.released, report.left), (4, 0), "{report:?}");
     assert!(rows(&world, "Names").await?.is_empty());
     Ok(())
 }

@@ -11,14 +11,12 @@ use table_core::store::{Error, Operation, Result};
 use super::entity_table::{EntityTable, States};
 use super::plan::violation;
 use super::row::{Evidence, JournalRows, WriteId};
+use crate::entry::row_properties::{
+    HEIR_PARTITION, HEIR_ROW, OWNER_PENDING, OWNER_WRITE, heir_of, is_unique_row,
+};
 use crate::entry::shared::contended;
 use crate::entry::{Entry, Location};
 use crate::rows::{accept_applied, is_of_later_version, was_changed_by_another};
-
-const TICKET: &str = "OwnerWrite";
-pub(super) const PENDING: &str = "OwnerPending";
-const HEIR_PARTITION: &str = "HeirPartition";
-const HEIR_ROW: &str = "HeirRow";
 
 /// A unique row as it was read.
 #[derive(Clone, Debug)]
@@ -26,7 +24,8 @@ pub(super) struct UniqueRow {
     pub(super) owner: Key,
     /// The owner of the value after the move is applied.
     pub(super) heir: Option<Key>,
-    pub(super) ticket: WriteId,
+    /// The write that has written the row.
+    pub(super) write: WriteId,
     pub(super) pending: bool,
     pub(super) etag: ETag,
 }
@@ -36,11 +35,13 @@ impl UniqueRow {
         let damaged = |name: &str| {
             Error::decode("unique row", entity.key(), name, "a valid value", "a missing or invalid value")
         };
-        let Some(ValueRef::Guid(ticket)) = entity.get(TICKET) else { return Err(damaged(TICKET)) };
-        let Some(ValueRef::Boolean(pending)) = entity.get(PENDING) else { return Err(damaged(PENDING)) };
+        let Some(ValueRef::Guid(write)) = entity.get(OWNER_WRITE) else { return Err(damaged(OWNER_WRITE)) };
+        let Some(ValueRef::Boolean(pending)) = entity.get(OWNER_PENDING) else {
+            return Err(damaged(OWNER_PENDING));
+        };
         let etag = entity.etag().cloned().ok_or_else(|| damaged("ETag"))?;
         let (owner, heir) = (Entry::owner_of(entity)?, heir_of(entity)?);
-        Ok(Self { owner, heir, ticket: WriteId::from_uuid(ticket), pending, etag })
+        Ok(Self { owner, heir, write: WriteId::from_uuid(write), pending, etag })
     }
 
     /// The partition with the journal row of the row's write.
@@ -53,9 +54,9 @@ impl UniqueRow {
         states.contains(&self.owner) || self.heir.as_ref().is_some_and(|heir| states.contains(heir))
     }
 
-    /// The entity that has the value, when it is known whether the row's write was committed.
-    fn holder(&self, committed: bool) -> &Key {
-        self.heir.as_ref().filter(|_| committed).unwrap_or(&self.owner)
+    /// The entity that has the value: the heir of a committed pair, otherwise the owner.
+    fn holder(&self, state: WriteState) -> &Key {
+        self.heir.as_ref().filter(|_| state == WriteState::Committed).unwrap_or(&self.owner)
     }
 
     /// The operation that settles the row if its owner has the entry, and deletes the row otherwise, under the row's
@@ -63,7 +64,7 @@ impl UniqueRow {
     fn agreeing_with(&self, at: &Location, held: Option<&Entry>) -> Operation {
         let condition = IfMatch::from(&self.etag);
         match held {
-            Some(entry) => Operation::Replace(row(entry, self.ticket, false), condition),
+            Some(entry) => Operation::Replace(row(entry, self.write, false), condition),
             None => Operation::Delete(at.key.clone(), condition),
         }
     }
@@ -71,26 +72,12 @@ impl UniqueRow {
 
 /// The row of a unique entry: pending or settled.
 pub(super) fn row(entry: &Entry, write: WriteId, pending: bool) -> Entity {
-    entry.to_entity().with(TICKET, write.uuid()).with(PENDING, pending)
+    entry.to_entity().with(OWNER_WRITE, write.uuid()).with(OWNER_PENDING, pending)
 }
 
 /// The row of a value that an entity keeps during a move.
 pub(super) fn pair_row(entry: &Entry, heir: &Key, write: WriteId) -> Entity {
     row(entry, write, true).with(HEIR_PARTITION, heir.partition()).with(HEIR_ROW, heir.row())
-}
-
-fn heir_of(row: &Entity) -> Result<Option<Key>> {
-    match (row.get(HEIR_PARTITION), row.get(HEIR_ROW)) {
-        (Some(ValueRef::String(partition)), Some(ValueRef::String(row))) => {
-            Key::new(partition, row).map(Some)
-        }
-        _ => Ok(None),
-    }
-}
-
-/// The entities of which one has the entry: the owner, and the heir of a value that is being moved.
-pub(crate) fn holders(row: &Entity) -> Result<Vec<Key>> {
-    Ok(std::iter::once(Entry::owner_of(row)?).chain(heir_of(row)?).collect())
 }
 
 /// The process that settles a key.
@@ -108,6 +95,17 @@ impl By {
             Self::Release(write) | Self::Applier(write) => write,
         }
     }
+}
+
+/// The state of the write that has written a unique row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriteState {
+    /// The row is settled: no write is open.
+    Settled,
+    /// The row is pending, and its write is committed.
+    Committed,
+    /// The row is pending, and its write can never commit.
+    GivenUp,
 }
 
 /// The result of a reservation.
@@ -142,7 +140,7 @@ impl UniqueKeys<'_> {
             }
             // The row that the insert has met may be gone by now: insert again.
             let Some(found) = self.unique_row(at).await? else { continue };
-            if let Some(reservation) = self.claim_row(&entry.owner, at, &wanted, write, found).await? {
+            if let Some(reservation) = self.reserve_found(&entry.owner, at, &wanted, write, found).await? {
                 return Ok(reservation);
             }
         }
@@ -160,16 +158,17 @@ impl UniqueKeys<'_> {
         let (at, wanted) = (&entry.location, pair_row(entry, heir, write));
         for _ in 0..ROUNDS {
             let Some(found) = self.settled_row(at).await? else { return Ok(None) };
-            let claimed = self.claim_row(&entry.owner, at, &wanted, write, found).await?;
-            if claimed.is_some() {
-                return Ok(claimed);
+            let reserved = self.reserve_found(&entry.owner, at, &wanted, write, found).await?;
+            if reserved.is_some() {
+                return Ok(reserved);
             }
         }
         Err(contended(at))
     }
 
-    /// Replaces a row by the wanted one if it belongs to the entity. `None` if the row must be read again.
-    async fn claim_row(
+    /// Reserves a key whose row was found: replaces the row by the wanted one if the row belongs to the entity. `None` if the row must be
+    /// read again.
+    async fn reserve_found(
         &self,
         owner: &Key,
         at: &Location,
@@ -179,15 +178,15 @@ impl UniqueKeys<'_> {
     ) -> Result<Option<Reservation>> {
         // A row of the same entity is adopted, also from a write of it that died. A pair of another move is
         // not: the move may be committed, and the value then belongs to the heir.
-        if found.owner == *owner && (found.heir.is_none() || found.ticket == write) {
+        if found.owner == *owner && (found.heir.is_none() || found.write == write) {
             return self.adopt(at, wanted, write, found).await;
         }
-        let Some(committed) = self.is_committed(&found).await? else { return Ok(None) };
-        let holder = found.holder(committed);
-        if committed && holder == owner {
+        let Some(state) = self.write_state(&found).await? else { return Ok(None) };
+        let holder = found.holder(state);
+        if state == WriteState::Committed && holder == owner {
             return self.replace_row(at, wanted, &found).await;
         }
-        let is_held = self.is_held(at, &found, holder, committed).await?;
+        let is_held = self.settle_for_holder(at, &found, holder, state).await?;
         // In every other case the row was settled or removed just now: read it again.
         Ok((is_held && holder != owner).then(|| Reservation::Taken(holder.clone())))
     }
@@ -201,8 +200,8 @@ impl UniqueKeys<'_> {
         write: WriteId,
         found: UniqueRow,
     ) -> Result<Option<Reservation>> {
-        if found.pending && found.ticket != write {
-            self.rows.abort(found.ticket, found.partition()).await?;
+        if found.pending && found.write != write {
+            self.rows.abort(found.write, found.partition()).await?;
         }
         self.replace_row(at, wanted, &found).await
     }
@@ -219,10 +218,19 @@ impl UniqueKeys<'_> {
         }
     }
 
-    /// Whether the holder of a row still has the key. If not, this deletes the row, or the row must be read again.
-    /// The write of a pending row is given up or committed at this point. In both cases the entity decides: it can
-    /// get a key only by a reservation, which changes the row.
-    async fn is_held(&self, at: &Location, found: &UniqueRow, holder: &Key, committed: bool) -> Result<bool> {
+    /// Settles the row for its holder, or deletes the row if the holder no longer has the key. Returns whether the holder has the key;
+    /// `false` also if the row must be read again. While the holder of a committed write has the key, the row stays as it is: the applier
+    /// of that write settles the row.
+    ///
+    /// The write of a pending row is given up or committed at this point. In both cases the entity decides: it can get a key only by a
+    /// reservation, which changes the row.
+    async fn settle_for_holder(
+        &self,
+        at: &Location,
+        found: &UniqueRow,
+        holder: &Key,
+        state: WriteState,
+    ) -> Result<bool> {
         let mut states = States::new(vec![holder.clone()]);
         states.read_again(self.entities, holder).await?;
         let held = match states.entry_at(self.entities, holder, at) {
@@ -230,7 +238,7 @@ impl UniqueKeys<'_> {
             Err(error) if is_of_later_version(&error) => return Ok(true),
             held => held?,
         };
-        if held.is_some() && (committed || !found.pending) {
+        if held.is_some() && state != WriteState::GivenUp {
             return Ok(true);
         }
         match self.put(at, found.agreeing_with(at, held.as_ref())).await {
@@ -240,16 +248,19 @@ impl UniqueKeys<'_> {
         }
     }
 
-    /// Whether the write of a pending row is committed; if not, it can never commit afterwards. `None` if its
-    /// evidence was removed in between: the row must be read again.
-    async fn is_committed(&self, row: &UniqueRow) -> Result<Option<bool>> {
+    /// The state of a row's write. Gives the write of a pending row up if it is not committed. `None` if the evidence of the write was
+    /// removed in between: the row must be read again.
+    async fn write_state(&self, row: &UniqueRow) -> Result<Option<WriteState>> {
         if !row.pending {
-            return Ok(Some(false));
+            return Ok(Some(WriteState::Settled));
         }
         // `AbortBeforeTakeOver`: a look at the journal row alone would not do. The write could commit right
         // after it, and two entities would have the value.
-        let evidence = self.rows.abort(row.ticket, row.partition()).await?;
-        Ok(evidence.map(|evidence| matches!(evidence, Evidence::Journal(_))))
+        let evidence = self.rows.abort(row.write, row.partition()).await?;
+        Ok(evidence.map(|evidence| match evidence {
+            Evidence::Journal(_) => WriteState::Committed,
+            Evidence::Abort => WriteState::GivenUp,
+        }))
     }
 
     /// Settles or removes a unique key: reads the row, **then** the entity, then writes the row under its ETag. In
@@ -268,7 +279,7 @@ impl UniqueKeys<'_> {
             // No row, or a row between other entities: nothing to settle, unless an entity of this write
             // should have the row.
             let Some(row) = found.as_ref().filter(|row| row.concerns(states)) else {
-                if self.is_without(at, found.as_ref(), by, states).await? {
+                if self.check_no_entry(at, found.as_ref(), by, states).await? {
                     return Ok(());
                 }
                 continue;
@@ -300,7 +311,7 @@ impl UniqueKeys<'_> {
         states: &mut States,
     ) -> Result<Option<Entry>> {
         // The heir comes before the owner: after the move is committed, both may still exist.
-        let applies = matches!(by, By::Applier(write) if write == row.ticket);
+        let applies = matches!(by, By::Applier(write) if write == row.write);
         let heir = row.heir.iter().filter(|_| applies);
         let mut others = States::default();
         for key in heir.chain([&row.owner]) {
@@ -326,19 +337,22 @@ impl UniqueKeys<'_> {
     /// then, and absence has no version by which the applier could notice a change. If that write is committed, its
     /// journal row is responsible for the key. `None` if the row must be read again.
     async fn may_settle(&self, row: &UniqueRow, by: By) -> Result<Option<bool>> {
-        if !row.pending || row.ticket == by.write() {
+        if !row.pending || row.write == by.write() {
             return Ok(Some(true));
         }
         match by {
             By::Release(_) => Ok(Some(false)),
-            By::Applier(_) => Ok(self.is_committed(row).await?.map(|committed| !committed)),
+            By::Applier(_) => Ok(self.write_state(row).await?.map(|state| state != WriteState::Committed)),
         }
     }
 
-    /// Whether no entity of the write needs this key; `false` if the row must be read again. If an entity has the key
-    /// and there is no row, this reserves the key. While an index is built, entities lack rows and two may have had
-    /// one value; those are left to the build.
-    async fn is_without(
+    /// Checks that no entity of the write needs this key, and reserves the key if an entity has the key and there is no row. Returns
+    /// `false` if the row must be read again. While an index is built, entities lack rows and two may have had one value; those are left
+    /// to the build.
+    ///
+    /// # Errors
+    /// Another entity has the key that an entity of the write has.
+    async fn check_no_entry(
         &self,
         at: &Location,
         found: Option<&UniqueRow>,
@@ -399,19 +413,4 @@ impl UniqueKeys<'_> {
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {
         Ok(accept_applied(self.entities.store.write(&at.table, operation).await)?.etag)
     }
-}
-
-/// Whether a row is a reservation that is not settled.
-pub(crate) fn is_pending(row: &Entity) -> bool {
-    row.get(PENDING) == Some(ValueRef::Boolean(true))
-}
-
-/// Whether a row is a unique row, pending or settled.
-pub(crate) fn is_unique_row(row: &Entity) -> bool {
-    row.properties().iter().any(|p| is_unique_row_property(p.name()))
-}
-
-/// Whether a property belongs to the unique row and not to its payload.
-pub(crate) fn is_unique_row_property(name: &str) -> bool {
-    [PENDING, TICKET, HEIR_PARTITION, HEIR_ROW].contains(&name)
 }

@@ -20,7 +20,7 @@ use crate::consistency::work::{
 };
 
 /// Failures of a ticket's work until the ticket is poisoned, unless set.
-pub(crate) const ATTEMPTS: u32 = 5;
+pub(crate) const MAX_TICKET_FAILURES: u32 = 5;
 /// The number of messages set aside by the queue that one check reads.
 pub(crate) const SET_ASIDE: usize = 32;
 
@@ -66,7 +66,7 @@ pub struct PoisonedTicket {
 impl<'a> Recovery<'a> {
     /// A worker for the tickets of these journals.
     pub const fn new(queue: &'a dyn WorkQueue, journals: Vec<&'a Journal>) -> Self {
-        Self { queue, journals, attempts: ATTEMPTS, finished: None }
+        Self { queue, journals, attempts: MAX_TICKET_FAILURES, finished: None }
     }
 
     /// Sets after how many failures of its work a ticket is poisoned: 5 unless set, at least 1. All workers of a queue should use
@@ -196,7 +196,7 @@ impl<'a> Recovery<'a> {
             // After some receives the queue sets the message aside.
             return self.queue.renew(&receipt, Duration::ZERO).await.map(drop);
         }
-        let Some(journal) = self.journals.iter().find(|j| j.unfinished().has_written(&ticket)) else {
+        let Some(journal) = self.journals.iter().find(|j| j.unfinished().owns_ticket(&ticket)) else {
             let (store, table) = (&ticket.store, &ticket.table);
             tracing::warn!(store, table, id = %message.id, "a ticket is sent again for a worker that has the journal of its table");
             return send_again(self.queue, &message.body, &receipt, self.lease()).await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use table_core::manifest::index_name;
 use table_core::model::{ETag, Entity, Key};
 use table_core::queue::Receipt;
 use table_core::store::{Error, Outcome, Result, Written};
@@ -25,7 +26,7 @@ use crate::entry::{Entry, Location};
 use crate::rows::random_pause;
 
 /// Attempts of a write that other processes give up.
-pub(super) const ATTEMPTS: u32 = 10;
+pub(super) const MAX_WRITE_ATTEMPTS: u32 = 10;
 
 /// When a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +104,22 @@ enum UniqueKey<'a> {
     Read(&'a Location),
 }
 
+/// The preparation of one unique row.
+enum Preparation {
+    /// The lease has ended, and nothing was sent.
+    NotSent,
+    /// The row is prepared. Its version is unknown, or the write cannot rely on it.
+    NoVersion,
+    /// The row is prepared, and has this version.
+    Version(Location, ETag),
+}
+
+impl Preparation {
+    fn of(at: &Location, version: Option<ETag>) -> Self {
+        version.map_or(Self::NoVersion, |version| Self::Version(at.clone(), version))
+    }
+}
+
 /// The end of a write that could not reserve its unique keys.
 struct Unreserved {
     error: Error,
@@ -111,17 +128,12 @@ struct Unreserved {
 }
 
 impl Unreserved {
-    /// One more error. An error with a known outcome says more to the caller than one without.
-    fn of(earlier: Option<Self>, error: Error) -> Self {
-        let new = Self::from(error);
-        match earlier {
-            None => new,
-            Some(earlier) => {
-                let in_doubt = earlier.in_doubt || new.in_doubt;
-                let first = !earlier.error.is_ambiguous() || new.error.is_ambiguous();
-                Self { error: if first { earlier.error } else { new.error }, in_doubt }
-            }
-        }
+    /// Combines the errors of two reservations: keeps the first error with a known outcome, which says more to the caller than an
+    /// ambiguous one.
+    fn with(self, error: Error) -> Self {
+        let in_doubt = self.in_doubt || error.is_ambiguous();
+        let keeps_earlier = !self.error.is_ambiguous() || error.is_ambiguous();
+        Self { error: if keeps_earlier { self.error } else { error }, in_doubt }
     }
 }
 
@@ -180,8 +192,8 @@ impl Writer<'_> {
             let (plan, lock) = self.plan_with_lock(&changes).await?;
             match self.attempt(&plan, lock, &changes, acknowledge).await? {
                 Attempt::Committed(committed) => return Ok(committed),
-                Attempt::StartOver(cause) if attempt + 1 == ATTEMPTS => {
-                    return Err(self.error_after_attempts(&plan, cause));
+                Attempt::StartOver(cause) if attempt + 1 == MAX_WRITE_ATTEMPTS => {
+                    return Err(self.given_up(&plan, cause));
                 }
                 Attempt::StartOver(_) => sleep(random_pause(attempt, 8)).await,
             }
@@ -305,10 +317,15 @@ impl Writer<'_> {
         // Every answer before the end: nothing may be released while a reservation is under way.
         for prepared in self.entities.all_of(work.collect()).await {
             match prepared {
-                Ok(Some(Some((at, version)))) => drop(reserved.known.insert(at, version)),
-                Ok(Some(None)) => {}
-                Ok(None) => all_sent = false,
-                Err(error) => failed = Some(Unreserved::of(failed, error)),
+                Ok(Preparation::Version(at, version)) => drop(reserved.known.insert(at, version)),
+                Ok(Preparation::NoVersion) => {}
+                Ok(Preparation::NotSent) => all_sent = false,
+                Err(error) => {
+                    failed = Some(match failed {
+                        None => Unreserved::from(error),
+                        Some(earlier) => earlier.with(error),
+                    });
+                }
             }
         }
         match failed {
@@ -317,16 +334,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Prepares one unique row for the commit: 2 requests for a pair, 1 otherwise. Returns the version of the row, if
-    /// the write can rely on it. `None` if the lease has ended and nothing was sent.
-    async fn reserve_one(
-        &self,
-        plan: &Plan,
-        key: UniqueKey<'_>,
-        lease: Lease,
-    ) -> Result<Option<Option<(Location, ETag)>>> {
+    /// Prepares one unique row for the commit: 2 requests for a pair, 1 otherwise.
+    async fn reserve_one(&self, plan: &Plan, key: UniqueKey<'_>, lease: Lease) -> Result<Preparation> {
         if !lease.may_send() {
-            return Ok(None);
+            return Ok(Preparation::NotSent);
         }
         let (entry, reservation) = match key {
             UniqueKey::Pair(entry, heir) => {
@@ -339,12 +350,12 @@ impl Writer<'_> {
                 // The version of a pending row would change with its write, and the row of another entity is
                 // none of this write's: the applier reads such rows again.
                 let own = row.filter(|row| !row.pending && plan.entities().contains(&row.owner));
-                return Ok(Some(own.map(|row| (at.clone(), row.etag))));
+                return Ok(Preparation::of(at, own.map(|row| row.etag)));
             }
         };
         match reservation {
             Reservation::Taken(owner) => Err(violation(entry, &owner)),
-            Reservation::Mine(version) => Ok(Some(version.map(|version| (entry.location.clone(), version)))),
+            Reservation::Mine(version) => Ok(Preparation::of(&entry.location, version)),
         }
     }
 
@@ -357,6 +368,8 @@ impl Writer<'_> {
         error.with_outcome(Outcome::NotApplied)
     }
 
+    /// Removes the mark and the reservations of a write that never commits, then the ticket. Stops at the first failure, so that the
+    /// ticket stays.
     async fn release(&self, plan: &Plan, ticket: Option<&Receipt>) {
         if let Some(source) = &plan.source
             && let Err(error) = self.moves.unmark(source.key(), plan.id).await
@@ -474,25 +487,31 @@ impl Writer<'_> {
         self.committer.journal_row(plan, Some(written.last()?.etag.clone()?)).ok()
     }
 
-    /// The error of a write that was given up 10 times. Not a conflict: a caller that reads and writes again would
-    /// fail again.
-    pub(super) fn error_after_attempts(&self, plan: &Plan, cause: Cause) -> Error {
+    /// The error of a write that was given up in all of its attempts, or of one attempt at a move. Not a conflict: a caller that reads and
+    /// writes again would fail again.
+    pub(super) fn given_up(&self, plan: &Plan, cause: Cause) -> Error {
         let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
         let why = match cause {
             Cause::AbortRow => "another process gave it up before its commit: a sweep, a worker, or a write that wants a \
                               value that it reserves; write fewer entities at once, or give more time by `Timing`"
                 .to_owned(),
             Cause::StatesExpired(took) => format!(
-                "the index states had expired at the commit, {took:?} after they were read: raise \
+                "the index states had expired at the commit, {took:?} after the write was planned: raise \
                  `IndexOptions::cache`, which is too short for these requests"
             ),
             Cause::LeaseExpired(took) => format!(
-                "the lease of its reservations had expired before the commit, {took:?} after its start: raise the lease \
-                 of `Timing`, or write fewer entities at once"
+                "the lease of its reservations had expired before the commit, {took:?} after the write was planned: raise \
+                 the lease of `Timing`, or write fewer entities at once"
             ),
         };
         let table = &self.entities.name;
-        Error::invalid_request(format!("the write of {key} in '{table}' was tried {ATTEMPTS} times: {why}"))
+        Error::invalid_request(match &plan.source {
+            None => format!("the write of {key} in '{table}' was tried {MAX_WRITE_ATTEMPTS} times: {why}"),
+            Some(source) => {
+                let source = source.key();
+                format!("the move of {source} to {key} in '{table}' was given up before its commit: {why}")
+            }
+        })
     }
 }
 
@@ -509,6 +528,7 @@ fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
 /// The error of a unique entry without a row, which only a foreign write to the rows of the index can cause.
 fn without_row(entry: &Entry) -> Error {
     let Entry { index, location, owner, .. } = entry;
+    let index = index_name(index);
     Error::invalid_request(format!(
         "the unique index '{index}' has no entry {} of {owner}, so another entity may have the value: repair the \
          index by a scrub first",

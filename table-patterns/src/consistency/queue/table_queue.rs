@@ -132,8 +132,8 @@ impl TableQueue {
     async fn move_group(&self, moves: &[(Row, Row)]) -> Result<Option<Vec<Written>>> {
         let mut group = GroupTransaction::new(self.partition.clone(), self.store.profile());
         for (from, to) in moves {
-            let condition = from.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
-            group.push(Operation::Delete(from.key.clone(), condition))?;
+            let etag = from.etag.clone().ok_or_else(|| Error::without_etag(&from.key))?;
+            group.push(Operation::Delete(from.key.clone(), IfMatch::Exactly(etag)))?;
             group.push(Operation::Insert(to.to_entity()))?;
         }
         // One group: with two requests, a crash between them would lose the message, or leave it twice.

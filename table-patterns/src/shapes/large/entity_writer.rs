@@ -15,7 +15,7 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written};
 
 use crate::index::{IndexOptions, IndexedEntities, MAX_CLAIMS, due_row};
-use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
+use crate::journal::{Change, Committed, Entries, MoveAttempt, Moved, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
 use crate::rows::plain::permit;
 use crate::rows::write_together;
@@ -81,18 +81,18 @@ impl EntityWriter {
         new: &NewBlobs,
         (source, there): (&Entity, Option<&Entity>),
         moved: &Entity,
-    ) -> Result<Tried> {
+    ) -> Result<MoveAttempt> {
         let mover = indexes.journal().mover();
         let moving = Box::pin(mover.move_read(source, there.cloned(), moved.clone()));
         let tried = self.in_time(new, moving).await;
         match &tried {
-            Ok(Ok(Moved::Done(entries))) => {
+            Ok(MoveAttempt::Ended(Moved::Done(entries))) => {
                 let gone = (*entries == Entries::Applied).then_some(source);
                 let old: Vec<&Entity> = there.into_iter().chain(gone).collect();
                 self.values.remove_replaced(&old, &[moved]).await;
             }
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => self.values.withdraw(new).await,
+            Ok(MoveAttempt::Ended(_)) => {}
+            Ok(MoveAttempt::GivenUp(_)) => self.values.withdraw(new).await,
             Err(error) if error.outcome() == Outcome::NotApplied => self.values.withdraw(new).await,
             Err(_) => {}
         }

@@ -7,8 +7,7 @@ use table_core::typed::{KeyOf, TableEntity};
 use super::LargeTable;
 use super::values::{NewBlobs, put_new_reference};
 use crate::blobs::references;
-use crate::index::IndexedEntities;
-use crate::journal::{Change, Moved};
+use crate::journal::{Change, MoveAttempt, Moved};
 use crate::rows::own_key_error;
 
 impl<T: TableEntity> LargeTable<T> {
@@ -84,10 +83,10 @@ impl<T: TableEntity> LargeTable<T> {
         }
         if let Some(indexes) = journaled {
             match self.writer().move_row(indexes, &new, (&row, there.as_ref()), &entity).await? {
-                Ok(Moved::Done(_)) => return Ok(LargeMoveAttempt::Moved),
-                Ok(Moved::Nothing) => return Ok(LargeMoveAttempt::Nothing),
-                Ok(Moved::NotJournaled) => {}
-                Err(error) => return Ok(LargeMoveAttempt::GivenUp(error)),
+                MoveAttempt::Ended(Moved::Done(_)) => return Ok(LargeMoveAttempt::Moved),
+                MoveAttempt::Ended(Moved::Nothing) => return Ok(LargeMoveAttempt::Nothing),
+                MoveAttempt::Ended(Moved::NotJournaled) => {}
+                MoveAttempt::GivenUp(error) => return Ok(LargeMoveAttempt::GivenUp(error)),
             }
         }
         let replaced = there.as_ref().and_then(|there| there.etag().cloned());

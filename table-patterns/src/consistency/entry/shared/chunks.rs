@@ -13,8 +13,8 @@ use table_core::store::{Operation, Result};
 use uuid::Uuid;
 
 use super::list::{List, chunk_row, read_members};
-use super::members::{Change, Members, number, push_number};
-use super::{Prepared, SharedRows, check_unchanged, unchanged as if_unchanged};
+use super::members::{MemberChange, Members, number, push_number};
+use super::{Prepared, SharedRows, check_unchanged};
 use crate::entry::Location;
 
 /// The property with the RowKey of the list that a chunk belongs to.
@@ -73,9 +73,9 @@ impl Directory {
     }
 
     /// The changes, divided by chunk.
-    fn divide(&self, change: &Change) -> BTreeMap<Vec<u8>, Change> {
-        let mut parts: BTreeMap<Vec<u8>, Change> = BTreeMap::new();
-        let mut add = |members: &BTreeSet<Vec<u8>>, to: fn(&mut Change) -> &mut BTreeSet<Vec<u8>>| {
+    fn divide(&self, change: &MemberChange) -> BTreeMap<Vec<u8>, MemberChange> {
+        let mut parts: BTreeMap<Vec<u8>, MemberChange> = BTreeMap::new();
+        let mut add = |members: &BTreeSet<Vec<u8>>, to: fn(&mut MemberChange) -> &mut BTreeSet<Vec<u8>>| {
             for member in members {
                 if let Some(first) = self.place(member) {
                     to(parts.entry(first.clone()).or_default()).insert(member.clone());
@@ -91,9 +91,9 @@ impl Directory {
 /// Prepares a change of a list in chunks; `None` if the list was reorganized during the read.
 pub(crate) async fn prepare(
     list: &List<'_>,
-    head: IfMatch,
+    list_etag: IfMatch,
     directory: Directory,
-    change: &Change,
+    change: &MemberChange,
 ) -> Result<Option<Prepared>> {
     // All operations are one group with the list's row: the directory and the chunks that it names change together.
     let mut after = directory.clone();
@@ -105,19 +105,19 @@ pub(crate) async fn prepare(
         let Some((row, members)) = chunk else { return Ok(None) };
         let changes = change_chunk(list, &mut after, first, &row, members, part)?;
         if changes.is_empty() {
-            unchanged.push(check_unchanged(row.key(), if_unchanged(&row)));
+            unchanged.push(check_unchanged(row.key(), row.version()?));
         }
         operations.extend(changes);
     }
     if after.0.len() == 1
         && after != directory
-        && let Some(folded) = fold(list, &head, &after, &mut operations).await?
+        && let Some(folded) = fold(list, &list_etag, &after, &mut operations).await?
     {
         operations.push(folded);
     } else if after.0.is_empty() {
-        operations.push(Operation::Delete(list.at.key.clone(), head));
+        operations.push(Operation::Delete(list.at.key.clone(), list_etag));
     } else if after != directory {
-        operations.push(Operation::Replace(list.directory(&after), head));
+        operations.push(Operation::Replace(list.directory(&after), list_etag));
     }
     // A group may have one operation on a row. A chunk that is folded back is deleted under the ETag that its check would have.
     unchanged.retain(|check| operations.iter().all(|operation| operation.key() != check.key()));
@@ -130,7 +130,7 @@ fn change_chunk(
     first: &Vec<u8>,
     row: &Entity,
     mut members: Members,
-    change: &Change,
+    change: &MemberChange,
 ) -> Result<Vec<Operation>> {
     if !members.apply(change) {
         return Ok(Vec::new());
@@ -138,12 +138,12 @@ fn change_chunk(
     let fits = members.encode().len() <= list.layout.bytes;
     if fits && !members.is_empty() {
         let row_now = chunk_row(row.key().clone(), list.index, list.at.key.row(), &members);
-        return Ok(vec![Operation::Replace(row_now, if_unchanged(row))]);
+        return Ok(vec![Operation::Replace(row_now, row.version()?)]);
     }
     // The range of the chunk changes, so its row goes and new ids take its place. A reader with the old directory finds the row missing and
     // reads the directory again; with the same id it would take a part of the range for the whole.
     directory.0.remove(first);
-    let mut operations = vec![Operation::Delete(row.key().clone(), if_unchanged(row))];
+    let mut operations = vec![Operation::Delete(row.key().clone(), row.version()?)];
     if !members.is_empty() {
         operations.extend(insert(list, directory, members)?);
     }
@@ -166,7 +166,7 @@ pub(crate) fn insert(list: &List<'_>, directory: &mut Directory, members: Member
 /// another writer changed the list.
 async fn fold(
     list: &List<'_>,
-    head: &IfMatch,
+    list_etag: &IfMatch,
     directory: &Directory,
     operations: &mut Vec<Operation>,
 ) -> Result<Option<Operation>> {
@@ -184,11 +184,11 @@ async fn fold(
         Some(_) => return Ok(None),
         None => {
             let Some((row, members)) = read(list.rows, list.at, *id).await? else { return Ok(None) };
-            operations.push(Operation::Delete(at, if_unchanged(&row)));
+            operations.push(Operation::Delete(at, row.version()?));
             members
         }
     };
-    Ok(Some(Operation::Replace(list.leaf(&members), head.clone())))
+    Ok(Some(Operation::Replace(list.leaf(&members), list_etag.clone())))
 }
 
 /// A chunk's row, and its references.

@@ -4,7 +4,7 @@ use table_core::manifest::Text;
 use table_core::model::{Entity, Key, Properties, ValueRef};
 use table_core::store::{Operation, Result};
 
-use super::{Merge, Prepared, SharedRows, collision, unchanged};
+use super::{Merge, Prepared, SharedRows, key_collision};
 use crate::entry::{Entry, Shape};
 
 /// The names of the properties that an index writes into an entity.
@@ -27,7 +27,7 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
         let without_target = merge.each().any(|merge| !merge.put.is_empty());
         return Ok(Prepared { without_target, ..Prepared::default() });
     };
-    let etag = unchanged(&target);
+    let etag = target.version()?;
     let mut after = Entity::from_parts(target.key().clone(), target.properties().clone());
     apply(&mut after, merge)?;
     Ok(match after.properties() == target.properties() {
@@ -53,7 +53,7 @@ fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[Text]) 
     for entry in &merge.put {
         // The properties of one entity fit into a target, so a second one is a collision of keys.
         if let Some(other) = owner.replace(entry.owner.clone()).filter(|other| *other != entry.owner) {
-            return Err(collision(&merge.index, &merge.at, &other));
+            return Err(key_collision(&merge.index, &merge.at.key, &other));
         }
         without_copies(target.properties_mut(), &copied_names(prefix, fields));
         write(target.properties_mut(), entry, prefix);

@@ -9,14 +9,11 @@ use table_core::query::{Filter, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStoreExt as _};
 
 use super::chunks::{self, Directory};
-use super::members::{Change, Members};
-use super::{Merge, Prepared, SharedRows, put, unchanged};
+use super::members::{MemberChange, Members};
+use super::{Merge, Prepared, SharedRows, put};
+use crate::entry::row_properties::{LIST_BLOB, LIST_CHUNKS, LIST_MEMBERS, is_list};
 use crate::entry::{Entry, Location, Overflow, Shape};
 use crate::rows::{get_bytes, set_bytes};
-
-const MEMBERS: &str = "List";
-const CHUNKS: &str = "ListChunks";
-const BLOB: &str = "ListBlob";
 
 /// A row of a list.
 #[derive(Debug)]
@@ -35,10 +32,10 @@ impl ListRow {
     /// # Errors
     /// The row is not a list, has another format, or is damaged.
     pub(crate) fn read(row: &Entity) -> Result<Self> {
-        if let Some(ValueRef::String(name)) = row.get(BLOB) {
+        if let Some(ValueRef::String(name)) = row.get(LIST_BLOB) {
             return Ok(Self::Blob(name.to_owned()));
         }
-        let chunks = get_bytes(row, CHUNKS);
+        let chunks = get_bytes(row, LIST_CHUNKS);
         if !chunks.is_empty() {
             return Directory::decode(&chunks).map(Self::Chunks).ok_or_else(|| unread(row, &chunks));
         }
@@ -46,21 +43,21 @@ impl ListRow {
     }
 }
 
-/// Whether a row has properties of a list.
-pub(crate) fn is_list(row: &Entity) -> bool {
-    let binary = |name: &str| matches!(row.get(&format!("{name}0")), Some(ValueRef::Binary(_)));
-    matches!(row.get(BLOB), Some(ValueRef::String(_))) || binary(MEMBERS) || binary(CHUNKS)
-}
-
 /// The references in a row, of a list or of a chunk.
 pub(crate) fn read_members(row: &Entity) -> Result<Members> {
-    let bytes = get_bytes(row, MEMBERS);
+    let bytes = get_bytes(row, LIST_MEMBERS);
     Members::decode(&bytes).ok_or_else(|| unread(row, &bytes))
 }
 
 fn unread(row: &Entity, bytes: &[u8]) -> Error {
     let damaged = || {
-        Error::decode("list of references", row.key(), MEMBERS, "references in format 1", "something else")
+        Error::decode(
+            "list of references",
+            row.key(),
+            LIST_MEMBERS,
+            "references in format 1",
+            "something else",
+        )
     };
     other_format(&format!("the list {}", row.key()), bytes).unwrap_or_else(damaged)
 }
@@ -75,7 +72,7 @@ fn other_format(list: &str, bytes: &[u8]) -> Option<Error> {
 /// Prepares a change of a list; `None` if the list was reorganized during the read.
 pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Option<Prepared>> {
     let list = List { rows, at: &merge.at, index: &merge.index, layout: Layout::of(&merge.shape) };
-    let change = Change {
+    let change = MemberChange {
         add: merge.put.iter().map(|entry| entry.owner.to_sortable()).collect(),
         remove: merge.gone.iter().map(Key::to_sortable).collect(),
     };
@@ -92,19 +89,17 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Optio
     };
     // `SharedInVersion`: whatever the list becomes, its row is written under the ETag of this read, so the change starts again if another
     // writer has changed the list or moved it to another place since.
-    let etag = Some(unchanged(&row));
+    let etag = row.version()?;
     match ListRow::read(&row)? {
-        ListRow::Members(members) => list.write(etag, members, &change, None).await.map(Some),
+        ListRow::Members(members) => list.write(Some(etag), members, &change, None).await.map(Some),
         ListRow::Blob(name) => match rows.blob_members(&name).await? {
-            Some(members) => list.write(etag, members, &change, Some(name)).await.map(Some),
+            Some(members) => list.write(Some(etag), members, &change, Some(name)).await.map(Some),
             None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
         },
-        ListRow::Chunks(directory) => {
-            match chunks::prepare(&list, unchanged(&row), directory, &change).await? {
-                None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
-                prepared => Ok(prepared),
-            }
-        }
+        ListRow::Chunks(directory) => match chunks::prepare(&list, etag, directory, &change).await? {
+            None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
+            prepared => Ok(prepared),
+        },
     }
 }
 
@@ -123,7 +118,7 @@ impl List<'_> {
         &self,
         etag: Option<IfMatch>,
         mut members: Members,
-        change: &Change,
+        change: &MemberChange,
         before: Option<String>,
     ) -> Result<Prepared> {
         if !members.apply(change) {
@@ -145,21 +140,21 @@ impl List<'_> {
     async fn place(&self, etag: Option<IfMatch>, members: Members, room: usize) -> Result<Prepared> {
         let bytes = members.encode();
         if bytes.len() <= room {
-            return Ok(Prepared::one(put(self.head(MEMBERS, &bytes), etag)));
+            return Ok(Prepared::one(put(self.list_row(LIST_MEMBERS, &bytes), etag)));
         }
         match self.layout.overflow {
             Overflow::Blob => {
                 // The blob before the row that names it. If the row is not written, the sender of the group
                 // deletes the blob.
                 let name = self.rows.blobs()?.put(self.index, bytes).await?;
-                let head = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
-                let prepared = Prepared::one(put(head.with(BLOB, name.as_str()), etag));
+                let row = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
+                let prepared = Prepared::one(put(row.with(LIST_BLOB, name.as_str()), etag));
                 Ok(Prepared { new_blobs: vec![name], ..prepared })
             }
             Overflow::Entities => {
                 let mut directory = Directory::default();
                 let mut operations = chunks::insert(self, &mut directory, members)?;
-                operations.push(put(self.head(CHUNKS, &directory.encode()), etag));
+                operations.push(put(self.list_row(LIST_CHUNKS, &directory.encode()), etag));
                 Ok(Prepared { operations, ..Prepared::default() })
             }
         }
@@ -167,18 +162,18 @@ impl List<'_> {
 
     /// The list's row with the references.
     pub(crate) fn leaf(&self, members: &Members) -> Entity {
-        self.head(MEMBERS, &members.encode())
+        self.list_row(LIST_MEMBERS, &members.encode())
     }
 
     /// The list's row with the names of its chunks.
     pub(crate) fn directory(&self, directory: &Directory) -> Entity {
-        self.head(CHUNKS, &directory.encode())
+        self.list_row(LIST_CHUNKS, &directory.encode())
     }
 
-    fn head(&self, name: &str, bytes: &[u8]) -> Entity {
-        let mut head = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
-        set_bytes(&mut head, name, bytes);
-        head
+    fn list_row(&self, name: &str, bytes: &[u8]) -> Entity {
+        let mut row = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
+        set_bytes(&mut row, name, bytes);
+        row
     }
 }
 
@@ -219,7 +214,7 @@ impl SharedRows<'_> {
         if now.is_none_or(|now| now.etag() != row.etag()) {
             return Ok(());
         }
-        let lost = match row.get(BLOB) {
+        let lost = match row.get(LIST_BLOB) {
             Some(ValueRef::String(name)) => format!("the blob '{name}'"),
             _ => "a chunk".to_owned(),
         };
@@ -254,9 +249,9 @@ impl SharedRows<'_> {
         wait.await;
         // Only the names are selected: a list in a row may have a megabyte.
         let query =
-            Query::new().with_filter(Filter::eq(Entry::INDEX, index)).with_select(Select::new([BLOB]));
+            Query::new().with_filter(Filter::eq(Entry::INDEX, index)).with_select(Select::new([LIST_BLOB]));
         let rows = self.store.query_stream(table.clone(), query);
-        let named = rows.try_filter_map(async |row| match row.get(BLOB) {
+        let named = rows.try_filter_map(async |row| match row.get(LIST_BLOB) {
             Some(ValueRef::String(name)) => Ok(Some(name.to_owned())),
             _ => Ok(None),
         });
@@ -272,7 +267,7 @@ impl SharedRows<'_> {
 /// A chunk's row.
 pub(crate) fn chunk_row(key: Key, index: &str, of: &str, members: &Members) -> Entity {
     let mut row = Entity::from(key).with(Entry::INDEX, index).with(chunks::OF, of);
-    set_bytes(&mut row, MEMBERS, &members.encode());
+    set_bytes(&mut row, LIST_MEMBERS, &members.encode());
     row
 }
 

@@ -38,7 +38,7 @@ impl Members {
     }
 
     /// Applies a change; returns whether the references changed.
-    pub(crate) fn apply(&mut self, change: &Change) -> bool {
+    pub(crate) fn apply(&mut self, change: &MemberChange) -> bool {
         let before = self.0.len();
         self.0.retain(|member| !change.remove.contains(member));
         // In two steps: a change that removes one reference and adds another keeps the number.
@@ -109,7 +109,7 @@ impl Members {
 
 /// References to add and to remove.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct MemberChange {
     pub(crate) add: BTreeSet<Vec<u8>>,
     pub(crate) remove: BTreeSet<Vec<u8>>,
 }

@@ -24,10 +24,10 @@ use std::collections::BTreeMap;
 
 use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, TableStore};
+use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 
 use crate::entry::{Entry, EntryDiff, Location, Shape};
-use crate::rows::accept_applied;
+use crate::rows::{accept_applied, write_together};
 
 /// The change of one shared row.
 #[derive(Clone, Debug)]
@@ -158,14 +158,8 @@ impl<'a> SharedRows<'a> {
 
     /// Sends a prepared change. `false` if the row has changed since the read: nothing was written.
     pub(crate) async fn send(&self, at: &Location, prepared: Prepared) -> Result<bool> {
-        let mut group = GroupTransaction::new(at.key.partition_key(), self.store.profile());
-        prepared.operations.iter().try_for_each(|operation| group.push(operation.clone()))?;
-        let sent = match group.len() {
-            0 => Ok(()),
-            1 => self.store.write(&at.table, group.into_operations().remove(0)).await.map(drop),
-            _ => self.store.transact(&at.table, group).await.map(drop),
-        };
-        match accept_applied(sent) {
+        let sent = write_together(self.store, &at.table, &prepared.operations).await;
+        match accept_applied(sent.map(drop)) {
             Ok(()) => {
                 self.discard_old_blobs([prepared]).await;
                 Ok(true)
@@ -203,7 +197,7 @@ impl<'a> SharedRows<'a> {
             None => Ok(None),
             // Only rows of the same index are shared; anything else at the key is a collision.
             Some(Some(name)) if name == index => Ok(row),
-            Some(_) => Err(collision(index, at, &at.key)),
+            Some(_) => Err(key_collision(index, &at.key, &at.key)),
         }
     }
 
@@ -212,11 +206,6 @@ impl<'a> SharedRows<'a> {
             Error::invalid_request("a list is stored in a blob: set `IndexOptions::blobs` to an object store (feature `blobs` of table-patterns)")
         })
     }
-}
-
-/// Whether a row has the properties of a list, a chunk or a summary.
-pub(crate) fn is_shared_row(row: &Entity) -> bool {
-    list::is_list(row) || summary::is_summary(row)
 }
 
 /// The operation that writes a row read with this ETag, or a row that did not exist.
@@ -232,14 +221,9 @@ fn check_unchanged(row: &Key, etag: IfMatch) -> Operation {
     Operation::Merge(Entity::from(row.clone()), etag)
 }
 
-/// The condition that the row has not changed since the read.
-pub(crate) fn unchanged(row: &Entity) -> IfMatch {
-    row.etag().map_or(IfMatch::Any, IfMatch::from)
-}
-
-/// The error of an entry whose row belongs to another entity or index.
-pub(crate) fn collision(index: &str, at: &Location, owner: &Key) -> Error {
-    let (index, entry) = (index_name(index).to_owned(), at.key.to_string());
+/// The error of an entry whose row belongs to another entity or index. `index` is the id of the entry's index.
+pub(crate) fn key_collision(index: &str, entry: &Key, owner: &Key) -> Error {
+    let (index, entry) = (index_name(index).to_owned(), entry.to_string());
     ErrorKind::KeyCollision { index, entry, owner: owner.to_string() }.into()
 }
 

@@ -1,3 +1,5 @@
+//! A summary: a row that counts entities, adds up properties, and keeps their minima and maxima.
+
 use std::collections::BTreeMap;
 
 use table_core::manifest::Shape;
@@ -5,10 +7,10 @@ use table_core::model::{EdmValue, Entity, Key, Properties, ValueRef};
 use table_core::store::{Error, Operation, Result};
 
 use super::extremes::{End, Extremes};
-use super::{Merge, Prepared, SharedRows, put, unchanged};
+use super::{Merge, Prepared, SharedRows, put};
 use crate::entry::Entry;
+use crate::entry::row_properties::SUMMARY_COUNT;
 
-const COUNT: &str = "Count";
 const SUM: &str = "Sum";
 const MIN: &str = "Min";
 const MAX: &str = "Max";
@@ -91,7 +93,7 @@ impl Summary {
                 }
                 _ => Err(damaged("Edm.String")),
             };
-            if name == COUNT {
+            if name == SUMMARY_COUNT {
                 summary.count = number()?;
             } else if let Some(field) = name.strip_prefix(SUM) {
                 summary.sums.insert(field.to_owned(), number()?);
@@ -105,7 +107,7 @@ impl Summary {
     }
 
     fn write(&self, into: &mut Properties) {
-        into.set(COUNT, self.count);
+        into.set(SUMMARY_COUNT, self.count);
         for (field, sum) in &self.sums {
             into.set(&format!("{SUM}{field}"), *sum);
         }
@@ -179,11 +181,6 @@ fn extreme(all: &BTreeMap<String, Extremes>, property: &str, what: &str) -> Resu
     all.get(property).map(Extremes::extreme).ok_or_else(missing)
 }
 
-/// Whether a row has the properties of a summary.
-pub(crate) fn is_summary(row: &Entity) -> bool {
-    matches!(row.get(COUNT), Some(ValueRef::Int64(_)))
-}
-
 /// The contribution of an entity to its summary.
 ///
 /// # Errors
@@ -231,7 +228,7 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
             summary.add(&Summary::read(&entry.owner, &entry.properties)?, sign)?;
         }
     }
-    let etag = row.as_ref().map(unchanged);
+    let etag = row.as_ref().map(Entity::version).transpose()?;
     Ok(match etag {
         // An unchanged sum depends on no version of the row, so the group has no condition on the row. A minimum may come from a recount
         // of the entities under the version of the row: the row changes with every change of a value.

@@ -27,14 +27,15 @@ use self::window::{Window, Windows};
 use super::changes::EntityChanges;
 use super::rows::IndexedRows;
 use super::scrub::{Recount, Scrub, ScrubMode, ScrubReport};
-use super::states::manifest::{Loaded, check_generations};
+use super::states::manifest::Loaded;
+use super::states::names::check_generations;
 use super::states::set::IndexSet;
 use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Index, Location, Maintainer as _, Placement, Shape, Uniqueness};
 use crate::journal::{Journal, Lease, Timing, before, violation};
 
-/// Groups of a window being written.
+/// The number of groups of a window that are written at the same time.
 const IN_PARALLEL: usize = 16;
 
 /// Operations on one partition of a table.
@@ -98,7 +99,7 @@ impl<'a> IndexBuild<'a> {
         let EntityChanges { rows, set, journal, .. } = changes;
         set.check_writes()?;
         let index = set.find(index)?;
-        set.check_kept(&index)?;
+        set.check_can_maintain(&index)?;
         let state = IndexState::Absent;
         Ok(Self {
             index,
@@ -134,8 +135,11 @@ impl<'a> IndexBuild<'a> {
     /// Runs the build to its end.
     ///
     /// # Cost in requests
-    /// The pages of the table twice (1,000 rows each, index entries and system rows included); at most one group transaction per 100 entries of a
-    /// target partition within a window; a scrub of dangling entries; one write per entity for a unique index.
+    /// The pages of the table twice (1,000 rows each, index entries and system rows included), and 1 write of the manifest per window; at most
+    /// one group transaction per 100 entries of a target partition within a window; a scrub of dangling entries. For a unique index one write
+    /// of the journal per entity. For lists and copies 2 requests per changed row. For a summary instead: the pages of each partition's
+    /// summaries, entities and summaries again, and 1 write of the manifest per partition. Each change of state costs at least 2 requests of the
+    /// manifest.
     ///
     /// # Errors
     /// Several entities have the same value of a unique index: [`DuplicateValues`](ErrorKind::DuplicateValues) lists all of them. The index stays
@@ -143,7 +147,7 @@ impl<'a> IndexBuild<'a> {
     /// builds or drops the index; errors of the store. After an error the build can be run again, and continues.
     pub async fn run(mut self) -> Result<BuildProgress> {
         let built = self.run_steps().await;
-        remember_collision(self.set, &built).await;
+        record_collision(self.set, &built).await;
         built
     }
 
@@ -151,72 +155,77 @@ impl<'a> IndexBuild<'a> {
     /// there is nothing to do.
     pub(crate) async fn take_over(mut self) -> Result<Option<BuildProgress>> {
         let built = self.take_over_steps().await;
-        remember_collision(self.set, &built).await;
+        record_collision(self.set, &built).await;
         if self.is_superseded { Ok(None) } else { built }
     }
 
+    /// Continues the build of an interrupted builder. A builder that has crashed in another process is not known to
+    /// [`until_builder_ends`](Waits::until_builder_ends) of this process, so this waits for the whole lease.
     async fn take_over_steps(&mut self) -> Result<Option<BuildProgress>> {
         let loaded = self.set.manifest().load().await?;
         let stored = loaded.index(self.index.id()).cloned();
         let interrupted =
             |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_dropping();
-        let Some(mut entry) = stored.filter(interrupted) else { return Ok(None) };
-        self.settle_declared(entry.state, is_first(&loaded, &self.index.definition().entity)).await?;
+        let Some(mut stored) = stored.filter(interrupted) else { return Ok(None) };
+        let may_have = may_have_plain_writers(&loaded, &self.index.definition().entity);
+        self.settle_declared(stored.state, may_have).await?;
         // Also before the state is *building*: a live builder changes the row during this time.
         sleep(self.set.slowest().durations.lease).await;
-        if entry.state == IndexState::Building {
+        if stored.state == IndexState::Building {
             self.register_local_work();
         }
-        self.claim(&mut entry).await?;
-        self.finish(entry).await.map(Some)
+        self.claim(&mut stored).await?;
+        self.finish(stored).await.map(Some)
     }
 
     async fn run_steps(&mut self) -> Result<BuildProgress> {
-        let entry = self.start().await?;
-        self.finish(entry).await
+        let stored = self.start().await?;
+        self.finish(stored).await
     }
 
-    async fn finish(&mut self, mut entry: StoredIndex) -> Result<BuildProgress> {
-        self.progress.state = entry.state;
-        while entry.state != IndexState::Readable {
-            self.step(&mut entry).await?;
-            self.report_state(entry.state);
+    async fn finish(&mut self, mut stored: StoredIndex) -> Result<BuildProgress> {
+        self.progress.state = stored.state;
+        while stored.state != IndexState::Readable {
+            self.step(&mut stored).await?;
+            self.report_state(stored.state);
         }
         Ok(self.progress)
     }
 
+    /// Declares the index, or finds it declared, and waits for an earlier builder.
     async fn start(&mut self) -> Result<StoredIndex> {
-        let is_first = declare(self.set, &self.index).await?;
-        let mut entry = stored(self.set, &self.index).await?;
-        if entry.state == IndexState::Readable {
+        let may_have_plain_writers = declare(self.set, &self.index).await?;
+        let mut stored = stored_of(self.set, &self.index).await?;
+        if stored.state == IndexState::Readable {
             self.set.refresh().await?;
-            return Ok(entry);
+            return Ok(stored);
         }
-        self.settle_declared(entry.state, is_first).await?;
-        if entry.state == IndexState::Building {
+        self.settle_declared(stored.state, may_have_plain_writers).await?;
+        // In an earlier state a second builder does no harm: it writes no entries, and `advance` is under the ETag of the row.
+        if stored.state == IndexState::Building {
             let (set, id) = (self.set, self.index.id().to_owned());
             let lease = set.slowest().durations.lease;
-            Waits { set, tell: &mut self.wait_reporter() }.until_builder_ends(&id, lease).await;
+            Waits { set, report: &mut self.wait_reporter() }.until_builder_ends(&id, lease).await;
             self.progress.waiting = None;
             self.register_local_work();
-            self.claim(&mut entry).await?;
+            self.claim(&mut stored).await?;
         }
-        Ok(entry)
+        Ok(stored)
     }
 
     /// Marks the build as in progress, from before the row says *building* until this build is dropped.
     fn register_local_work(&mut self) {
-        self.local_work = self.set.build_of(&self.index);
+        self.local_work = self.set.register_build(&self.index);
     }
 
     /// Waits until every writer knows the state in which the build found the index. For a type's first index that includes programs that
     /// write plain rows. Such a program knows no state before it knows the index, and must have stopped when writers add entries.
-    async fn settle_declared(&mut self, state: IndexState, is_first: bool) -> Result<()> {
+    async fn settle_declared(&mut self, state: IndexState, may_have_plain_writers: bool) -> Result<()> {
         let declared = Instant::now();
         let is_known = self.settle(state, WaitingFor::State(state)).await?;
         // `WaitForPlainWriters`: such programs have no row in the manifest, so only their longest cache time
         // helps.
-        if state != IndexState::DeleteOnly || !is_first || is_known {
+        if state != IndexState::DeleteOnly || !may_have_plain_writers || is_known {
             return Ok(());
         }
         let until = declared + ManifestCache::LIFE + Timing::default().request();
@@ -231,7 +240,7 @@ impl<'a> IndexBuild<'a> {
     async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<bool> {
         self.progress.state = state;
         let set = self.set;
-        let settled = Waits { set, tell: &mut self.wait_reporter() }.until_states_known(for_what).await;
+        let settled = Waits { set, report: &mut self.wait_reporter() }.until_states_known(for_what).await;
         self.progress.waiting = None;
         settled
     }
@@ -245,13 +254,13 @@ impl<'a> IndexBuild<'a> {
     }
 
     /// Continues as the only builder. Fails if another process has changed the index's row since it was read.
-    async fn claim(&mut self, entry: &mut StoredIndex) -> Result<()> {
+    async fn claim(&mut self, stored: &mut StoredIndex) -> Result<()> {
         // The lease starts before the claim is sent: another builder counts from the moment at which it sees the changed row.
         let lease = Lease::start(self.timing);
         // Registered first: a process that takes over waits for the leases of the processes whose rows it finds.
         self.set.ensure_registered().await?;
-        let progress = entry.progress.clone();
-        self.advance(entry, entry.state, progress).await?;
+        let progress = stored.progress.clone();
+        self.advance(stored, stored.state, progress).await?;
         self.lease = lease;
         Ok(())
     }
@@ -260,7 +269,7 @@ impl<'a> IndexBuild<'a> {
     /// after another builder has taken over is dropped.
     async fn while_claimed<T>(
         &mut self,
-        entry: &mut StoredIndex,
+        stored: &mut StoredIndex,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let mut work = pin!(work);
@@ -271,18 +280,22 @@ impl<'a> IndexBuild<'a> {
             if let Some(done) = before(moment, work.as_mut()).await {
                 return done;
             }
-            self.claim(entry).await?;
+            self.claim(stored).await?;
         }
     }
 
+    /// Changes the row of the index in the manifest, under its ETag. 1 request.
+    ///
+    /// # Errors
+    /// Another process has changed the row.
     async fn advance(
         &mut self,
-        entry: &mut StoredIndex,
+        stored: &mut StoredIndex,
         state: IndexState,
         progress: Option<String>,
     ) -> Result<()> {
         let name = self.index.name();
-        match self.set.manifest().advance(entry, state, progress).await {
+        match self.set.manifest().advance(stored, state, progress).await {
             Err(e) if e.is_conflict() => {
                 self.is_superseded = true;
                 Err(Error::invalid_request(format!(
@@ -295,21 +308,14 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    async fn step(&mut self, entry: &mut StoredIndex) -> Result<()> {
-        let next = match entry.state {
+    /// Does the work of the present state, then sets the next state and waits until every writer knows it.
+    async fn step(&mut self, stored: &mut StoredIndex) -> Result<()> {
+        let next = match stored.state {
             IndexState::Absent | IndexState::DeleteOnly => IndexState::WriteOnly,
             IndexState::WriteOnly => IndexState::Building,
+            // `finish` ends before the state *readable*.
             IndexState::Building | IndexState::Readable => {
-                if matches!(self.index.shape(), Shape::Summary { .. }) {
-                    self.count(entry).await?;
-                } else {
-                    self.backfill(entry).await?;
-                    self.check_duplicates()?;
-                    self.drain_in_flight_writes(entry.state).await?;
-                    let (changes, timing, index) = (self.changes, self.timing, Arc::clone(&self.index));
-                    let scrub = Scrub::new(changes, timing, &index, ScrubMode::Repair);
-                    self.while_claimed(entry, remove_dangling(scrub)).await?;
-                }
+                self.fill(stored).await?;
                 IndexState::Readable
             }
         };
@@ -318,15 +324,28 @@ impl<'a> IndexBuild<'a> {
         if next == IndexState::Building {
             self.register_local_work();
         }
-        self.advance(entry, next, None).await?;
+        self.advance(stored, next, None).await?;
         self.settle(next, WaitingFor::State(next)).await.map(drop)
+    }
+
+    /// Writes the entries of existing entities, then removes dangling entries. A summary is counted instead.
+    async fn fill(&mut self, stored: &mut StoredIndex) -> Result<()> {
+        if matches!(self.index.shape(), Shape::Summary { .. }) {
+            return self.count(stored).await;
+        }
+        self.backfill(stored).await?;
+        self.check_duplicates()?;
+        self.drain_in_flight_writes(stored.state).await?;
+        let (changes, timing, index) = (self.changes, self.timing, Arc::clone(&self.index));
+        let scrub = Scrub::new(changes, timing, &index, ScrubMode::Repair);
+        self.while_claimed(stored, remove_dangling(scrub)).await
     }
 
     /// Waits for writers that derived no local entry to remove: such a writer may commit without the removal. It must have committed, or have
     /// started again, before dangling entries are searched.
     async fn drain_in_flight_writes(&mut self, state: IndexState) -> Result<()> {
         let is_local = *self.index.placement() == Placement::SamePartition;
-        // `SettleDrafts`: a group leaves out the removal of a row that it did not find. Remote entries are
+        // `DrainInFlightWrites`: a group leaves out the removal of a row that it did not find. Remote entries are
         // removed after the commit, whatever was there before it.
         if is_local {
             self.settle(state, WaitingFor::Writers).await?;
@@ -343,38 +362,40 @@ impl<'a> IndexBuild<'a> {
         Err(ErrorKind::DuplicateValues { index, duplicates }.into())
     }
 
-    async fn backfill(&mut self, entry: &mut StoredIndex) -> Result<()> {
-        let mut from = entry.progress.as_deref().map(str::parse).transpose()?;
+    /// Writes the entries of the entities that exist, window by window, from the stored progress on.
+    async fn backfill(&mut self, stored: &mut StoredIndex) -> Result<()> {
+        let mut from = stored.progress.as_deref().map(str::parse).transpose()?;
         loop {
             let (window, next) = self.windows().read(from.as_ref()).await?;
             self.progress.entities += window.entities.len();
-            self.write_window(window, from.as_ref(), entry).await?;
+            self.write_window(window, from.as_ref(), stored).await?;
             let Some(next) = next else { return Ok(()) };
             // The next build begins with the first window that had duplicates.
             if self.duplicates.is_empty() {
-                entry.progress = Some(next.to_string());
+                stored.progress = Some(next.to_string());
             }
-            self.claim(entry).await?;
-            self.report_state(entry.state);
+            self.claim(stored).await?;
+            self.report_state(stored.state);
             from = Some(next);
             sleep(self.pause).await;
         }
     }
 
+    /// Writes the entries of the entities of a window.
     async fn write_window(
         &mut self,
         window: Window,
         from: Option<&Continuation>,
-        entry: &mut StoredIndex,
+        stored: &mut StoredIndex,
     ) -> Result<()> {
         window.entities.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
             // By the journal: only reservations decide between two entities with one value.
-            return self.rewrite(window.entities, entry).await;
+            return self.rewrite(window.entities, stored).await;
         }
         if self.index.shape().is_shared() {
-            self.merge_window(&window.entities, entry).await?;
-            return self.rewrite_changed(&window, from, entry).await;
+            self.merge_window(&window.entities, stored).await?;
+            return self.rewrite_changed(&window, from, stored).await;
         }
         let mut groups: BTreeMap<(TableName, PartitionKey), Vec<Operation>> = BTreeMap::new();
         let mut owners = HashMap::new();
@@ -392,8 +413,8 @@ impl<'a> IndexBuild<'a> {
         }
         // This may replace the entry of a newer state by that of the state that was read. The second read finds
         // such entities, and the journal writes their entries again.
-        self.send(groups.into_iter().collect(), entry).await?;
-        self.rewrite_changed(&window, from, entry).await
+        self.send(groups.into_iter().collect(), stored).await?;
+        self.rewrite_changed(&window, from, stored).await
     }
 
     /// Writes the entries of the entities of a window again that have changed since they were read: their writers may not have
@@ -402,30 +423,32 @@ impl<'a> IndexBuild<'a> {
         &mut self,
         window: &Window,
         from: Option<&Continuation>,
-        entry: &mut StoredIndex,
+        stored: &mut StoredIndex,
     ) -> Result<()> {
         let windows = self.windows();
-        let changed = self.while_claimed(entry, windows.changed_since(window, from)).await?;
-        self.rewrite(changed, entry).await
+        let changed = self.while_claimed(stored, windows.changed_since(window, from)).await?;
+        self.rewrite(changed, stored).await
     }
 
     const fn windows(&self) -> Windows<'a> {
         Windows { rows: self.rows }
     }
 
-    async fn rewrite(&mut self, entities: Vec<Entity>, entry: &mut StoredIndex) -> Result<()> {
+    /// Writes entities unchanged, with all their entries, by the journal. Collects duplicates of a unique index.
+    async fn rewrite(&mut self, entities: Vec<Entity>, stored: &mut StoredIndex) -> Result<()> {
         for entity in entities {
             // The builder's lease is renewed between two writes, and never interrupts one of them: a write that is dropped half-way leaves
             // its journal row and reservations to recovery.
             if self.lease.is_half_over() {
-                self.claim(entry).await?;
+                self.claim(stored).await?;
             }
-            let rewritten = self.changes.rewrite(entity).await;
-            match rewritten.map_err(|error| (self.duplicate(&error), error)) {
-                Ok(there) => self.progress.entries += usize::from(there),
-                Err((Some(duplicate), _)) if self.duplicates.contains(&duplicate) => {}
-                Err((Some(duplicate), _)) => self.duplicates.push(duplicate),
-                Err((None, error)) => return Err(error),
+            match self.changes.rewrite(entity).await {
+                Ok(exists) => self.progress.entries += usize::from(exists),
+                Err(error) => match self.duplicate(&error) {
+                    Some(duplicate) if self.duplicates.contains(&duplicate) => {}
+                    Some(duplicate) => self.duplicates.push(duplicate),
+                    None => return Err(error),
+                },
             }
         }
         Ok(())
@@ -448,7 +471,7 @@ impl<'a> IndexBuild<'a> {
     }
 
     /// Sends groups under the builder's lease, because another builder may replace a builder that is silent for a lease.
-    async fn send(&mut self, groups: Vec<Group>, entry: &mut StoredIndex) -> Result<()> {
+    async fn send(&mut self, groups: Vec<Group>, stored: &mut StoredIndex) -> Result<()> {
         let mut groups = divided(groups, self.rows.store.profile().group_operations);
         while !groups.is_empty() {
             let (lease, journal, timing) = (self.lease, self.journal, self.timing);
@@ -459,32 +482,32 @@ impl<'a> IndexBuild<'a> {
             // The lease was over before the rest was sent: it goes on after another claim.
             groups = sent.into_iter().map(|(left, _)| left).filter(|left| !left.1.is_empty()).collect();
             if !groups.is_empty() {
-                self.claim(entry).await?;
+                self.claim(stored).await?;
             }
         }
         Ok(())
     }
 
     /// Counts partition by partition; progress is the partition counted last.
-    async fn count(&mut self, entry: &mut StoredIndex) -> Result<()> {
+    async fn count(&mut self, stored: &mut StoredIndex) -> Result<()> {
         loop {
             let mut report = ScrubReport::default();
-            let (index, after) = (Arc::clone(&self.index), entry.progress.clone());
+            let (index, after) = (Arc::clone(&self.index), stored.progress.clone());
             let (rows, set, timing, mode) = (self.rows, self.set, self.timing, ScrubMode::Repair);
             let recount = Recount { rows, set, timing, index: &index, mode };
-            let next = self.while_claimed(entry, recount.next(after.as_deref(), &mut report)).await?;
+            let next = self.while_claimed(stored, recount.next(after.as_deref(), &mut report)).await?;
             self.progress.entities += report.entities;
             self.progress.entries += report.missing;
             let Some(next) = next else { return Ok(()) };
-            entry.progress = Some(next);
-            self.claim(entry).await?;
-            self.report_state(entry.state);
+            stored.progress = Some(next);
+            self.claim(stored).await?;
+            self.report_state(stored.state);
             sleep(self.pause).await;
         }
     }
 
     /// Adds the entries of a window to the rows that they share.
-    async fn merge_window(&mut self, window: &[Entity], entry: &mut StoredIndex) -> Result<()> {
+    async fn merge_window(&mut self, window: &[Entity], stored: &mut StoredIndex) -> Result<()> {
         let mut merges: BTreeMap<(TableName, PartitionKey), BTreeMap<Location, Merge>> = BTreeMap::new();
         for entity in window {
             for put in self.index.entries(self.rows.table, entity)? {
@@ -498,13 +521,13 @@ impl<'a> IndexBuild<'a> {
         for (partition, merges) in merges {
             let mut merges: Vec<_> = merges.into_values().collect();
             while !self.merge_in_lease(&partition, &mut merges).await? {
-                self.claim(entry).await?;
+                self.claim(stored).await?;
             }
         }
         Ok(())
     }
 
-    /// Whether all were sent.
+    /// Sends changes while the lease lasts; the remaining changes stay in `merges`. Returns whether all were sent.
     async fn merge_in_lease(
         &mut self,
         to: &(TableName, PartitionKey),
@@ -525,30 +548,30 @@ impl<'a> IndexBuild<'a> {
 }
 
 /// The row of an index that is being built.
-async fn stored(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
+async fn stored_of(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
     set.manifest().index(index.id()).await?.ok_or_else(|| {
         Error::invalid_request(format!("the index '{}' was dropped during the build", index.name()))
     })
 }
 
-/// Adds an index to the manifest if it is absent. Returns whether it is the first index of its entities. Two requests.
+/// Adds an index to the manifest if it is absent. Returns whether programs may still write plain rows of its entities. 2 requests.
 async fn declare(set: &IndexSet, index: &Index) -> Result<bool> {
     let rows = set.manifest();
     let known = rows.load().await?;
-    let is_first = is_first(&known, &index.definition().entity);
+    let may_have_plain_writers = may_have_plain_writers(&known, &index.definition().entity);
     if known.index(index.id()).is_some() {
-        return Ok(is_first);
+        return Ok(may_have_plain_writers);
     }
     check_generations(index, &known, set.table())?;
     rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await?;
-    Ok(is_first)
+    Ok(may_have_plain_writers)
 }
 
-/// Stores a collision of entry keys that a build has found in the manifest, for all writers of the table.
-async fn remember_collision<T: Sync>(set: &IndexSet, built: &Result<T>) {
+/// Records in the manifest that a build has found a collision of entry keys, so that all writers of the table learn of it.
+async fn record_collision<T: Sync>(set: &IndexSet, built: &Result<T>) {
     if let Err(error) = built
         && error.is_key_collision()
-        && let Err(unrecorded) = set.collided().await
+        && let Err(unrecorded) = set.record_collision().await
     {
         tracing::warn!(error = %unrecorded, "a collision of entry keys was not stored in the manifest");
     }
@@ -601,12 +624,12 @@ async fn put(
     Ok(((to, operations), sent))
 }
 
-/// Returns whether programs may still write plain rows of these entities. An index of all these entities prevents that once it is beyond
+/// Whether programs may still write plain rows of these entities. An index of all these entities prevents that once it is beyond
 /// delete-only. A delete-only index may have been declared a moment ago.
-fn is_first(known: &Loaded, entity: &EntityType) -> bool {
+fn may_have_plain_writers(known: &Loaded, entity: &EntityType) -> bool {
     let is_of_all = |of: &EntityType| of.discriminator == Discriminator::None || of.has_same_rows(entity);
-    let is_known = |index: &StoredIndex| {
+    let excludes_plain_writers = |index: &StoredIndex| {
         index.state != IndexState::DeleteOnly && index.entity.as_ref().is_none_or(is_of_all)
     };
-    !known.manifest.indexes.iter().any(is_known)
+    !known.manifest.indexes.iter().any(excludes_plain_writers)
 }

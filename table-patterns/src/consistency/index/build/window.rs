@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{ETag, Entity, Key};
 use table_core::query::{Continuation, Query};
-use table_core::store::Result;
+use table_core::store::{CycleDetector, Result};
 
 use crate::index::rows::{IndexedRows, is_entity};
 use crate::rows::WINDOW_BYTES;
@@ -27,11 +27,13 @@ pub(super) struct Windows<'a> {
 }
 
 impl Windows<'_> {
-    /// Reads a window, and where the next one begins.
+    /// Reads a window. Also returns the token of the next window. 1 request per page.
     pub(super) async fn read(&self, from: Option<&Continuation>) -> Result<(Window, Option<Continuation>)> {
         let (mut window, mut bytes, mut from) = (Window::default(), 0, from.cloned());
+        let mut cycles = CycleDetector::default();
         loop {
-            let page = self.rows.store.query(self.rows.table, &Query::new(), from.as_ref()).await?;
+            let page = self.rows.table_page(&Query::new(), from.as_ref()).await?;
+            page.continuation.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
             window.pages += 1;
             let entities = page.items.into_iter().filter(is_entity);
             window.entities.extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
@@ -44,7 +46,7 @@ impl Windows<'_> {
 
     /// Returns the entities of a window that have changed since they were read. The journal writes their entries again.
     ///
-    /// This reads the same pages once more. A new entity in these pages has a writer that knows the index. On a store that does not sort, the
+    /// This reads the same pages once more: 1 request per page. A new entity in these pages has a writer that knows the index. On a store that does not sort, the
     /// second read may return other entities, so the missing ones are read one by one.
     pub(super) async fn changed_since(
         &self,
@@ -55,10 +57,13 @@ impl Windows<'_> {
         // old state from the build, after its writer had found no entry to remove.
         let entities = &window.entities;
         let mut versions: HashMap<_, _> = entities.iter().map(|e| (e.key(), e.etag())).collect();
+        // An empty window has no last entity: it ends with the first page.
         let last = entities.last().map(Entity::key);
         let (mut changed, mut from, mut pages) = (Vec::new(), from.cloned(), 0);
+        let mut cycles = CycleDetector::default();
         loop {
-            let page = self.rows.store.query(self.rows.table, &Query::new(), from.as_ref()).await?;
+            let page = self.rows.table_page(&Query::new(), from.as_ref()).await?;
+            page.continuation.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
             pages += 1;
             // Not by the number of pages alone: rows that were inserted since the first read move the last
             // entity of the window into a later page.
@@ -67,8 +72,9 @@ impl Windows<'_> {
                 // Twice as many pages: the entries of the window may be between the entities.
                 false => pages >= 2 * window.pages,
             };
-            let other = |e: &Entity| versions.remove(e.key()).is_some_and(|before| before != e.etag());
-            changed.extend(page.items.into_iter().filter(other));
+            // Removes each key: the keys that are left were not in the pages.
+            let is_changed = |e: &Entity| versions.remove(e.key()).is_some_and(|before| before != e.etag());
+            changed.extend(page.items.into_iter().filter(is_changed));
             let done = done || versions.is_empty();
             from = page.continuation;
             if done || from.is_none() {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{Entity, Key};
+use table_core::model::{Entity, Key, RowKey};
 use table_core::query::{Continuation, Filter, Position, Query, Range, ReadablePage, Select};
-use table_core::store::{Error, Result, TableStoreExt as _};
+use table_core::store::{CycleDetector, Error, Result, TableStoreExt as _};
 
-use super::{IndexQuery, Lookups, Readable, Resolved, of_one_entity, with_unreadable};
+use super::entries::{Lookups, Readable, Resolved, of_one_entity, with_unreadable};
+use super::query::IndexQuery;
 use crate::entry::shared::Summary;
 use crate::entry::{Entry, Index, Location, Shape};
 use crate::index::scrub::count;
@@ -24,14 +25,14 @@ impl Lists<'_> {
     /// See [`IndexedEntities::references`](crate::index::IndexedEntities::references).
     pub(crate) async fn references(&self, index: &str, key: &Key) -> Result<Vec<Key>> {
         let index = self.list_index(index).await?;
-        self.keys_in(&index, &self.lookups.rows.location(&index, key)).await
+        self.read_references(&index, &self.lookups.rows.location(&index, key)).await
     }
 
     /// See [`IndexedEntities::list`](crate::index::IndexedEntities::list).
     pub(crate) async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
         let index = self.list_index(index).await?;
         let at = self.lookups.rows.location(&index, key);
-        let keys = self.keys_in(&index, &at).await?;
+        let keys = self.read_references(&index, &at).await?;
         let found = self.follow(&index, &at, keys, usize::MAX).await?.0;
         found.into_iter().map(|(_, entity)| entity).collect()
     }
@@ -40,7 +41,7 @@ impl Lists<'_> {
     pub(crate) async fn list_by_range(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
         let (index, rows) = (self.list_index(index).await?, self.lookups.rows);
         let at = rows.location(&index, key);
-        let keys: BTreeSet<_> = self.keys_in(&index, &at).await?.into_iter().collect();
+        let keys: BTreeSet<_> = self.read_references(&index, &at).await?.into_iter().collect();
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
         if first.partition() != last.partition() {
             let reason = format!("the list {key} has entities of several partitions: call `list`");
@@ -52,7 +53,7 @@ impl Lists<'_> {
         let mut entities = Vec::with_capacity(keys.len());
         // The range also has entities between the first and the last that are not in the list.
         for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
-            if index.leads_to(rows.table, &entity, &at)? {
+            if index.matches_origin(rows.table, &entity, &at)? {
                 entities.push(entity);
             }
         }
@@ -83,6 +84,7 @@ impl Lists<'_> {
         let found = found.into_iter().filter(|row| Entry::index_of(row) == Some(index.id()));
         let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
         let mut found: Vec<(Key, Summary)> = found.map(read).collect::<Result<_>>()?;
+        // An `IndexQuery` is of one partition, so one count finds the extremes of all of its summaries.
         if let Some((key, _)) = found.iter().find(|(_, summary)| !summary.is_complete()) {
             let (_, mut counted) = count(rows, &index, key.partition()).await?;
             for (key, summary) in found.iter_mut().filter(|(_, summary)| !summary.is_complete()) {
@@ -133,20 +135,20 @@ impl Lists<'_> {
     async fn member(&self, index: &Index, at: &Location, key: &Key) -> Result<Option<Entity>> {
         let rows = self.lookups.rows;
         let Some(entity) = rows.entity(key).await? else { return Ok(None) };
-        Ok(index.leads_to(rows.table, &entity, at)?.then_some(entity))
+        Ok(index.matches_origin(rows.table, &entity, at)?.then_some(entity))
     }
 
-    /// The references of a list.
-    async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
+    /// Reads the references of a list.
+    async fn read_references(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
         let members = self.lookups.rows.shared.members(at, index.id()).await?;
         members.keys().ok_or_else(|| damaged(at))
     }
 
     /// The references of a list whose row was read.
-    async fn keys_of(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
+    async fn references_in_row(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
         match self.lookups.rows.shared.members_of(at, row).await? {
             Some(members) => members.keys().ok_or_else(|| damaged(at)),
-            None => self.keys_in(index, at).await,
+            None => self.read_references(index, at).await,
         }
     }
 
@@ -195,14 +197,14 @@ const MARKER: &str = "~~within";
 const SEPARATOR: char = '\u{1}';
 
 /// The end of a page.
-struct Place {
+struct PageEnd {
     /// The RowKey of the list.
     list: String,
     /// The last reference that was followed; `None`: the whole list.
     after: Option<Key>,
 }
 
-impl Place {
+impl PageEnd {
     fn to_position(&self) -> Position {
         let second = self.after.as_ref().map(|key| format!("{}{SEPARATOR}{}", key.partition(), key.row()));
         Position { first: self.list.clone(), second }
@@ -242,15 +244,16 @@ impl Lists<'_> {
         let after = match from {
             None => None,
             // No page follows the whole list, or an invalid place.
-            Some(from) => match Place::of_position(self.within(&index, query, from)?).and_then(|p| p.after) {
+            Some(from) => match PageEnd::of_position(self.within(&index, query, from)?).and_then(|p| p.after)
+            {
                 None => return Ok(readable([], None)),
                 after => after,
             },
         };
         let at = self.lookups.rows.location(&index, list);
-        let keys = references_after(self.keys_in(&index, &at).await?, after.as_ref());
+        let keys = references_after(self.read_references(&index, &at).await?, after.as_ref());
         let (items, last) = self.follow(&index, &at, keys, limit).await?;
-        let place = last.map(|key| Place { list: list.row().to_owned(), after: Some(key) });
+        let place = last.map(|key| PageEnd { list: list.row().to_owned(), after: Some(key) });
         let continuation = place.map(|place| self.continuation(&index, query, &place));
         Ok(readable(items, continuation))
     }
@@ -263,12 +266,12 @@ impl Lists<'_> {
         from: Option<&Continuation>,
         limit: usize,
     ) -> Result<ReadablePage> {
-        let place = from.and_then(|from| Place::of_position(self.within(index, query, from).ok()?));
-        let ReadablePage { page, unreadable } = match &place {
+        let place = from.and_then(|from| PageEnd::of_position(self.within(index, query, from).ok()?));
+        let ReadablePage { page, mut unreadable } = match &place {
             None => self.lookups.read_rows(index, query, from).await?,
             Some(place) => self.rows_from(index, query, place).await?,
         };
-        let on = |place: Place| Some(self.continuation(index, query, &place));
+        let on = |place: PageEnd| Some(self.continuation(index, query, &place));
         // Also if it is the row of a chunk, or cannot be read: the next page begins behind it.
         let last = page
             .items
@@ -277,24 +280,28 @@ impl Lists<'_> {
             .into_iter()
             .chain(unreadable.iter().map(|row| &row.key))
             .max();
-        let last = last.map(|key| Place { list: key.row().to_owned(), after: None });
+        let last = last.map(|key| PageEnd { list: key.row().to_owned(), after: None });
         // Chunks have the index's id, too. They are read through the list that names them.
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
-        let (mut items, mut done, mut rows) = (Vec::new(), None::<String>, rows.collect::<Vec<_>>());
+        let (mut items, mut done, mut rows) = (Vec::new(), None::<RowKey>, rows.collect::<Vec<_>>());
         if limit == usize::MAX {
             items = self.follow_lists(index, std::mem::take(&mut rows), place.as_ref()).await?;
         }
-        // With a limit one list after the other: nothing is read behind the limit.
+        // With a limit one list after the other: nothing is read behind the limit. A page that ends early lists the unreadable rows up to
+        // its end: the next page reads the rows from there again.
         for row in rows {
             if let Some(list) = done.filter(|_| items.len() >= limit) {
-                return Ok(with_unreadable(readable(items, on(Place { list, after: None })), unreadable));
+                unreadable.retain(|other| other.key.row_key() <= list);
+                let place = PageEnd { list: list.to_string(), after: None };
+                return Ok(with_unreadable(readable(items, on(place)), unreadable));
             }
-            let (at, list) = (self.lookups.rows.location(index, row.key()), row.key().row().to_owned());
-            let keys = self.keys_from(index, &at, &row, place.as_ref()).await?;
+            let (at, list) = (self.lookups.rows.location(index, row.key()), row.key().row_key());
+            let keys = self.references_from_place(index, &at, &row, place.as_ref()).await?;
             let (found, last) = self.follow(index, &at, keys, limit - items.len()).await?;
             items.extend(found);
             if let Some(key) = last {
-                let place = Place { list, after: Some(key) };
+                unreadable.retain(|other| other.key.row_key() <= list);
+                let place = PageEnd { list: list.to_string(), after: Some(key) };
                 return Ok(with_unreadable(readable(items, on(place)), unreadable));
             }
             done = Some(list);
@@ -313,11 +320,11 @@ impl Lists<'_> {
         &self,
         index: &Index,
         lists: Vec<Entity>,
-        place: Option<&Place>,
+        place: Option<&PageEnd>,
     ) -> Result<Vec<Resolved>> {
         let references = stream::iter(lists).map(|row| async move {
             let at = self.lookups.rows.location(index, row.key());
-            let keys = self.keys_from(index, &at, &row, place).await?;
+            let keys = self.references_from_place(index, &at, &row, place).await?;
             Ok::<_, Error>(keys.into_iter().map(|key| (at.clone(), key)).collect::<Vec<_>>())
         });
         let references = references.buffered(self.lookups.rows.concurrency).try_concat().await?;
@@ -328,32 +335,34 @@ impl Lists<'_> {
     }
 
     /// The references of a list whose row was read, from a place on.
-    async fn keys_from(
+    async fn references_from_place(
         &self,
         index: &Index,
         at: &Location,
         row: &Entity,
-        place: Option<&Place>,
+        place: Option<&PageEnd>,
     ) -> Result<Vec<Key>> {
         let place = place.filter(|place| place.list == at.key.row());
         Ok(references_after(
-            self.keys_of(index, at, row).await?,
+            self.references_in_row(index, at, row).await?,
             place.and_then(|place| place.after.as_ref()),
         ))
     }
 
     /// The first page of the remaining lists that is not empty, or the last page.
-    async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &Place) -> Result<ReadablePage> {
+    async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &PageEnd) -> Result<ReadablePage> {
         let query = query.clone().rows(&place.rows());
-        let mut found = self.lookups.read_rows(index, &query, None).await?;
+        let (mut found, mut cycles) =
+            (self.lookups.read_rows(index, &query, None).await?, CycleDetector::default());
         while found.page.items.is_empty() && found.unreadable.is_empty() {
             let Some(from) = found.page.continuation.take() else { break };
+            cycles.add(&from, 0)?;
             found = self.lookups.read_rows(index, &query, Some(&from)).await?;
         }
         Ok(found)
     }
 
-    fn continuation(&self, index: &Index, query: &IndexQuery, place: &Place) -> Continuation {
+    fn continuation(&self, index: &Index, query: &IndexQuery, place: &PageEnd) -> Continuation {
         let rows = self.lookups.rows;
         let (profile, table) = (rows.store.profile(), rows.table_of(index));
         Continuation::new(profile, table, &within(index, query), place.to_position())

@@ -6,10 +6,11 @@ use futures_util::future::try_join_all;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, RowKey};
 use table_core::query::{Continuation, Page};
-use table_core::store::{Error, Result};
+use table_core::store::{CycleDetector, Error, Result};
 use tokio::sync::Semaphore;
 
-use super::{IndexQuery, Lookups, Readable, Trust};
+use super::entries::{Lookups, Readable};
+use super::query::{IndexQuery, Trust};
 use crate::entry::Index;
 
 /// A partition under a merged read.
@@ -17,6 +18,7 @@ struct Part {
     query: IndexQuery,
     ready: VecDeque<(RowKey, Entity)>,
     from: Option<Continuation>,
+    cycles: CycleDetector,
     done: bool,
 }
 
@@ -46,6 +48,7 @@ impl<'a> MergedLookup<'a> {
             query: query.clone().in_partition(partition),
             ready: VecDeque::new(),
             from: None,
+            cycles: CycleDetector::default(),
             done: false,
         };
         let parts: Vec<_> = partitions.iter().map(part).collect();
@@ -60,8 +63,8 @@ impl<'a> MergedLookup<'a> {
                 try_join_all(ahead).await?;
             }
             // At equal row keys the partition that the caller has named first comes first.
-            let heads = parts.iter().enumerate().filter_map(|(n, part)| Some((&part.ready.front()?.0, n)));
-            let Some(first) = heads.min().map(|(_, n)| n) else { return Ok(None) };
+            let fronts = parts.iter().enumerate().filter_map(|(n, part)| Some((&part.ready.front()?.0, n)));
+            let Some(first) = fronts.min().map(|(_, n)| n) else { return Ok(None) };
             let next = parts[first].ready.pop_front();
             Ok(next.map(|(_, entity)| (entity, (this, parts, permits))))
         })
@@ -102,6 +105,7 @@ impl<'a> MergedLookup<'a> {
     async fn read_ahead(&self, index: &Index, part: &mut Part, permits: &Semaphore) -> Result<()> {
         while part.needs_page() {
             let page = self.page(index, part, permits).await?;
+            page.continuation.iter().try_for_each(|next| part.cycles.add(next, page.items.len()))?;
             part.ready.extend(page.items);
             part.from = page.continuation;
             part.done = part.from.is_none();

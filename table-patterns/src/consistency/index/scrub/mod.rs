@@ -5,99 +5,26 @@
 //! |---|---|
 //! | `shared` | rows that hold the entries of several entities: lists and copies |
 //! | `recount` | summaries, which are counted again |
+//! | `report` | the mode, the cursor and the result of a scrub |
 
 mod recount;
+mod report;
 mod shared;
 
-use std::fmt;
-use std::str::FromStr;
-
 use futures_util::{StreamExt as _, TryStreamExt as _, future, stream};
-use table_core::manifest::IndexState;
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Result};
 
 pub(super) use self::recount::{Recount, count};
+pub(super) use self::report::check_complete;
+pub use self::report::{ScrubCursor, ScrubMode, ScrubReport};
 pub(super) use self::shared::SharedScrub;
 use super::changes::EntityChanges;
 use super::rows::{IndexedRows, is_entity, written_by};
-use super::states::set::IndexSet;
+use crate::entry::row_properties::{holders, is_pending, is_unique_row_property};
 use crate::entry::{Entry, Index, Shape};
-use crate::journal::{Timing, holders, is_pending, is_unique_row_property};
-
-/// Whether a scrub only reports or also repairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScrubMode {
-    /// Counts differences.
-    Report,
-    /// Counts differences, deletes dangling entries and adds missing entries.
-    Repair,
-}
-
-/// The result of a scrub.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ScrubReport {
-    /// Entries that were checked.
-    pub entries: usize,
-    /// Dangling entries: the entity does not exist, or has another entry.
-    pub dangling: usize,
-    /// Entities that were checked.
-    pub entities: usize,
-    /// Entries that were missing or had another payload.
-    pub missing: usize,
-    /// Taken keys: entities whose entry has the key of another entity's entry. A scrub cannot repair these.
-    pub taken_keys: usize,
-}
-
-/// The position at which a scrub continues. Print it with [`Display`](fmt::Display), parse it with
-/// [`str::parse`]. It contains a key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScrubCursor {
-    /// `false`: the scrub checks entries for their entities; `true`: the scrub checks entities for their entries.
-    dangling_done: bool,
-    at: Option<Continuation>,
-    /// The partition whose summaries were last recounted.
-    partition: Option<String>,
-}
-
-impl ScrubCursor {
-    /// Whether the scrub checks entities for missing entries.
-    pub(crate) const fn is_among_entities(&self) -> bool {
-        self.dangling_done
-    }
-}
-
-/// `dangling` or `missing` with a continuation, or `after` with a partition.
-impl fmt::Display for ScrubCursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(partition) = &self.partition {
-            return write!(f, "after {partition}");
-        }
-        f.write_str(if self.dangling_done { "missing" } else { "dangling" })?;
-        self.at.as_ref().map_or(Ok(()), |at| write!(f, " {at}"))
-    }
-}
-
-impl FromStr for ScrubCursor {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
-        let at =
-            |done| Ok(Self { dangling_done: done, at: rest.map(str::parse).transpose()?, partition: None });
-        match (kind, rest) {
-            ("dangling", _) => at(false),
-            ("missing", _) => at(true),
-            ("after", Some(partition)) => {
-                Ok(Self { partition: Some(partition.to_owned()), ..Self::default() })
-            }
-            _ => Err(Error::invalid_request(format!(
-                "{text:?} is not the cursor of a scrub: pass the text exactly as `ScrubCursor` printed it"
-            ))),
-        }
-    }
-}
+use crate::journal::Timing;
 
 /// Compares one index with its entities.
 #[derive(Clone, Copy, Debug)]
@@ -157,14 +84,14 @@ impl<'a> Scrub<'a> {
             return Ok(page.continuation);
         }
         report.entries += page.items.len();
-        let checks = stream::iter(page.items).map(|entry| self.is_dangling(entry));
+        let checks = stream::iter(page.items).map(|entry| self.remove_if_dangling(entry));
         let found: Vec<bool> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
         report.dangling += found.into_iter().filter(|dangling| *dangling).count();
         Ok(page.continuation)
     }
 
-    /// Whether an entry has no entity; the entry is then deleted, if the scrub repairs.
-    async fn is_dangling(&self, entry: Entity) -> Result<bool> {
+    /// Deletes an entry that has no entity, if the scrub repairs. Returns whether the entry dangles.
+    async fn remove_if_dangling(&self, entry: Entity) -> Result<bool> {
         // A reservation belongs to its write, which settles or releases the reservation.
         if is_pending(&entry) {
             return Ok(false);
@@ -187,7 +114,7 @@ impl<'a> Scrub<'a> {
         from: Option<&Continuation>,
         report: &mut ScrubReport,
     ) -> Result<Option<Continuation>> {
-        let page = self.rows.store.query(self.rows.table, &Query::new(), from).await?;
+        let page = self.rows.table_page(&Query::new(), from).await?;
         self.entities(page.items, report).await?;
         Ok(page.continuation)
     }
@@ -200,9 +127,9 @@ impl<'a> Scrub<'a> {
             entities = self.shared.not_listed(entities).await?;
         }
         let checks = stream::iter(entities).map(|entity| self.check_entity(entity));
-        let found: Vec<Found> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
-        report.missing += found.iter().filter(|found| **found == Found::Missing).count();
-        report.taken_keys += found.iter().filter(|found| **found == Found::Taken).count();
+        let found: Vec<EntryCheck> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
+        report.missing += found.iter().filter(|found| **found == EntryCheck::Missing).count();
+        report.taken_keys += found.iter().filter(|found| **found == EntryCheck::Taken).count();
         Ok(())
     }
 
@@ -222,7 +149,7 @@ impl<'a> Scrub<'a> {
                 self.shared.check_row(row, &mut report).await?;
             } else {
                 report.entries += 1;
-                report.dangling += usize::from(self.is_dangling(row).await?);
+                report.dangling += usize::from(self.remove_if_dangling(row).await?);
             }
         }
         // Collected first: a closure over references would make the future of a scrub not `Send`.
@@ -235,17 +162,17 @@ impl<'a> Scrub<'a> {
 
     /// Compares an entity that was read with its entry, then reads the entity again. Only an entity in the same
     /// version misses the entry; the journal adds it.
-    async fn check_entity(&self, entity: Entity) -> Result<Found> {
+    async fn check_entity(&self, entity: Entity) -> Result<EntryCheck> {
         let (index, rows) = (self.index, self.rows);
         let wanted = index.entries(rows.table, &entity)?;
         if wanted.is_empty() {
-            return Ok(Found::InStep);
+            return Ok(EntryCheck::InStep);
         }
         if index.shape().is_shared() {
             // Of lists, `not_listed` has left only entities that are missing in theirs. A copy without a
             // target has no row that could be repaired.
             if self.shared.copies_agree(&entity).await? != Some(false) && !index.shape().is_list() {
-                return Ok(Found::InStep);
+                return Ok(EntryCheck::InStep);
             }
             return self.add_missing(entity).await;
         }
@@ -265,43 +192,32 @@ impl<'a> Scrub<'a> {
             is_missing |= !is_anothers;
         }
         match (is_taken, is_missing) {
-            (true, _) => Ok(Found::Taken),
+            // The journal writes all entries of an entity or reports the collision: the missing ones wait until the taken key is free.
+            (true, _) => Ok(EntryCheck::Taken),
             (false, true) => self.add_missing(entity).await,
-            (false, false) => Ok(Found::InStep),
+            (false, false) => Ok(EntryCheck::InStep),
         }
     }
 
     /// Adds the entry of an entity, unless the entity has changed after the read. Only the journal may add it: a plain write of the
     /// entry could arrive after a later write of the entity has removed the entry.
-    async fn add_missing(&self, entity: Entity) -> Result<Found> {
+    async fn add_missing(&self, entity: Entity) -> Result<EntryCheck> {
         let again = self.rows.entity(entity.key()).await?;
-        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
+        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(EntryCheck::InStep) };
         if self.mode == ScrubMode::Report {
-            return Ok(Found::Missing);
+            return Ok(EntryCheck::Missing);
         }
         match self.changes.rewrite(again).await {
-            Ok(_) => Ok(Found::Missing),
-            Err(e) if e.is_unique_violation() || e.is_key_collision() => Ok(Found::Taken),
+            Ok(_) => Ok(EntryCheck::Missing),
+            Err(e) if e.is_unique_violation() || e.is_key_collision() => Ok(EntryCheck::Taken),
             Err(e) => Err(e),
         }
     }
 }
 
-/// Refuses an index in a state in which entities may lack entries. An entry is not missing then, and an added entry could outlive a
-/// drop.
-pub(super) fn check_complete(set: &IndexSet, index: &Index) -> Result<()> {
-    let (name, table) = (index.name(), set.table());
-    match set.state(index.id()) {
-        IndexState::Building | IndexState::Readable => Ok(()),
-        state => Err(Error::invalid_request(format!(
-            "the index '{name}' of the table '{table}' is {state}, so entities may lack entries: call `build` before a scrub",
-        ))),
-    }
-}
-
 /// The result of checking an entity's entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum EntryCheck {
     /// The entry exists, or the entity has just changed.
     InStep,
     /// The entity had no entry.

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::TryStreamExt as _;
 use table_core::model::{Entity, Key, PartitionKey, SYSTEM_PREFIX};
 use table_core::query::{Filter, Query, Select};
-use table_core::store::{Error, GroupTransaction, Operation, Result, TableStoreExt as _};
+use table_core::store::{CycleDetector, Error, GroupTransaction, Operation, Result, TableStoreExt as _};
 
-use super::{ScrubMode, ScrubReport, check_complete};
-use crate::entry::shared::{Summary, put, unchanged};
+use super::report::{ScrubMode, ScrubReport, check_complete};
+use crate::entry::shared::{Summary, put};
 use crate::entry::{Entry, Index};
-use crate::index::rows::{IndexedRows, is_entity};
+use crate::index::rows::{IndexedRows, after_system_partitions, is_entity};
 use crate::index::states::set::IndexSet;
 use crate::journal::Timing;
 
@@ -50,16 +50,18 @@ impl Recount<'_> {
         // A store that sorts returns the lowest partition first: 1 row is enough. Any other store is read whole, for keys alone.
         let sorted = self.rows.is_sorted();
         let (mut least, mut from): (Option<PartitionKey>, _) = (None, None);
+        let mut cycles = CycleDetector::default();
         loop {
             let page_query = if sorted { query.clone().with_top(1) } else { query.clone() };
-            let page = self.rows.store.query(self.rows.table, &page_query, from.as_ref()).await?;
+            let page = self.rows.table_page(&page_query, from.as_ref()).await?;
+            page.continuation.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
             for key in page.items.iter().map(Entity::key) {
                 if key.partition().starts_with(SYSTEM_PREFIX) {
                     if sorted {
                         // The system partitions are contiguous: continue after them.
                         query = Query::new()
                             .with_select(Select::new::<&str>([]))
-                            .with_filter(beyond(&format!("{SYSTEM_PREFIX}\u{FFFD}")));
+                            .with_filter(after_system_partitions());
                     }
                     continue;
                 }
@@ -98,7 +100,7 @@ impl Recount<'_> {
                     open = true;
                     continue;
                 }
-                match correction(self.index, &key, after.get(&key), wanted.get(&key)) {
+                match correction(self.index, &key, after.get(&key), wanted.get(&key))? {
                     None => drop(settled.insert(key)),
                     Some(Correction { was_there, is_wanted, .. }) if self.mode == ScrubMode::Report => {
                         report.dangling += usize::from(was_there && !is_wanted);
@@ -122,6 +124,7 @@ impl Recount<'_> {
         )))
     }
 
+    /// Reads the summaries of a partition. 1 request per page.
     async fn summary_rows(&self, partition: &str) -> Result<Rows> {
         let of_index = Filter::eq(Entry::INDEX, self.index.id());
         let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(of_index);
@@ -183,25 +186,28 @@ struct Correction {
 
 /// The correction of a row; `None` if the row is right. A missing row is inserted with zeros: from then on its ETag shows whether
 /// writers change it.
+///
+/// # Errors
+/// The row was read without an ETag.
 fn correction(
     index: &Index,
     key: &Key,
     row: Option<&Entity>,
     wanted: Option<&Summary>,
-) -> Option<Correction> {
+) -> Result<Option<Correction>> {
     let (was_there, is_wanted) = (row.is_some(), wanted.is_some());
     let operation = match (row, wanted) {
-        (None, None) => return None,
+        (None, None) => return Ok(None),
         (None, Some(_)) => put(Summary::default().to_row(key.clone(), index.id()), None),
-        (Some(row), None) => Operation::Delete(key.clone(), unchanged(row)),
+        (Some(row), None) => Operation::Delete(key.clone(), row.version()?),
         (Some(row), Some(wanted)) => {
             if Summary::read(key, row.properties()).is_ok_and(|found| found.agrees_with(wanted)) {
-                return None;
+                return Ok(None);
             }
-            put(wanted.to_row(key.clone(), index.id()), Some(unchanged(row)))
+            put(wanted.to_row(key.clone(), index.id()), Some(row.version()?))
         }
     };
-    Some(Correction { operation, was_there, is_wanted })
+    Ok(Some(Correction { operation, was_there, is_wanted }))
 }
 
 /// The entities of a partition, and the summaries that they should have.

@@ -7,7 +7,7 @@ use table_core::model::{Entity, Key};
 use table_core::store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
-use super::{ScrubMode, ScrubReport};
+use super::report::{ScrubMode, ScrubReport};
 use crate::entry::shared::{ListRow, Members, Merge, contended, copies_agree, copy_owner, is_chunk, list_of};
 use crate::entry::{Index, Location, Shape};
 use crate::index::rows::IndexedRows;
@@ -39,7 +39,7 @@ impl SharedScrub<'_> {
     /// Checks a row of lists, or an entity with copies, for dangling entries.
     pub(super) async fn check_row(&self, row: Entity, report: &mut ScrubReport) -> Result<()> {
         if is_chunk(&row) {
-            report.dangling += usize::from(self.is_dangling_chunk(&row).await?);
+            report.dangling += usize::from(self.remove_chunk_if_dangling(&row).await?);
             return Ok(());
         }
         let at = self.rows.location(self.index, row.key());
@@ -147,12 +147,12 @@ impl SharedScrub<'_> {
         }
     }
 
-    /// Whether no list names a chunk; the chunk is then deleted, if the scrub repairs.
-    async fn is_dangling_chunk(&self, row: &Entity) -> Result<bool> {
+    /// Deletes a chunk that no list names, if the scrub repairs. Returns whether no list names the chunk.
+    async fn remove_chunk_if_dangling(&self, row: &Entity) -> Result<bool> {
         let at = self.rows.location(self.index, row.key());
         let key = Key::new(row.key().partition(), list_of(row).unwrap_or_default())?;
-        let head = self.rows.store.get(&at.table, &key, None).await?;
-        let named = match head.as_ref().map(ListRow::read) {
+        let list = self.rows.store.get(&at.table, &key, None).await?;
+        let named = match list.as_ref().map(ListRow::read) {
             Some(Ok(ListRow::Chunks(directory))) => directory.names(row.key()),
             Some(Err(error)) if is_unsupported(&error) => return Err(error),
             _ => false,

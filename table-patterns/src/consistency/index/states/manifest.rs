@@ -1,8 +1,6 @@
 //! The manifest rows of indexes, types and processes: reading and writing. docs/manifest.md describes the rows.
 
-use table_core::manifest::{
-    EntityType, IndexDefinition, IndexState, Manifest, StoredIndex, StoredType, can_collide,
-};
+use table_core::manifest::{EntityType, IndexState, Manifest, StoredIndex, StoredType};
 use table_core::model::{
     ETag, Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName, ValueRef,
 };
@@ -11,8 +9,7 @@ use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore};
 use uuid::Uuid;
 
 use super::processes::{Durations, ProcessRow};
-use crate::entry::shared::copied_names;
-use crate::entry::{Index, Shape};
+use crate::index::rows::after_system_partitions;
 
 /// The manifest of a table, for reading and writing.
 #[derive(Clone, Debug)]
@@ -65,8 +62,7 @@ impl ManifestRows<'_> {
     pub(crate) async fn is_empty_table(&self) -> Result<bool> {
         // The ranges before and after the system partitions, because a filter cannot exclude a prefix.
         let user = Filter::lt(Filter::PARTITION_KEY, SYSTEM_PREFIX);
-        let after = Filter::ge(Filter::PARTITION_KEY, "~~\u{10FFFF}");
-        self.has_none(user.or(after)).await
+        self.has_none(user.or(after_system_partitions())).await
     }
 
     /// Whether the table certainly holds no entity of a type. Also `false` if the first page is empty and has a
@@ -123,7 +119,7 @@ impl ManifestRows<'_> {
         progress: Option<String>,
     ) -> Result<()> {
         let patch: Entity = index.state_patch(state, progress.as_deref())?;
-        let merge = Operation::Merge(patch, condition(index));
+        let merge = Operation::Merge(patch, condition(index)?);
         let written = self.store.write(self.table, merge).await?;
         (index.state, index.progress, index.etag) = (state, progress, written.etag);
         Ok(())
@@ -132,7 +128,7 @@ impl ManifestRows<'_> {
     /// Deletes the row of an index, unless another program has deleted it. 1 request.
     pub(crate) async fn remove(&self, index: &StoredIndex) -> Result<()> {
         // In the version that was read: another program may have begun to build the index again.
-        let delete = Operation::Delete(index.key()?, condition(index));
+        let delete = Operation::Delete(index.key()?, condition(index)?);
         match self.store.write(self.table, delete).await {
             Err(e) if e.is_gone() => Ok(()),
             other => other.map(drop),
@@ -140,8 +136,9 @@ impl ManifestRows<'_> {
     }
 }
 
-fn condition(index: &StoredIndex) -> IfMatch {
-    index.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly)
+/// The condition that the row of an index has not changed since the read.
+fn condition(index: &StoredIndex) -> Result<IfMatch> {
+    index.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::without_etag(&index.id()))
 }
 
 const DURATIONS: [&str; 3] = ["LongestCache", "LongestRequest", "LongestLease"];
@@ -152,9 +149,9 @@ const BLOBS: &str = "BlobFolder";
 /// Attempts to extend the row while other processes change it.
 const ROUNDS: usize = 16;
 
-/// The row. Its values only grow: a duration remains after its process has ended. It has the durations of
-/// processes that opened the table in a store which only they wrote. Those have no [row of their
-/// own](crate::index::processes), and the same store may later be served to other processes.
+/// The table's row in its manifest. Its values only grow: a duration remains after its process has ended. It has the durations of
+/// processes that opened the table in a store which only they wrote. Those have no [row of their own](super::processes), and the same
+/// store may later be served to other processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableRow {
     /// The longest durations of processes without a row of their own.
@@ -248,49 +245,18 @@ impl ManifestRows<'_> {
     }
 }
 
-/// Refuses two indexes of the same entities with one name, among the indexes of a program: lookups name an index by its name.
-pub(crate) fn check_names(indexes: &[Index]) -> Result<()> {
-    for (n, index) in indexes.iter().enumerate() {
-        let (name, entity) = (index.name(), &index.definition().entity);
-        let same =
-            |other: &&Index| other.name() == name && !other.definition().entity.is_disjoint_from(entity);
-        if indexes[..n].iter().any(|other| same(&other)) {
-            return Err(Error::invalid_request(format!(
-                "two indexes of the same entities have the name '{name}': rename one of them"
-            )));
+impl ManifestRows<'_> {
+    /// Removes rows of ended processes in the versions that were observed. 1 request for each.
+    pub(crate) async fn remove_processes(&self, gone: &[ProcessRow]) -> Result<()> {
+        for row in gone {
+            let key = row.id.key()?;
+            let etag = row.etag.clone().ok_or_else(|| Error::without_etag(&key))?;
+            match self.store.write(self.table, Operation::Delete(key, IfMatch::Exactly(etag))).await {
+                // The process has written its row again, or another process removed it.
+                Err(e) if e.is_conflict() => {}
+                other => other.map(drop)?,
+            }
         }
-    }
-    Ok(())
-}
-
-/// Refuses an index if the manifest has another index of its name whose entries could have the same rows.
-///
-/// Two indexes of a manifest may have one name: two generations of one index, or indexes of two types. Both are maintained until one is
-/// dropped, and an entry of one must never replace an entry of the other. Indexes of different names are not compared: if their entries
-/// meet, the write of the second entry fails as a key collision.
-pub(crate) fn check_generations(index: &Index, known: &Loaded, table: &TableName) -> Result<()> {
-    let definition = index.definition();
-    // An index in an unknown format could have any row.
-    let can_share =
-        |other: Option<&IndexDefinition>| other.is_none_or(|other| can_share_rows(other, definition));
-    let named = known.manifest.indexes.iter().filter(|stored| stored.name == *definition.name);
-    let Some(stored) = { named }.find(|stored| can_share(stored.definition.as_ref())) else { return Ok(()) };
-    let (id, name) = (stored.id(), index.name());
-    let part =
-        if matches!(index.shape(), Shape::Copy { .. }) { "prefix" } else { "text that its keys start with" };
-    Err(Error::invalid_request(format!(
-        "the table '{table}' has another index '{name}', '{id}', of an earlier program or another type: its entries could have the same rows \
-         as the entries of this index; give this index another {part}, or first drop the other index by `drop_index(\"{id}\")`"
-    )))
-}
-
-/// Whether entries of two indexes could have the same row; for copies, the same property of an entity.
-fn can_share_rows(one: &IndexDefinition, other: &IndexDefinition) -> bool {
-    match (&one.shape, &other.shape) {
-        (Shape::Copy { prefix: a, fields: f }, Shape::Copy { prefix: b, fields: g }) => {
-            let names = copied_names(a, f);
-            copied_names(b, g).iter().any(|name| names.contains(name))
-        }
-        _ => can_collide(one, other),
+        Ok(())
     }
 }

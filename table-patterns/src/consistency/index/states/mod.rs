@@ -2,6 +2,7 @@
 //! their states, the registration of processes, and the waits of a change of state. docs/manifest.md gives the rules and their reasons.
 
 pub(crate) mod manifest;
+pub(crate) mod names;
 pub(crate) mod processes;
 pub(crate) mod set;
 pub(crate) mod view;

@@ -24,7 +24,6 @@ use table_core::store::{Error, Operation, Result, TableStore};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::manifest::ManifestRows;
 use crate::clock::{after, millis};
 use crate::rows::fresh_id;
 
@@ -49,7 +48,7 @@ impl ProcessId {
         Self(fresh_id())
     }
 
-    fn key(self) -> Result<Key> {
+    pub(super) fn key(self) -> Result<Key> {
         Key::new(MANIFEST_PARTITION, format!("{ROWS}{self}"))
     }
 
@@ -122,7 +121,7 @@ pub(crate) struct ProcessRow {
     pub(crate) id: ProcessId,
     pub(crate) durations: Durations,
     heartbeat: Duration,
-    etag: Option<ETag>,
+    pub(super) etag: Option<ETag>,
     /// The time of the last write, by the store's clock.
     at: Option<Ticks>,
 }
@@ -270,21 +269,6 @@ impl Registration {
             }
         }
         Err(Error::precondition_failed(table, ROWS))
-    }
-}
-
-impl ManifestRows<'_> {
-    /// Removes rows of ended processes in the versions that were observed. 1 request for each.
-    pub(crate) async fn remove_processes(&self, gone: &[ProcessRow]) -> Result<()> {
-        for row in gone {
-            let condition = row.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
-            match self.store.write(self.table, Operation::Delete(row.id.key()?, condition)).await {
-                // The process has written its row again, or another process removed it.
-                Err(e) if e.is_conflict() => {}
-                other => other.map(drop)?,
-            }
-        }
-        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ use super::manifest::{Loaded, ManifestRows, TableRow};
 use super::processes::{Durations, ProcessId, Registration, Watch};
 use super::view::{DeclaredIndex, ManifestView, ReadTime, Unmaintainable};
 use crate::entry::{Entry, Index, Maintainer, Permission, Shape, Uniqueness};
-use crate::index::exposure::{check_indexes, first_revealed};
+use crate::index::exposure::{check_and_declare_copies, first_revealed};
 use crate::journal::Timing;
 use crate::rows::encrypted::marked;
 
@@ -106,7 +106,7 @@ impl IndexSet {
 
     /// Lets other processes wait for this process: a row of the manifest registers it if other processes may
     /// write the store.
-    pub(crate) fn registered(self) -> Self {
+    pub(crate) fn with_registration(self) -> Self {
         // A store that a server gives to clients has more writers than this process.
         let is_alone = self.local.as_ref().is_some_and(|local| !local.is_served());
         let registration = (!is_alone).then(|| Registration::new(self.durations));
@@ -123,7 +123,7 @@ impl IndexSet {
     /// the two handles, so that an index which was declared after this handle was opened is not omitted. No
     /// request.
     pub(crate) fn learn(&self, other: &Self) {
-        // The order of the locks, here and in `load`: `learned`, then `known`.
+        // The order of the locks, here and in `adopt_manifest`: `learned`, then `known`.
         let theirs = other.known();
         let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = |index: &&Index| !self.own.iter().chain(&*learned).any(|known| known.id() == index.id());
@@ -192,7 +192,7 @@ impl IndexSet {
     }
 
     /// Refuses maintenance of an index that this program defines but cannot maintain.
-    pub(crate) fn check_kept(&self, index: &Index) -> Result<()> {
+    pub(crate) fn check_can_maintain(&self, index: &Index) -> Result<()> {
         let known = self.known();
         let unknown = known.unknown.iter().find(|unknown| unknown.id == index.id());
         unknown.map_or(Ok(()), |unknown| Err(unknown.refused(&self.table)))
@@ -216,9 +216,9 @@ impl IndexSet {
         Err(Error::invalid_request(reason))
     }
 
-    /// Reads the states again if they are too old: a writer with older states could be two states behind. The
-    /// returned states are valid for at least a quarter of the cache time, so that the caller has time to act
-    /// on them.
+    /// Reads the states again if they are too old: a writer with older states could be two states behind. Returns the end of their
+    /// validity. States that are kept are valid for at least a quarter of the cache time, so that the caller has time to act on them;
+    /// states that were read now, for the cache time less the duration of the read.
     async fn refresh_if_old(&self) -> Result<Option<Instant>> {
         if self.are_old() {
             // One task reads for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
@@ -273,20 +273,20 @@ impl IndexSet {
     }
 
     /// Records that this process builds the index, until the result is dropped.
-    pub(crate) fn build_of(&self, index: &Index) -> Option<LocalWork> {
-        self.local.as_ref().map(|local| local.work_on(self.builder_of(index.id())))
+    pub(crate) fn register_build(&self, index: &Index) -> Option<LocalWork> {
+        self.local.as_ref().map(|local| local.work_on(self.build_key(index.id())))
     }
 
     /// In a store that only this process writes: waits until no task builds the index. Never ends in any other
     /// store.
     pub(crate) async fn until_not_built(&self, id: &str) {
         match &self.local {
-            Some(local) => local.until_idle(&self.builder_of(id)).await,
+            Some(local) => local.until_idle(&self.build_key(id)).await,
             None => pending().await,
         }
     }
 
-    fn builder_of(&self, id: &str) -> String {
+    fn build_key(&self, id: &str) -> String {
         format!("{}/{id}", self.identity)
     }
 
@@ -296,7 +296,7 @@ impl IndexSet {
     }
 
     /// The time of a read of the manifest that begins now.
-    pub(crate) fn asked(&self) -> ReadTime {
+    pub(crate) fn read_time_now(&self) -> ReadTime {
         let change = self.local.as_ref().map_or(0, |local| local.last_change());
         ReadTime { change, at: Instant::now() }
     }
@@ -345,9 +345,15 @@ impl IndexSet {
         self.known().has_others_of(entity)
     }
 
-    /// The state of an index, by its id, or by its name for an index that the program defines.
+    /// The state of an index that this program can maintain, by its id, or by its name: an index of the program comes first. *Absent* for any
+    /// other index.
     pub(crate) fn state(&self, name: &str) -> IndexState {
         self.known().state(name)
+    }
+
+    /// As [`state`](Self::state), also for an index that this program cannot maintain.
+    pub(crate) fn state_in_manifest(&self, name: &str) -> IndexState {
+        self.known().state_in_manifest(name)
     }
 
     /// Registers the process if its row could be taken for that of an ended process, and returns the time from which a read of the manifest
@@ -355,7 +361,7 @@ impl IndexSet {
     /// The loop repeats the check, because the process may have paused during the write.
     pub(crate) async fn ensure_registered(&self) -> Result<ReadTime> {
         loop {
-            let asked = self.asked();
+            let asked = self.read_time_now();
             match &self.registration {
                 // `RegisterFirst`: a change of state waits only for processes whose rows it finds.
                 Some(mine) if !mine.holds_at(asked.at) => {
@@ -371,7 +377,7 @@ impl IndexSet {
     pub(crate) async fn refresh(&self) -> Result<()> {
         let asked = self.ensure_registered().await?;
         let loaded = self.manifest().load().await?;
-        self.load(&loaded, asked)?;
+        self.adopt_manifest(&loaded, asked)?;
         if self.registration.is_some() {
             self.forget_gone(1).await;
         }
@@ -432,23 +438,34 @@ impl IndexSet {
     ///
     /// # Errors
     /// The manifest has another definition with the id of an index of this program.
-    pub(crate) fn load(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
+    pub(crate) fn adopt_manifest(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
+        // Held until the view is published: an index that is learned in between would be missing in the view.
+        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        let next = self.view_of(loaded, asked, &learned)?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Two reads may overlap, and the answer of the earlier one may come last: the later read stays.
+        if known.loaded.is_none_or(|before| before <= asked) {
+            *known = Arc::new(next);
+        }
+        Ok(())
+    }
+
+    /// The view of a manifest that was read at `asked`, with the indexes that this handle has learned.
+    fn view_of(&self, loaded: &Loaded, asked: ReadTime, learned: &[Index]) -> Result<ManifestView> {
         let own_id = self.registration.as_ref().and_then(Registration::id);
         let (processes, gone) = self.watch.divide(&loaded.processes, asked.at, own_id);
-        let table = loaded.table.clone();
+        let types = loaded.manifest.types.iter().filter(|stored| !stored.encrypted.is_empty());
         let mut next = ManifestView {
             own: self.own.len(),
-            table,
+            // Kept, and not returned: lookups and upkeep go on, and only writes of the type are refused.
+            type_conflict: self.check_stored_type(loaded).err(),
+            encrypted: types.cloned().collect(),
+            table: loaded.table.clone(),
             processes,
             gone,
             loaded: Some(asked),
             ..ManifestView::default()
         };
-        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
-        // Kept, and not returned: lookups and upkeep go on, and only writes of the type are refused.
-        next.type_conflict = self.check_stored_type(loaded).err();
-        let types = loaded.manifest.types.iter().filter(|stored| !stored.encrypted.is_empty());
-        next.encrypted = types.cloned().collect();
         for index in &self.own {
             let stored = loaded.index(index.id());
             if stored.is_some_and(|stored| stored.fingerprint != index.definition().fingerprint()) {
@@ -458,6 +475,7 @@ impl IndexSet {
                 )));
             }
             let state = stored.map_or(IndexState::Absent, |stored| stored.state);
+            // An own index with an obstacle is in both lists: lookups by it go on, and `unknown` refuses the writes of its entities.
             next.unknown.extend(self.encryption_obstacle(index, state, loaded));
             next.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
         }
@@ -465,7 +483,7 @@ impl IndexSet {
         // Indexes of other programs and types: maintained here by the definitions that the manifest has.
         let is_own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
         for stored in loaded.manifest.indexes.iter().filter(|stored| !is_own(stored)) {
-            match self.declared_by_manifest(&known, &learned, stored) {
+            match self.declared_by_manifest(&known, learned, stored) {
                 Ok(declared) => match self.encryption_obstacle(&declared.index, declared.state, loaded) {
                     None => next.indexes.push(declared),
                     Some(unknown) => next.unknown.push(unknown),
@@ -479,13 +497,7 @@ impl IndexSet {
             undeclared
                 .map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent }),
         );
-        let next = next.with_copies(&self.table);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // Two reads may overlap, and the answer of the earlier one may come last: the later read stays.
-        if known.loaded.is_none_or(|before| before <= asked) {
-            *known = Arc::new(next);
-        }
-        Ok(())
+        Ok(next.with_copies(&self.table))
     }
 
     /// The index of a definition in the manifest that the program does not define; or why the program cannot
@@ -516,8 +528,8 @@ impl IndexSet {
             .clone()
             .ok_or_else(|| unknown("has a definition in a newer format than this program reads"))?;
         let index = Index::from_definition(definition)
-            .map_err(|_| unknown("only a program with the index's Rust code can maintain"))?;
-        check_indexes(&*self.store, &self.table, std::slice::from_ref(&index))
+            .map_err(|_| unknown("needs Rust code that this program does not have"))?;
+        check_and_declare_copies(&*self.store, &self.table, std::slice::from_ref(&index))
             .map_err(|_| unknown("would expose properties that the store of this program encrypts"))?;
         Ok(DeclaredIndex { state, index: Arc::new(index.over(&self.store)) })
     }
@@ -567,10 +579,12 @@ impl Maintainer for IndexSet {
         })
     }
 
-    fn stored_otherwise(&self, entity: &Entity) -> Result<Vec<Entry>> {
+    fn entries_of_stored_properties(&self, entity: &Entity) -> Result<Vec<Entry>> {
         let known = self.known();
-        let differs =
-            known.indexes.iter().filter(|one| one.state.removes_entries() && !one.index.is_as_stored(entity));
+        let differs = known
+            .indexes
+            .iter()
+            .filter(|one| one.state.removes_entries() && !one.index.derives_stored_keys(entity));
         let entries = differs.map(|one| one.index.stored_entries(&self.table, entity));
         Ok(entries.collect::<Result<Vec<_>>>()?.concat())
     }
@@ -605,7 +619,7 @@ impl Maintainer for IndexSet {
         self.state(index) == IndexState::Readable
     }
 
-    fn unready(&self, entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
+    fn entries_in_unready_indexes(&self, entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
         let unready =
             |index: &Index, state| index.uniqueness() != Uniqueness::No && state != IndexState::Readable;
         let with_state = |entry: Entry| {
@@ -619,7 +633,7 @@ impl Maintainer for IndexSet {
         self.slowest().durations.lease
     }
 
-    async fn collided(&self) -> Result<()> {
+    async fn record_collision(&self) -> Result<()> {
         self.manifest().extend_table_row(self.table_row(), &TableRow::of_collision()).await?;
         self.refresh().await
     }

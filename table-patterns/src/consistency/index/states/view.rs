@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::manifest::TableRow;
 use super::processes::ProcessRow;
 use crate::entry::shared::copied_names;
-use crate::entry::{Entry, Index, Placement, Shape};
+use crate::entry::{Entry, Index, Shape};
 
 /// When a read of the manifest began: the number of state changes that this process made before, and the clock
 /// of the process.
@@ -57,6 +57,7 @@ pub(super) struct Unmaintainable {
     pub(super) state: IndexState,
     /// The entities of the index; `None`: unknown, so any entity.
     pub(super) entity: Option<EntityType>,
+    /// The end of a sentence about the index, such as "needs …".
     pub(super) reason: String,
     /// Whether the index uses encrypted properties and the store does not decrypt.
     pub(super) exposes_encrypted: bool,
@@ -72,6 +73,11 @@ impl Unmaintainable {
             "the table '{table}' has the index '{id}', which {reason}: a write of {key} would leave the index stale; write with a program \
              that can maintain the index, or drop the index by `drop_index(\"{id}\")`"
         )))
+    }
+
+    /// Whether this is the index's id or name.
+    fn is_named(&self, name: &str) -> bool {
+        self.id == name || index_name(&self.id) == name
     }
 
     /// The error of a caller that names the index.
@@ -119,7 +125,7 @@ impl ManifestView {
         }
     }
 
-    /// Excludes properties that copy indexes write from full payloads.
+    /// Leaves the properties that copy indexes write out of full payloads.
     pub(super) fn with_copies(mut self, table: &TableName) -> Self {
         let copied: Arc<[String]> =
             self.indexes.iter().flat_map(|declared| copied_by(&declared.index, table)).collect();
@@ -178,8 +184,7 @@ impl ManifestView {
                 }
             }
         }
-        let is_it = |unknown: &&Unmaintainable| unknown.id == name || index_name(&unknown.id) == name;
-        if let Some(unknown) = self.unknown.iter().find(is_it) {
+        if let Some(unknown) = self.unknown.iter().find(|unknown| unknown.is_named(name)) {
             return Err(unknown.refused(table));
         }
         Err(Error::invalid_request(format!(
@@ -197,11 +202,23 @@ impl ManifestView {
                 .any(|unknown| unknown.entity.as_ref().is_none_or(|of| !of.is_disjoint_from(entity)))
     }
 
-    /// The state of an index, by its id, or by its name for an index that the program defines.
+    /// The state of an index that this program can maintain, by its id, or by its name: an index of the program comes first. *Absent* for any
+    /// other index.
     pub(super) fn state(&self, name: &str) -> IndexState {
+        self.maintained_state(name).unwrap_or(IndexState::Absent)
+    }
+
+    fn maintained_state(&self, name: &str) -> Option<IndexState> {
         let by_id = self.indexes.iter().find(|declared| declared.index.id() == name);
         let found = by_id.or_else(|| self.indexes.iter().find(|declared| declared.index.name() == name));
-        found.map_or(IndexState::Absent, |declared| declared.state)
+        found.map(|declared| declared.state)
+    }
+
+    /// As [`state`](Self::state), also for an index that this program cannot maintain.
+    pub(super) fn state_in_manifest(&self, name: &str) -> IndexState {
+        let unknown =
+            || self.unknown.iter().find(|unknown| unknown.is_named(name)).map(|unknown| unknown.state);
+        self.maintained_state(name).or_else(unknown).unwrap_or(IndexState::Absent)
     }
 
     /// Refuses an entity of an index that this program cannot maintain.
@@ -226,9 +243,9 @@ impl ManifestView {
 
 /// The properties that an index writes into entities of the table.
 fn copied_by(index: &Index, table: &TableName) -> Vec<String> {
-    let elsewhere = matches!(index.placement(), Placement::OtherTable(other) if other != table);
+    let is_in_other_table = index.table(table) != table;
     match index.shape() {
-        Shape::Copy { prefix, fields } if !elsewhere => copied_names(prefix, fields),
+        Shape::Copy { prefix, fields } if !is_in_other_table => copied_names(prefix, fields),
         _ => Vec::new(),
     }
 }

@@ -82,10 +82,10 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// The waits of a process that changes the states of indexes. `tell` is called with each wait before it begins.
+/// The waits of a process that changes the states of indexes. `report` is called with each wait before it begins.
 pub(crate) struct Waits<'a, 't> {
     pub(crate) set: &'a IndexSet,
-    pub(crate) tell: &'t mut (dyn FnMut(Waiting) + Send),
+    pub(crate) report: &'t mut (dyn FnMut(Waiting) + Send),
 }
 
 impl Waits<'_, '_> {
@@ -97,7 +97,7 @@ impl Waits<'_, '_> {
     ///
     /// One request. One more if the slowest process has not been read for a cache time, and one per process that is gone, up to ten.
     pub(crate) async fn until_states_known(&mut self, for_what: WaitingFor) -> Result<bool> {
-        let (set, tell) = (self.set, &mut *self.tell);
+        let (set, report) = (self.set, &mut *self.report);
         let changed = Instant::now();
         // Before anything is awaited: a local writer that enters after this call reads the new states.
         let announced = set.announce_change();
@@ -117,11 +117,11 @@ impl Waits<'_, '_> {
             let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
             // `WaitForWriters`: no writer may be more than one state behind (Rae et al., *Online,
             // Asynchronous Schema Change in F1*, VLDB 2013).
-            let is_known = wait(waiting, tell, over).await;
+            let is_known = wait(waiting, report, over).await;
             // This read returns every process that registered before the state change, unless the process is gone.
             let asked = set.ensure_registered().await?;
             let loaded = set.manifest().load().await?;
-            set.load(&loaded, asked)?;
+            set.adopt_manifest(&loaded, asked)?;
             slowest = set.slowest();
             // A process with longer durations may have registered during the wait, by a read of the earlier state: wait for it too.
             if is_known || slowest.durations.to_settle() <= waited {
@@ -136,7 +136,7 @@ impl Waits<'_, '_> {
     pub(crate) async fn until_blobs_named(&mut self) {
         let slowest = self.set.slowest().durations;
         let until = Instant::now() + slowest.lease + slowest.request;
-        (self.tell)(Waiting { for_what: WaitingFor::Blobs, process: None, until });
+        (self.report)(Waiting { for_what: WaitingFor::Blobs, process: None, until });
         sleep_until(until).await;
     }
 
@@ -145,7 +145,7 @@ impl Waits<'_, '_> {
     pub(crate) async fn until_builder_ends(&mut self, id: &str, lease: Duration) {
         let until = Instant::now() + lease;
         let waiting = Waiting { for_what: WaitingFor::Builder, process: None, until };
-        wait(waiting, self.tell, self.set.until_not_built(id)).await;
+        wait(waiting, self.report, self.set.until_not_built(id)).await;
     }
 }
 
@@ -153,7 +153,7 @@ impl Waits<'_, '_> {
 /// Returns whether `over` ended in time.
 pub(crate) async fn wait(
     waiting: Waiting,
-    tell: &mut (dyn FnMut(Waiting) + Send),
+    report: &mut (dyn FnMut(Waiting) + Send),
     over: impl Future<Output = ()> + Send,
 ) -> bool {
     let mut over = pin!(over);
@@ -161,6 +161,6 @@ pub(crate) async fn wait(
     if is_over || Instant::now() >= waiting.until {
         return is_over;
     }
-    tell(waiting);
+    report(waiting);
     timeout_at(waiting.until, over).await.is_ok()
 }

@@ -78,6 +78,8 @@ async fn a_remote_collision_is_an_applied_error_and_keeps_the_first_entry() -> R
     assert_eq!(meter.total() - before, 1 + 1 + 1 + 1, "group, entry, read, journal row");
     let error = people.insert(person("2", "oslo")?).await.unwrap_err();
     assert!(error.is_key_collision() && error.outcome() == Outcome::Applied, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("'city'") && !text.contains(by_city(Placement::OtherPartition).id()), "{text}");
     assert!(people.get(&Key::new("p", "2")?).await?.is_some());
     let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
     assert_eq!(found.key().row(), "1");

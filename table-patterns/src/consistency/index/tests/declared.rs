@@ -2,9 +2,11 @@
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
-use table_core::store::Result;
+use table_core::store::{Error, Operation, Result};
 
-use crate::index::{IndexOptions, IndexState, IndexedTable};
+use crate::index::open::open_to_write;
+use crate::index::states::set::EntityScope;
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, IndexedTable, Placement};
 
 macro_rules! person {
     ($name:ident, $age:ty) => {
@@ -108,4 +110,40 @@ async fn an_index_of_another_type_in_the_same_key_range_is_refused() -> Result<(
         assert!(error.contains("'email'") && error.contains("another type"), "{error}");
     }
     reopens::<Contractor, Contractor>().await
+}
+
+/// A table with rows in system partitions only is empty: the first program declares its indexes.
+#[tokio::test(start_paused = true)]
+async fn a_table_with_system_rows_is_empty() -> Result<()> {
+    let (store, table) = (MemoryStore::new(), TableName::new("People")?);
+    store.create_table(&table).await?;
+    for partition in ["~~\u{E000}", "~~\u{FFFF}", "~~\u{10FFFF}x"] {
+        store.write(&table, Operation::Insert(Entity::new(partition, "r")?)).await?;
+    }
+    let index = Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}")?;
+    let people = IndexedEntities::open(store, table, vec![index], IndexOptions::local()).await?;
+    assert_eq!(people.state("city"), IndexState::Readable);
+    Ok(())
+}
+
+/// Indexes that the group of the declaration leaves out take no place in it.
+#[tokio::test(start_paused = true)]
+async fn indexes_of_other_types_take_no_place_in_the_declaration() -> Result<()> {
+    let (store, table) = (MemoryStore::new().into_shared(), TableName::new("People")?);
+    store.create_table(&table).await?;
+    let options = IndexOptions::local;
+    let open = |indexes, schema| {
+        open_to_write(store.clone(), table.clone(), indexes, options(), EntityScope::Type(schema))
+    };
+    open(Vec::new(), Contractor::SCHEMA).await?;
+    let of = |name: &str, of: &str| {
+        let index = Index::keyed(name, Placement::SamePartition, "", &format!("{name}_{{RowKey}}"));
+        Ok::<_, Error>(index?.with_discriminator("EntityType", of))
+    };
+    let mut indexes = (0..99).map(|n| of(&format!("other{n:02}"), "Other")).collect::<Result<Vec<_>>>()?;
+    indexes.push(of("own", "Person")?);
+    let people = open(indexes, Short::SCHEMA).await?;
+    assert_eq!(people.state("other00"), IndexState::Absent);
+    assert_eq!(people.state("own"), IndexState::Readable);
+    Ok(())
 }

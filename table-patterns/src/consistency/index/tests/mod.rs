@@ -1,3 +1,4 @@
+mod answers;
 mod blobs;
 mod builders;
 mod collisions;
@@ -5,6 +6,7 @@ mod copies;
 mod declared;
 mod entities;
 mod groups;
+mod hidden;
 mod lists;
 mod local;
 mod moving;

@@ -164,3 +164,19 @@ async fn the_second_of_two_builders_is_refused() -> Result<()> {
     assert!(!error.is_precondition_failed());
     Ok(())
 }
+
+/// A program without the Rust code of an index sees the state of the index in the manifest.
+#[tokio::test(start_paused = true)]
+async fn the_state_of_an_index_that_cannot_be_maintained_is_known() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![named("Nick")]).await?;
+    people.insert(Entity::new("p", "1")?.with("Nick", "bob")).await?;
+    let (store, table) = (world.store.clone(), people.table().clone());
+    let upkeep = IndexedEntities::open_for_upkeep(store, table, IndexOptions::local()).await?;
+    assert_eq!(upkeep.state("nick"), IndexState::Readable);
+    assert_eq!(upkeep.state(named("Nick").id()), IndexState::Readable);
+    assert_eq!(upkeep.state("login"), IndexState::Absent);
+    let error = upkeep.scrub("nick", ScrubMode::Report).await.unwrap_err().to_string();
+    assert!(error.contains("'People' needs Rust code that this program does not have"), "{error}");
+    Ok(())
+}

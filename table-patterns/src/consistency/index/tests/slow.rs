@@ -89,6 +89,7 @@ async fn a_commit_with_expired_states_is_refused_with_advice() -> Result<()> {
         text.contains("IndexOptions::cache") && text.contains("200ms") && text.contains("0001"),
         "{text}"
     );
+    assert!(text.contains("after the write was planned"), "{text}");
     assert!(!error.is_precondition_failed() && !error.is_ambiguous(), "{error:?}");
     let cost = meter.since(&before);
     assert_eq!(cost.of_kind(OperationKind::Insert), 10, "each attempt reserves, and is not repeated itself");

@@ -119,3 +119,18 @@ async fn summaries_are_built_and_corrected() -> Result<()> {
     assert_eq!(rows_left(&world, "People").await?, 30);
     Ok(())
 }
+
+/// Keys of system partitions may begin with any text after `~~`.
+#[tokio::test(start_paused = true)]
+async fn system_partitions_of_any_name_are_skipped() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![]).await?;
+    people.insert(person(1, "oslo")?.with_key(Key::new("\u{FFFF}", "1")?)).await?;
+    for partition in ["~~\u{E000}", "~~\u{FFFD}x", "~~\u{FFFF}", "~~\u{10FFFF}"] {
+        let row = Entity::new(partition, "r")?;
+        world.store.write(people.table(), table_core::store::Operation::Insert(row)).await?;
+    }
+    let people = world.open(vec![ages()]).await?;
+    assert_eq!(people.build("ages")?.run().await?.entities, 1);
+    Ok(())
+}

@@ -1,3 +1,5 @@
+//! Groups of changes in one partition, of entities of several types.
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -47,7 +49,7 @@ use crate::journal::{Change, Committed};
 pub struct IndexedGroup<'a, T> {
     table: &'a IndexedTable<T>,
     partition: PartitionKey,
-    steps: Vec<Step>,
+    steps: Vec<GroupChange>,
     /// The types without declared indexes that expire.
     expiring: Vec<&'static Schema>,
 }
@@ -55,15 +57,16 @@ pub struct IndexedGroup<'a, T> {
 /// The changes of one type in a group: created by [`IndexedGroup::of`] and [`IndexedGroup::of_plain`].
 pub struct GroupOf<'g, U> {
     partition: &'g PartitionKey,
-    steps: &'g mut Vec<Step>,
+    steps: &'g mut Vec<GroupChange>,
     of: PhantomData<fn() -> U>,
 }
 
 /// A change of the group.
-enum Step {
+enum GroupChange {
     /// A change whose old value the caller has read.
     Known(Change),
-    /// A change whose old value `commit` reads: in this version, or in any.
+    /// A change whose old value `commit` reads, in this version. `None`: the entity may be missing; `Some(Any)`: it must exist, in any
+    /// version.
     Read(Key, Option<IfMatch>, Make),
 }
 
@@ -293,7 +296,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
     pub fn insert(&mut self, entity: &U) -> Result<&mut Self> {
         let entity = entity.to_entity()?;
         self.check(entity.key())?;
-        Ok(self.add(Step::Known(Change::insert(entity))))
+        Ok(self.add(GroupChange::Known(Change::insert(entity))))
     }
 
     /// Adds an insert, or a replacement of any version. `commit` costs 1 request more.
@@ -349,7 +352,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
     pub fn delete(&mut self, key: impl KeyOf<U>, version: impl Into<IfMatch>) -> Result<&mut Self> {
         let key = key.into_key();
         self.check(&key)?;
-        Ok(self.add(Step::Read(key, Some(version.into()), Make::Removed)))
+        Ok(self.add(GroupChange::Read(key, Some(version.into()), Make::Removed)))
     }
 
     /// Adds the replacement of an entity that was read, in that version: by its own handle, or by
@@ -359,7 +362,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
     /// As [`insert`](Self::insert).
     pub fn replace_stored(&mut self, old: &Stored<U>, new: &U) -> Result<&mut Self> {
         self.check(old.key())?;
-        Ok(self.add(Step::Known(Change::replace(old.entity().clone(), new.to_entity()?))))
+        Ok(self.add(GroupChange::Known(Change::replace(old.entity().clone(), new.to_entity()?))))
     }
 
     /// Adds the removal of an entity that was read, in that version.
@@ -368,10 +371,10 @@ impl<U: TableEntity> GroupOf<'_, U> {
     /// The entity is in another partition.
     pub fn delete_stored(&mut self, old: &Stored<U>) -> Result<&mut Self> {
         self.check(old.key())?;
-        Ok(self.add(Step::Known(Change::delete(old.entity().clone()))))
+        Ok(self.add(GroupChange::Known(Change::delete(old.entity().clone()))))
     }
 
-    fn add(&mut self, step: Step) -> &mut Self {
+    fn add(&mut self, step: GroupChange) -> &mut Self {
         self.steps.push(step);
         self
     }
@@ -383,7 +386,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
         make: impl FnOnce(&'static Schema, Entity) -> Make,
     ) -> Result<&mut Self> {
         self.check(entity.key())?;
-        Ok(self.add(Step::Read(entity.key().clone(), version, make(U::SCHEMA, entity))))
+        Ok(self.add(GroupChange::Read(entity.key().clone(), version, make(U::SCHEMA, entity))))
     }
 
     fn check(&self, key: &Key) -> Result<()> {
@@ -421,10 +424,10 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     /// The change of a step, relative to the stored entity.
-    async fn change_of(&self, step: Step) -> Result<Change> {
+    async fn change_of(&self, step: GroupChange) -> Result<Change> {
         let (key, version, make) = match step {
-            Step::Known(change) => return Ok(change),
-            Step::Read(key, version, make) => (key, version, make),
+            GroupChange::Known(change) => return Ok(change),
+            GroupChange::Read(key, version, make) => (key, version, make),
         };
         let old = self.entities.read(&key).await?;
         if let Some(version) = &version {

@@ -1,3 +1,5 @@
+//! [`Lookup`]: entities of a type by an index.
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -5,7 +7,7 @@ use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
-use table_core::store::{Error, Result};
+use table_core::store::{CycleDetector, Error, Result};
 use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, Schema};
 
 use super::lookup::sealed::{Decode, Followed};
@@ -234,13 +236,15 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// # Errors
     /// As for [`page`](Self::page), as an item.
     pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<T, R, K> {
-        let start = Some((None, self.limit)).filter(|_| self.limit != Some(0));
+        let start = Some((None, self.limit, CycleDetector::default())).filter(|_| self.limit != Some(0));
         let pages = stream::try_unfold((self.clone(), start), move |(lookup, at)| async move {
-            let Some((from, left)) = at else { return Ok::<_, Error>(None) };
+            let Some((from, left, mut cycles)) = at else { return Ok::<_, Error>(None) };
             let page = lookup.page_of(from.as_ref(), left).await?;
             // No page has more than `left` entities, so the subtraction cannot overflow.
             let left = left.map(|left| left - page.items.len());
-            let next = page.continuation.filter(|_| left != Some(0)).map(|from| (Some(from), left));
+            let next = page.continuation.filter(|_| left != Some(0));
+            next.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
+            let next = next.map(|from| (Some(from), left, cycles));
             Ok(Some((stream::iter(page.items.into_iter().map(Ok)), (lookup, next))))
         });
         pages.try_flatten()
@@ -252,14 +256,14 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// As for [`page`](Self::page). Unsupported, before any request: the store does not sort, and
     /// [`sorted_on_client`](Self::sorted_on_client) is not set.
     pub async fn first(&self) -> Result<Option<R>> {
-        let mut from = None;
+        let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
             let page = self.page_of(from.as_ref(), Some(1)).await?;
             from = page.continuation;
-            match page.items.into_iter().next() {
+            match (page.items.into_iter().next(), &from) {
                 // A page may be empty before the end: its entries may have lost their entities.
-                None if from.is_some() => {}
-                found => return Ok(found),
+                (None, Some(next)) => cycles.add(next, 0)?,
+                (found, _) => return Ok(found),
             }
         }
     }
@@ -271,6 +275,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// As for [`page`](Self::page).
     pub async fn count(&self) -> Result<usize> {
         let (entities, entries, mut from, mut count) = (self.entities()?, self.entries()?, None, 0);
+        let mut cycles = CycleDetector::default();
         if let Some(list) = list_of(&entries)?.filter(|_| self.trust == Trust::Entry && !self.hides()) {
             // The references are the number: no entity is read.
             let count = entities.references(entries.index(), &list).await?.len();
@@ -278,14 +283,18 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         }
         let reading = self.with_times(entries.index(), reading_of_count::<T>(entries.index(), self.trust));
         loop {
-            let (query, left) = (self.query(&entries, None), self.limit.map_or(usize::MAX, |l| l - count));
+            // Hidden entities must not use up the limit: the rows of the page behind it would be skipped.
+            let left = self.limit.filter(|_| !self.hides()).map_or(usize::MAX, |limit| limit - count);
+            let query = self.query(&entries, None);
             let page =
                 read_page(entities, &entries, reading, &query, from.as_ref(), left).await?.into_page()?;
-            count += self.without_hidden(page.items)?.len();
+            let found = self.without_hidden(page.items)?.len();
+            count += found;
             from = page.continuation;
             if from.is_none() || self.limit.is_some_and(|limit| count >= limit) {
                 return Ok(self.limit.map_or(count, |limit| count.min(limit)));
             }
+            from.iter().try_for_each(|next| cycles.add(next, found))?;
         }
     }
 
@@ -445,13 +454,13 @@ async fn read_page<T: IndexedEntity>(
     if entries.rows().is_empty() {
         return Ok(readable([], None));
     }
-    let (index, lookups) = (entries.index(), entities.lookups());
+    let index = entries.index();
     if let Some(list) = list_of(entries)? {
         return entities.lists().page_of_list(index, &list, query, from, limit).await;
     }
     match reading {
-        Reading::EntryOnly => lookups.page_of_payloads(index, query, from).await,
-        Reading::By(trust) => lookups.readable_page(index, query, from, trust, limit).await,
+        Reading::EntryOnly => entities.lookups().page_of_payloads(index, query, from).await,
+        Reading::By(trust) => entities.pages().readable_page(index, query, from, trust, limit).await,
     }
 }
 

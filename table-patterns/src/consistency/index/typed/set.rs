@@ -27,12 +27,12 @@ impl SetWriter for IndexedEntities {
         as_read(row)
     }
 
-    /// The entity, its entries in the partition before and after, and a journal row if there are entries elsewhere.
+    /// The entity, its entries in the partition before and after, and a journal row if there are remote entries.
     fn operations(&self, change: &RowChange) -> usize {
         let (mut local, mut remote) = (BTreeSet::<Location>::new(), false);
         let old = self.set.removable(&change.old);
         let new = change.new.as_ref().map(|new| self.set.entries(new));
-        // Without its entries the entity is a group of its own, and its write has the error.
+        // If the entries cannot be derived, the entity gets a group of its own, and the write of that group returns the error.
         let Ok(all) = [Some(old), new].into_iter().flatten().collect::<Result<Vec<_>>>() else {
             return self.most_operations();
         };

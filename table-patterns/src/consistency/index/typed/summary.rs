@@ -1,3 +1,5 @@
+//! Lookups of summaries.
+
 use std::fmt;
 use std::marker::PhantomData;
 

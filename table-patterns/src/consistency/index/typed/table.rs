@@ -1,3 +1,5 @@
+//! [`IndexedTable`]: the handle of a table with the indexes of a type.
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -30,12 +30,13 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self
     }
 
-    /// Waits for what follows the answers of writes. See [`Journal::flush`](crate::journal::Journal::flush).
+    /// Waits until the background tasks of earlier writes have deleted or handed over their journal rows and tickets. See
+    /// [`Journal::flush`](crate::journal::Journal::flush).
     pub async fn flush(&self) {
         self.entities.flush().await;
     }
 
-    /// Inserts an entity.
+    /// Inserts an entity. Requests: see [`IndexedEntities::write`](crate::index::IndexedEntities::write).
     ///
     /// # Errors
     /// The entity exists already; a unique value is taken.
@@ -170,7 +171,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let committed = self
             .entities
             .modify(&key, |old| {
-                let old = self.seen(old).ok_or_else(|| self.missing(&key))?;
+                let old = self.visible_row(old).ok_or_else(|| self.missing(&key))?;
                 let mut value = T::from_entity(old.clone())?;
                 change(&mut value)?;
                 let new = T::SCHEMA.updated(old, value.to_entity()?)?;
@@ -268,7 +269,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     async fn merge_read(&self, patch: Entity, version: &IfMatch) -> Result<Committed> {
         let key = patch.key();
         self.entities
-            .modify(key, |old| T::SCHEMA.merged(self.wanted(key, self.seen(old), version)?, &patch).map(Some))
+            .modify(key, |old| {
+                T::SCHEMA.merged(self.wanted(key, self.visible_row(old), version)?, &patch).map(Some)
+            })
             .await
     }
 
@@ -291,8 +294,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.modify(entity.key(), merge).await
     }
 
-    /// The stored row, unless reads of this handle leave it out.
-    fn seen<'e>(&self, row: Option<&'e Entity>) -> Option<&'e Entity> {
+    /// The stored row, unless the entity is hidden from this handle.
+    fn visible_row<'e>(&self, row: Option<&'e Entity>) -> Option<&'e Entity> {
         row.filter(|row| !self.table().hides(row))
     }
 

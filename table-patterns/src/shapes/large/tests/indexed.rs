@@ -18,8 +18,9 @@ use table_core::typed::{EntityKey, TableEntity};
 
 use super::LONG;
 use super::crashes::{FAILURES, Failure};
+use crate::entry::row_properties::is_mark_property;
 use crate::index::{Entry, Index, IndexOptions, Payload, Placement, ScrubMode};
-use crate::journal::{Clearing, is_mark_property};
+use crate::journal::Clearing;
 use crate::large::{CollectMode, LargeOptions, LargeTable};
 use crate::tests::faulty_blobs::FaultyBlobs;
 

@@ -19,13 +19,13 @@ async fn a_delayed_answer_does_not_replace_later_states() -> Result<()> {
     let set = set(Arc::new(store.clone())).await?;
     let rows = ManifestRows { store: &store, table: &set.table };
     rows.insert(&StoredIndex::new(set.own[0].definition(), IndexState::DeleteOnly)).await?;
-    let (asked, slow) = (set.asked(), rows.load().await?);
+    let (asked, slow) = (set.read_time_now(), rows.load().await?);
     let mut stored = rows.index(set.own[0].id()).await?.unwrap();
     rows.advance(&mut stored, IndexState::WriteOnly, None).await?;
     tokio::time::advance(Duration::from_millis(10)).await;
     set.refresh().await?;
     let until = set.valid_until();
-    set.load(&slow, asked)?;
+    set.adopt_manifest(&slow, asked)?;
     assert_eq!(set.state("city"), IndexState::WriteOnly, "the later state stays");
     assert_eq!(set.valid_until(), until, "the validity of the later read stays");
     Ok(())

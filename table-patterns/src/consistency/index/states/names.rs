@@ -1,0 +1,56 @@
+//! Names of indexes: two indexes of one name must not meet.
+
+use table_core::manifest::{IndexDefinition, can_collide};
+use table_core::model::TableName;
+use table_core::store::{Error, Result};
+
+use super::manifest::Loaded;
+use crate::entry::shared::copied_names;
+use crate::entry::{Index, Shape};
+
+/// Refuses two indexes of the same entities with one name, among the indexes of a program: lookups name an index by its name.
+pub(crate) fn check_names(indexes: &[Index]) -> Result<()> {
+    for (n, index) in indexes.iter().enumerate() {
+        let (name, entity) = (index.name(), &index.definition().entity);
+        let same =
+            |other: &&Index| other.name() == name && !other.definition().entity.is_disjoint_from(entity);
+        if indexes[..n].iter().any(|other| same(&other)) {
+            return Err(Error::invalid_request(format!(
+                "two indexes of the same entities have the name '{name}': rename one of them"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an index if the manifest has another index of its name whose entries could have the same rows.
+///
+/// Two indexes of a manifest may have one name: two generations of one index, or indexes of two types. Both are maintained until one is
+/// dropped, and an entry of one must never replace an entry of the other. Indexes of different names are not compared: if their entries
+/// meet, the write of the second entry fails as a key collision.
+pub(crate) fn check_generations(index: &Index, known: &Loaded, table: &TableName) -> Result<()> {
+    let definition = index.definition();
+    // An index in an unknown format could have any row.
+    let can_share =
+        |other: Option<&IndexDefinition>| other.is_none_or(|other| can_share_rows(other, definition));
+    let named = known.manifest.indexes.iter().filter(|stored| stored.name == *definition.name);
+    let Some(stored) = { named }.find(|stored| can_share(stored.definition.as_ref())) else { return Ok(()) };
+    let (id, name) = (stored.id(), index.name());
+    let part =
+        if matches!(index.shape(), Shape::Copy { .. }) { "prefix" } else { "text that its keys start with" };
+    Err(Error::invalid_request(format!(
+        "the table '{table}' has another index '{name}', '{id}', of an earlier program or another type: its entries could have the same rows \
+         as the entries of this index; give this index another {part}, or first drop the other index by `drop_index(\"{id}\")`"
+    )))
+}
+
+/// Whether entries of two indexes could have the same row; for copies, the same property of an entity.
+fn can_share_rows(one: &IndexDefinition, other: &IndexDefinition) -> bool {
+    match (&one.shape, &other.shape) {
+        (Shape::Copy { prefix: a, fields: f }, Shape::Copy { prefix: b, fields: g }) => {
+            let names = copied_names(a, f);
+            copied_names(b, g).iter().any(|name| names.contains(name))
+        }
+        _ => can_collide(one, other),
+    }
+}
