@@ -1,4 +1,7 @@
-//! Stacks adapters on a store in the right order: spans, a guard, limits of concurrency and of rate, retry and a meter.
+//! Stacks adapters on a store: spans, a guard, limits of concurrency and of rate, retry and a meter. `StoreBuilder` puts them in the
+//! right order, whatever the order of the calls.
+//!
+//! Cost: none; only a retry sends additional requests.
 
 use std::time::Duration;
 
@@ -19,7 +22,9 @@ struct Reading {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::sink).init(); // a span per operation, keys hidden
+    // A span per operation, keys hidden. This example throws the spans away, so that it prints nothing; a program writes them to
+    // standard error or exports them.
+    tracing_subscriber::fmt().with_writer(std::io::sink).init();
     let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
     let rate = RateLimit::per_second(1000);
     let store = StoreBuilder::new(MemoryStore::new()) // or EmbeddedStore, AzureTableStore
@@ -27,6 +32,7 @@ async fn main() -> table_core::Result<()> {
         .scan_guard(ScanGuard::new())
         .limit(8)
         .rate(rate.clone())
+        // no pause between attempts, for this example only
         .retry(RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO))
         .meter(meter.clone())
         .fault(faults.clone())
@@ -34,13 +40,14 @@ async fn main() -> table_core::Result<()> {
     let readings = Table::<Reading>::new(store, "Readings")?;
     readings.create_if_missing().await?;
 
-    // The service is busy once. Retry is below the limit and above the meter, which counts both attempts.
+    // The service is busy once. The retry adapter repeats the insert; the meter, which is nearer to the store, counts both attempts
+    // and the creation of the table.
     faults.script([Some(Fault::Throttle { retry_after: None })]);
     readings.insert(&Reading { sensor: "roof".to_owned(), minute: 1, celsius: 3.5 }).await?;
     assert_eq!(meter.total(), 3);
     assert!(rate.current() < 1000.0); // a busy service lowers the rate for a while
 
-    // The guard is above the other adapters, so a refused query costs no request.
+    // The guard is outside the other adapters, so a refused query costs no request.
     let everywhere = readings.query().filter(Reading::CELSIUS.gt(3.0));
     assert_eq!(everywhere.access_path()?, AccessPath::TableScan);
     assert!(everywhere.all().await.is_err());

@@ -1,24 +1,31 @@
-//! Finds an entity by an encrypted value, with a keyed hash in the key of an index entry.
+//! Finds an entity by an encrypted value, with a keyed hash in the key of an index entry. The index reveals which entities have equal
+//! values, and nothing else.
+//!
+//! Cost: a lookup 2 requests.
 
 use std::sync::Arc;
 
-use table_core::memory::MemoryStore;
-use table_core::model::{Entity, TableName, ValueRef};
-use table_core::query::Query;
-use table_core::store::{TableStore, TableStoreExt};
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
 use table_encryption::{AesKeyWrap, BlindIndex, EncryptedStore, KeyBytes, Keys};
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Trust};
 
 #[tokio::main]
 async fn main() -> table_core::Result<()> {
-    let raw = Arc::new(MemoryStore::new());
+    let meter = RequestMeter::new();
+    let raw = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    // For this example only: this key is gone when the program ends, and with it every encrypted value. A program reads its key from a
+    // secret store or uses a key vault (see `key_vault`).
     let kek = AesKeyWrap::new("kek-2026", &KeyBytes::random(32)?)?;
     let store = Arc::new(EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::new(kek)))?);
     let people = TableName::new("People")?;
     store.create_table(&people).await?;
 
-    // The index has its own key. Store it with the key-encryption key.
+    // The index has its own secret key. Keep it in the same secret store: without it the index must be built again.
     let blind = BlindIndex::new("email", &KeyBytes::random(32)?)?;
+    // A template cannot compute the keyed hash, so a Rust function derives the keys, and the index is *opaque*: only programs with this
+    // function and the index key can write the entities, and Upkeep cannot maintain it. "1" is the version of the function: change it when
+    // the function changes.
     let of_entity = blind.clone();
     let by_email = Index::new("email", Placement::SamePartition, "1", move |person: &Entity| {
         person.get("Email").map(|email| of_entity.unique_key("Sales", email)).transpose()
@@ -34,16 +41,19 @@ async fn main() -> table_core::Result<()> {
     indexed.insert(person("2", "rob@contoso.com")?).await?;
     assert!(indexed.insert(person("3", "ken@contoso.com")?).await.unwrap_err().is_unique_violation());
 
-    // The token of the wanted value finds the entry, and the entry finds the entity. The decrypted value
-    // decides.
+    // The token (keyed hash) of the address is the key of the entry; the entry refers to the entity. `confirms` compares the decrypted
+    // value, because equal tokens are no proof.
     let wanted = ValueRef::String("ken@contoso.com");
     let entry = blind.unique_key("Sales", wanted)?;
-    let found = indexed.find("email", &entry, Trust::Entity).await?.expect("Ken");
-    assert!(blind.confirms(&found, "Email", wanted) && found.key().row() == "1");
+    let (found, cost) = meter.measure(indexed.find("email", &entry, Trust::Entity)).await;
+    let found = found?.expect("Ken");
+    assert_eq!(cost.total(), 2);
+    assert!(blind.confirms(&found, "Email", wanted));
+    assert_eq!(found.key().row(), "1");
 
     // The stored table shows no address.
     let stored = raw.query_all(&people, &Query::new()).await?;
-    assert!(stored.len() > 3 && !format!("{stored:?}").contains("contoso"));
-    indexed.flush().await;
+    assert!(stored.len() > 3, "two people, two entries, and the manifest");
+    assert!(!format!("{stored:?}").contains("contoso"));
     Ok(())
 }

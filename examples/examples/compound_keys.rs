@@ -1,4 +1,7 @@
-//! An employee and the yearly reviews share a partition and a key prefix; one range query reads them all.
+//! An employee and the yearly reviews share a partition and a key prefix; one range query reads them all. Use it for an
+//! entity that is read together with its details: the RowKey of a detail starts with the RowKey of the entity.
+//!
+//! Cost: 1 request per page for all; a deletion 1 to read and 1 per group of up to 100 rows.
 
 use table_core::prelude::*;
 use table_patterns::compound::Compound;
@@ -57,7 +60,7 @@ async fn main() -> table_core::Result<()> {
     let (from, to) = (Review::key("Sales", 123, 2011)?, Review::key("Sales", 123, 2012)?);
     assert_eq!(ken.between::<Review>(from, to)?.all().await?, [review(2011), review(2012)]);
 
-    // They are also deleted together.
+    // Deletes the employee and all reviews in one group: 1 request to read, 1 to delete.
     assert_eq!(ken.delete().await?, 5);
     Ok(())
 }

@@ -1,4 +1,7 @@
-//! The embedded store: acknowledged writes exist after a restart and in a backup.
+//! The embedded store: acknowledged writes exist after a restart and in a backup. Use it for data on one machine, and for
+//! tests of programs that run on a service.
+//!
+//! Cost: a write returns when it is synced to disk; `backup` reads the whole store. No service is involved, so nothing is billed.
 
 use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
@@ -33,9 +36,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     notes.delete(note.entity_key()?, IfMatch::Any).await?;
     store.close().await?;
 
-    let reopened = Table::<Note>::new(EmbeddedStore::open(&original).await?, "Notes")?;
-    assert_eq!(reopened.get(note.entity_key()?).await?, None);
-    let backup = Table::<Note>::new(EmbeddedStore::open(&copy).await?, "Notes")?;
-    assert_eq!(backup.get(note.entity_key()?).await?, Some(note));
-    Ok(())
+    let reopened = EmbeddedStore::open(&original).await?;
+    let notes = Table::<Note>::new(reopened.clone(), "Notes")?;
+    assert_eq!(notes.get(note.entity_key()?).await?, None);
+    reopened.close().await?;
+
+    let backup = EmbeddedStore::open(&copy).await?;
+    let notes = Table::<Note>::new(backup.clone(), "Notes")?;
+    assert_eq!(notes.get(note.entity_key()?).await?, Some(note));
+    Ok(backup.close().await?)
 }

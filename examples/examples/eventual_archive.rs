@@ -1,6 +1,9 @@
-//! The archive example of the design guide: former employees move from the table *Current* to the table
-//! *Archive* in another store. A message starts the move; a worker executes it, and a second worker continues
-//! after the first crashed.
+//! The archive example of the design guide: former employees move from the table *Current* to the table *Archive* in another store. A
+//! queue message starts the move; one worker crashes, and another finishes it. Use it for changes in several partitions, tables or stores
+//! that other programs may see one after another.
+//!
+//! Cost: before the commit 1 request per entity that a step moves, replaces or deletes; commit 1; then 2, 1 per step (4 for a step that
+//! moves an entity) and 1 per stage; and the receive and delete of the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +12,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
-use table_core::memory::MemoryStore;
-use table_core::model::{Key, TableName};
 use table_core::prelude::*;
-use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
 use table_patterns::eventual::{
     Coordinator, EventualTransaction, Place, Resources, TransactionProgress, TransactionStatus,
@@ -30,8 +30,8 @@ struct Employee {
     name: String,
 }
 
-/// A process: its names for the stores, and the queue that all processes share.
-async fn process(
+/// Opens a coordinator, as each process does. All processes use the same names for the stores and the same queue.
+async fn open_coordinator(
     current: Arc<dyn TableStore>,
     archive: Arc<dyn TableStore>,
     photos: Arc<dyn ObjectStore>,
@@ -42,7 +42,7 @@ async fn process(
         .with_store("archive", archive)
         .with_blobs("photos", photos);
     let coordinator = Coordinator::open(current, "Transactions", queue, resources).await?;
-    // Requests to these stores are short, so leases can be short too.
+    // Short leases, so that the second worker need not wait long for the first. On a service, keep the default.
     Ok(coordinator.with_timing(Timing::new(
         Duration::from_millis(400),
         Duration::from_millis(100),
@@ -50,7 +50,8 @@ async fn process(
     )?))
 }
 
-/// Ken leaves: his photograph is deleted and his entity moves.
+/// The steps, in their order: delete the photograph, then move the entity. Each step is done at least once; other programs can see the
+/// state between two steps.
 fn archiving(key: &Key) -> table_core::Result<EventualTransaction> {
     let from = Place::new("current", TableName::new("Current")?, key.clone());
     let to = Place::new("archive", TableName::new("Archive")?, key.clone());
@@ -71,8 +72,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     employees.insert(&ken).await?;
     photos.put(&Path::from("sales/456.png"), "a photograph".into()).await?;
 
-    // Once the message is in the queue, the transaction will be executed: 1 request.
-    let client = process(current.clone(), archive.clone(), photos.clone()).await?;
+    // Sending the message commits the transaction: 1 request, after checks (the manifests of the tables, and 1 request for the entity
+    // that is moved). From then on workers execute it, whatever crashes.
+    let client = open_coordinator(current.clone(), archive.clone(), photos.clone()).await?;
     let transaction = archiving(&ken.entity_key()?.into())?;
     let submitted = client.submit(&transaction, Acknowledge::Committed).await?;
     assert_eq!(submitted.progress, TransactionProgress::Pending);
@@ -80,14 +82,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A worker crashes after it wrote the archive and before it removed the original.
     let faults = FaultInjector::new(0);
     let faulty = Arc::new(Faulty::new(archive.clone(), faults.clone()));
-    let dying = process(current.clone(), faulty, photos.clone()).await?;
+    let crashing = open_coordinator(current.clone(), faulty, photos.clone()).await?;
     faults.crash_at(1, CrashPoint::After);
-    let half_done = tokio::time::timeout(Duration::from_millis(100), dying.run_once(1)).await;
-    assert!(half_done.is_err() || faults.is_crashed());
+    // The crashed worker's requests fail, and its run may wait for its lease, so this example stops waiting.
+    let run = tokio::spawn(async move { crashing.run_once(1).await.map(drop) });
+    while !faults.is_crashed() && !run.is_finished() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    run.abort();
+    assert!(faults.is_crashed());
     assert!(employees.get(ken.entity_key()?).await?.is_some());
 
-    // Another worker takes over and reaches the same result.
-    let worker = process(current, archive, photos.clone()).await?;
+    // Another worker takes over when the claim of the crashed worker has expired. A program runs `Coordinator::run` in the background,
+    // and calls `wait`.
+    let worker = open_coordinator(current, archive, photos.clone()).await?;
     while worker.status(submitted.id).await? != TransactionStatus::Applied {
         worker.run_once(1).await?;
         tokio::time::sleep(Duration::from_millis(50)).await;

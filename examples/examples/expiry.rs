@@ -1,5 +1,8 @@
-//! Entities that expire, and entities that are deleted and restored. Reads leave them out; a new entity takes the unique value of an
-//! expired one; upkeep removes them with their index entries, by the manifest alone.
+//! Entities that expire (`#[expires]`), and entities that are deleted and can be restored (`#[deleted_at]`). Reads leave both out. A
+//! new entity can take the unique value of an expired one. `Upkeep` removes both later, with their index entries; it needs no Rust type.
+//!
+//! Cost: reads and inserts none more, but the first write of a type to a table 2 more, and an insert over an expired entity 2 more. A
+//! sweep costs 1 request per page of expired entities, and 1 per group or, for types with indexes, the requests of the deletions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,7 +14,7 @@ use table_patterns::upkeep::Upkeep;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Session", rename_all = "PascalCase")]
-#[index(token, partition_key = "token_{token}", row_key = "x", unique = "table")]
+#[index(token, partition_key = "token_{token}", row_key = "token", unique = "table")]
 struct Session {
     #[partition_key]
     user: String,
@@ -29,44 +32,51 @@ const DAY: i64 = 24 * 60 * MINUTE;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A program uses the clock of its machine. This one sets the time.
-    let (time, start) = (Arc::new(AtomicI64::new(0)), Ticks::now().get());
-    let clock = Arc::clone(&time);
-    let now = move || Ticks::new(start + clock.load(Ordering::Relaxed)).unwrap_or(Ticks::MAX);
-    let store = WithClock::new(MemoryStore::new(), now.clone()).into_shared();
-    let later = |ticks| Ticks::new(now().get() + ticks).unwrap_or(Ticks::MAX);
-
-    let sessions = IndexedTable::<Session>::open(store.clone(), "Sessions", IndexOptions::local()).await?;
-    let new = |id, token: &str, until| {
-        let (user, token) = ("ann".to_owned(), token.to_owned());
-        Session { user, id, token, until, deleted: None }
+    // `WithClock` replaces the machine's clock, so that this example can advance the time. A program does not need it.
+    let passed = Arc::new(AtomicI64::new(0)); // ticks since the start
+    let now = {
+        let (start, passed) = (Ticks::now().get(), Arc::clone(&passed));
+        move || Ticks::new(start + passed.load(Ordering::Relaxed)).expect("a time before the year 9999")
     };
-    sessions.insert(&new(1, "secret", later(30 * MINUTE))).await?;
-    sessions.insert(&new(2, "other", later(30 * DAY))).await?;
+    let advance = |ticks| passed.fetch_add(ticks, Ordering::Relaxed);
+    let store = WithClock::new(MemoryStore::new(), now.clone()).into_shared();
+    let after = |ticks| Ticks::new(now().get() + ticks).expect("a time before the year 9999");
 
-    time.fetch_add(30 * MINUTE, Ordering::Relaxed);
+    let sessions = IndexedTable::<Session>::open(store.clone(), "Sessions", IndexOptions::default()).await?;
+    let new_session = |id, token: &str, until| Session {
+        user: "ann".to_owned(),
+        id,
+        token: token.to_owned(),
+        until,
+        deleted: None,
+    };
+    sessions.insert(&new_session(1, "secret", after(30 * MINUTE))).await?;
+    sessions.insert(&new_session(2, "other", after(30 * DAY))).await?;
+
+    advance(30 * MINUTE);
     assert!(sessions.get(Session::key("ann", 1)?).await?.is_none());
-    assert!(sessions.by(Session::by_token("secret")).first().await?.is_none());
+    assert!(sessions.by(Session::by_token("secret")).get().await?.is_none());
     assert_eq!(sessions.query().count().await?, 1);
     assert_eq!(sessions.query().with_hidden().count().await?, 2);
 
-    // The token is unique. Its expired owner is removed, with its index entry, before the new session gets it.
-    sessions.insert(&new(3, "secret", later(30 * MINUTE))).await?;
-    assert_eq!(sessions.by(Session::by_token("secret")).first().await?.map(|session| session.id), Some(3));
+    // The token is unique, and session 1 has expired: the insert removes session 1 with its index entry and gives the token to session 3.
+    sessions.insert(&new_session(3, "secret", after(30 * MINUTE))).await?;
+    assert_eq!(sessions.by(Session::by_token("secret")).get().await?.map(|session| session.id), Some(3));
     assert_eq!(sessions.query().with_hidden().count().await?, 2);
 
-    // A deletion that can be taken back for seven days. The token stays reserved.
+    // A soft deletion can be restored for seven days. Until then no other session can have the token.
     sessions.soft_delete(Session::key("ann", 2)?).await?;
     assert!(sessions.get(Session::key("ann", 2)?).await?.is_none());
-    assert!(sessions.insert(&new(4, "other", later(DAY))).await.is_err());
+    assert!(sessions.insert(&new_session(4, "other", after(DAY))).await.is_err());
     sessions.restore(Session::key("ann", 2)?).await?;
     assert!(sessions.get(Session::key("ann", 2)?).await?.is_some());
 
     sessions.soft_delete(Session::key("ann", 2)?).await?;
-    time.fetch_add(7 * DAY, Ordering::Relaxed);
-    let upkeep = Upkeep::new(store).tables(["Sessions"]).with_options(IndexOptions::local());
+    advance(7 * DAY);
+    sessions.flush().await; // the background work of the writes, which a sweep would wait for
+    let upkeep = Upkeep::new(store).tables(["Sessions"]);
     let report = upkeep.run_once().await?; // in a program of its own: `tables upkeep`
-    let expiry = report.tables.values().next().and_then(|table| table.expiry.as_ref());
+    let expiry = report.tables[&TableName::new("Sessions")?].expiry.as_ref();
     assert_eq!(expiry.map(|expiry| expiry.removed), Some(2));
     assert_eq!(sessions.query().with_hidden().count().await?, 0);
     Ok(())

@@ -1,9 +1,11 @@
-//! A lost answer, with and without a retry that can prove the outcome.
+//! What a program sees when the response to a write is lost: an *ambiguous* error; or, with write ids, a retry that reads the entity and
+//! proves that the write took effect.
+//!
+//! Cost of the proof: 1 request per entity, after a lost response only.
 
 use std::time::Duration;
 
 use table_core::adapter::{Fault, FaultInjector, Faulty, RetryPolicy, Retrying};
-use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
@@ -30,8 +32,9 @@ async fn main() -> table_core::Result<()> {
     assert!(error.is_ambiguous());
     assert!(orders.get(order.entity_key()?).await?.is_some());
 
-    // A blind repetition of the insert would find its own order and report a conflict. With write ids, the
-    // retry reads which write created the entity, and reports success.
+    // Without write ids, a repeated insert would find the order that it has inserted itself, and report that it exists already. With
+    // write ids, the retry reads which write created the entity, and reports success. (No pause between attempts: for this example
+    // only.)
     let policy = RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO).with_write_ids();
     let retrying = Retrying::new(Faulty::new(memory, faults.clone()), policy);
     let orders = Table::<Order>::new(retrying, "Orders")?;
@@ -45,6 +48,6 @@ async fn main() -> table_core::Result<()> {
     // The retry waits for a busy service, three times here.
     faults.script([Some(Fault::Throttle { retry_after: None }); 3]);
     orders.insert(&Order { number: 3, ..order }).await?;
-    assert_eq!(faults.injected().len(), 5);
+    assert_eq!(faults.injected().len(), 5, "two lost responses, and three responses of a busy service");
     Ok(())
 }

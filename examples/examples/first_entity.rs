@@ -1,4 +1,6 @@
-//! A struct as a row: insert, read, change, query.
+//! Stores a struct as an entity: insert, point read, replace under the ETag, query. Start here.
+//!
+//! Cost: 1 request each; a query 1 request per page.
 
 use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
@@ -34,16 +36,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     employees.insert(&ken).await?; // 1 request; an error if it exists
 
+    // A checked key of the type: PartitionKey "Sales", RowKey "empid_000223".
     let key = Employee::key("Sales", 223)?;
     assert_eq!(key.key().row(), "empid_000223");
     let mut read = employees.get_existing(&key).await?; // 1 request, a point query
     read.age += 1;
-    employees.replace(&read).await?; // fails if another writer changed Ken in between
+    employees.replace(&read).await?; // 1 request; an error if Ken has another ETag than `read.etag`
 
     let sales = employees.query().partition(Employee::partition("Sales")?);
-    let older = sales.filter(Employee::AGE.gt(41)).all().await?;
+    let older = sales.filter(Employee::AGE.gt(41)).all().await?; // 1 request per page
     assert_eq!(older.len(), 1);
-    assert_eq!(older[0].first_name.as_str(), "Ken");
+    assert_eq!(older[0].first_name, "Ken");
     assert_eq!(older[0].age, 42);
     Ok(())
 }

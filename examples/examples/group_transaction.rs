@@ -1,6 +1,7 @@
-//! Writes several entities of one partition in one request, all or none.
+//! Writes several entities of one partition in one entity group transaction: all or none.
+//!
+//! Cost: 1 request for at most 100 operations and 4 MiB. All entities must be in one partition.
 
-use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
@@ -34,20 +35,21 @@ async fn main() -> table_core::Result<()> {
     group.insert(&order)?.insert(&line(1))?.insert(&line(2))?;
     let written = group.commit().await?; // 1 request
     assert_eq!(written.len(), 3);
-    let of_order =
+    let lines_of_order =
         lines.query().partition(OrderLine::partition("alice")?).rows(OrderLine::row_prefix().order(1));
-    assert_eq!(of_order.all().await?.len(), 2);
+    assert_eq!(lines_of_order.all().await?.len(), 2);
 
-    // After one conflict, nothing of the group is written. The error names the operation.
+    // The order exists already, so the whole group fails and the new line is not written. The error names the failed operation,
+    // counted from 1.
     let mut group = orders.group(Order::partition("alice")?);
     group.insert(&line(3))?.insert(&order)?;
     let error = group.commit().await.unwrap_err();
     assert!(error.to_string().starts_with("operation 2 of the group transaction failed"), "{error}");
     assert!(lines.get(line(3).entity_key()?).await?.is_none());
 
-    // An operation that the group cannot contain is refused when it is added.
+    // An entity of another partition is refused when it is added, before a request is sent.
     let mut group = orders.group(Order::partition("alice")?);
-    let stranger = Order { customer: "bob".to_owned(), ..order };
-    assert!(group.insert(&stranger).is_err());
+    let other_partition = Order { customer: "bob".to_owned(), ..order };
+    assert!(group.insert(&other_partition).is_err());
     Ok(())
 }

@@ -1,45 +1,67 @@
-//! Index entities in another partition: one entity per surname of the whole company. It follows the employee,
-//! also after a crash.
+//! A list of references per value in another partition: one row per surname of the whole company. The list is written after the employee;
+//! after a crash, a worker or a sweep completes it. Until then the list misses the employee.
+//!
+//! Cost: an insert 5 requests with one list; a lookup of n employees 1 + n.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
-use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, TableName};
-use table_core::store::{Result, TableStore};
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
 
-fn employee(department: &str, id: u32) -> Result<Entity> {
-    Ok(Entity::new(department, format!("empid_{id:06}"))?.with("LastName", "Jones"))
+/// How long a sweep keeps abort rows: longer than any writer can be paused.
+const KEEP_ABORT_ROWS: Duration = Duration::from_secs(24 * 3600);
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(surname, partition_key = "surname_{last_name}", row_key = "employees", shape = list)]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    last_name: String,
 }
 
-async fn open(store: impl TableStore) -> Result<IndexedEntities> {
-    let by_surname = Index::keyed("surname", Placement::OtherPartition, "surname", "{LastName}")?;
-    let indexes = vec![by_surname.with_shape(Shape::LIST)];
-    IndexedEntities::open(Arc::new(store), TableName::new("Employees")?, indexes, IndexOptions::local()).await
+fn jones(department: &str, id: u32) -> Employee {
+    Employee { department: department.to_owned(), id, last_name: "Jones".to_owned() }
+}
+
+async fn open(store: impl TableStore) -> table_core::Result<IndexedTable<Employee>> {
+    // Short leases, for a store in this process. On a service use IndexOptions::default().
+    IndexedTable::open(store, "Employees", IndexOptions::local()).await
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let store = MemoryStore::new();
-    store.create_table(&TableName::new("Employees")?).await?;
-    let employees = open(store.clone()).await?;
-    employees.insert(employee("Sales", 152)?).await?;
-    employees.insert(employee("Marketing", 7)?).await?;
-    let jones = Key::new("surname", "Jones")?;
-    let found = employees.list("surname", &jones).await?;
-    assert_eq!(found.iter().map(|e| e.key().partition()).collect::<Vec<_>>(), ["Marketing", "Sales"]);
+async fn main() -> table_core::Result<()> {
+    let (store, meter) = (MemoryStore::new(), RequestMeter::new());
+    let employees = open(Metered::new(store.clone(), meter.clone())).await?;
+    let insert = async {
+        employees.insert(&jones("Sales", 152)).await?;
+        employees.flush().await;
+        Ok::<_, table_core::Error>(())
+    };
+    let (inserted, cost) = meter.measure(insert).await;
+    inserted?;
+    assert_eq!(cost.total(), 5);
+    employees.insert(&jones("Marketing", 7)).await?;
+    let by_surname = employees.by(Employee::by_surname("Jones"));
+    let departments: Vec<_> = by_surname.all().await?.into_iter().map(|found| found.department).collect();
+    assert_eq!(departments, ["Marketing", "Sales"]);
 
     // A program crashes after the group that writes the employee and before the list.
     let faults = FaultInjector::new(0);
-    let dying = open(Faulty::new(store, faults.clone())).await?;
+    let crashing = open(Faulty::new(store, faults.clone())).await?;
+    // The first request, the group, takes effect; then every request fails, as if the program had crashed.
     faults.crash_at(1, CrashPoint::After);
-    assert!(dying.insert(employee("Sales", 9)?).await.is_err());
-    assert_eq!(employees.references("surname", &jones).await?.len(), 2);
+    crashing.insert(&jones("Sales", 9)).await.unwrap_err();
+    assert_eq!(by_surname.count().await?, 2);
 
-    // The group contained the journal row. Another program finds it and completes the write.
-    assert_eq!(employees.journal().sweep(&[], Default::default()).await?.applied, 1);
-    assert_eq!(employees.list("surname", &jones).await?.len(), 3);
+    // The group contained the journal row. Another program finds it and completes the write, after the lease of the crashed program:
+    // 1 second here. &[]: this table has no unique index in another partition or table.
+    let report = employees.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?;
+    assert_eq!(report.applied, 1);
+    assert_eq!(by_surname.count().await?, 3);
     employees.flush().await;
     Ok(())
 }

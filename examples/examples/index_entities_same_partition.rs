@@ -1,43 +1,46 @@
-//! Index entities in the entities' partition: one entity per surname of a department lists its employees. It
-//! changes in the employee's group transaction.
-
-use std::sync::Arc;
+//! A list of references per value (*index entities*, option 2 of the design guide): one row per surname of a department lists its
+//! employees. The list changes in the group transaction of the employee.
+//!
+//! Cost: a write 2 requests; a lookup of n employees 1 + n, the employees in parallel.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, TableName};
-use table_core::store::{Result, TableStore};
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
 
-fn employee(id: u32, last_name: &str) -> Result<Entity> {
-    Ok(Entity::new("Sales", format!("empid_{id:06}"))?.with("LastName", last_name))
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(surname, row_key = "surname_{last_name}", shape = list)]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    last_name: String,
+}
+
+fn employee(id: u32, last_name: &str) -> Employee {
+    Employee { department: "Sales".to_owned(), id, last_name: last_name.to_owned() }
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let table = TableName::new("Employees")?;
-    store.create_table(&table).await?;
-    let by_surname = Index::keyed("surname", Placement::SamePartition, "", "surname_{LastName}")?;
-    let indexes = vec![by_surname.with_shape(Shape::LIST)];
-    let employees = IndexedEntities::open(store, table, indexes, IndexOptions::local()).await?;
+    let store = Metered::new(MemoryStore::new(), meter.clone());
+    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
     for (id, last_name) in [(152, "Jones"), (7, "Jones"), (223, "Kwok")] {
-        employees.insert(employee(id, last_name)?).await?; // 2 requests: the list, the group
+        let (inserted, cost) = meter.measure(employees.insert(&employee(id, last_name))).await;
+        inserted?;
+        assert_eq!(cost.total(), 2, "reads the list, writes the group");
     }
 
-    let before = meter.total();
-    let jones = employees.list("surname", &Key::new("Sales", "surname_Jones")?).await?;
-    assert_eq!(jones.iter().map(|e| e.key().row()).collect::<Vec<_>>(), ["empid_000007", "empid_000152"]);
-    assert_eq!(meter.total() - before, 1 + 2, "the list, and each employee concurrently");
+    let jones = Employee::by_surname("Sales").last_name("Jones");
+    let (found, cost) = meter.measure(employees.by(jones.clone()).all()).await;
+    assert_eq!(found?.iter().map(|employee| employee.id).collect::<Vec<_>>(), [7, 152]);
+    assert_eq!(cost.total(), 1 + 2, "the list, and each employee in parallel");
 
-    // A new surname changes three entities: the employee, the old list and the new list. All or none.
-    employees.upsert(employee(7, "Kwok")?).await?;
-    let of = async |name: &str| {
-        let key = Key::new("Sales", format!("surname_{name}"))?;
-        Ok::<_, table_core::Error>(employees.references("surname", &key).await?.len())
-    };
-    assert_eq!(of("Jones").await?, 1);
-    assert_eq!(of("Kwok").await?, 2);
+    // A new surname changes three rows in one group transaction: the employee, the old list and the new list.
+    employees.upsert(&employee(7, "Kwok")).await?;
+    assert_eq!(employees.by(jones).count().await?, 1);
+    assert_eq!(employees.by(Employee::by_surname("Sales").last_name("Kwok")).count().await?, 2);
     Ok(())
 }

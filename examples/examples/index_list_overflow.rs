@@ -1,58 +1,64 @@
-//! A list that exceeds its entity continues in further entities or in a blob, and returns when it shrinks.
+//! A list that is longer than one row (nearly 1 MiB) continues in further rows (*chunks*) or in a blob. When it becomes shorter, it is one
+//! row again.
+//!
+//! Cost of a lookup: 1 request, and 1 per chunk, in parallel, or 1 to the blob store; and 1 per employee.
 
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, TableName};
-use table_core::store::{Result, TableStore};
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Overflow, Placement, Shape};
-use table_patterns::journal::Change;
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
 
-const MEMBERS: usize = 900;
+const MEMBERS: u32 = 900;
 
-fn employee(id: usize) -> Result<Entity> {
-    Ok(Entity::new("Sales", format!("empid_{id:06}"))?.with("LastName", "Jones"))
+/// Two indexes by surname. The lists have at most 1 KiB per row instead of nearly 1 MiB, so that they overflow soon.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(rows, row_key = "rows_{last_name}", shape = list(bytes = 1024))]
+#[index(blobs, row_key = "blobs_{last_name}", shape = list(bytes = 1024, overflow = blob))]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    last_name: String,
 }
 
-/// Returns the requests of a lookup with many references and with one reference.
-async fn lookups(overflow: Overflow) -> Result<(u64, u64)> {
-    let meter = RequestMeter::new();
-    let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let table = TableName::new("Employees")?;
-    store.create_table(&table).await?;
-    let by_surname = Index::keyed("surname", Placement::SamePartition, "", "surname_{LastName}")?;
-    // 1 KiB instead of nearly 1 MiB, so that the list overflows soon.
-    let indexes = vec![by_surname.with_shape(Shape::List { bytes: 1024, overflow })];
-    let mut options = IndexOptions::local();
-    options.blobs = Some(Arc::new(InMemory::new()));
-    let employees = IndexedEntities::open(store, table, indexes, options).await?;
-
-    let changes = (0..MEMBERS).map(|id| employee(id).map(Change::insert)).collect::<Result<Vec<_>>>()?;
-    for group in changes.chunks(75) {
-        employees.write(group).await?;
-    }
-    let jones = Key::new("Sales", "surname_Jones")?;
-    employees.flush().await; // what follows the answers of the writes is not counted below
-    let before = meter.total();
-    assert_eq!(employees.references("surname", &jones).await?.len(), MEMBERS);
-    let long = meter.total() - before;
-
-    for id in 1..MEMBERS {
-        employees.modify(employee(id)?.key(), |_| Ok(None)).await?;
-    }
-    let before = meter.total();
-    assert_eq!(employees.references("surname", &jones).await?.len(), 1);
-    Ok((long, meter.total() - before))
+fn jones(id: u32) -> Employee {
+    Employee { department: "Sales".to_owned(), id, last_name: "Jones".to_owned() }
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let (long, short) = lookups(Overflow::Entities).await?;
-    assert!(long > 4, "the list's entity, then its chunks at once: {long}");
-    assert_eq!(short, 1);
-    // Reading the blob is not a request to the table.
-    assert_eq!(lookups(Overflow::Blob).await?, (1, 1));
+async fn main() -> table_core::Result<()> {
+    let meter = RequestMeter::new();
+    let store = Metered::new(MemoryStore::new(), meter.clone());
+    let mut options = IndexOptions::default();
+    options.blobs = Some(Arc::new(InMemory::new()));
+    let employees = IndexedTable::<Employee>::open(store, "Employees", options).await?;
+    let all: Vec<_> = (0..MEMBERS).map(jones).collect();
+    // A group has at most 100 operations: 50 employees, the lists and their chunks.
+    for group in all.chunks(50) {
+        employees.insert_group(group).await?;
+    }
+
+    // `count` reads the references only.
+    let in_rows = employees.by(Employee::by_rows("Sales").last_name("Jones"));
+    let in_blob = employees.by(Employee::by_blobs("Sales").last_name("Jones"));
+    let (count, cost) = meter.measure(in_rows.count()).await;
+    assert_eq!(count?, MEMBERS as usize);
+    assert!(cost.total() > 4, "1 request for the list's row and 1 for each chunk: {}", cost.total());
+    let (count, cost) = meter.measure(in_blob.count()).await;
+    assert_eq!(count?, MEMBERS as usize);
+    assert_eq!(cost.total(), 1, "the blob is not a request to the table");
+
+    for id in 1..MEMBERS {
+        employees.delete_if_exists(Employee::key("Sales", id)?).await?;
+    }
+    for short in [in_rows, in_blob] {
+        let (count, cost) = meter.measure(short.count()).await;
+        assert_eq!(count?, 1);
+        assert_eq!(cost.total(), 1, "one row again");
+    }
     Ok(())
 }

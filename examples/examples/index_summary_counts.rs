@@ -1,5 +1,7 @@
 //! Counts, sums and maxima of a department's employees, in an entity of the same partition. They are exact, because
-//! the group transaction of every write updates them.
+//! the group transaction of every write updates them. Writers of one summary take turns.
+//!
+//! Cost: a write 1 request more per summary, which is read first; a lookup 1.
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
@@ -25,7 +27,7 @@ fn employee(id: u32, office: &str) -> Employee {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone()).into_shared();
-    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::local()).await?;
+    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
 
     let hired: Vec<_> = (0..60).map(|id| employee(id, if id < 20 { "Oslo" } else { "Rome" })).collect();
     let (inserted, cost) = meter.measure(employees.insert_group(&hired)).await;
@@ -41,10 +43,11 @@ async fn main() -> table_core::Result<()> {
     let (rome, cost) = meter.measure(employees.by(of_rome.clone()).summary()).await;
     let rome = rome?;
     assert_eq!(cost.total(), 1, "the employees are not read");
-    assert_eq!((rome.count(), rome.max(Employee::SALARY)?), (40, Some(5000)));
+    assert_eq!(rome.count(), 40);
+    assert_eq!(rome.max(Employee::SALARY)?, Some(5000));
     assert_eq!(rome.sum(Employee::SALARY)?, (1020..1059).sum::<i64>() + 5000);
 
-    // The next largest salary takes the place of a deleted one.
+    // The summary also knows the next largest salary, so the maximum stays right after a deletion.
     employees.delete_if_exists(Employee::key("Sales", 59)?).await?;
     assert_eq!(employees.by(of_rome).summary().await?.max(Employee::SALARY)?, Some(1058));
     // All offices together, and one by one.

@@ -1,7 +1,8 @@
-//! Nested values as JSON, a group of fields as separate properties, and properties of other programs.
+//! Nested values as JSON, a group of fields as separate properties, and keeping the properties that other programs have added.
+//!
+//! Cost: no additional requests.
 
 use serde::{Deserialize, Serialize};
-use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,7 @@ struct Employee {
     skills: Vec<Skill>,
     #[entity(flatten)]
     address: Address,
+    /// The properties that this type does not name. They are written back unchanged.
     #[entity(rest)]
     rest: Properties,
 }
@@ -36,7 +38,7 @@ struct Employee {
 async fn main() -> table_core::Result<()> {
     let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
     employees.create_if_missing().await?;
-    let mut ken = Employee {
+    let ken = Employee {
         department: "Sales".to_owned(),
         id: 223,
         skills: vec![Skill { name: "Rust".to_owned(), years: 9 }],
@@ -46,7 +48,7 @@ async fn main() -> table_core::Result<()> {
     employees.insert(&ken).await?;
 
     // The skills are one property, the address is two.
-    let stored = employees.view::<Entity>()?.get_existing(ken.entity_key()?.cast::<Entity>()).await?;
+    let stored = employees.view::<Entity>()?.get_existing(ken.entity_key()?.key()).await?;
     assert_eq!(stored.get("Skills"), Some(ValueRef::String(r#"[{"name":"Rust","years":9}]"#)));
     assert_eq!(stored.get("City"), Some(ValueRef::String("Seattle")));
 
@@ -54,10 +56,12 @@ async fn main() -> table_core::Result<()> {
     let added = Entity::from(stored.key().clone()).with("Badge", 7);
     employees.store().write(employees.name(), Operation::Merge(added, IfMatch::Any)).await?;
 
-    // ... and a replace by this program keeps it.
-    ken = employees.get_existing(ken.entity_key()?).await?;
-    ken.address.city = "Tacoma".to_owned();
-    employees.upsert(&ken).await?;
+    // ... and an update by this program keeps it: `rest` has every property without a field.
+    let move_house = |ken: &mut Employee| {
+        ken.address.city = "Tacoma".to_owned();
+        Ok(())
+    };
+    employees.update(ken.entity_key()?, move_house).await?;
     let stored = employees.view::<Entity>()?.get_existing(stored.key()).await?;
     assert_eq!(stored.get("City"), Some(ValueRef::String("Tacoma")));
     assert_eq!(stored.get("Badge"), Some(ValueRef::Int32(7)));

@@ -1,9 +1,9 @@
-//! Composed keys: padding, dates, descending order, escapes, and values that do not fit.
+//! Key templates: how fields become PartitionKey and RowKey (padding, dates, newest first, escapes), and how a typed prefix of
+//! a key becomes a range query.
+//!
+//! Cost: computing a key sends no request; a range query costs 1 request per page.
 
-use std::cmp::Reverse;
-
-use chrono::{NaiveDate, NaiveDateTime};
-use table_core::memory::MemoryStore;
+use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 use table_core::prelude::*;
 
 /// A reservation. Its RowKey starts with the day, so a day is a range.
@@ -46,27 +46,33 @@ async fn reservations() -> table_core::Result<()> {
     let table = Table::<Reservation>::new(MemoryStore::new(), "Reservations")?;
     table.create_if_missing().await?;
     for (date, room) in [(9, 101), (9, 12), (10, 12)] {
-        let (hotel, guest) = ("Ritz / Carlton".to_owned(), format!("guest of {room}"));
-        table.insert(&Reservation { hotel, day: day(date), room, guest }).await?;
+        let reservation = Reservation {
+            hotel: "Ritz / Carlton".to_owned(),
+            day: day(date),
+            room,
+            guest: format!("guest of {room}"),
+        };
+        table.insert(&reservation).await?;
     }
 
-    // The start of the RowKey is a typed prefix: one row range, in the order of the rooms.
+    // The start of the RowKey is a typed prefix: 1 request for a row range, in the order of the rooms.
     let hotel = Reservation::partition("Ritz / Carlton")?;
     let found = table.query().partition(hotel).rows(Reservation::row_prefix().day(day(9))).all().await?;
     assert_eq!(found.iter().map(|r| r.room).collect::<Vec<_>>(), [12, 101]);
-    assert_eq!(found[0].hotel, "Ritz / Carlton");
+    assert_eq!(found[0].hotel, "Ritz / Carlton", "the escapes are removed");
     Ok(())
 }
 
 async fn log() -> table_core::Result<()> {
-    // The inverted ticks of the design guide: `DateTime.MaxValue.Ticks - ticks` in 19 digits.
-    let key = LogEntry::key("web", Reverse(day(1).and_time(Default::default())))?;
+    // `Reverse` of a time is written as inverted ticks, `DateTime.MaxValue.Ticks - ticks` in 19 digits, as in Microsoft's Table design
+    // guide: a later time has a smaller key.
+    let key = LogEntry::key("web", Reverse(day(1).and_time(NaiveTime::MIN)))?;
     assert_eq!(key.key().row(), "2520453023999999999");
 
     let table = Table::<LogEntry>::new(MemoryStore::new(), "Log")?;
     table.create_if_missing().await?;
     for date in 1..=20 {
-        let at = Reverse(day(date).and_time(Default::default()));
+        let at = Reverse(day(date).and_time(NaiveTime::MIN));
         table.insert(&LogEntry { service: "web".to_owned(), at, text: format!("day {date}") }).await?;
     }
     let newest = table.query().partition(LogEntry::partition("web")?).limit(3).all().await?; // 1 request
@@ -75,5 +81,5 @@ async fn log() -> table_core::Result<()> {
 }
 
 fn day(day: u32) -> NaiveDate {
-    NaiveDate::from_ymd_opt(2013, 1, day).unwrap_or_default()
+    NaiveDate::from_ymd_opt(2013, 1, day).expect("a day of January 2013")
 }

@@ -1,7 +1,9 @@
-//! Two writers and one entity: the second write is refused, reads again, and no change is lost.
+//! ETags: a write is refused if another writer has changed the entity since it was read. `update` reads, changes and replaces, and
+//! repeats this after a conflict.
+//!
+//! Cost: `replace` 1 request; `update` 2, and 2 more per conflict.
 
 use futures_util::future::try_join_all;
-use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
@@ -22,13 +24,13 @@ async fn main() -> table_core::Result<()> {
     accounts.create_if_missing().await?;
     accounts.insert(&Account { bank: "main".to_owned(), number: 1, cents: 0, etag: None }).await?;
 
-    // Both have read the same version. The second write fails.
-    let mut mine = accounts.get_existing(Account::key("main", 1)?).await?;
-    let mut yours = mine.clone();
-    mine.cents += 100;
-    yours.cents += 50;
-    accounts.replace(&mine).await?;
-    let refused = accounts.replace(&yours).await.unwrap_err();
+    // Two programs have read the same version. The first replaces it; the second is refused and must read again.
+    let mut first = accounts.get_existing(Account::key("main", 1)?).await?;
+    let mut second = first.clone();
+    first.cents += 100;
+    second.cents += 50;
+    accounts.replace(&first).await?;
+    let refused = accounts.replace(&second).await.unwrap_err();
     assert!(refused.is_precondition_failed());
 
     // `update` reads, changes and replaces, and repeats this after a conflict: no deposit is lost.

@@ -1,9 +1,9 @@
-//! Measures the cost of a block of work: requests by table, operation and access path.
+//! Measures the cost of a block of work: requests by table, operation and access path, and round trips.
+//!
+//! The meter sends no request. It counts the requests of all tasks during the block.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::memory::MemoryStore;
 use table_core::prelude::*;
-use table_core::query::AccessPath;
 use table_core::store::OperationKind;
 
 #[derive(Debug, TableEntity)]
@@ -38,12 +38,14 @@ async fn main() -> table_core::Result<()> {
     let (all, cost) = meter.measure(roof.all()).await;
     assert_eq!(all?.len(), 1500);
     assert_eq!(cost.total(), 2);
+    assert_eq!(cost.round_trips(), 2);
     assert_eq!(cost.costliest_path(), Some(AccessPath::PartitionScan));
 
     let (one, cost) = meter.measure(readings.get(Reading::key("roof", 7)?)).await;
     assert!(one?.is_some());
     assert_eq!(cost.of_path(AccessPath::Point), 1);
 
+    // create_table, the inserts, two pages, and a point read
     assert_eq!(meter.total(), 1 + 1500 + 2 + 1);
     Ok(())
 }

@@ -1,10 +1,13 @@
-//! Types with serde's traits: as entities without the derive macro, and entities as JSON of the service.
+//! Storing a type that has only serde's traits, for example a type of another crate, without `#[derive(TableEntity)]`; and any entity
+//! as JSON in the service's form.
+//!
+//! Cost: as for a derived type without `type`.
 
 use serde::{Deserialize, Serialize};
 use table_core::prelude::*;
 use table_core::typed::{Serde, SerdeTable};
 
-/// A type of another crate, for example: it knows nothing of tables.
+/// A type without table attributes, for example from another crate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Reading {
     sensor: String,
@@ -16,6 +19,7 @@ struct Reading {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
+    // Keys of a function are not checked at compile time: pad the numbers.
     let keys = |r: &Reading| Key::new(&r.sensor, format!("{:06}", r.number));
     let readings = SerdeTable::with_keys(MemoryStore::new(), "Readings", keys)?;
     readings.create_if_missing().await?;
@@ -28,13 +32,15 @@ async fn main() -> table_core::Result<()> {
 
     // A time is an Edm.DateTime, so filters compare it. A list is JSON text.
     let later = readings.query().partition(PartitionKey::new("s1")?).raw_filter(Filter::ge("at", at));
+    // The query returns `Serde<Reading>`, a wrapper that dereferences to `Reading`.
     assert_eq!(later.all().await?, [Serde(reading)]);
 
-    let updated = readings.update(&key, |reading| {
+    let calibrated = |reading: &mut Reading| {
         reading.comment = Some("calibrated".to_owned());
         Ok(())
-    });
-    assert_eq!(updated.await?.values, [1.5, 2.0]);
+    };
+    let updated = readings.update(&key, calibrated).await?;
+    assert_eq!(updated.values, [1.5, 2.0]);
     readings.merge(&key, &serde_json::json!({ "comment": "checked" }), IfMatch::Any).await?;
 
     // Any entity is a serde value, in the JSON form of the service.

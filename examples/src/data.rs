@@ -7,9 +7,18 @@ use std::sync::Arc;
 
 use csv::StringRecord;
 use ruzstd::decoding::StreamingDecoder;
+use sha2::{Digest, Sha256};
 
 use crate::Result;
 use crate::row::{Columns, Row};
+
+/// The help text of an argument that names the directory of a data set.
+pub const DATA_HELP: &str = "The data set: flights, weather, planes and airlines as .csv or .csv.zst [default: January 2013, bundled]";
+
+/// Returns the given directory of a data set, or the directory of the bundled data.
+pub fn directory(given: Option<&Path>) -> PathBuf {
+    given.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("data"), Path::to_owned)
+}
 
 /// The files of a data set, decompressed in memory.
 #[derive(Debug)]
@@ -41,8 +50,13 @@ impl DataSet {
     /// Identifies the data set, independent of compression.
     pub fn fingerprint(&self) -> String {
         let files = [&self.flights, &self.weather, &self.planes, &self.airlines];
-        let hash = files.into_iter().fold(FNV_OFFSET, |hash, file| fnv(fnv(hash, &file.bytes), &[0]));
-        format!("{hash:016x}")
+        let mut hash = Sha256::new();
+        for file in files {
+            // The number of bytes comes first, so that the hash tells where a file ends.
+            hash.update(file.bytes.len().to_le_bytes());
+            hash.update(&file.bytes);
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -87,19 +101,19 @@ impl DataFile {
         let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
         let columns = Arc::new(Columns { path: self.path.clone(), names: reader.headers()?.clone() });
         Ok(std::iter::from_fn(move || {
-            let (start, mut record) = (at(&reader), StringRecord::new());
+            let (start, mut record) = (byte_position(&reader), StringRecord::new());
             let read = reader.read_record(&mut record);
             if matches!(read, Ok(false)) {
                 return None;
             }
-            let raw = self.bytes.get(start..at(&reader)).unwrap_or_default();
+            let raw = self.bytes.get(start..byte_position(&reader)).unwrap_or_default();
             Some(Row::new(&columns, read.map(|_| record)).map(|row| (row, raw)))
         }))
     }
 }
 
 /// Returns the byte position of a reader.
-fn at<R: Read>(reader: &csv::Reader<R>) -> usize {
+fn byte_position<R: Read>(reader: &csv::Reader<R>) -> usize {
     reader.position().byte() as usize
 }
 
@@ -112,11 +126,4 @@ pub fn decompress(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     StreamingDecoder::new(file).map_err(io::Error::other)?.read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// FNV-1a: distinguishes files, but is not secure. <http://www.isthe.com/chongo/tech/comp/fnv/>
-fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -91,6 +91,7 @@ impl Row {
     }
 
     fn text(&self, column: &str) -> Result<&str> {
+        // A search by name for every value: a file has few columns, and the error can name the missing one.
         let index = self.columns.names.iter().position(|name| name == column);
         index.and_then(|index| self.record.get(index)).ok_or_else(|| {
             let names = self.columns.names.iter().collect::<Vec<_>>().join(", ");

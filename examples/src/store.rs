@@ -1,4 +1,4 @@
-//! The store of a command, as the user names it.
+//! Parses and opens the store that a program gets on its command line.
 
 #[cfg(feature = "azure")]
 mod azure;
@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
@@ -15,10 +16,12 @@ use table_core::Error;
 use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
+use table_patterns::index::IndexOptions;
+use table_patterns::journal::Timing;
 
 /// The connection string of a running Azurite. Without it, an emulator is started.
 pub const AZURITE_CONNECTION_STRING: &str = "AZURITE_CONNECTION_STRING";
-/// The connection string of an account of Azure Storage or Cosmos DB.
+/// The connection string of an Azure Storage account, for tables and blobs.
 pub const AZURE_CONNECTION_STRING: &str = "AZURE_STORAGE_CONNECTION_STRING";
 
 /// The container of an account for the blobs.
@@ -31,8 +34,8 @@ pub enum StoreSpec {
     Memory,
     /// The embedded store in a directory.
     Embedded(PathBuf),
-    /// The emulator: at the connection string in [`AZURITE_CONNECTION_STRING`], or a new one, which is empty
-    /// at the start and stopped at the end. The first use installs it, which needs Node.js with npm.
+    /// The emulator Azurite. With the variable [`AZURITE_CONNECTION_STRING`], a running emulator; without it, a new one that is empty at
+    /// the start and is stopped at the end. Its first use installs it (Node.js with npm, and the network).
     Azurite,
     /// Azure, at the connection string in [`AZURE_CONNECTION_STRING`].
     Azure,
@@ -47,17 +50,28 @@ pub struct OpenStore {
     pub blobs: Arc<dyn ObjectStore>,
     /// Identifies the store: the account or the directory. Contains no secret.
     pub identity: String,
+    place: Place,
     embedded: Option<EmbeddedStore>,
     #[cfg(feature = "azure")]
     emulator: Option<azurite::Azurite>,
+}
+
+/// Where the requests of a store are executed.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    ThisProcess,
+    #[cfg(feature = "azure")]
+    Emulator,
+    #[cfg(feature = "azure")]
+    Service,
 }
 
 impl StoreSpec {
     /// The forms of the names, for help texts.
     pub const FORMS: &'static str = "memory | embedded:DIR | azurite | azure";
 
-    /// Opens the store. Sends no request, except for an account: 1 request, which creates the container of
-    /// the blobs.
+    /// Opens the store, and starts the emulator if it is needed. Cost: no request; for `azurite` and `azure` 1, which creates the blob
+    /// container.
     ///
     /// # Errors
     /// Fails if the directory is in use or damaged, if the connection string is missing or malformed, if the
@@ -71,14 +85,14 @@ impl StoreSpec {
             Self::Embedded(directory) => embedded(directory).await,
             #[cfg(feature = "azure")]
             Self::Azurite => match std::env::var(AZURITE_CONNECTION_STRING) {
-                Ok(text) => azure::account(&text).await,
-                Err(_) => azure::emulated().await,
+                Ok(text) => azure::open_account(&text).await,
+                Err(_) => azure::open_emulator().await,
             },
             #[cfg(feature = "azure")]
             Self::Azure => {
                 let missing =
                     |_| Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"));
-                azure::account(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?).await
+                azure::open_account(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?).await
             }
             #[cfg(not(feature = "azure"))]
             Self::Azurite | Self::Azure => Err(Error::invalid_request(format!(
@@ -109,10 +123,32 @@ impl OpenStore {
             store,
             blobs,
             identity,
+            place: Place::ThisProcess,
             embedded: None,
             #[cfg(feature = "azure")]
             emulator: None,
         }
+    }
+
+    /// Returns the durations for tables with indexes: short where a dropped request ends at once, and the default on a service.
+    ///
+    /// # Errors
+    /// Never: the durations are consistent.
+    pub fn index_options(&self) -> table_core::Result<IndexOptions> {
+        // The longest time for which a dropped request can still take effect.
+        let server = match self.place {
+            Place::ThisProcess => Duration::ZERO,
+            #[cfg(feature = "azure")]
+            Place::Emulator => Duration::from_millis(500),
+            #[cfg(feature = "azure")]
+            Place::Service => return Ok(IndexOptions::default()),
+        };
+        let mut options = IndexOptions::local();
+        // Lease 30 s: longer than a group and its entries take on a slow disk. Client 5 s: a request that takes longer is dropped.
+        options.timing = Timing::new(Duration::from_secs(30), Duration::from_secs(5), server)?;
+        // How long the process uses the manifest that it has read: at least a quarter of the client's time.
+        options.cache = Duration::from_secs(2);
+        Ok(options)
     }
 
     /// Closes the store.

@@ -23,7 +23,7 @@ pub(crate) struct Copied {
 /// originals. Blobs that exist only in the target are kept.
 pub(crate) async fn copy(
     (from, to): (&Arc<dyn ObjectStore>, &Arc<dyn ObjectStore>),
-    at_once: usize,
+    concurrency: usize,
     on_copied: impl Fn(u64),
 ) -> Result<Copied> {
     let done = AtomicU64::new(0);
@@ -34,9 +34,10 @@ pub(crate) async fn copy(
         on_copied(done.fetch_add(1, Ordering::Relaxed) + 1);
         Result::<u64>::Ok(bytes)
     });
-    let add =
-        |sum: Copied, bytes| async move { Ok(Copied { blobs: sum.blobs + 1, bytes: sum.bytes + bytes }) };
-    copies.buffer_unordered(at_once).try_fold(Copied::default(), add).await
+    let sum = |so_far: Copied, bytes| async move {
+        Ok(Copied { blobs: so_far.blobs + 1, bytes: so_far.bytes + bytes })
+    };
+    copies.buffer_unordered(concurrency).try_fold(Copied::default(), sum).await
 }
 
 /// Copies one blob and returns its number of bytes.
@@ -51,7 +52,7 @@ async fn copy_one(from: &Arc<dyn ObjectStore>, to: &Arc<dyn ObjectStore>, path: 
     }
     writer.shutdown().await?;
     if hash_of(to, path).await? != hash.finalize()[..] {
-        return Err("the copy differs from the original; check whether one of the stores is in use".into());
+        return Err("the copy differs from the original: a program may write one of the stores".into());
     }
     Ok(size)
 }

@@ -1,4 +1,5 @@
-//! Copies every table and its blobs from one store to another, then compares them and prints the result.
+//! Copies every table and its blobs from one store to another, then compares them and prints the result. It overwrites rows and blobs of
+//! the target that have the same keys. For real copies use the command `tables copy`; this program shows `CopyJob`.
 //!
 //! ```sh
 //! cargo run --release --example copy -- embedded:target/flights-january azurite
@@ -12,8 +13,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use examples::Result;
 use examples::store::{OpenStore, StoreSpec};
+use examples::{Result, exit_code};
 use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::store::{TableStore, TableStoreExt as _};
@@ -21,12 +22,15 @@ use table_patterns::bulk::{BulkOptions, Comparison, CopyJob, Difference};
 
 use progress::Progress;
 
+/// A comparison lists at most this many differences (`Comparison::differences`).
+const MAX_LISTED_DIFFERENCES: usize = 100;
+
 /// Copies every table of a store to another, with its blobs, and compares them. An interrupted copy of a
 /// table continues where it stopped when it is started again; blobs are copied again.
 #[derive(Debug, Parser)]
 #[command(name = "copy")]
 struct Args {
-    /// The store to read.
+    /// The store to read; not `memory`, which is empty at the start.
     #[arg(value_name = StoreSpec::FORMS)]
     from: StoreSpec,
     /// The store to write. Existing rows and blobs with the same keys are overwritten; others are kept and
@@ -40,18 +44,15 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Args::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("copy: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("copy", run(&Args::parse())).await
 }
 
 async fn run(args: &Args) -> Result<()> {
     if args.from == args.to {
         return Err(format!("{} cannot be copied to itself", args.from).into());
+    }
+    if args.from == StoreSpec::Memory {
+        return Err("the source cannot be `memory`, which is empty at the start".into());
     }
     let from = args.from.open().await?;
     let tables = from.store.all_tables(None).await?;
@@ -79,7 +80,7 @@ async fn copy_blobs(
     let copied = blobs::copy(stores, args.concurrency, bar.counter()).await?;
     bar.finish();
     let (count, bytes) = (copied.blobs, copied.bytes);
-    writeln!(io::stdout(), "blobs: {count} copied, {bytes} bytes; all are equal")?;
+    writeln!(io::stdout(), "blobs: {count} copied ({bytes} bytes), hashes are equal")?;
     Ok(())
 }
 
@@ -91,21 +92,22 @@ async fn copy(
     progress: &Progress,
 ) -> Result<()> {
     let bar = progress.begin(table.as_str());
-    // The stores retry themselves.
+    // The opened stores already retry requests; memory and the embedded store need no retry.
     let options = BulkOptions::default().with_concurrency(args.concurrency).with_retry(None);
     let job = CopyJob::new((Arc::clone(&from.store), table.clone()), (Arc::clone(to), table.clone()))
+        // The name of the checkpoint: it must identify the source.
         .resumable(from.identity.clone())
         .with_options(options)
         // Blobs, including those of indexes, were already copied and compared.
         .rows_only()
         .on_progress(bar.counter());
     let report = job.run().await?;
-    bar.compares(report.rows);
+    bar.start_comparison(report.rows);
     let compared = job.verify().await?;
     bar.finish();
     let (rows, resumed) = (report.rows, report.resumed);
     let found = describe(table, &compared)?;
-    writeln!(io::stdout(), "{table}: {rows} rows copied, {resumed} of them earlier; {found}")?;
+    writeln!(io::stdout(), "{table}: rows copied: {rows} (in an earlier run: {resumed}); {found}")?;
     Ok(())
 }
 
@@ -113,16 +115,19 @@ async fn copy(
 fn describe(table: &TableName, compared: &Comparison) -> Result<String> {
     let (first, second, some) = (compared.first, compared.second, &compared.differences);
     if compared.equal {
-        return Ok("both are equal".to_owned());
+        return Ok("source and target are equal".to_owned());
     }
     let added = some.iter().all(|difference| matches!(difference, Difference::OnlyInSecond(_)));
-    // Below the maximum number of listed keys, so the list is complete.
-    if added && (1..100).contains(&some.len()) {
-        return Ok(format!("all are in both, and {} in the target alone", some.len()));
+    // With fewer differences the list is complete.
+    if added && (1..MAX_LISTED_DIFFERENCES).contains(&some.len()) {
+        return Ok(format!(
+            "the target has all of them, and rows that the source does not have: {}",
+            some.len()
+        ));
     }
     Err(format!(
-        "{table} differs after the copy, {first} rows and {second}: check whether one of the stores is in use or the \
-         target has other rows: {some:?}"
+        "table {table} differs after the copy ({first} rows in the source, {second} in the target): a program may write one of \
+         the stores, or the target had other rows. First differences: {some:?}"
     )
     .into())
 }

@@ -1,6 +1,7 @@
 //! The progress of a copy on a terminal.
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use examples::progress::spinner;
+use indicatif::{MultiProgress, ProgressBar};
 
 /// A line per table, on standard error if that is a terminal.
 #[derive(Debug, Default)]
@@ -12,11 +13,8 @@ pub(crate) struct Bar(ProgressBar);
 
 impl Progress {
     /// Starts a line. The total number is not known.
-    pub(crate) fn begin(&self, what: &str) -> Bar {
-        let style = ProgressStyle::with_template("{prefix:>12} {spinner} {human_pos:>9} {per_sec:>14} {msg}");
-        let bar = self.0.add(ProgressBar::new_spinner().with_prefix(what.to_owned()));
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    pub(crate) fn begin(&self, name: &str) -> Bar {
+        let bar = self.0.add(spinner(name));
         Bar(bar.with_message("copying"))
     }
 }
@@ -28,8 +26,8 @@ impl Bar {
         move |rows| bar.set_position(rows)
     }
 
-    /// Shows the number of copied items, and that they are compared now.
-    pub(crate) fn compares(&self, rows: u64) {
+    /// Shows the number of copied items, and that the comparison has started.
+    pub(crate) fn start_comparison(&self, rows: u64) {
         self.0.set_position(rows);
         self.0.set_message("comparing");
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 use table_core::adapter::RequestCounts;
 
-/// A question, its answer, and its cost.
+/// The result of a question: its answer and its cost.
 #[derive(Debug, Serialize)]
-pub(crate) struct Answered {
+pub(crate) struct QuestionResult {
     pub(crate) question: &'static str,
     pub(crate) pattern: &'static str,
     /// The most expensive access path of the requests.
@@ -34,21 +34,21 @@ pub(crate) enum Answer {
     Airlines(BTreeMap<String, u64>),
     /// The temperatures of a day's hours, °F.
     Weather { hours: Vec<Option<f64>> },
-    /// The days of a year with flights, and the busiest.
+    /// The number of days with flights, and the busiest day with its number of flights.
     Days { days: u64, busiest: String, flights: u64 },
     /// A plane's flights, and their minutes in the air.
     Plane { flights: u64, air_time: i64 },
-    /// How many planes there are.
+    /// The number of planes.
     Planes { planes: u64 },
-    /// How many flights there are.
+    /// The number of flights.
     Count { flights: u64 },
     /// The raw lines of a day.
     Csv { day: String, bytes: u64, lines: u64, sha256: String },
-    /// How many flights are left.
-    Left { remaining: u64 },
+    /// The number of flights in the remaining tables.
+    Remaining { remaining: u64 },
 }
 
-impl Answered {
+impl QuestionResult {
     pub(crate) fn new(
         question: &'static str,
         pattern: &'static str,
@@ -70,22 +70,24 @@ impl fmt::Display for Answer {
             }
             Self::Flight { dest, dep_delay: None } => write!(f, "to {dest}, cancelled"),
             Self::CarrierDay { flights, distance } => write!(f, "{flights} flights, {distance} miles"),
-            Self::Latest { scheduled } => f.write_str(&ends(scheduled)),
-            Self::Airlines(counts) => f.write_str(&largest(counts)),
-            Self::Weather { hours } => f.write_str(&extent(hours)),
+            Self::Latest { scheduled } => f.write_str(&first_and_last(scheduled)),
+            Self::Airlines(counts) => f.write_str(&largest_airline(counts)),
+            Self::Weather { hours } => f.write_str(&temperatures(hours)),
             Self::Days { days, busiest, flights } => {
                 write!(f, "{days} days, the busiest {busiest} with {flights} flights")
             }
             Self::Plane { flights, air_time } => write!(f, "{flights} flights, {air_time} min in the air"),
             Self::Planes { planes } => write!(f, "{planes} planes"),
             Self::Count { flights } => write!(f, "{flights} flights"),
-            Self::Csv { day, bytes, lines, .. } => write!(f, "{lines} lines of {day}, {bytes} bytes"),
-            Self::Left { remaining } => write!(f, "{remaining} flights left"),
+            Self::Csv { day, bytes, lines, .. } => {
+                write!(f, "{lines} lines of {day}, {bytes} bytes (hash: --json)")
+            }
+            Self::Remaining { remaining } => write!(f, "{remaining} flights left"),
         }
     }
 }
 
-fn ends(times: &[String]) -> String {
+fn first_and_last(times: &[String]) -> String {
     match times {
         [] => "none".to_owned(),
         [first, .., last] => format!("{first} back to {last}"),
@@ -93,18 +95,23 @@ fn ends(times: &[String]) -> String {
     }
 }
 
-fn largest(counts: &BTreeMap<String, u64>) -> String {
+fn largest_airline(counts: &BTreeMap<String, u64>) -> String {
     let largest = counts.iter().max_by_key(|(_, count)| **count);
     let (name, count) = largest.map_or(("none", 0), |(name, count)| (name, *count));
     format!("{} airlines, the largest {name} with {count}", counts.len())
 }
 
-fn extent(hours: &[Option<f64>]) -> String {
-    let known = hours.iter().flatten().copied();
-    let (low, high) =
-        (known.clone().fold(f64::INFINITY, f64::min), known.clone().fold(f64::NEG_INFINITY, f64::max));
-    match hours.len() - known.count() {
-        missing if missing == hours.len() => "no observation".to_owned(),
-        missing => format!("{low} to {high} °F, {missing} hours missing"),
+fn temperatures(hours: &[Option<f64>]) -> String {
+    let missing = hours.iter().filter(|hour| hour.is_none()).count();
+    match temperature_range(hours) {
+        None => "no observation".to_owned(),
+        Some((low, high)) => format!("{low} to {high} °F, {missing} hours missing"),
     }
+}
+
+/// Returns the lowest and the highest temperature, or `None` without an observation.
+pub(crate) fn temperature_range(hours: &[Option<f64>]) -> Option<(f64, f64)> {
+    let known = hours.iter().flatten().copied();
+    let low = known.clone().reduce(f64::min)?;
+    Some((low, known.fold(low, f64::max)))
 }

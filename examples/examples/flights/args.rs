@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use examples::data::{DATA_HELP, directory};
 use examples::store::StoreSpec;
 
 /// Loads the flights from New York City's airports in 2013 into a table store and answers questions about them.
@@ -10,13 +11,12 @@ use examples::store::StoreSpec;
 #[command(name = "flights")]
 pub(crate) struct Args {
     /// Where the tables are stored: `memory`, `embedded:DIR` on disk, `azurite` (starts the emulator), or
-    /// `azure` with AZURE_STORAGE_CONNECTION_STRING. A second run on the same store does not load again.
-    /// [default: embedded, in the build's target directory]
+    /// `azure` with AZURE_STORAGE_CONNECTION_STRING. The program drops and creates its tables in this store,
+    /// unless they have the complete data set; it refuses a store with tables of these names that it has not
+    /// created. [default: embedded:target/flights-january, or with --data embedded:target/flights-data]
     #[arg(long, value_name = StoreSpec::FORMS)]
     store: Option<StoreSpec>,
-    /// The data set: flights, weather, planes and airlines as .csv or .csv.zst. [default: January 2013,
-    /// bundled]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help = DATA_HELP)]
     pub(crate) data: Option<PathBuf>,
     /// Print one JSON object per question instead of a table.
     #[arg(long)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns the requested store. By default every data set has its own directory.
+    /// Returns the requested store. By default the bundled data and other data have separate directories.
     pub(crate) fn store(&self) -> StoreSpec {
         let name = if self.data.is_some() { "flights-data" } else { "flights-january" };
         let workspace = package().parent().unwrap_or(package());
@@ -37,7 +37,7 @@ impl Args {
 
     /// Returns the directory of the data set.
     pub(crate) fn data(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(|| package().join("data"))
+        directory(self.data.as_deref())
     }
 }
 

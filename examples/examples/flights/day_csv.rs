@@ -5,23 +5,22 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
+use examples::Result;
+use examples::data::DataFile;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use sha2::{Digest, Sha256};
 use table_core::prelude::*;
 use table_patterns::large::LargeTable;
 
-use crate::Result;
 use crate::answer::Answer;
-use crate::data::DataFile;
 
 /// The table of [`DayFile`]s.
-const FILES: &str = "Files";
+pub(crate) const FILES: &str = "Files";
 /// Number of days that are stored concurrently.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
-/// The lines of a day, without the headers. Lines that do not fit into a row, as on any busy day, are in a
-/// blob.
+/// The lines of a day, without the headers. More than 32,768 bytes, as on every day of the bundled data, are in a blob.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "DayFile", rename_all = "PascalCase", partition_key = "flights", row_key = "{date}")]
 pub(crate) struct DayFile {
@@ -40,7 +39,7 @@ impl DayFiles {
     }
 
     /// Creates the table, or removes the rows and blobs of an earlier import.
-    pub(crate) async fn recreate(&self) -> Result<()> {
+    pub(crate) async fn clear(&self) -> Result<()> {
         self.0.create_if_missing().await?;
         let mut rows = Box::pin(self.0.rows().stream());
         while let Some(row) = rows.try_next().await? {
@@ -51,9 +50,9 @@ impl DayFiles {
 
     /// Stores the lines of every day of a file of flights.
     pub(crate) async fn load(&self, flights: &DataFile) -> Result<()> {
-        let inserts = stream::iter(days(flights)?).map(|file| async move { self.0.insert(&file).await });
-        inserts.buffer_unordered(AT_ONCE).try_for_each(|_| std::future::ready(Ok(()))).await?;
-        Ok(())
+        let days = stream::iter(days(flights)?).map(Ok::<_, table_core::Error>);
+        let insert = |day| async move { self.0.insert(&day).await.map(drop) };
+        Ok(days.try_for_each_concurrent(CONCURRENCY, insert).await?)
     }
 
     /// Reads a day's lines as a stream and hashes them. They are never completely in memory.

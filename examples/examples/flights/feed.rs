@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use examples::Result;
+use examples::data::DataSet;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc::{self, Sender};
 use tokio::task::{JoinHandle, spawn_blocking};
-
-use crate::Result;
-use crate::data::DataSet;
 
 /// Number of entities per chunk.
 const CHUNK_ENTITIES: usize = 256;
@@ -16,7 +15,7 @@ const CHUNK_ENTITIES: usize = 256;
 const WAITING_CHUNKS: usize = 16;
 
 /// Returns the entities that `read` produces, and the result of reading.
-pub(crate) fn feed<T: Send + 'static>(
+pub(crate) fn read_in_background<T: Send + 'static>(
     data: &Arc<DataSet>,
     read: impl FnOnce(&DataSet, &Sender<Vec<T>>) -> Result<()> + Send + 'static,
 ) -> (BoxStream<'static, T>, JoinHandle<Result<()>>) {
@@ -27,17 +26,16 @@ pub(crate) fn feed<T: Send + 'static>(
     (chunks.flat_map(stream::iter).boxed(), reader)
 }
 
-/// Sends entities until the writer stops.
-pub(crate) fn hand_over<T>(sender: &Sender<Vec<T>>, items: impl Iterator<Item = Result<T>>) -> Result<()> {
+/// Sends entities in chunks to the writer. Stops without an error if the writer has failed, because the writer reports its own error.
+pub(crate) fn send_chunks<T>(sender: &Sender<Vec<T>>, items: impl Iterator<Item = Result<T>>) -> Result<()> {
     let mut chunk = Vec::with_capacity(CHUNK_ENTITIES);
     for item in items {
         chunk.push(item?);
         if chunk.len() == CHUNK_ENTITIES && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {
-            // The writer failed and reports its error.
             return Ok(());
         }
     }
-    // An error means here too that the writer has failed.
+    // As above, an error means that the writer has failed.
     let _ = sender.blocking_send(chunk);
     Ok(())
 }

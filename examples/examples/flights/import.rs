@@ -3,27 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{Datelike, NaiveDate};
+use examples::Result;
+use examples::data::{DataFile, DataSet};
+use examples::row::Row;
 use table_core::model::{Entity, Properties, Reverse, TableName};
 use table_core::typed::TableEntity;
 use table_patterns::series::SlotSet;
 
-use crate::Result;
-use crate::data::{DataFile, DataSet};
 use crate::model::{
     Airline, ClockHours, DEPARTURES, Departure, Flight, MonthFlight, Plane, WEATHER, WeatherDay,
 };
 use crate::months::Months;
-use crate::row::Row;
 
 /// Entities of one table.
 pub(crate) type Entities<'a> = Box<dyn Iterator<Item = Result<Entity>> + 'a>;
-/// An entity and its table.
-pub(crate) type Stored = (TableName, Entity);
-
-/// Returns the entities without indexes.
-pub(crate) fn plain(data: &DataSet, months: &Months) -> Result<impl Iterator<Item = Result<Stored>>> {
-    let weather = weather_days(&data.weather)?.into_iter().map(|day| stored(WEATHER, &day));
-    let departures = data.flights.rows()?.map(|row| stored(DEPARTURES, &departure(&row?)?));
+/// Returns the entities without indexes, with their tables.
+pub(crate) fn entities_without_indexes(
+    data: &DataSet,
+    months: &Months,
+) -> Result<impl Iterator<Item = Result<(TableName, Entity)>>> {
+    let weather = weather_days(&data.weather)?.into_iter().map(|day| of_table(WEATHER, &day));
+    let departures = data.flights.rows()?.map(|row| of_table(DEPARTURES, &departure(&row?)?));
     let of_month = data.flights.rows()?.map(|row| {
         let flight = month_flight(&row?)?;
         Ok((months.table_name(flight.day())?, flight.to_entity()?))
@@ -31,19 +31,19 @@ pub(crate) fn plain(data: &DataSet, months: &Months) -> Result<impl Iterator<Ite
     Ok(weather.chain(departures).chain(of_month))
 }
 
-/// Airlines and planes.
-pub(crate) fn reference(data: &DataSet) -> Result<Entities<'_>> {
+/// Returns the airlines and planes.
+pub(crate) fn airlines_and_planes(data: &DataSet) -> Result<Entities<'_>> {
     let airlines = data.airlines.rows()?.map(|row| Ok(airline(&row?)?.to_entity()?));
     let planes = data.planes.rows()?.map(|row| Ok(plane(&row?)?.to_entity()?));
     Ok(Box::new(airlines.chain(planes)))
 }
 
-/// Flights.
+/// Returns the flights.
 pub(crate) fn flights(data: &DataSet) -> Result<Entities<'_>> {
     Ok(Box::new(data.flights.rows()?.map(|row| Ok(flight(&row?)?.to_entity()?))))
 }
 
-fn stored(table: &str, entity: &impl TableEntity) -> Result<Stored> {
+fn of_table(table: &str, entity: &impl TableEntity) -> Result<(TableName, Entity)> {
     Ok((TableName::new(table)?, entity.to_entity()?))
 }
 

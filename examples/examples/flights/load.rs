@@ -2,60 +2,100 @@
 
 use std::sync::Arc;
 
+use examples::Result;
+use examples::data::DataSet;
 use futures_util::{StreamExt, TryStreamExt};
 use table_core::model::TableName;
 use table_core::store::{Operation, TableStore, TableStoreExt};
 use table_core::typed::Table;
 use table_patterns::bulk::{BulkOptions, BulkWriter};
+use table_patterns::index::IndexOptions;
 
-use crate::Result;
 use crate::args::Args;
-use crate::data::DataSet;
-use crate::day_csv::DayFiles;
-use crate::feed::{feed, hand_over};
+use crate::day_csv::{DayFiles, FILES};
+use crate::feed::{read_in_background, send_chunks};
 use crate::model::{
     DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane, WEATHER,
-    YEARS, flights_of_carrier,
+    YEARS,
 };
 use crate::progress::Progress;
 use crate::{import, indexes, months};
 
 /// Requests in flight.
-const IN_FLIGHT: usize = 32;
-/// The row that describes the import into these tables. Earlier versions of the import have other names.
-const NAME: &str = "nycflights13_files";
+const CONCURRENCY: usize = 32;
+/// The RowKey of the [`Import`]. Change it when the tables change, so that a store of an earlier version is loaded again.
+const NAME: &str = "nycflights13_v2";
+/// The tables that a load drops and creates, in addition to the tables of the months and the files.
+const TABLES: [&str; 6] = [WEATHER, FLIGHTS, FLIGHTS_BY_TAIL, FLIGHTS_BY_DELAY, DEPARTURES, YEARS];
 
 /// Ensures that the store holds the complete data set, and loads it if not.
 ///
-/// Without `--data`, any complete data set in the store is accepted.
-pub(crate) async fn ensure(store: &Arc<dyn TableStore>, files: &DayFiles, args: &Args) -> Result<()> {
+/// Without `--data`, any complete data set in the store is accepted. A store with tables of the same names that this program has not
+/// created is refused.
+pub(crate) async fn ensure(
+    store: &Arc<dyn TableStore>,
+    files: &DayFiles,
+    options: &IndexOptions,
+    args: &Args,
+) -> Result<()> {
     let imports = Table::<Import>::new(Arc::clone(store), IMPORTS)?;
-    imports.create_if_missing().await?;
-    let found = imports.get(Import::key(NAME)?).await?;
-    if args.data.is_none() && found.as_ref().is_some_and(|import| import.complete) {
+    let earlier = earlier_imports(store, &imports).await?;
+    let found = earlier.iter().find(|import| import.name == NAME);
+    if args.data.is_none() && found.is_some_and(|import| import.complete) {
         return Ok(());
     }
     let data = DataSet::read(&args.data())?;
     let fingerprint = data.fingerprint();
-    match found {
-        Some(import) if import.complete && import.fingerprint == fingerprint => return Ok(()),
-        Some(_) => eprintln!("The store holds other data or an incomplete import: loading again."),
-        None => {}
+    if found.is_some_and(|import| import.complete && import.fingerprint == fingerprint) {
+        return Ok(());
     }
+    if !earlier.is_empty() {
+        eprintln!(
+            "The store holds other data or an incomplete import: dropping the tables of this program and loading again."
+        );
+    }
+    imports.create_if_missing().await?;
     let import = Import { name: NAME.to_owned(), fingerprint, complete: false, entities: 0 };
     imports.upsert(&import).await?;
     recreate_tables(store).await?;
-    files.recreate().await?;
+    files.clear().await?;
     files.load(&data.flights).await?;
-    let entities = load(store, data).await?;
+    let entities = load(store, options, data).await?;
     imports.upsert(&Import { complete: true, entities, ..import }).await?;
     Ok(())
 }
 
-/// Drops the tables of an earlier import.
+/// Returns the imports of this program. Without any, the tables of a load must not exist, because the load would drop the tables of
+/// another program.
+async fn earlier_imports(store: &Arc<dyn TableStore>, imports: &Table<Import>) -> Result<Vec<Import>> {
+    let tables = store.all_tables(None).await?;
+    let is = |table: &TableName, name: &str| table.as_str().eq_ignore_ascii_case(name);
+    if tables.iter().any(|table| is(table, IMPORTS)) {
+        let earlier = imports.query().partition(Import::partition()?).all().await?;
+        if !earlier.is_empty() {
+            return Ok(earlier);
+        }
+    }
+    let of_month = |table: &TableName| {
+        let name = table.as_str().to_ascii_lowercase();
+        let month = name.strip_prefix(&MONTHS.to_ascii_lowercase());
+        month.is_some_and(|month| month.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let of_load =
+        |table: &&TableName| TABLES.iter().any(|name| is(table, name)) || is(table, FILES) || of_month(table);
+    match tables.iter().find(of_load) {
+        Some(table) => Err(format!(
+            "the store has a table {table} that this program has not created, and loading would drop it: use another store"
+        )
+        .into()),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Drops the tables of an earlier import and creates them again.
 async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
     months::drop_all(store).await?;
-    for table in [WEATHER, FLIGHTS, FLIGHTS_BY_TAIL, FLIGHTS_BY_DELAY, DEPARTURES, YEARS] {
+    for table in TABLES {
         let table = TableName::new(table)?;
         store.delete_table_if_exists(&table).await?;
         store.create_table(&table).await?;
@@ -64,7 +104,7 @@ async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
 }
 
 /// Writes every entity with its index entries while the files are read. Returns the number of entities.
-async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
+async fn load(store: &Arc<dyn TableStore>, options: &IndexOptions, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
         (WEATHER, data.weather.row_count() / 24),
         (FLIGHTS, data.flights.row_count() + data.airlines.row_count() + data.planes.row_count()),
@@ -73,30 +113,37 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     ]);
     // Two types in one table. The indexes of each are readable from the start, because the table has no
     // entity of the type yet.
-    let flights = indexes::open::<Flight>(store, FLIGHTS, vec![flights_of_carrier()?]).await?;
-    let planes = indexes::open::<Plane>(store, FLIGHTS, Vec::new()).await?;
+    let flights = indexes::open::<Flight>(store, options).await?;
+    let planes = indexes::open::<Plane>(store, options).await?;
     let data = Arc::new(data);
     tokio::try_join!(
-        indexes::insert(&planes, &data, import::reference, &progress),
+        indexes::insert(&planes, &data, import::airlines_and_planes, &progress),
         indexes::insert(&flights, &data, import::flights, &progress),
-        insert_plain(store, &data, &progress),
+        insert_entities_without_indexes(store, &data, &progress),
     )?;
     Ok(progress.finish())
 }
 
 /// Writes the entities without indexes, with many concurrent group transactions.
-async fn insert_plain(store: &Arc<dyn TableStore>, data: &Arc<DataSet>, progress: &Progress) -> Result<()> {
+async fn insert_entities_without_indexes(
+    store: &Arc<dyn TableStore>,
+    data: &Arc<DataSet>,
+    progress: &Progress,
+) -> Result<()> {
     months::prepare(store, &import::overview(data)?).await?;
     let months = months::months(Arc::clone(store))?;
-    let (entities, reader) = feed(data, move |data, sender| hand_over(sender, import::plain(data, &months)?));
+    let (entities, reader) = read_in_background(data, move |data, sender| {
+        send_chunks(sender, import::entities_without_indexes(data, &months)?)
+    });
     let inserts = entities.map(|(table, entity)| Ok((table, Operation::Insert(entity))));
-    // The store retries itself.
-    let options = BulkOptions::default().with_concurrency(IN_FLIGHT).with_retry(None);
+    // The opened store already retries requests where that is necessary, so the bulk writer need not.
+    let options = BulkOptions::default().with_concurrency(CONCURRENCY).with_retry(None);
     let writer = BulkWriter::with_options(Arc::clone(store), options);
     let mut outcomes = Box::pin(writer.outcomes(inserts));
     while let Some(outcome) = outcomes.try_next().await? {
         outcome.result?;
         let table = outcome.table.as_str();
+        // All month tables share a bar.
         progress.advance(if table.starts_with(MONTHS) { MONTHS } else { table }, 1);
     }
     reader.await?

@@ -1,5 +1,6 @@
-//! The flights that left New York City's airports in 2013, loaded once into a durable store and queried
-//! through derived types. Each answer shows its access path and its number of storage requests.
+//! Loads the flights that left New York City's airports (the bundled data: January 2013) into a table store, once, and answers twelve
+//! questions through derived types. Each answer shows the pattern, the access path and the number of requests to tables (requests to the
+//! blob store are not counted).
 //!
 //! ```sh
 //! cargo run --release --example flights
@@ -24,50 +25,41 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use examples::{data, row};
-use object_store::ObjectStore;
-use table_core::store::TableStore;
+use examples::store::OpenStore;
+use examples::{Result, exit_code};
 
-use answer::{Answer, Answered};
+use answer::{Answer, QuestionResult};
 use args::Args;
 use day_csv::DayFiles;
 use questions::Questions;
 
-/// The result type of this program. Errors are printed for the user.
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Args::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("flights: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("flights", run(&Args::parse())).await
 }
 
 async fn run(args: &Args) -> Result<()> {
     let opened = args.store().open().await?;
-    answer(args, Arc::clone(&opened.store), Arc::clone(&opened.blobs)).await?;
+    answer(args, &opened).await?;
     Ok(opened.close().await?)
 }
 
-async fn answer(args: &Args, store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<()> {
-    let files = DayFiles::open(Arc::clone(&store), Arc::clone(&blobs))?;
-    load::ensure(&store, &files, args).await?;
-    indexes::build_delays(&store).await?;
-    let questions = Questions::new(store, blobs).await?;
-    let answers = questions.ask_all().await?;
-    report::print(&answers, args.json)?;
+async fn answer(args: &Args, opened: &OpenStore) -> Result<()> {
+    let (store, options) = (&opened.store, opened.index_options()?);
+    let files = DayFiles::open(Arc::clone(store), Arc::clone(&opened.blobs))?;
+    load::ensure(store, &files, &options, args).await?;
+    indexes::build_delays(store, &options).await?;
+    let questions = Questions::new(Arc::clone(store), Arc::clone(&opened.blobs)).await?;
+    let results = questions.ask_all().await?;
+    report::print(&results, args.json)?;
     match &args.plots {
-        Some(dir) => plot(dir, &answers, &questions).await,
+        Some(dir) => plot(dir, &results, &questions).await,
         None => Ok(()),
     }
 }
 
-async fn plot(dir: &Path, answers: &[Answered], questions: &Questions) -> Result<()> {
-    let weather = answers.iter().find_map(|answered| match &answered.answer {
+async fn plot(dir: &Path, results: &[QuestionResult], questions: &Questions) -> Result<()> {
+    let weather = results.iter().find_map(|result| match &result.answer {
         Answer::Weather { hours } => Some(hours),
         _ => None,
     });
@@ -75,9 +67,9 @@ async fn plot(dir: &Path, answers: &[Answered], questions: &Questions) -> Result
         plots::temperatures(dir, "Temperature at Newark (EWR) on 1 January 2013", hours)?;
     }
     let days = questions.flights_per_day().await?;
-    plots::flights_per_day(dir, "flights-per-day.svg", "Flights from New York City's airports, 2013", &days)?;
+    plots::flights_per_day(dir, "flights-per-day.svg", "Flights per day, New York City", &days)?;
     let jfk = questions.jfk_departures().await?;
-    plots::flights_per_day(dir, "jfk-per-day.svg", "Departures from JFK, 2013", &jfk)?;
+    plots::flights_per_day(dir, "jfk-per-day.svg", "Departures per day, JFK", &jfk)?;
     eprintln!("The plots are in {}.", dir.display());
     Ok(())
 }

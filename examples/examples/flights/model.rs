@@ -2,7 +2,6 @@
 
 use chrono::{NaiveDate, NaiveDateTime};
 use table_core::prelude::*;
-use table_patterns::index::{Index, Placement, Shape};
 use table_patterns::series::SlotSet;
 
 /// The table of [`Flight`]s, [`Plane`]s and [`Airline`]s. Each type has its own partitions and indexes.
@@ -18,8 +17,6 @@ pub(crate) const YEARS: &str = "Years";
 /// The family of tables with one month's [`MonthFlight`]s each.
 pub(crate) const MONTHS: &str = "Months";
 
-/// The index that counts a carrier's [`Flight`]s, and the RowKey of its summary.
-pub(crate) const COUNT: &str = "count";
 /// The table of entries that find a [`Flight`] by its plane.
 pub(crate) const FLIGHTS_BY_TAIL: &str = "FlightsByTail";
 /// The table of entries that find a [`Flight`] by its delay.
@@ -28,8 +25,8 @@ pub(crate) const FLIGHTS_BY_DELAY: &str = "FlightsByDelay";
 /// A flight, in its carrier's partition, ordered by day. One flight is a point query; a carrier's day is a
 /// row range.
 ///
-/// Two Index Tables give other access: by plane, with the minutes in the air in the entries; and by delay at
-/// an airport, where the key of an entry contains everything.
+/// Two indexes in other tables: `tail_number` (by plane; an entry also has the minutes in the air) and `delay` (by airport and arrival
+/// delay; the answer needs only the entry's key). The summary `count` has the number of a carrier's flights.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
     type = "Flight",
@@ -37,6 +34,7 @@ pub(crate) const FLIGHTS_BY_DELAY: &str = "FlightsByDelay";
     partition_key = "{carrier}",
     row_key = "{date}_{number:04}_{origin}"
 )]
+#[index(count, row_key = "count", shape = summary)]
 #[index(
     tail_number,
     table = "FlightsByTail",
@@ -114,7 +112,7 @@ pub(crate) struct Departure {
     pub(crate) dest: String,
 }
 
-/// A flight in the table of its month. The whole table is dropped at once.
+/// A flight in the table of its month, so that a month is deleted by dropping one table.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
     type = "MonthFlight",
@@ -141,12 +139,6 @@ pub(crate) struct WeatherDay {
     /// °F by [`ClockHours`]; an hour without an observation has no property.
     #[entity(rest)]
     pub(crate) hours: Properties,
-}
-
-/// Counts a carrier's flights in a summary in its partition.
-pub(crate) fn flights_of_carrier() -> table_core::Result<Index> {
-    let index = Index::keyed(COUNT, Placement::SamePartition, "", COUNT)?;
-    Ok(index.with_discriminator("EntityType", "Flight").with_shape(Shape::summary::<&str>([])))
 }
 
 /// An airline's code; only its key.
@@ -188,8 +180,7 @@ pub(crate) struct Plane {
     pub(crate) engines: i32,
 }
 
-/// The hours of a day by the clock. The hour that occurs twice when the clocks go back has two slots, `H01`
-/// and `H01Again`.
+/// The local hours of a day. On the day when the clocks go back one hour occurs twice; its second observation has the slot `H01Again`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockHours;
 

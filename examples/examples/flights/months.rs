@@ -1,16 +1,17 @@
-//! Data per month and year: a family of tables, and wide entities.
+//! Tables by month (time slices) and wide entities by year.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use chrono::{Datelike, NaiveDate, NaiveDateTime};
+use examples::Result;
 use table_core::model::{Entity, Key, Ticks, ValueRef};
 use table_core::store::TableStore;
 use table_patterns::series::{Days, SlotSet};
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideEntities;
 
-use crate::Result;
 use crate::import::Overview;
 use crate::model::{MONTHS, MonthFlight, YEARS};
 
@@ -50,11 +51,11 @@ fn year_entities(overview: &Overview) -> Result<Vec<Entity>> {
     let mut entities = BTreeMap::<(&str, i32), Entity>::new();
     for ((airport, day), departures) in &overview.departures {
         let year = day.year();
-        let entity = match entities.remove(&(airport.as_str(), year)) {
-            Some(entity) => entity,
-            None => Entity::from(year_key(airport, year)?),
+        let entity = match entities.entry((airport, year)) {
+            Entry::Occupied(entity) => entity.into_mut(),
+            Entry::Vacant(place) => place.insert(Entity::from(year_key(airport, year)?)),
         };
-        entities.insert((airport, year), entity.with(&property(*day)?, *departures));
+        entity.properties_mut().set(&property(*day)?, *departures);
     }
     Ok(entities.into_values().collect())
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use chrono::{Days, NaiveDate};
+use examples::Result;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
@@ -13,7 +14,7 @@ use plotters::prelude::{
 };
 use plotters::style::Color;
 
-use crate::Result;
+use crate::answer::temperature_range;
 
 const SIZE: (u32, u32) = (960, 480);
 const BLUE: RGBColor = RGBColor(0x1f, 0x6f, 0xb2);
@@ -32,11 +33,7 @@ struct Frame<'a> {
 
 /// Draws a day's temperatures. The line is interrupted at hours without an observation.
 pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Result<()> {
-    let known = hours.iter().flatten().copied();
-    if known.clone().next().is_none() {
-        return Ok(());
-    }
-    let (low, high) = (known.clone().fold(f64::INFINITY, f64::min), known.fold(f64::NEG_INFINITY, f64::max));
+    let Some((low, high)) = temperature_range(hours) else { return Ok(()) };
     let frame = Frame {
         title,
         x: ("local time", -0.5..23.5),

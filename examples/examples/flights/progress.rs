@@ -1,6 +1,7 @@
 //! The progress of a load on a terminal.
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use examples::progress;
+use indicatif::{MultiProgress, ProgressBar};
 
 /// A progress bar per table, on standard error if that is a terminal.
 #[derive(Debug)]
@@ -12,13 +13,7 @@ impl Progress {
     /// Creates bars for tables with their expected numbers of entities.
     pub(crate) fn new(tables: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
         let all = MultiProgress::new();
-        let style =
-            ProgressStyle::with_template("{prefix:>12} {bar:40} {human_pos:>7}/{human_len} {per_sec:>12}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = |(table, entities)| {
-            let bar = ProgressBar::new(entities as u64).with_prefix(table).with_style(style.clone());
-            (table, all.add(bar))
-        };
+        let bar = |(table, entities)| (table, all.add(progress::bar(table, entities)));
         Self { bars: tables.into_iter().map(bar).collect() }
     }
 

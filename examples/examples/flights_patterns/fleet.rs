@@ -11,9 +11,9 @@ use table_patterns::compound::Compound;
 use table_patterns::heterogeneous::{Resolver, modify};
 
 use crate::flight::{Flight, Flights};
-use crate::{Result, same};
+use crate::{Result, expect_count};
 
-const AT_ONCE: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// A plane: the first row of its partition.
 #[derive(Clone, Debug, TableEntity)]
@@ -91,17 +91,17 @@ fn row(flight: &Flight) -> Result<Entity> {
 }
 
 impl Fleet {
-    /// Reads each plane with all its flights by range queries.
-    pub(crate) async fn compound(&self, flights: &Flights) -> Result<String> {
-        let by_tail = flights.by(|flight| flight.tail_number.clone());
-        let reads = stream::iter(&by_tail).map(|(tail, count)| self.one(tail, *count, flights));
-        let found: Vec<usize> = reads.buffer_unordered(AT_ONCE).try_collect().await?;
+    /// Reads each plane with all its flights by range queries: 1 request per page.
+    pub(crate) async fn check_each_plane(&self, flights: &Flights) -> Result<String> {
+        let by_tail = flights.count_by(|flight| flight.tail_number.clone());
+        let reads = stream::iter(&by_tail).map(|(tail, count)| self.check_plane(tail, *count, flights));
+        let found: Vec<usize> = reads.buffer_unordered(CONCURRENCY).try_collect().await?;
         let sum = found.iter().sum::<usize>();
-        same("flights of planes", sum, by_tail.values().sum())?;
+        expect_count("flights of planes", sum, by_tail.values().sum())?;
         Ok(format!("{sum} flights of {} planes, each plane in one range", by_tail.len()))
     }
 
-    async fn one(&self, tail: &str, expected: usize, flights: &Flights) -> Result<usize> {
+    async fn check_plane(&self, tail: &str, expected: usize, flights: &Flights) -> Result<usize> {
         let (mut legs, mut planes) = (0, 0);
         for row in Compound::<Row>::new(&self.planes, Plane::key(tail)?)?.all().await? {
             match row {
@@ -110,14 +110,13 @@ impl Fleet {
                 Row::Other(other) => return Err(format!("{} is no flight", other.key()).into()),
             }
         }
-        same(&format!("flights of {tail}"), legs, expected)?;
-        same(&format!("planes {tail}"), planes, usize::from(flights.planes.contains_key(tail)))?;
+        expect_count(&format!("flights of {tail}"), legs, expected)?;
+        expect_count(&format!("planes {tail}"), planes, usize::from(flights.planes.contains_key(tail)))?;
         Ok(legs)
     }
 
-    /// Reads every row as its own type. Then a change that does not know the types adds the number of flights
-    /// to every plane.
-    pub(crate) async fn types(&self, flights: &Flights) -> Result<String> {
+    /// Reads every entity as its own type and counts the types: 1 request per page.
+    pub(crate) async fn count_types(&self, flights: &Flights) -> Result<String> {
         let resolver = Resolver::new()
             .on_type(|_: Plane| "plane")
             .on_type(|_: Leg| "flight")
@@ -128,31 +127,33 @@ impl Fleet {
         while let Some(kind) = rows.try_next().await? {
             *counts.entry(kind).or_default() += 1;
         }
-        let of = |kind| counts.get(kind).copied().unwrap_or_default();
+        let count_of = |kind| counts.get(kind).copied().unwrap_or_default();
         let flown = flights.all.iter().filter(|flight| flight.tail_number.is_some()).count();
-        same("planes", of("plane"), flights.planes.len())?;
-        same("flights", of("flight"), flown)?;
-        same("cancelled flights", of("cancelled"), flights.all.len() - flown)?;
-        same("unknown rows", of("unknown"), 0)?;
-        self.tell(flights).await?;
-        Ok(format!("{} planes, {flown} flights, {} of a third type", of("plane"), of("cancelled")))
+        expect_count("planes", count_of("plane"), flights.planes.len())?;
+        expect_count("flights", count_of("flight"), flown)?;
+        expect_count("cancelled flights", count_of("cancelled"), flights.all.len() - flown)?;
+        expect_count("unknown rows", count_of("unknown"), 0)?;
+        Ok(format!(
+            "{} planes, {flown} flights, {} of a third type",
+            count_of("plane"),
+            count_of("cancelled")
+        ))
     }
 
-    async fn tell(&self, flights: &Flights) -> Result<()> {
-        let by_tail = flights.by(|flight| flight.tail_number.clone());
-        let count = |tail: &str| by_tail.get(tail).copied().unwrap_or_default();
-        let changes = stream::iter(flights.planes.keys()).map(|tail| async move {
-            let flights = count(tail) as i32;
-            modify(&self.planes, Plane::key(tail)?.key(), |_| {
-                let mut set = Properties::new();
-                set.set("Flights", flights);
-                Ok(set)
-            })
-            .await
+    /// Writes the number of flights into every plane by `modify`, which needs no type: 2 requests per plane. Then reads the planes.
+    pub(crate) async fn add_flight_counts(&self, flights: &Flights) -> Result<String> {
+        let by_tail = flights.count_by(|flight| flight.tail_number.clone());
+        let count = &|tail: &str| by_tail.get(tail).copied().unwrap_or_default();
+        let tails = stream::iter(flights.planes.keys()).map(Ok::<_, table_core::Error>);
+        let changes = tails.try_for_each_concurrent(CONCURRENCY, |tail| async move {
+            let mut changes = Properties::new();
+            changes.set("Flights", count(tail) as i32);
+            modify(&self.planes, Plane::key(tail)?.key(), |_| Ok(changes.clone())).await.map(drop)
         });
-        changes.buffer_unordered(AT_ONCE).try_for_each(|_| std::future::ready(Ok(()))).await?;
+        changes.await?;
         let planes = self.planes.query().all().await?;
         let counted = planes.iter().map(|plane| plane.flights.map_or(0, |n| n as usize)).sum();
-        same("flights counted", counted, flights.planes.keys().map(|tail| count(tail)).sum())
+        expect_count("flights counted", counted, flights.planes.keys().map(|tail| count(tail)).sum())?;
+        Ok(format!("{counted} flights counted in {} planes", planes.len()))
     }
 }

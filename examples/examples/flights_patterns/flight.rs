@@ -52,8 +52,8 @@ impl Flights {
         Ok(Self { all, planes })
     }
 
-    /// Returns the number of flights per key.
-    pub(crate) fn by<K: Ord>(&self, key: impl Fn(&Flight) -> Option<K>) -> BTreeMap<K, usize> {
+    /// Returns the number of flights per key. Flights without a key are left out.
+    pub(crate) fn count_by<K: Ord>(&self, key: impl Fn(&Flight) -> Option<K>) -> BTreeMap<K, usize> {
         let mut counts = BTreeMap::new();
         self.all.iter().filter_map(key).for_each(|key| *counts.entry(key).or_default() += 1);
         counts

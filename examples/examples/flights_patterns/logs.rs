@@ -15,7 +15,7 @@ use table_patterns::clock::Clock;
 use table_patterns::log_blobs::{LogEntry, LogOptions, LogWriter, read_logs};
 
 use crate::flight::{Flight, Flights};
-use crate::{Result, same};
+use crate::{Result, expect_count};
 
 /// A clock that shows the time of the logged flight.
 #[derive(Debug, Default)]
@@ -42,13 +42,13 @@ pub(crate) async fn run(flights: &Flights) -> Result<String> {
 
     let hours: BTreeSet<_> = sorted.iter().map(|f| (f.scheduled.date(), f.scheduled.hour())).collect();
     let stored = blobs.list(None).try_collect::<Vec<_>>().await?.len();
-    same("blobs", stored, hours.len())?;
-    let days = flights.by(|flight| Some(flight.scheduled.date()));
+    expect_count("blobs", stored, hours.len())?;
+    let days = flights.count_by(|flight| Some(flight.scheduled.date()));
     for (day, count) in &days {
         let time = |day: chrono::NaiveDate| Ticks::from(day.and_time(chrono::NaiveTime::MIN));
         let range = time(*day)..time(*day + Days::new(1));
         let found: Vec<LogEntry> = read_logs(Arc::clone(&blobs), "departures", range).try_collect().await?;
-        same(&format!("records of {day}"), found.len(), *count)?;
+        expect_count(&format!("records of {day}"), found.len(), *count)?;
         let wanted = sorted.iter().filter(|flight| flight.scheduled.date() == *day);
         for (entry, flight) in found.iter().zip(wanted) {
             let departure: Departure = entry.json()?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(flights: &Flights) -> Result<String> {
 
 async fn write(blobs: &Arc<dyn ObjectStore>, sorted: &[&Flight]) -> Result<()> {
     let clock = Arc::new(Schedule::default());
-    // Buffers end with the hours of the flights, not of this computer's clock.
+    // A buffer ends with the hour of the flights (the clock above), not after a time on this computer.
     let options = LogOptions::default().with_buffer(4 << 20, Duration::from_secs(24 * 3600));
     let log = LogWriter::new(Arc::clone(blobs), "departures", options.with_clock(clock.clone()))?;
     for flight in sorted {

@@ -8,33 +8,30 @@ use table_patterns::relationship::{JoinCache, JoinOptions, Relation};
 
 use crate::fleet::{Fleet, Leg, Plane};
 use crate::flight::Flights;
-use crate::{Result, same};
+use crate::{Result, expect_count};
 
-const AT_ONCE: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// Counts the flights per manufacturer by a join, and per plane by its relation.
 pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
-    let expected = flights.by(|flight| flights.planes.get(flight.tail_number.as_ref()?).cloned());
+    let expected = flights.count_by(|flight| flights.planes.get(flight.tail_number.as_ref()?).cloned());
     let joined = joined(fleet).await?;
     if joined != expected {
-        return Err("the flights by manufacturer differ from those of the files".into());
+        return Err("the flights by manufacturer differ from the files".into());
     }
-    let of = Relation::many(fleet.legs.clone(), |plane: &Plane| {
+    let flights_of_plane = Relation::many(fleet.legs.clone(), |plane: &Plane| {
         Ok((Leg::partition(&plane.tail_number)?, Some(RowPrefix::new("plane_"))))
     });
     let planes = fleet.planes.query().all().await?;
-    let counts = stream::iter(&planes).map(|plane| {
-        let of = &of;
-        async move { of.of(plane)?.count().await }
-    });
-    let counts: Vec<usize> = counts.buffer_unordered(AT_ONCE).try_collect().await?;
+    let flights_of_plane = &flights_of_plane;
+    let counts = stream::iter(&planes).map(|plane| async move { flights_of_plane.of(plane)?.count().await });
+    let counts: Vec<usize> = counts.buffer_unordered(CONCURRENCY).try_collect().await?;
     let sum: usize = counts.iter().sum();
-    same("flights of known planes", sum, expected.values().sum())?;
+    expect_count("flights of known planes", sum, expected.values().sum())?;
     Ok(format!("{sum} flights of {} manufacturers, joined and related", expected.len()))
 }
 
-/// Returns flights by the manufacturer of their plane: 1 request per plane, regardless of its number of
-/// flights.
+/// Returns flights by the manufacturer of their plane: 1 request per plane, however many flights it has.
 async fn joined(fleet: &Fleet) -> Result<BTreeMap<String, usize>> {
     let options = JoinOptions::default().remember_missing();
     let cache = JoinCache::new(fleet.planes.clone(), options);

@@ -8,23 +8,24 @@ use table_azure::AzureTableStore;
 use table_core::Error;
 use table_core::adapter::{RetryPolicy, StoreBuilder};
 
-use super::{CONTAINER, OpenStore};
+use super::{CONTAINER, OpenStore, Place};
 
 /// Opens a store on a new emulator, which stops with the store.
-pub(super) async fn emulated() -> table_core::Result<OpenStore> {
+pub(super) async fn open_emulator() -> table_core::Result<OpenStore> {
     let started = tokio::task::spawn_blocking(Azurite::start).await;
     let started = started.unwrap_or_else(|e| Err(e.to_string()));
     let emulator = started.map_err(Error::invalid_request)?;
-    let opened = account(&emulator.connection_string()).await?;
+    let opened = open_account(&emulator.connection_string()).await?;
     Ok(OpenStore { emulator: Some(emulator), ..opened })
 }
 
 /// Opens an account's tables and blobs.
-pub(super) async fn account(connection_string: &str) -> table_core::Result<OpenStore> {
+pub(super) async fn open_account(connection_string: &str) -> table_core::Result<OpenStore> {
     let store = AzureTableStore::from_connection_string(connection_string, None)?;
     let blobs = azure_container(connection_string, CONTAINER).await.map_err(Error::invalid_request)?;
     let store = StoreBuilder::new(store).retry(retry_policy()).build();
-    Ok(OpenStore::of(store, blobs, identity(connection_string)))
+    let opened = OpenStore::of(store, blobs, identity(connection_string));
+    Ok(OpenStore { place: place(connection_string), ..opened })
 }
 
 /// Identifies the account of a connection string, without its keys.
@@ -32,6 +33,13 @@ fn identity(connection_string: &str) -> String {
     let identifying = ["AccountName=", "TableEndpoint=", "EndpointSuffix=", "UseDevelopmentStorage="];
     let parts = connection_string.split(';').map(str::trim);
     parts.filter(|part| identifying.iter().any(|name| part.starts_with(name))).collect::<Vec<_>>().join(";")
+}
+
+/// Distinguishes an emulator on this machine from a service.
+fn place(connection_string: &str) -> Place {
+    let of_emulator = ["UseDevelopmentStorage=true", "//127.0.0.1"];
+    let is_emulator = of_emulator.iter().any(|part| connection_string.contains(part));
+    if is_emulator { Place::Emulator } else { Place::Service }
 }
 
 /// Retries with write ids for up to three minutes. The service may reserve the name of a deleted table for at
@@ -68,6 +76,13 @@ mod tests {
         let text =
             "TableEndpoint=https://flights.table.core.windows.net/;SharedAccessSignature=sv=1&sig=secret";
         assert_eq!(identity(text), "TableEndpoint=https://flights.table.core.windows.net/");
+    }
+
+    #[test]
+    fn only_a_service_has_the_long_durations() {
+        assert!(matches!(place("UseDevelopmentStorage=true"), Place::Emulator));
+        assert!(matches!(place("TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"), Place::Emulator));
+        assert!(matches!(place("AccountName=flights;EndpointSuffix=core.windows.net"), Place::Service));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The flagship answers correctly on every store, loads once, and reports errors in bad data.
+//! `flights` answers correctly on every store, loads once, and reports errors in bad data.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use azurite::Azurite;
 use examples::data::decompress;
 use serde_json::{Value, json};
 use table_core::model::{Entity, TableName};
-use table_core::store::{Operation, TableStore};
+use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
 use tempfile::TempDir;
 
 use crate::support;
 
-/// The answers on the bundled data, computed from the CSV files by other code. The requests follow from the
+/// The answers on the bundled data. They were computed once from the CSV files, by code that is not in this repository. The requests follow from the
 /// rows: a page has at most 1,000, and a store reads at most 10,000 per page.
 const EXPECTED: &str = include_str!("../../data/answers.jsonl");
 
@@ -36,9 +36,9 @@ N14228,1999,BOEING,737-824,2,149
 const AIRLINES: &str = "carrier,name\nUA,United Air Lines Inc.\n";
 
 /// A directory for a store and a data set.
-pub(crate) struct Place(TempDir);
+pub(crate) struct TestDirectory(TempDir);
 
-impl Place {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))
     }
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-fn ask(store: &str, more: &[&str]) -> Vec<Value> {
+fn answers_of(store: &str, more: &[&str]) -> Vec<Value> {
     let text = support::succeed("flights", &[&["--store", store, "--json"], more].concat());
     lines(&text)
 }
@@ -113,8 +113,8 @@ pub(crate) fn without_requests(mut answers: Vec<Value>) -> Vec<Value> {
 }
 
 /// Returns the error for a data set that cannot be loaded.
-fn refusal(name: &str, text: &str) -> String {
-    let place = Place::new();
+fn load_error(name: &str, text: &str) -> String {
+    let place = TestDirectory::new();
     let output = support::run("flights", &["--store", "memory", "--data", &place.data(name, text)]);
     assert!(!output.status.success());
     assert!(output.stdout.is_empty());
@@ -123,14 +123,14 @@ fn refusal(name: &str, text: &str) -> String {
 
 #[test]
 fn answers_from_memory() {
-    assert_eq!(ask("memory", &[]), lines(EXPECTED));
+    assert_eq!(answers_of("memory", &[]), lines(EXPECTED));
 }
 
 #[test]
 fn answers_from_disk_and_draws() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let plots = place.path("plots");
-    assert_eq!(ask(&place.store(), &["--plots", &plots.display().to_string()]), lines(EXPECTED));
+    assert_eq!(answers_of(&place.store(), &["--plots", &plots.display().to_string()]), lines(EXPECTED));
     for plot in ["temperatures.svg", "flights-per-day.svg", "jfk-per-day.svg"] {
         let svg = fs::read_to_string(plots.join(plot)).expect("a plot");
         assert!(svg.contains("</svg>"), "{plot} is incomplete");
@@ -141,29 +141,29 @@ fn answers_from_disk_and_draws() {
 /// starts the emulator; the whole month would take it a minute or two.
 #[test]
 fn every_store_gives_the_same_answers() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let data = place.two_days();
-    let answers = ask("memory", &["--data", &data]);
+    let answers = answers_of("memory", &["--data", &data]);
     assert_eq!(answers.len(), lines(EXPECTED).len());
     for question in ["by_tailnum", "planes_by_manufacturer", "delayed_lga_indexed", "airline_counts"] {
         assert_ne!(answer(&answers, question), Value::Null, "{question}");
     }
-    assert_eq!(ask(&place.store(), &["--data", &data]), answers);
+    assert_eq!(answers_of(&place.store(), &["--data", &data]), answers);
     #[cfg(feature = "azure")]
-    assert_eq!(ask("azurite", &["--data", &data]), answers);
+    assert_eq!(answers_of("azurite", &["--data", &data]), answers);
 }
 
 /// The account of the connection string, here the emulator's.
 #[cfg(feature = "azure")]
 #[test]
 fn answers_from_an_account() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let data = place.one_flight();
     let emulator = Azurite::shared().connection_string();
     let account = [("AZURE_STORAGE_CONNECTION_STRING", emulator.as_str())];
     let arguments = ["--store", "azure", "--json"];
     let first = support::succeed_with("flights", &[&arguments[..], &["--data", &data]].concat(), &account);
-    assert_eq!(lines(&first), ask("memory", &["--data", &data]));
+    assert_eq!(lines(&first), answers_of("memory", &["--data", &data]));
     fs::remove_dir_all(&data).expect("the data set goes");
     let second = lines(&support::succeed_with("flights", &arguments, &account));
     assert_eq!(without_requests(second), without_requests(lines(&first)));
@@ -183,12 +183,12 @@ fn an_account_needs_the_feature_and_its_connection_string() {
 
 #[test]
 fn a_second_run_does_not_load_again() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let data = place.one_flight();
-    let first = ask(&place.store(), &["--data", &data]);
+    let first = answers_of(&place.store(), &["--data", &data]);
     assert_eq!(answer(&first, "flight"), json!({"dest": "IAH", "dep_delay": 2}));
     fs::remove_dir_all(&data).expect("the data set goes");
-    let second = ask(&place.store(), &[]);
+    let second = answers_of(&place.store(), &[]);
     // The dropped table is not dropped again.
     assert_eq!(requests(&first, "drop_january"), 3);
     assert_eq!(requests(&second, "drop_january"), 2);
@@ -197,28 +197,28 @@ fn a_second_run_does_not_load_again() {
 
 #[test]
 fn other_data_replaces_the_loaded_data() {
-    let place = Place::new();
-    ask(&place.store(), &["--data", &place.one_flight()]);
+    let place = TestDirectory::new();
+    answers_of(&place.store(), &["--data", &place.one_flight()]);
     let changed = place.data("flights", &FLIGHTS.replace("IAH", "MIA"));
-    let answers = ask(&place.store(), &["--data", &changed]);
+    let answers = answers_of(&place.store(), &["--data", &changed]);
     assert_eq!(answer(&answers, "flight"), json!({"dest": "MIA", "dep_delay": 2}));
     assert_eq!(answer(&answers, "airline_counts"), json!({"United Air Lines Inc.": 1}));
 }
 
 #[test]
 fn an_interrupted_load_is_done_again() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let data = place.one_flight();
-    let whole = ask(&place.store(), &["--data", &data]);
+    let whole = answers_of(&place.store(), &["--data", &data]);
     interrupt(&place.path("store"));
-    assert_eq!(ask(&place.store(), &["--data", &data]), whole);
+    assert_eq!(answers_of(&place.store(), &["--data", &data]), whole);
 }
 
 /// Leaves the store in the state of a killed load: begun, with tables missing.
 #[tokio::main(flavor = "current_thread")]
 async fn interrupt(store: &Path) {
     let store = EmbeddedStore::open(store).await.expect("the store opens");
-    let begun = Entity::new("import", "nycflights13_files").expect("a key").with("Complete", false);
+    let begun = Entity::new("import", "nycflights13_v2").expect("a key").with("Complete", false);
     let imports = TableName::new("Imports").expect("a name");
     assert!(store.get(&imports, begun.key(), None).await.expect("a read").is_some());
     store.write(&imports, Operation::InsertOrMerge(begun)).await.expect("a merge");
@@ -227,9 +227,42 @@ async fn interrupt(store: &Path) {
 }
 
 #[test]
-fn an_hour_that_occurs_twice_answers_its_first() {
-    let place = Place::new();
-    let answers = ask("memory", &["--data", &place.one_flight()]);
+fn tables_of_other_programs_are_not_dropped() {
+    let place = TestDirectory::new();
+    for table in ["weather", "Files", "Months201301"] {
+        let directory = place.path(table);
+        add_table(&directory, table);
+        let store = format!("embedded:{}", directory.display());
+        let output = support::run("flights", &["--store", &store, "--data", &place.one_flight()]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{table}");
+        assert!(
+            error.contains(&format!("the store has a table {table} that this program has not created")),
+            "{error}"
+        );
+        assert!(!tables_of(&directory).is_empty(), "{table}");
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn add_table(store: &Path, table: &str) {
+    let store = EmbeddedStore::open(store).await.expect("the store opens");
+    store.create_table(&TableName::new(table).expect("a name")).await.expect("a new table");
+    store.close().await.expect("the store closes");
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn tables_of(store: &Path) -> Vec<TableName> {
+    let store = EmbeddedStore::open(store).await.expect("the store opens");
+    let tables = store.all_tables(None).await.expect("a list");
+    store.close().await.expect("the store closes");
+    tables
+}
+
+#[test]
+fn a_repeated_hour_shows_its_first_observation() {
+    let place = TestDirectory::new();
+    let answers = answers_of("memory", &["--data", &place.one_flight()]);
     let hours = &answer(&answers, "weather_day")["hours"];
     assert_eq!(&hours[0], &Value::Null);
     assert_eq!(&hours[1], &json!(50.0));
@@ -238,27 +271,29 @@ fn an_hour_that_occurs_twice_answers_its_first() {
 
 #[test]
 fn an_hour_that_occurs_three_times_is_refused() {
-    let error = refusal("weather", &format!("{WEATHER}EWR,2013,1,1,1,50\n"));
+    let error = load_error("weather", &format!("{WEATHER}EWR,2013,1,1,1,50\n"));
     assert!(error.contains("line 5, column hour, value \"1\""), "{error}");
 }
 
 #[test]
 fn errors_name_file_line_column_and_value() {
-    let error = refusal("flights", &FLIGHTS.replace("1400", "far"));
+    let error = load_error("flights", &FLIGHTS.replace("1400", "far"));
     assert!(error.contains("flights.csv, line 2, column distance, value \"far\""), "{error}");
-    let error = refusal("flights", &FLIGHTS.replace("1400", "NA"));
+    let error = load_error("flights", &FLIGHTS.replace("1400", "NA"));
     assert!(error.contains("column distance, value \"NA\": a value is required"), "{error}");
-    let error = refusal("flights", &FLIGHTS.replace("minute", "second"));
+    let error = load_error("flights", &FLIGHTS.replace("minute", "second"));
     assert!(error.contains("flights.csv has no column minute"), "{error}");
-    let error = refusal("flights", &format!("{FLIGHTS}2013,1\n"));
-    assert!(error.contains("flights.csv") && error.contains("line: 3"), "{error}");
+    let error = load_error("flights", &format!("{FLIGHTS}2013,1\n"));
+    assert!(error.contains("flights.csv"), "{error}");
+    assert!(error.contains("line: 3"), "{error}");
 }
 
 #[test]
 fn a_flight_that_occurs_twice_is_refused() {
     let twice = format!("{FLIGHTS}2013,1,1,9,9,UA,1545,N1,EWR,LAX,1,1,5,15\n");
-    let error = refusal("flights", &twice);
+    let error = load_error("flights", &twice);
     // By the carrier or by the airport: both tables are loaded concurrently, and either may find it first.
     let keys = ["2013-01-01_1545_EWR", "2520452834999999999_UA_1545"];
-    assert!(error.contains("exists already") && keys.iter().any(|key| error.contains(key)), "{error}");
+    assert!(error.contains("exists already"), "{error}");
+    assert!(keys.iter().any(|key| error.contains(key)), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Runs the examples like a user would.
+//! Tests that run the example programs as a user does.
 
 mod copy;
 mod flights;

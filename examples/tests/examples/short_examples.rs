@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use table_core::prelude::*;
+use table_embedded::EmbeddedStore;
+
 use crate::support;
 
-/// The examples that need the feature `azure`, as Cargo.toml says.
-const OF_AZURE: [&str; 2] = ["key_vault", "shared_access_signatures"];
+/// The examples that need the feature `azure`.
+const AZURE_EXAMPLES: [&str; 2] = ["key_vault", "shared_access_signatures"];
 
 #[test]
 fn every_example_succeeds() {
-    for name in sources().iter().filter(|name| cfg!(feature = "azure") || !OF_AZURE.contains(&name.as_str()))
+    for name in
+        sources().iter().filter(|name| cfg!(feature = "azure") || !AZURE_EXAMPLES.contains(&name.as_str()))
     {
         support::succeed(name, &[]);
     }
@@ -28,14 +32,51 @@ fn several_types_share_a_table_on_every_store() {
 }
 
 #[test]
-fn the_readme_lists_every_example() {
+fn several_types_refuses_a_store_with_its_table() {
+    let directory = tempfile::tempdir().expect("a directory");
+    create_table(directory.path(), "ExampleSeveralTypes");
+    let store = format!("embedded:{}", directory.path().display());
+    let output = support::run("several_types", &[&store]);
+    assert!(!output.status.success());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("ExampleSeveralTypes"), "{error}");
+    // The table still exists.
+    assert!(!support::run("several_types", &[&store]).status.success());
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn create_table(store: &Path, table: &str) {
+    let store = EmbeddedStore::open(store).await.expect("the store opens");
+    store.create_table(&TableName::new(table).expect("a name")).await.expect("a new table");
+    store.close().await.expect("the store closes");
+}
+
+#[test]
+fn cargo_toml_names_the_azure_examples() {
+    let manifest = include_str!("../../Cargo.toml");
+    let named: BTreeSet<_> = manifest.split("[[example]]").skip(1).map(|part| part.lines().nth(1)).collect();
+    let expected = AZURE_EXAMPLES.map(|name| format!("name = \"{name}\""));
+    assert_eq!(named, expected.iter().map(|line| Some(line.as_str())).collect());
+}
+
+/// Once in the list of examples, as the first link of a line.
+#[test]
+fn the_readme_lists_every_example_once() {
     let readme = include_str!("../../README.md");
-    for name in sources() {
-        assert!(readme.contains(&format!("examples/{name}.rs")), "README.md does not list {name}");
+    let lines = readme.lines().filter_map(|line| line.strip_prefix("| [`")?.split_once("`](examples/"));
+    let listed: Vec<_> = lines.filter(|(name, link)| link.starts_with(&format!("{name}.rs)"))).collect();
+    let names: BTreeSet<_> = listed.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(names, sources());
+    assert_eq!(names.len(), listed.len(), "README.md lists an example twice");
+    for program in ["flights", "flights_patterns", "copy"] {
+        assert!(
+            readme.contains(&format!("(examples/{program}/main.rs)")),
+            "README.md does not list {program}"
+        );
     }
 }
 
-/// Merging changes of one line could keep both lines.
+/// A merge of two branches can leave the same line twice.
 #[test]
 fn no_section_of_the_cookbook_occurs_twice() {
     let cookbook = include_str!("../../../docs/cookbook.md");

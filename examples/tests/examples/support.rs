@@ -1,4 +1,4 @@
-//! Runs the examples like a user would.
+//! Starts the built example programs.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,4 +1,7 @@
-//! What a program in operation watches and limits: a rate limit, reads of a second copy, metrics, spans, and the request ids of answers.
+//! Operation: a shared rate limit, reading from a second copy when the first fails, OpenTelemetry metrics and spans, and (Azure) the
+//! request ids that support asks for.
+//!
+//! Cost: none; a read that is slow or fails is sent to the second copy too, and costs 2 requests.
 
 use std::time::Duration;
 
@@ -26,18 +29,20 @@ struct Reading {
 async fn main() -> table_core::Result<()> {
     // Spans with OpenTelemetry's names; `tracing-opentelemetry` exports them.
     tracing_subscriber::fmt().with_writer(std::io::sink).init();
-    // In production: an exporter of OTLP.
+    // A program exports by OTLP.
     let exporter = InMemoryMetricExporter::default();
-    let meters = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+    let metrics_provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
     let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
 
-    // A rate that all stores with a clone of the limit share. A busy service halves it, and time restores it.
-    let limit = RateLimit::per_second(1000);
+    // 1,000 requests per second, shared by all stores that have a clone of the limit. A throttled response (429, 503) halves the rate;
+    // each second without one raises it by 50.
+    let rate_limit = RateLimit::per_second(1000);
     let primary = MemoryStore::new(); // or EmbeddedStore, AzureTableStore
     let store = StoreBuilder::new(primary.clone())
         .trace(TraceKeys::Hidden)
-        .telemetry(Telemetry::new(&meters.meter("readings")))
-        .rate(limit.clone())
+        .telemetry(Telemetry::new(&metrics_provider.meter("readings")))
+        .rate(rate_limit.clone())
+        // no pause between attempts, for this example only
         .retry(RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO).with_max_attempts(2))
         .meter(meter.clone())
         .fault(faults.clone())
@@ -47,22 +52,24 @@ async fn main() -> table_core::Result<()> {
     faults.script([Some(Fault::Throttle { retry_after: None })]);
     let reading = Reading { sensor: "roof".to_owned(), minute: 1, celsius: 3.5 };
     readings.insert(&reading).await?;
-    assert!((500.0..1000.0).contains(&limit.current()), "{}", limit.current());
+    assert!((500.0..1000.0).contains(&rate_limit.current()), "{}", rate_limit.current());
 
-    meters.force_flush().expect("the exporter is in this process");
+    metrics_provider.force_flush().expect("the exporter is in this process");
     assert_eq!(count(&exporter, "table.client.requests"), meter.total());
     assert_eq!(count(&exporter, "table.client.retries"), 1);
     assert_eq!(count(&exporter, "table.client.throttles"), 1);
 
-    // The primary fails, and reads go to the second copy. On Azure: a store with `ReadFrom::Secondary`. Both stores have the same data
-    // here; a real copy is behind, so it serves programs that only show data.
+    // Reads fail over: if the primary fails or takes longer than 2 seconds, the read goes to the secondary. On Azure, open the secondary
+    // endpoint with `ReadFrom::Secondary`. A secondary copy is behind the primary: use it only for display. Here both stores have the
+    // same data.
     let sources = ReadSources::default();
-    let copies = Failover::new(store, primary)?.after(Duration::from_secs(2)).count(sources.clone());
-    let shown = Table::<Reading>::new(copies, "Readings")?;
+    let failover = Failover::new(store, primary)?.after(Duration::from_secs(2)).count(sources.clone());
+    let read_only = Table::<Reading>::new(failover, "Readings")?;
     faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Get));
-    let key = Reading::key("roof", 1_u32)?;
-    assert_eq!(shown.get(&key).await?, Some(reading));
-    assert_eq!((sources.primary(), sources.secondary()), (0, 1));
+    let key = Reading::key("roof", 1)?;
+    assert_eq!(read_only.get(&key).await?, Some(reading));
+    assert_eq!(sources.primary(), 0);
+    assert_eq!(sources.secondary(), 1);
 
     #[cfg(feature = "azure")]
     azure::show_request_ids().await?;
@@ -81,7 +88,7 @@ fn count(exporter: &InMemoryMetricExporter, name: &str) -> u64 {
     sums.sum()
 }
 
-/// The metadata of answers, which only a remote service sends. The service in this example is a stand-in in this process.
+/// Response metadata, such as the request id. `StandIn` replaces the service and refuses every request.
 #[cfg(feature = "azure")]
 mod azure {
     use std::sync::Arc;
@@ -99,12 +106,13 @@ mod azure {
         let (endpoint, key) = ("https://account.table.core.windows.net", SharedKey::new("account", "a2V5")?);
         let store = AzureTableStore::with_shared_key(endpoint, key, Some(options))?;
         let (table, key) = (TableName::new("Readings")?, Key::new("roof", "0000000001")?);
-        let (answer, responses) = collect_responses(store.get(&table, &key, None)).await;
+        let (response, responses) = collect_responses(store.get(&table, &key, None)).await;
         // An error has the request id too. Support asks for it.
-        let refused = answer.expect_err("the stand-in refuses every request");
-        let of_error = refused.answer().and_then(|answer| answer.request_id.as_deref());
-        assert_eq!((of_error, responses[0].request_id.as_deref()), (Some("8f1a"), Some("8f1a")));
-        assert_eq!((responses[0].operation, responses[0].status), ("get", 403));
+        let refused = response.expect_err("the stand-in refuses every request");
+        assert_eq!(refused.answer().and_then(|response| response.request_id.as_deref()), Some("8f1a"));
+        assert_eq!(responses[0].request_id.as_deref(), Some("8f1a"));
+        assert_eq!(responses[0].operation, "get");
+        assert_eq!(responses[0].status, 403);
         Ok(())
     }
 
