@@ -7,6 +7,7 @@ use table_core::typed::{KeyOf, TableEntity};
 use super::LargeTable;
 use super::values::{NewBlobs, put_new_reference};
 use crate::blobs::references;
+use crate::index::IndexedEntities;
 use crate::journal::{Change, MoveAttempt, Moved};
 use crate::rows::own_key_error;
 
