@@ -39,7 +39,7 @@ async fn main() -> table_core::Result<()> {
     let wanted = ValueRef::String("ken@contoso.com");
     let entry = blind.unique_key("Sales", wanted)?;
     let found = indexed.find("email", &entry, Trust::Entity).await?.expect("Ken");
-    assert!(blind.confirms(&found, "Email", wanted) && found.key().row() == "1");
+    assert!(blind.has_value(&found, "Email", wanted) && found.key().row() == "1");
 
     // The stored table shows no address.
     let stored = raw.query_all(&people, &Query::new()).await?;

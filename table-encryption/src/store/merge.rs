@@ -1,6 +1,6 @@
 use table_core::model::{Entity, IfMatch, Properties, TableName};
 use table_core::query::Select;
-use table_core::store::{Conflicts, Error, Operation, Result, TableStore, Written};
+use table_core::store::{Error, Operation, Result, TableStore};
 
 use super::EncryptedStore;
 use super::decrypt::StoredForm;
@@ -27,23 +27,6 @@ pub(super) fn reads_first(operation: &Operation) -> bool {
 }
 
 impl<S: TableStore> EncryptedStore<S> {
-    pub(super) async fn write_one(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        if !reads_first(&operation) {
-            let operation = self.encrypt_operation(&self.table_id(table), operation).await?;
-            return self.inner.write(table, operation).await;
-        }
-        let mut conflicts = Conflicts::new(self.shared.attempts);
-        loop {
-            let prepared = self.prepare(table, operation.clone()).await?;
-            match self.inner.write(table, prepared.operation).await {
-                Err(error) if prepared.retries_conflict && error.is_conflict() => {
-                    conflicts.wait(error).await?;
-                }
-                other => return other,
-            }
-        }
-    }
-
     /// Converts an operation to the form that is sent: merges become writes of the merged entity.
     pub(super) async fn prepare(&self, table: &TableName, operation: Operation) -> Result<Prepared> {
         let id = self.table_id(table);
