@@ -41,14 +41,14 @@ async fn main() -> table_core::Result<()> {
     indexed.insert(person("2", "rob@contoso.com")?).await?;
     assert!(indexed.insert(person("3", "ken@contoso.com")?).await.unwrap_err().is_unique_violation());
 
-    // The token (keyed hash) of the address is the key of the entry; the entry refers to the entity. `confirms` compares the decrypted
+    // The token (keyed hash) of the address is the key of the entry; the entry refers to the entity. `has_value` compares the decrypted
     // value, because equal tokens are no proof.
     let wanted = ValueRef::String("ken@contoso.com");
     let entry = blind.unique_key("Sales", wanted)?;
     let (found, cost) = meter.measure(indexed.find("email", &entry, Trust::Entity)).await;
     let found = found?.expect("Ken");
     assert_eq!(cost.total(), 2);
-    assert!(blind.confirms(&found, "Email", wanted));
+    assert!(blind.has_value(&found, "Email", wanted));
     assert_eq!(found.key().row(), "1");
 
     // The stored table shows no address.

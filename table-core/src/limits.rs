@@ -35,7 +35,8 @@ pub const FILTER_COMPARISONS: usize = 15;
 pub const PARTITION_ENTITIES_PER_SECOND: u64 = 2000;
 /// Entities or tables in one answer (queries). The service returns no more for a larger `$top`.
 pub const PAGE_SIZE: usize = 1000;
-/// Bytes of keys and properties in one page of a local store. The services' answers have about this size.
+/// Bytes of keys and properties in one page of a local store. Assumed: the documentation of the services does not name the size at
+/// which an answer ends.
 pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// 1601-01-01T00:00:00Z, the earliest `Edm.DateTime` (data model, "Property Types"), in ticks.
 pub const DATETIME_MIN_TICKS: i64 = 504_911_232_000_000_000;

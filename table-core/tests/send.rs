@@ -124,7 +124,7 @@ fn manifests(
     send(cache.plain_write(store, table));
     send(permit_registered(store, cache, table, Row::SCHEMA, |_| Ok(None)));
     send(writers.until_idle("a build"));
-    send(writers.until_followed_up());
+    send(writers.until_follow_ups_end());
     send(change.known());
 }
 

@@ -1,6 +1,6 @@
 //! Derive macros for typed Table storage entities. Use them through `table_core::typed`.
 //!
-//! | derive | for | gives |
+//! | derive | for | generates |
 //! |---|---|---|
 //! | [`TableEntity`](macro@TableEntity) | a struct | an entity with its keys, fields and patch; or a projection of one |
 //! | [`EntityResolver`](macro@EntityResolver) | an enum over entities | reading a table of several types |
@@ -76,7 +76,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// # On a field
 /// | attribute | meaning |
 /// |---|---|
-/// | `#[partition_key]`, `#[row_key]` | the field is the key; with `(format = "empid_{:06}")`, within a text |
+/// | `#[partition_key]`, `#[row_key]` | the field is the key; with `(format = "empid_{:06}")`, within a text; `spread` and `salt` may be given here |
 /// | `#[etag]` on an `Option<ETag>` | the ETag that was read; `replace` and `delete` send it |
 /// | `#[timestamp]` on an `Option<Ticks>` or `Option<DateTime<Utc>>` | time of the last write; never sent |
 /// | `#[expires]` on a `DateTime<Utc>`, a `Ticks`, or an `Option` of one | reads leave the entity out from this time on, and a sweep removes it: `Upkeep` of `table_patterns` |

@@ -222,9 +222,10 @@ fn push_literal(segments: &mut Vec<Segment>, text: String) -> Result<(), String>
 }
 
 fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Part, String> {
-    // `r#type` is a name.
-    // Before the words are split: the number of shards is at the end, behind all words.
-    let (text, shards) = match text.rsplit_once('#').filter(|(name, _)| *name != "r") {
+    // First, because the number of shards follows all words.
+    let shards_at = text.rsplit_once('#');
+    // The `#` of `r#type` belongs to the name.
+    let (text, shards) = match shards_at.filter(|(name, _)| *name != "r") {
         Some((text, count)) => (text, Some(shards(count)?)),
         None => (text, None),
     };
@@ -238,7 +239,10 @@ fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Par
                 return Err(format!("`:desc` comes last: move `:{word}` before it"));
             }
             (Some(transform), _) => part.transforms.push(transform),
-            (None, _) if part.width.is_some() || shards.is_some() => {
+            (None, _) if shards.is_some() => {
+                return Err(format!("a shard has no width: remove `:{word}`"));
+            }
+            (None, _) if part.width.is_some() => {
                 return Err(format!("`:{word}` is a second width; remove it"));
             }
             (None, _) => part.width = Some(width(word)?),

@@ -96,7 +96,7 @@ struct Copy<'s> {
 impl Copy<'_> {
     /// Applies the changes since the previous step and copies the next chunk. After the last chunk it returns the metadata of the copy.
     fn next_step(&mut self, to: &Database) -> Result<Option<Contents>, Failure> {
-        let (reading, changed) = self.watch.take(|| self.shared.snapshot_of(self.generation));
+        let (reading, changed) = self.watch.take_changes(|| self.shared.snapshot_of(self.generation));
         let reading = reading?;
         let mut contents = Contents::read(&reading.transaction)?;
         let rows = &reading.rows;

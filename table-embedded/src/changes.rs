@@ -35,7 +35,7 @@ impl Changes {
 
     /// Lets readers see a commit by `publish`, and its keys count. A backup sees both or neither: it would lose the keys of a commit that its
     /// snapshot does not have.
-    pub(crate) fn published(&self, publish: impl FnOnce()) {
+    pub(crate) fn publish_with(&self, publish: impl FnOnce()) {
         let mut keys = self.keys();
         if let Some(keys) = &mut *keys {
             let mut noted = std::mem::take(&mut keys.noted);
@@ -51,7 +51,7 @@ impl Changes {
 
 impl Watch {
     /// Returns a snapshot, and the keys whose rows may differ from those of the previous call's snapshot.
-    pub(crate) fn take<S>(&self, snapshot: impl FnOnce() -> S) -> (S, BTreeSet<Vec<u8>>) {
+    pub(crate) fn take_changes<S>(&self, snapshot: impl FnOnce() -> S) -> (S, BTreeSet<Vec<u8>>) {
         let mut keys = self.0.keys();
         let snapshot = snapshot();
         let changed = keys.as_mut().map(|keys| std::mem::take(&mut keys.published));
@@ -75,14 +75,18 @@ mod tests {
         let mut state = 0;
         let watch = changes.watch();
         changes.note(b"a");
-        assert_eq!(watch.take(|| state), (0, BTreeSet::new()), "the snapshot does not have the commit");
-        changes.published(|| state = 1);
-        assert_eq!(watch.take(|| state), (1, BTreeSet::from([b"a".to_vec()])));
-        assert_eq!(watch.take(|| state), (1, BTreeSet::new()));
+        assert_eq!(
+            watch.take_changes(|| state),
+            (0, BTreeSet::new()),
+            "the snapshot does not have the commit"
+        );
+        changes.publish_with(|| state = 1);
+        assert_eq!(watch.take_changes(|| state), (1, BTreeSet::from([b"a".to_vec()])));
+        assert_eq!(watch.take_changes(|| state), (1, BTreeSet::new()));
         // A commit that failed leaves its keys to the next one.
         changes.note(b"b");
         changes.note(b"c");
-        changes.published(|| state = 2);
-        assert_eq!(watch.take(|| state), (2, BTreeSet::from([b"b".to_vec(), b"c".to_vec()])));
+        changes.publish_with(|| state = 2);
+        assert_eq!(watch.take_changes(|| state), (2, BTreeSet::from([b"b".to_vec(), b"c".to_vec()])));
     }
 }

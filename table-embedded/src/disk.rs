@@ -41,7 +41,7 @@ fn free_space(_: &Path) -> io::Result<u64> {
 
 /// Returns the bytes of disk space that compacting a file may use. Compaction moves pages towards the start
 /// of the file, where it may have holes, and writes a few pages before it frees others.
-pub(crate) fn needed_to_compact(path: &Path) -> io::Result<u64> {
+pub(crate) fn bytes_to_compact(path: &Path) -> io::Result<u64> {
     let file = std::fs::File::open(path)?;
     Ok(holes(&file)? + MARGIN_BYTES.max(file.metadata()?.len() / 64))
 }
@@ -82,6 +82,7 @@ pub(crate) enum Access {
     Read,
     /// Reading and writing an existing store.
     Write,
+    /// As `Write`; creates a missing store.
     Create,
 }
 

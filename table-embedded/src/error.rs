@@ -39,8 +39,8 @@ pub(crate) enum Failure {
          as it is: use the version that wrote it, or a later one", .path.display()
     )]
     OtherFormat { path: PathBuf, found: u64, known: u64 },
-    #[error("'{}' is damaged: {what}; it was not changed: restore a backup", .path.display())]
-    Damaged { path: PathBuf, what: String },
+    #[error("'{}' is damaged: {reason}; it was not changed: restore a backup", .path.display())]
+    Damaged { path: PathBuf, reason: String },
     #[error("the row {} is damaged: its checksum does not match; restore a backup", KeyOrUnknown(.0))]
     DamagedRow(Option<Key>),
     #[error("{doing} '{}' failed", .path.display())]

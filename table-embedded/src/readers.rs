@@ -100,8 +100,8 @@ impl Readers {
     }
 }
 
-fn failed(what: &str) -> Error {
-    ErrorKind::Storage(what.to_owned()).into()
+fn failed(reason: &str) -> Error {
+    ErrorKind::Storage(reason.to_owned()).into()
 }
 
 fn spawn(pool: &Arc<Mutex<Pool>>) -> std::io::Result<Sender<Task>> {

@@ -115,9 +115,9 @@ impl EmbeddedStore {
     /// lost.
     pub async fn close(&self) -> Result<()> {
         let writers = self.inner.queue.writers();
-        if !writers.is_followed_up() {
+        if !writers.has_no_follow_ups() {
             // The bound matters only if the runtime of the work does not run: what is not done is left to recovery.
-            drop(timeout(FOLLOW_UP_TIMEOUT, writers.until_followed_up()).await);
+            drop(timeout(FOLLOW_UP_TIMEOUT, writers.until_follow_ups_end()).await);
         }
         self.inner.queue.close().await
     }

@@ -7,6 +7,7 @@ pub(crate) mod disk;
 mod lying;
 mod reclaiming;
 mod upkeep;
+mod verification;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -29,7 +29,8 @@ pub struct Verification {
     pub bytes: u64,
     /// Number of rows, including rows of dropped tables that are not reclaimed yet.
     pub rows: u64,
-    /// Number of damaged pages and rows. Pages below a damaged page were not read.
+    /// Number of damaged pages and rows. Pages below a damaged page were not read. A page that changes during the verification may count
+    /// again.
     pub damaged: u64,
     /// The first 100 damages.
     pub damages: Vec<Damage>,
@@ -49,18 +50,6 @@ impl Verification {
     /// Whether no damage was found.
     pub fn is_sound(&self) -> bool {
         self.damaged == 0
-    }
-
-    fn add(&mut self, page: &PageRef, description: String) {
-        let damage = Damage { offset: page.at, description };
-        // Pages that refer to others are read again for each snapshot.
-        if self.damages.contains(&damage) {
-            return;
-        }
-        self.damaged += 1;
-        if self.damages.len() < MAX_LISTED {
-            self.damages.push(damage);
-        }
     }
 }
 
@@ -86,7 +75,7 @@ impl Pinned {
         snapshot: Option<Arc<Snapshot>>,
         session: Session,
         file: Option<File>,
-        engine_tables: bool,
+        include_engine_tables: bool,
     ) -> Result<Self, Failure> {
         let mut header = vec![0; PAGE as usize];
         session.read_unchecked(0, &mut header).map_err(Failure::io("reading", "tables.redb"))?;
@@ -94,7 +83,7 @@ impl Pinned {
         let mut pinned =
             Self { header, session, file, tables: None, engine_tables: Verification::default(), snapshot };
         pinned.tables = pinned.snapshot.as_ref().and_then(|snapshot| guarded(|| tables(snapshot)).flatten());
-        if let Some(root) = pinned.header.roots[1].filter(|_| engine_tables) {
+        if let Some(root) = pinned.header.roots[1].filter(|_| include_engine_tables) {
             let mut walk = Walk::default();
             walk.definitions(&pinned, root, true, &mut None);
             pinned.engine_tables = walk.report;
@@ -132,6 +121,9 @@ pub(crate) struct Walk {
     read_up_to: Option<Vec<u8>>,
     slice_bytes: u64,
     bytes_per_second: u64,
+    /// The page of the last damage, and its damages. Pages that refer to others are read again for each snapshot, and a leaf can have
+    /// the same damage in many rows.
+    last_damaged: (u64, BTreeSet<String>),
     /// Bytes and leaves with rows that were read from this snapshot.
     read: u64,
     leaves: u64,
@@ -147,6 +139,22 @@ impl Walk {
             slice_bytes: (bytes_per_second / 4).clamp(PAGE, MAX_SLICE_BYTES),
             bytes_per_second,
             ..Self::default()
+        }
+    }
+
+    /// Adds a damage to the report, unless the report has it.
+    fn add(&mut self, page: &PageRef, description: String) {
+        if self.last_damaged.0 != page.at {
+            self.last_damaged = (page.at, BTreeSet::new());
+        }
+        let damage = Damage { offset: page.at, description };
+        let is_new = self.last_damaged.1.insert(damage.description.clone());
+        if !is_new || self.report.damages.contains(&damage) {
+            return;
+        }
+        self.report.damaged += 1;
+        if self.report.damages.len() < MAX_LISTED {
+            self.report.damages.push(damage);
         }
     }
 
@@ -201,7 +209,7 @@ impl Walk {
             return;
         }
         let Some(definitions) = pinned.header.definitions(&page) else {
-            return self.report.add(&root, "its table definitions are invalid".to_owned());
+            return self.add(&root, "its table definitions are invalid".to_owned());
         };
         for (name, table) in definitions {
             match table {
@@ -261,24 +269,31 @@ impl Walk {
     ) {
         self.leaves += 1;
         let Some(pairs) = page::pairs(page, at.kind) else {
-            return self.report.add(at, "its rows cannot be parsed".to_owned());
+            // Nothing in the leaf can be read, so reading continues after it.
+            self.read_up_to = last.map(<[u8]>::to_vec).or_else(|| self.read_up_to.take());
+            return self.add(at, "its rows cannot be parsed".to_owned());
         };
-        let mut before = after;
-        let read_up_to = self.read_up_to.clone();
+        let (mut before, mut is_in_order) = (after, true);
+        let read_up_to = self.read_up_to.take();
         for (key, row) in pairs {
             // Rows that an earlier step has counted.
             self.report.rows += u64::from(read_up_to.as_deref().is_none_or(|read_up_to| key > read_up_to));
             if before.is_some_and(|before| key <= before) || last.is_some_and(|last| key > last) {
-                self.report.add(at, "its keys are out of order".to_owned());
+                self.add(at, "its keys are out of order".to_owned());
+                is_in_order = false;
             }
             if let Err(damaged) = format::open_row(key, row) {
-                self.report.add(at, damaged.to_string());
+                self.add(at, damaged.to_string());
             } else if format::table_of(key).is_none_or(|table| !pinned.has_table(table)) {
-                self.report.add(at, "it has a row of an unknown table".to_owned());
+                self.add(at, "it has a row of an unknown table".to_owned());
             }
             before = Some(key);
         }
-        self.read_up_to = before.map(<[u8]>::to_vec).max(read_up_to);
+        // Every leaf advances the walk, or it would be read again from each snapshot. A key that is out of order says nothing about the
+        // leaves that follow, and a leaf whose last rows were deleted ends before rows that were read already.
+        let advances = is_in_order && before > read_up_to.as_deref();
+        let end = if advances { before } else { last };
+        self.read_up_to = end.map(<[u8]>::to_vec).max(read_up_to);
     }
 
     /// Returns a page that matches its checksum; otherwise reports the damage.
@@ -287,9 +302,9 @@ impl Walk {
         (self.report.pages, self.report.bytes) = (self.report.pages + 1, self.report.bytes + at.len() as u64);
         self.read += at.len() as u64;
         match pinned.read(at.at, &mut page) {
-            Err(error) => self.report.add(at, format!("it cannot be read: {error}")),
+            Err(error) => self.add(at, format!("it cannot be read: {error}")),
             Ok(()) if page::sum(&page, at.kind) != Some(at.sum) => {
-                self.report.add(at, "it does not match its checksum".to_owned());
+                self.add(at, "it does not match its checksum".to_owned());
             }
             Ok(()) => return Some(page),
         }

@@ -21,7 +21,7 @@ use crate::v2::encode_value;
 /// write, or watch lookups, learns more. Tokens cannot be computed without the index key. Do not index a
 /// property with few different values; a unique property is a good choice.
 ///
-/// [`truncated`](Self::truncated) tokens collide: each token stands for many values, which hides the exact
+/// [Truncated](Self::with_token_bits) tokens collide: each token stands for many values, which hides the exact
 /// value, and lookups read more entities than they return. A truncated index cannot be unique, because
 /// different values would conflict.
 ///
@@ -68,7 +68,7 @@ impl BlindIndex {
     ///
     /// # Errors
     /// Fails for any other number of bits.
-    pub fn truncated(mut self, bits: usize) -> Result<Self> {
+    pub fn with_token_bits(mut self, bits: usize) -> Result<Self> {
         if !bits.is_multiple_of(4) || !(4..=128).contains(&bits) {
             return Err(Error::invalid_request(format!(
                 "a token of {bits} bits is not possible; use a multiple of 4, from 4 to 128"
@@ -90,15 +90,16 @@ impl BlindIndex {
 
     /// Returns the token of a value, as a fixed number of hexadecimal digits.
     pub fn token(&self, value: ValueRef<'_>) -> String {
-        let mut message = Vec::new();
+        let value_type = value.edm_type() as u8;
+        let value = Zeroizing::new(encode_value(value));
+        // With room for all parts: growing would leave copies of the value in freed memory.
+        let mut message = Zeroizing::new(Vec::with_capacity(64 + self.name.len() + value.len()));
         // The index's name and the value's type are part of the message: equal values of two indexes or types have unrelated tokens,
         // also if a caller uses one key twice.
         push_lp(&mut message, b"table-encryption v2 blind index");
         push_lp(&mut message, self.name.as_bytes());
-        message.push(value.edm_type() as u8);
-        let value = Zeroizing::new(encode_value(value));
+        message.push(value_type);
         push_lp(&mut message, &value);
-        let message = Zeroizing::new(message);
         let mut mac = Hmac::<Sha256>::new_from_slice(&*self.key).expect("any length");
         mac.update(&message);
         let bytes: [u8; 32] = mac.finalize().into_bytes().into();
@@ -133,7 +134,7 @@ impl BlindIndex {
     }
 
     /// Whether an entity found by an entry has the value. Equal tokens do not prove it.
-    pub fn confirms(&self, entity: &Entity, property: &str, value: ValueRef<'_>) -> bool {
+    pub fn has_value(&self, entity: &Entity, property: &str, value: ValueRef<'_>) -> bool {
         entity.get(property) == Some(value)
     }
 }
@@ -165,7 +166,7 @@ mod tests {
             let text = |name: &str| vector[name].as_str().unwrap();
             let index = BlindIndex::new(text("index"), &hex(text("key")).into()).unwrap();
             assert_eq!(index.token(value), text("token"));
-            let cut = index.truncated(12).unwrap();
+            let cut = index.with_token_bits(12).unwrap();
             assert_eq!(cut.token(value), text("token")[..3]);
         }
     }
@@ -174,7 +175,7 @@ mod tests {
     fn a_truncated_index_is_never_unique() {
         let index = BlindIndex::new("email", &vec![1; 32].into()).unwrap();
         assert!(index.unique_key("p", ValueRef::String("a")).is_ok());
-        let cut = index.truncated(16).unwrap();
+        let cut = index.with_token_bits(16).unwrap();
         let error = cut.unique_key("p", ValueRef::String("a")).unwrap_err();
         assert!(error.to_string().contains("truncated"), "{error}");
     }
@@ -183,7 +184,7 @@ mod tests {
     fn bounds_are_checked() {
         assert!(BlindIndex::new("email", &vec![1; 31].into()).is_err());
         for bits in [0, 3, 6, 132, 256] {
-            assert!(BlindIndex::new("email", &vec![1; 32].into()).unwrap().truncated(bits).is_err());
+            assert!(BlindIndex::new("email", &vec![1; 32].into()).unwrap().with_token_bits(bits).is_err());
         }
     }
 }

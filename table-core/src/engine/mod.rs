@@ -2,6 +2,8 @@
 //! functions: no clock, no I/O.
 
 mod apply;
+mod page_rows;
+mod record;
 mod rows;
 mod scan;
 #[cfg(test)]
@@ -11,5 +13,6 @@ mod tests;
 pub use crate::operation::property_size;
 pub use crate::operation::{check_group, check_operation, check_query, entity_size};
 pub use apply::{Change, apply, apply_group, apply_to};
-pub use rows::{Record, RecordRef, Rows, Stamp, list_page};
-pub use scan::{Scan, ScanStep, SortableRange, read_entity};
+pub use record::{Record, RecordRef, Stamp};
+pub use rows::Rows;
+pub use scan::{Scan, ScanStep, SortableRange, list_page, read_entity};

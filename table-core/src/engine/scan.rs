@@ -1,7 +1,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::rows::{PageRows, PendingKey};
+use super::page_rows::{PageRows, PendingKey};
 use super::{RecordRef, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
@@ -121,7 +121,7 @@ impl<'a> Scan<'a> {
         if self.matches(key, record) {
             self.rows.push(key, record, self.query.select.as_ref());
         } else {
-            self.rows.drop_key(key);
+            self.rows.remove_key(key);
         }
         Ok(ScanStep::Continue)
     }
@@ -165,7 +165,7 @@ impl<'a> Scan<'a> {
         let bytes = key.len() + Stamp::BYTES + packed;
         let (key, record) = (self.visit(key, bytes)?, row.with_packed(unpacked.as_bytes()));
         match self.query.select.as_ref() {
-            _ if !self.matches(key, record) => self.rows.drop_key(key),
+            _ if !self.matches(key, record) => self.rows.remove_key(key),
             // Only the filter needed the names: the row goes on numbered.
             None => self.rows.push_numbered(key, row, dictionary, packed),
             select => self.rows.push(key, record, select),
@@ -313,6 +313,26 @@ fn edge(partition: &str, side: u8) -> Vec<u8> {
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
+}
+
+/// Builds a page of a listing of tables from `(identity, name)` pairs in the order of identities. `names` begins at the
+/// position of the continuation token.
+///
+/// The prefix is compared with the identity: without case if the profile ignores case.
+pub fn list_page<'a>(
+    profile: &ServiceProfile,
+    prefix: Option<&str>,
+    names: impl Iterator<Item = (&'a str, &'a TableName)>,
+) -> Page<TableName> {
+    let wanted = prefix.unwrap_or_default();
+    let wanted = if profile.case_sensitive_tables { wanted.to_owned() } else { wanted.to_ascii_lowercase() };
+    // The identities are sorted, so the names with the prefix follow each other.
+    let mut matching =
+        names.skip_while(|(id, _)| *id < wanted.as_str()).take_while(|(id, _)| id.starts_with(&wanted));
+    let items = matching.by_ref().take(profile.page_size).map(|(_, name)| name.clone()).collect();
+    let position = |id: &str| Position { first: id.to_owned(), second: None };
+    let continuation = matching.next().map(|(id, _)| Continuation::of_tables(prefix, position(id)));
+    Page { items, continuation }
 }
 
 #[cfg(test)]

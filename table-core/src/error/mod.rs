@@ -174,13 +174,7 @@ impl Error {
     /// Whether the entity is missing, and nothing was written: for a deletion, another writer has deleted it first.
     #[doc(hidden)]
     pub fn is_gone(&self) -> bool {
-        self.is_entity_not_found() && !self.is_ambiguous()
-    }
-
-    /// The error for an entity that the store returned without an ETag.
-    #[doc(hidden)]
-    pub fn without_etag(key: &impl std::fmt::Display) -> Self {
-        ErrorKind::Service(format!("the store returned {key} without an ETag")).into()
+        self.is_entity_not_found() && self.outcome() == Outcome::NotApplied
     }
 
     /// Whether a limit was exceeded.
@@ -238,6 +232,12 @@ impl Error {
     /// Creates an [`ErrorKind::PreconditionFailed`].
     pub fn precondition_failed(table: impl fmt::Display, key: impl fmt::Display) -> Self {
         Self::new(ErrorKind::PreconditionFailed { table: table.to_string(), key: key.to_string() })
+    }
+
+    /// Creates the error for an entity that the store returned without an ETag.
+    #[doc(hidden)]
+    pub fn missing_etag(key: &impl fmt::Display) -> Self {
+        ErrorKind::Service(format!("the store returned {key} without an ETag")).into()
     }
 
     /// Creates an [`ErrorKind::LimitExceeded`] of the kind [`LimitKind::Other`].

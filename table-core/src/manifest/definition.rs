@@ -15,7 +15,7 @@ use crate::query::Filter;
 /// The complete definition of an index, as data: the entities, the place and keys of the entries, and their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexDefinition {
-    /// The name. It is unique among the indexes of the table.
+    /// The name. It is unique among the indexes of entities that may be the same rows; the [id](Self::id) is unique in the table.
     pub name: Text,
     /// The type of the entities. Rows of other types have no entries.
     pub entity: EntityType,

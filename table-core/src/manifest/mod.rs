@@ -39,17 +39,14 @@ pub use lowercase::LOWERCASE_UNICODE;
 pub use lowercase::lowercase;
 #[doc(hidden)]
 pub use plain::WriteTarget;
-pub use template::{PartEncoding, PartSource, TemplatePart, Transform};
-
-pub use stored::StoredType;
 #[doc(hidden)]
 pub use stored::index_name;
-pub use stored::{Manifest, StoredIndex};
-pub use template::{KeySegment, KeyTemplate};
+pub use stored::{Manifest, StoredIndex, StoredType};
+pub use template::{KeySegment, KeyTemplate, PartEncoding, PartSource, TemplatePart, Transform};
 pub(crate) use value::first_chars;
 
 /// The format of definitions that this library writes, and the latest format that it can evaluate.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: i32 = 1;
 
 /// A text in a definition: borrowed if it is a constant of the program, owned if it was read from a manifest.
 pub type Text = Cow<'static, str>;

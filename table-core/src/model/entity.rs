@@ -77,7 +77,7 @@ impl Entity {
     /// # Errors
     /// Fails if the entity has no ETag. A write in any version instead could overwrite changes of other writers.
     pub fn version(&self) -> Result<IfMatch> {
-        self.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::without_etag(&self.key))
+        self.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::missing_etag(&self.key))
     }
 
     /// Returns the time of the last write, if the entity was read from a store.

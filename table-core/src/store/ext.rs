@@ -39,6 +39,9 @@ pub trait TableStoreExt: TableStore {
     /// Deletes the table if it exists. Returns whether this call deleted it. 1 request, or 2 if the first answer was
     /// lost. If the first answer was lost and the table then does not exist, the method returns `false`, although this
     /// call may have deleted it.
+    ///
+    /// # Errors
+    /// Returns the errors of [`delete_table`](TableStore::delete_table), except for a missing table.
     async fn delete_table_if_exists(&self, table: &TableName) -> Result<bool> {
         match self.delete_table(table).await {
             Err(e) if e.is_table_not_found() => Ok(false),

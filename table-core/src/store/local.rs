@@ -79,20 +79,20 @@ impl LocalWriters {
     }
 
     /// Registers work that follows the answer of a write, such as the removal of rows that recovery no longer needs, until the result is
-    /// dropped. A store that is closed [waits](Self::until_followed_up) for it.
+    /// dropped. A store that is closed [waits](Self::until_follow_ups_end) for it.
     #[must_use]
     pub fn follow_up(self: &Arc<Self>) -> LocalWork {
         self.work_on(FOLLOW_UP.to_owned())
     }
 
     /// Whether no work that follows an answer is under way in this process.
-    pub fn is_followed_up(&self) -> bool {
+    pub fn has_no_follow_ups(&self) -> bool {
         !self.register().working.contains_key(FOLLOW_UP)
     }
 
-    /// Waits until [no work that follows an answer](Self::is_followed_up) is under way. Bound the wait: the runtime of the work may not run.
-    pub async fn until_followed_up(&self) {
-        self.until(|| self.is_followed_up()).await;
+    /// Waits until [no work that follows an answer](Self::has_no_follow_ups) is under way. Bound the wait: the runtime of the work may not run.
+    pub async fn until_follow_ups_end(&self) {
+        self.until(|| self.has_no_follow_ups()).await;
     }
 
     /// Whether no task works on the subject.
@@ -106,7 +106,8 @@ impl LocalWriters {
     }
 
     /// Declares that other processes write the store through this one, for example through a server. The register does not
-    /// know their writes. From now on no wait here returns, and callers must wait for the documented durations.
+    /// know their writes. From now on `LocalChange::known` and [`until_idle`](Self::until_idle) never return; callers must wait for
+    /// the documented durations. [`until_follow_ups_end`](Self::until_follow_ups_end) still returns.
     pub fn serve(&self) {
         self.served.store(true, Ordering::SeqCst);
     }
@@ -249,12 +250,12 @@ mod tests {
     async fn what_follows_answers_ends_before_a_served_store_closes() {
         let writers = Arc::new(LocalWriters::default());
         writers.serve();
-        assert!(writers.is_followed_up());
+        assert!(writers.has_no_follow_ups());
         let (first, second) = (writers.follow_up(), writers.follow_up());
         drop(first);
-        assert!(writers.until_followed_up().now_or_never().is_none());
+        assert!(writers.until_follow_ups_end().now_or_never().is_none());
         let end = async { drop(second) };
-        tokio::join!(writers.until_followed_up(), end);
+        tokio::join!(writers.until_follow_ups_end(), end);
     }
 
     /// The register does not know the writes of a server's clients.

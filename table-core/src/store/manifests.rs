@@ -30,8 +30,8 @@ pub struct ManifestCache {
     profile: ServiceProfile,
     /// Whether the cache returns empty manifests without reading.
     unmanaged: bool,
-    /// By the table's identity. Forgetting a table removes its slot. A read that started before then fills the removed
-    /// slot, so an outdated answer never reaches the map.
+    /// By the table's identity. A read that started before `forget` fills the slot that `forget` removed, so
+    /// an outdated answer never reaches the map.
     tables: Mutex<HashMap<String, Arc<Slot>>>,
 }
 

@@ -10,6 +10,7 @@ mod local;
 mod manifests;
 mod moved_copy;
 mod pages;
+mod row_filter;
 
 #[doc(hidden)]
 pub use answer::CycleDetector;
@@ -26,7 +27,8 @@ pub use manifests::PlainWrite;
 pub use manifests::{ManifestCache, ManifestChange, NewTable};
 #[doc(hidden)]
 pub use moved_copy::{MovedCopy, own_key_error};
-pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, RowFilter, StoreHandle};
+pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, StoreHandle};
+pub(crate) use row_filter::RowFilter;
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, LimitKind, Outcome, Result, ServiceAnswer};
 pub use crate::limits;

@@ -6,10 +6,9 @@ use std::vec;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 
-use super::{CycleDetector, Error, Result, TableStore};
-use crate::manifest::Expiries;
-use crate::model::{Entity, INDEX_NAME, TableName, Ticks};
-use crate::query::{Continuation, Page, Query, Select};
+use super::{CycleDetector, Error, Result, RowFilter, TableStore};
+use crate::model::{Entity, TableName};
+use crate::query::{Continuation, Page, Query};
 
 /// While a page is consumed, the request for the next page is polled once per this number of items.
 const PREFETCH_EVERY: usize = 16;
@@ -82,8 +81,8 @@ impl QueryCursor {
 
 impl Cursor for QueryCursor {
     async fn next_page<H: StoreHandle>(mut self, store: H, table: TableName) -> NextPage<Self> {
-        // If earlier pages had rows that the filter removed, ask for as many more rows. With `top` at the wanted number,
-        // a few wanted rows behind many removed rows would need one request for each of them.
+        // If earlier pages had rows that the filter removed, ask for as many more rows. Otherwise a query for 1 entity behind
+        // 1,000 removed rows would read 1 row per request: 1,000 requests.
         let top = self.wanted.map(|wanted| wanted.saturating_add(self.removed));
         self.query.top = top.into_iter().chain(self.page_size).min();
         let mut page = store.query(&table, &self.query, self.from.as_ref()).await?;
@@ -91,77 +90,6 @@ impl Cursor for QueryCursor {
         page.items.truncate(self.wanted.unwrap_or(usize::MAX));
         let cursor = self.after(&page)?;
         Ok((page, cursor))
-    }
-}
-
-/// The rows that a read does not return.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct RowFilter {
-    /// Whether to remove the rows that only patterns use; see [`Key::is_system`](crate::model::Key::is_system).
-    pub(crate) removes_system_rows: bool,
-    /// Whether to remove index entries; see [`Entity::is_index_entry`].
-    pub(crate) removes_index_entries: bool,
-    /// The types whose hidden rows to remove, and the time by which they are hidden.
-    pub(crate) hidden: Option<(Expiries, Ticks)>,
-    /// The properties that are read only for the filter, and must not be returned to the caller.
-    pub(crate) added: Vec<Box<str>>,
-}
-
-impl RowFilter {
-    /// Sets the properties that the filter needs beyond those that the caller reads.
-    pub(crate) fn for_select(mut self, requested: Option<&Select>) -> Self {
-        if let Some(requested) = requested {
-            let missing = self.needed().filter(|name| !requested.contains(name));
-            self.added = missing.map(Into::into).collect();
-        }
-        self
-    }
-
-    /// The properties that the filter needs.
-    pub(crate) fn needed(&self) -> impl Iterator<Item = &str> {
-        let index_name = self.removes_index_entries.then_some(INDEX_NAME);
-        let hidden = self.hidden.iter().flat_map(|(expiries, _)| expiries.names());
-        index_name.into_iter().chain(hidden)
-    }
-
-    /// Filters a page. Returns the number of removed rows.
-    pub(crate) fn filter_page(&self, page: &mut Page<Entity>) -> usize {
-        let before = page.items.len();
-        // Most pages have no such rows, and the check is faster than `retain`.
-        if page.items.iter().any(|entity| self.removes(entity)) {
-            page.items.retain(|entity| !self.removes(entity));
-        }
-        page.items.iter_mut().for_each(|entity| self.remove_added(entity));
-        before - page.items.len()
-    }
-
-    /// Returns the entity unless the filter removes it.
-    pub(crate) fn filter(&self, mut entity: Entity) -> Option<Entity> {
-        let removed = self.removes(&entity);
-        self.remove_added(&mut entity);
-        (!removed).then_some(entity)
-    }
-
-    /// Returns the properties to read: the caller's, and those that the filter needs.
-    pub(crate) fn select(&self, requested: &Select) -> Select {
-        if self.added.is_empty() { requested.clone() } else { requested.union(&self.added) }
-    }
-
-    fn removes(&self, entity: &Entity) -> bool {
-        (self.removes_system_rows && entity.key().is_system())
-            || (self.removes_index_entries && entity.is_index_entry())
-            || self.hides(entity)
-    }
-
-    /// Whether the row has expired or is deleted.
-    pub(crate) fn hides(&self, entity: &Entity) -> bool {
-        self.hidden.as_ref().is_some_and(|(expiries, now)| expiries.hides(entity, *now))
-    }
-
-    fn remove_added(&self, entity: &mut Entity) {
-        for name in &self.added {
-            entity.properties_mut().remove(name);
-        }
     }
 }
 

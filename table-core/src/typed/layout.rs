@@ -1,13 +1,13 @@
-//! The manifest entry of a type: created from and compared with the schema of a program's type, and added by the first write of the type.
+//! The manifest row of a type: created from and compared with the schema of a program's type.
 
 use super::{Schema, Spread};
 use crate::manifest::{EntityType, Expiry, Layout, Manifest, StoredType};
-use crate::model::{MANIFEST_PARTITION, TableName};
-use crate::store::{Error, ErrorKind, ManifestCache, Outcome, PlainWrite, Result, TableStore};
+use crate::model::TableName;
+use crate::store::{Error, Result};
 
 impl Layout {
     /// Returns the layout of a type.
-    pub fn of(schema: &Schema) -> Self {
+    pub fn from_schema(schema: &Schema) -> Self {
         match schema {
             Schema { wide: true, .. } => Self::Wide,
             Schema { spread: Some(Spread { buckets, salt }), .. } => {
@@ -25,7 +25,7 @@ impl Layout {
     /// know. But a property that is large here must not be plain in the schema, because the program would take the
     /// reference to a blob for the value.
     pub fn serves(&self, schema: &Schema) -> bool {
-        let own = Self::of(schema);
+        let own = Self::from_schema(schema);
         match (self.large(), own.large()) {
             (Some(large), Some(_)) => !schema
                 .properties
@@ -37,15 +37,15 @@ impl Layout {
 }
 
 impl StoredType {
-    /// Creates the manifest entry of a type.
-    pub fn of(schema: &Schema) -> Self {
+    /// Creates the manifest row of a type.
+    pub fn from_schema(schema: &Schema) -> Self {
         let encrypted = schema.properties.iter().filter(|p| p.encrypted);
         Self {
             entity: Some(schema.entity_type()),
             // The derive macro ensures that both fit an `i32`.
             version: schema.version.cast_signed(),
             reader: schema.min_reader.cast_signed(),
-            layout: Layout::of(schema),
+            layout: Layout::from_schema(schema),
             encrypted: encrypted.map(|p| p.name.to_owned()).collect(),
             expiry: schema.expiry.clone(),
             etag: None,
@@ -60,7 +60,8 @@ impl StoredType {
         if self.layout.serves(schema) {
             return Ok(());
         }
-        let (name, program, stored, own) = (self.name(), schema.rust_name, &self.layout, Layout::of(schema));
+        let (name, program, stored, own) =
+            (self.name(), schema.rust_name, &self.layout, Layout::from_schema(schema));
         let remedy = match (stored, &own) {
             (Layout::Spread { .. }, Layout::Spread { .. }) => {
                 "change the buckets by a migration (`SpreadTable::with_previous`, then `migrate`)"
@@ -114,7 +115,7 @@ fn described(expiry: &Expiry) -> String {
 }
 
 impl Manifest {
-    /// Returns the entry of a type; `None` if no program has opened the table for it.
+    /// Returns the row of a type; `None` if no program has opened the table for it.
     pub fn type_of(&self, entity: &EntityType) -> Option<&StoredType> {
         let is_of_type =
             |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.has_same_rows(entity));
@@ -146,66 +147,14 @@ impl Manifest {
         self.types.iter().find(may_share_rows).map_or(Ok(()), |other| other.check_layout(table, schema))
     }
 
-    /// Returns the entry of a type as a program with this schema has to write it; `None` if the manifest says everything
+    /// Returns the row of a type as a program with this schema has to write it; `None` if the manifest says everything
     /// already, or need not say anything because the entities are plain rows that do not expire.
     pub fn type_to_register(&self, schema: &Schema) -> Option<StoredType> {
-        let declared = StoredType::of(schema);
+        let declared = StoredType::from_schema(schema);
         match self.type_of(&schema.entity_type()) {
-            Some(stored) => Some(stored.with(&declared)).filter(|update| update != stored),
+            Some(stored) => Some(stored.merged_with(&declared)).filter(|update| update != stored),
             None => Some(declared)
                 .filter(|declared| declared.layout != Layout::Plain || declared.expiry.is_some()),
         }
     }
-}
-
-/// Maximum number of attempts to add a type to the manifest while other programs change its row.
-const MAX_ATTEMPTS: usize = 16;
-
-/// Permits a write of an entity whose type must be in the manifest. `check` refuses the write, or returns the row of the type if the manifest lacks
-/// the type or has an earlier declaration: the row is then written first. Keep the result until the write is done.
-///
-/// 1 request if the manifest was not read for [`ManifestCache::LIFE`]. 2 more if the row is missing or has to change, so for the first write of the
-/// type in the table. No request in an unmanaged store.
-///
-/// # Errors
-/// Returns the errors of `check` and of the store. Nothing of the entity was written.
-#[doc(hidden)]
-pub async fn permit_registered(
-    store: &dyn TableStore,
-    manifests: &ManifestCache,
-    table: &TableName,
-    schema: &Schema,
-    check: impl Fn(&Manifest) -> Result<Option<StoredType>> + Send + Sync,
-) -> Result<PlainWrite> {
-    let mut attempt = 1;
-    loop {
-        let permitted = manifests.plain_write(store, table).await?;
-        let missing = check(permitted.manifest())?;
-        let Some(row) = missing.filter(|_| !manifests.is_unmanaged()) else { return Ok(permitted) };
-        let operation = row.operation()?;
-        let key = operation.key().clone();
-        match store.write(table, operation).await {
-            Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {}
-            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(table, key)),
-            // The row of the manifest may be written; the entity is not.
-            Err(error) => return Err(with_advice(error, table, schema).with_outcome(Outcome::NotApplied)),
-            Ok(_) => {
-                let local = store.local_writers();
-                local.map(|local| local.change(&store.profile().table_identity(table)));
-            }
-        }
-        manifests.forget(table);
-        attempt += 1;
-    }
-}
-
-/// Adds advice if the credential may not write the manifest, for example because it may only update rows.
-fn with_advice(error: Error, table: &TableName, schema: &Schema) -> Error {
-    let ErrorKind::Forbidden(reason) = error.kind() else { return error };
-    let kind = ErrorKind::Forbidden(format!(
-        "{reason}; the first write of {} to '{table}' adds the type to the table's manifest, and the credential does not allow this: \
-         write an entity of the type once by a program that may write the partition '{MANIFEST_PARTITION}'",
-        schema.rust_name
-    ));
-    error.into_cause_of(kind)
 }

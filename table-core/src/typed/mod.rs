@@ -8,6 +8,7 @@ mod field;
 mod index;
 mod layout;
 mod record;
+mod registration;
 mod row_prefix;
 mod schema;
 mod serde_form;
@@ -24,9 +25,9 @@ pub use entity::{EntityKey, EntityPatch, Expires, FromEntity, PartitionOf, SoftD
 pub use field::{ComparesWithEncrypted, ComparesWithKey, ComparesWithSplit};
 pub use field::{Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand, SplitField};
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
-#[doc(hidden)]
-pub use layout::permit_registered;
 pub use record::Record;
+#[doc(hidden)]
+pub use registration::permit_registered;
 pub use row_prefix::RowPrefix;
 #[doc(hidden)]
 pub use schema::Requirements;

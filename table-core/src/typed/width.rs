@@ -26,8 +26,8 @@ impl<E, V, C> ExactWidth<E, V, C> {
 pub(super) fn widened(filter: Filter) -> Filter {
     let FilterNode::Compare { property, comparison, value } = filter.node() else { return filter };
     let (comparison, others) = match value {
-        EdmValue::Int64(value) => (*comparison, narrow(property, *comparison, *value)),
-        EdmValue::Double(value) => (*comparison, whole(property, *comparison, *value)),
+        EdmValue::Int64(value) => (*comparison, int32_for_int64(property, *comparison, *value)),
+        EdmValue::Double(value) => (*comparison, integers_for_double(property, *comparison, *value)),
         _ => return filter,
     };
     let Some(others) = others else { return filter };
@@ -41,7 +41,7 @@ pub(super) fn widened(filter: Filter) -> Filter {
 /// The service compares an Int32 literal with Int64 and Double values too. So the bound is rounded to the side where every
 /// number between the Double and the integer matches, too. Of the Int64 values that a Double cannot represent exactly,
 /// a read accepts none, and the comparison need not find them.
-fn whole(property: &str, comparison: Comparison, value: f64) -> Option<Filter> {
+fn integers_for_double(property: &str, comparison: Comparison, value: f64) -> Option<Filter> {
     if value.is_nan() {
         return None;
     }
@@ -55,6 +55,9 @@ fn whole(property: &str, comparison: Comparison, value: f64) -> Option<Filter> {
             (Err(_), Ok(value)) => Some(Filter::compare(property, comparison, value)),
             (Err(_), Err(_)) => None,
         },
+        // `>` needs the smallest bound of `ge` that the Double `value` itself does not satisfy. Above 2^53 an Int64 literal is rounded when it is
+        // compared with a Double: `floor + 1` becomes `value` again, and the Double `value` would match. `next_up` is the
+        // next number that stays distinct. The Int64 values in between are no Doubles, so a read refuses them anyway. `<` is the mirror image.
         Comparison::GreaterThan => at_least(property, (floor + 1).max(near.next_up().floor() as i128)),
         Comparison::GreaterThanOrEqual => at_least(property, ceil),
         Comparison::LessThan => at_most(property, (ceil - 1).min(near.next_down().ceil() as i128)),
@@ -70,7 +73,7 @@ fn at_least(property: &str, least: i128) -> Option<Filter> {
         (least <= i64::MAX.into()).then(|| Filter::ge(property, least.max(i64::MIN.into()) as i64));
     // Below all Int32 values: each of them matches, but no Int64 literal finds them.
     let every_int32 = (least < 0).then(|| Filter::ge(property, i32::MIN));
-    joined(of_int64, every_int32)
+    or_both(of_int64, every_int32)
 }
 
 fn at_most(property: &str, most: i128) -> Option<Filter> {
@@ -80,10 +83,10 @@ fn at_most(property: &str, most: i128) -> Option<Filter> {
     let of_int64 = (most >= i64::MIN.into()).then(|| Filter::le(property, most.min(i64::MAX.into()) as i64));
     // Above all Int32 values: each of them matches.
     let every_int32 = (most > 0).then(|| Filter::le(property, i32::MAX));
-    joined(of_int64, every_int32)
+    or_both(of_int64, every_int32)
 }
 
-fn joined(left: Option<Filter>, right: Option<Filter>) -> Option<Filter> {
+fn or_both(left: Option<Filter>, right: Option<Filter>) -> Option<Filter> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.or(right)),
         (left, right) => left.or(right),
@@ -92,7 +95,7 @@ fn joined(left: Option<Filter>, right: Option<Filter>) -> Option<Filter> {
 
 /// Returns the comparison of Int32 values for a comparison with an Int64; `None` if the Int64 literal alone gives the right
 /// result for every Int32.
-fn narrow(property: &str, comparison: Comparison, value: i64) -> Option<Filter> {
+fn int32_for_int64(property: &str, comparison: Comparison, value: i64) -> Option<Filter> {
     use Comparison::{GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual};
     match (i32::try_from(value), comparison) {
         (Ok(value), _) => Some(Filter::compare(property, comparison, value)),

@@ -1,6 +1,8 @@
-use syn::{Attribute, Ident, LitInt, LitStr, Path, Type, parse_quote};
+use proc_macro2::TokenStream;
+use quote::ToTokens as _;
+use syn::{Attribute, Ident, Lit, LitInt, LitStr, Path, Type, parse_quote};
 
-use super::item::{Item, Value, items, set};
+use super::item::{Item, Value, items, set_setting};
 use crate::case::Case;
 use crate::errors::Errors;
 
@@ -17,7 +19,8 @@ pub(crate) struct Container {
     pub(crate) rename_all: Option<(LitStr, Case)>,
     pub(crate) partition_key: Option<LitStr>,
     pub(crate) row_key: Option<LitStr>,
-    pub(crate) discriminator: Option<DiscriminatorAttr>,
+    /// The setting as written, for errors, and its meaning.
+    pub(crate) discriminator: Option<(TokenStream, DiscriminatorAttr)>,
     pub(crate) projection_of: Option<Type>,
     pub(crate) wide: Option<Ident>,
     pub(crate) integer: Option<Ident>,
@@ -62,7 +65,7 @@ impl Container {
         for attr in attrs.iter().filter(|a| a.path().is_ident("entity")) {
             for item in items(attr, errors) {
                 if known.contains(&item.name().as_str()) {
-                    out.take(&item, errors);
+                    out.read_setting(&item, errors);
                 } else {
                     item.unknown(known, errors);
                 }
@@ -77,23 +80,25 @@ impl Container {
     }
 
     /// Sets the value of one setting, whose name is known.
-    fn take(&mut self, item: &Item, errors: &Errors) {
+    fn read_setting(&mut self, item: &Item, errors: &Errors) {
         match item.name().as_str() {
-            "type" => set(&mut self.type_name, item.string(errors), item, errors),
-            "version" => set(&mut self.version, item.integer(errors), item, errors),
-            "min_reader" => set(&mut self.min_reader, item.integer(errors), item, errors),
-            "spread" => set(&mut self.spread, item.integer(errors), item, errors),
-            "salt" => set(&mut self.salt, item.string(errors), item, errors),
-            "previous" => set(&mut self.previous, item.ty(errors), item, errors),
-            "rename_all" => set(&mut self.rename_all, case(item, errors), item, errors),
-            "partition_key" => set(&mut self.partition_key, item.string(errors), item, errors),
-            "row_key" => set(&mut self.row_key, item.string(errors), item, errors),
-            "discriminator" => set(&mut self.discriminator, discriminator(item, errors), item, errors),
-            "projection_of" => set(&mut self.projection_of, item.ty(errors), item, errors),
-            "integer" => set(&mut self.integer, item.flag(errors), item, errors),
-            "wide" => set(&mut self.wide, item.flag(errors), item, errors),
+            "type" => set_setting(&mut self.type_name, item.string(errors), item, errors),
+            "version" => set_setting(&mut self.version, item.integer(errors), item, errors),
+            "min_reader" => set_setting(&mut self.min_reader, item.integer(errors), item, errors),
+            "spread" => set_setting(&mut self.spread, item.integer(errors), item, errors),
+            "salt" => set_setting(&mut self.salt, item.string(errors), item, errors),
+            "previous" => set_setting(&mut self.previous, item.ty(errors), item, errors),
+            "rename_all" => set_setting(&mut self.rename_all, case(item, errors), item, errors),
+            "partition_key" => set_setting(&mut self.partition_key, item.string(errors), item, errors),
+            "row_key" => set_setting(&mut self.row_key, item.string(errors), item, errors),
+            "discriminator" => {
+                set_setting(&mut self.discriminator, discriminator(item, errors), item, errors)
+            }
+            "projection_of" => set_setting(&mut self.projection_of, item.ty(errors), item, errors),
+            "integer" => set_setting(&mut self.integer, item.flag(errors), item, errors),
+            "wide" => set_setting(&mut self.wide, item.flag(errors), item, errors),
             // `crate`, the last of the known names.
-            _ => set(&mut self.krate, item.path(errors), item, errors),
+            _ => set_setting(&mut self.krate, item.path(errors), item, errors),
         }
     }
 }
@@ -107,7 +112,7 @@ fn case(item: &Item, errors: &Errors) -> Option<(LitStr, Case)> {
     Some((text, case?))
 }
 
-fn discriminator(item: &Item, errors: &Errors) -> Option<DiscriminatorAttr> {
+fn discriminator(item: &Item, errors: &Errors) -> Option<(TokenStream, DiscriminatorAttr)> {
     const HELP: &str = "write `discriminator = \"Kind\"` for a property, `discriminator(row_prefix)` or \
                         `discriminator(partition_prefix)` for the literal start of a key, or \
                         `discriminator(none)`";
@@ -115,11 +120,10 @@ fn discriminator(item: &Item, errors: &Errors) -> Option<DiscriminatorAttr> {
         ("none", Value::None) => Some(DiscriminatorAttr::None),
         ("row_prefix", Value::None) => Some(DiscriminatorAttr::RowPrefix),
         ("partition_prefix", Value::None) => Some(DiscriminatorAttr::PartitionPrefix),
-        ("property", _) => item.string(errors).map(DiscriminatorAttr::Property),
         _ => None,
     };
     let found = match &item.value {
-        Value::Lit(_) => item.string(errors).map(DiscriminatorAttr::Property),
+        Value::Lit(Lit::Str(name)) => Some(DiscriminatorAttr::Property(name.clone())),
         Value::Type(ty) if **ty == parse_quote!(none) => Some(DiscriminatorAttr::None),
         Value::List(items) if items.len() == 1 => word(&items[0]),
         _ => None,
@@ -127,7 +131,7 @@ fn discriminator(item: &Item, errors: &Errors) -> Option<DiscriminatorAttr> {
     if found.is_none() {
         errors.push(item, HELP);
     }
-    found
+    Some((item.to_token_stream(), found?))
 }
 
 /// The attribute `#[entity(…)]` of a variant, as written.
@@ -145,16 +149,16 @@ impl VariantAttrs {
     pub(crate) fn parse(attrs: &[Attribute], errors: &Errors) -> Self {
         let mut out = Self::default();
         for attr in attrs.iter().filter(|a| a.path().is_ident("entity")) {
-            items(attr, errors).iter().for_each(|item| out.take(item, errors));
+            items(attr, errors).iter().for_each(|item| out.read_setting(item, errors));
         }
         out
     }
 
-    fn take(&mut self, item: &Item, errors: &Errors) {
+    fn read_setting(&mut self, item: &Item, errors: &Errors) {
         match item.name().as_str() {
-            "rename" => set(&mut self.rename, item.string(errors), item, errors),
+            "rename" => set_setting(&mut self.rename, item.string(errors), item, errors),
             "alias" => self.aliases.extend(item.string(errors)),
-            "other" => set(&mut self.other, item.flag(errors), item, errors),
+            "other" => set_setting(&mut self.other, item.flag(errors), item, errors),
             _ => item.unknown(KNOWN, errors),
         }
     }

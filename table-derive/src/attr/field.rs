@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use syn::{Attribute, Ident, LitInt, LitStr, Meta, Path, Type};
 
-use super::item::{Item, Value, items, set};
+use super::item::{Item, Value, items, set_setting};
 use crate::errors::Errors;
 
 /// The attributes of a field, as written.
@@ -31,6 +31,7 @@ pub(crate) struct FieldAttrs {
 
 /// `#[partition_key]` or `#[row_key(format = "…")]`.
 pub(crate) struct KeyAttr {
+    /// Where errors of the attribute are reported; also in the types below.
     pub(crate) at: Path,
     pub(crate) format: Option<LitStr>,
     /// The number of buckets that partitions are spread over.
@@ -66,7 +67,7 @@ pub(crate) struct DefaultAttr {
     pub(crate) path: Option<Path>,
 }
 
-const KNOWN: &[&str] =
+const ENTITY_SETTINGS: &[&str] =
     &["rename", "alias", "default", "skip", "flatten", "json", "text", "rest", "split", "with"];
 
 impl FieldAttrs {
@@ -75,34 +76,38 @@ impl FieldAttrs {
         for attr in attrs {
             let path = attr.path();
             match path.get_ident().map(ToString::to_string).as_deref() {
-                Some("partition_key") => once(&mut out.partition_key, key(attr, errors), attr, errors),
-                Some("row_key") => once(&mut out.row_key, key(attr, errors), attr, errors),
-                Some("encrypt") => once(&mut out.encrypt, bare(attr, errors), attr, errors),
-                Some("large") => once(&mut out.large, large(attr, errors), attr, errors),
-                Some("etag") => once(&mut out.etag, bare(attr, errors), attr, errors),
-                Some("timestamp") => once(&mut out.timestamp, bare(attr, errors), attr, errors),
-                Some("expires") => once(&mut out.expires, bare(attr, errors), attr, errors),
-                Some("deleted_at") => once(&mut out.deleted_at, deleted_at(attr, errors), attr, errors),
-                Some("entity") => items(attr, errors).iter().for_each(|i| out.take(i, errors)),
+                Some("partition_key") => {
+                    set_attribute(&mut out.partition_key, key(attr, errors), attr, errors)
+                }
+                Some("row_key") => set_attribute(&mut out.row_key, key(attr, errors), attr, errors),
+                Some("encrypt") => set_attribute(&mut out.encrypt, bare(attr, errors), attr, errors),
+                Some("large") => set_attribute(&mut out.large, large(attr, errors), attr, errors),
+                Some("etag") => set_attribute(&mut out.etag, bare(attr, errors), attr, errors),
+                Some("timestamp") => set_attribute(&mut out.timestamp, bare(attr, errors), attr, errors),
+                Some("expires") => set_attribute(&mut out.expires, bare(attr, errors), attr, errors),
+                Some("deleted_at") => {
+                    set_attribute(&mut out.deleted_at, deleted_at(attr, errors), attr, errors)
+                }
+                Some("entity") => items(attr, errors).iter().for_each(|i| out.read_setting(i, errors)),
                 _ => {}
             }
         }
         out
     }
 
-    fn take(&mut self, item: &Item, errors: &Errors) {
+    fn read_setting(&mut self, item: &Item, errors: &Errors) {
         match item.name().as_str() {
-            "rename" => set(&mut self.rename, item.string(errors), item, errors),
-            "default" => set(&mut self.default, default(item, errors), item, errors),
-            "skip" => set(&mut self.skip, item.flag(errors), item, errors),
+            "rename" => set_setting(&mut self.rename, item.string(errors), item, errors),
+            "default" => set_setting(&mut self.default, default(item, errors), item, errors),
+            "skip" => set_setting(&mut self.skip, item.flag(errors), item, errors),
             "alias" => self.aliases.extend(item.string(errors)),
-            "flatten" => set(&mut self.flatten, flatten(item, errors), item, errors),
-            "text" => set(&mut self.text, item.flag(errors), item, errors),
-            "json" => set(&mut self.json, item.flag(errors), item, errors),
-            "rest" => set(&mut self.rest, item.flag(errors), item, errors),
-            "split" => set(&mut self.split, item.flag(errors), item, errors),
-            "with" => set(&mut self.with, item.ty(errors), item, errors),
-            _ => item.unknown(KNOWN, errors),
+            "flatten" => set_setting(&mut self.flatten, flatten(item, errors), item, errors),
+            "text" => set_setting(&mut self.text, item.flag(errors), item, errors),
+            "json" => set_setting(&mut self.json, item.flag(errors), item, errors),
+            "rest" => set_setting(&mut self.rest, item.flag(errors), item, errors),
+            "split" => set_setting(&mut self.split, item.flag(errors), item, errors),
+            "with" => set_setting(&mut self.with, item.ty(errors), item, errors),
+            _ => item.unknown(ENTITY_SETTINGS, errors),
         }
     }
 }
@@ -128,7 +133,7 @@ fn flatten(item: &Item, errors: &Errors) -> Option<FlattenAttr> {
     let mut prefix = None;
     for setting in settings {
         match setting.name().as_str() {
-            "prefix" => set(&mut prefix, setting.string(errors), setting, errors),
+            "prefix" => set_setting(&mut prefix, setting.string(errors), setting, errors),
             _ => setting.unknown(&["prefix"], errors),
         }
     }
@@ -149,9 +154,9 @@ fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
     let (mut format, mut spread, mut salt) = (None, None, None);
     for item in items(attr, errors) {
         match item.name().as_str() {
-            "format" => set(&mut format, item.string(errors), &item, errors),
-            "spread" => set(&mut spread, item.integer(errors), &item, errors),
-            "salt" => set(&mut salt, item.string(errors), &item, errors),
+            "format" => set_setting(&mut format, item.string(errors), &item, errors),
+            "spread" => set_setting(&mut spread, item.integer(errors), &item, errors),
+            "salt" => set_setting(&mut salt, item.string(errors), &item, errors),
             _ => item.unknown(&["format", "spread", "salt"], errors),
         }
     }
@@ -163,7 +168,7 @@ const LARGE_OVER: usize = 32_768;
 
 /// Parses `#[large]`, with its setting.
 fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {
-    let over = number(attr, "over", LARGE_OVER, "a number of bytes, such as `over = 4096`", errors)?;
+    let over = only_number(attr, "over", LARGE_OVER, "a number of bytes, such as `over = 4096`", errors)?;
     Some(LargeAttr { at: attr.path().clone(), over })
 }
 
@@ -173,12 +178,12 @@ const KEEP_DAYS: u32 = 30;
 /// Parses `#[deleted_at]`, with its setting.
 fn deleted_at(attr: &Attribute, errors: &Errors) -> Option<DeletedAtAttr> {
     let keep_days =
-        number(attr, "keep_days", KEEP_DAYS, "a number of days, such as `keep_days = 30`", errors)?;
+        only_number(attr, "keep_days", KEEP_DAYS, "a number of days, such as `keep_days = 30`", errors)?;
     Some(DeletedAtAttr { at: attr.path().clone(), keep_days })
 }
 
 /// Parses the only setting of an attribute, which is a number. `expected` describes the number in the error for a number that does not fit `N`.
-fn number<N: FromStr<Err: Display>>(
+fn only_number<N: FromStr<Err: Display>>(
     attr: &Attribute,
     name: &str,
     default: N,
@@ -188,7 +193,7 @@ fn number<N: FromStr<Err: Display>>(
     let mut given = None;
     for item in items(attr, errors) {
         match item.name() == name {
-            true => set(&mut given, item.integer(errors), &item, errors),
+            true => set_setting(&mut given, item.integer(errors), &item, errors),
             false => item.unknown(&[name], errors),
         }
     }
@@ -197,7 +202,7 @@ fn number<N: FromStr<Err: Display>>(
 }
 
 /// Sets the value of an attribute; reports an error if the field has the attribute twice.
-fn once<T>(slot: &mut Option<T>, value: Option<T>, attr: &Attribute, errors: &Errors) {
+fn set_attribute<T>(slot: &mut Option<T>, value: Option<T>, attr: &Attribute, errors: &Errors) {
     if slot.is_some() {
         errors.push(attr, "this attribute is given twice; keep one");
         return;

@@ -2,7 +2,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Attribute, Ident, LitStr, Type};
 
-use super::item::{Item, Value, items, set};
+use super::item::{Item, Value, items, set_setting};
 use crate::errors::Errors;
 
 /// The attribute `#[index(name, …)]`, as written.
@@ -100,19 +100,19 @@ impl IndexAttr {
             unique: None,
             condition: None,
         };
-        rest.iter().for_each(|item| out.take(item, errors));
+        rest.iter().for_each(|item| out.read_setting(item, errors));
         Some(out)
     }
 
-    fn take(&mut self, item: &Item, errors: &Errors) {
+    fn read_setting(&mut self, item: &Item, errors: &Errors) {
         match item.name().as_str() {
-            "row_key" => set(&mut self.row_key, item.string(errors), item, errors),
-            "partition_key" => set(&mut self.partition_key, item.string(errors), item, errors),
-            "table" => set(&mut self.table, item.string(errors), item, errors),
-            "payload" => set(&mut self.payload, payload(item, errors), item, errors),
-            "shape" => set(&mut self.shape, shape(item, errors), item, errors),
-            "unique" => set(&mut self.unique, unique(item, errors), item, errors),
-            "where" => set(&mut self.condition, item.string(errors), item, errors),
+            "row_key" => set_setting(&mut self.row_key, item.string(errors), item, errors),
+            "partition_key" => set_setting(&mut self.partition_key, item.string(errors), item, errors),
+            "table" => set_setting(&mut self.table, item.string(errors), item, errors),
+            "payload" => set_setting(&mut self.payload, payload(item, errors), item, errors),
+            "shape" => set_setting(&mut self.shape, shape(item, errors), item, errors),
+            "unique" => set_setting(&mut self.unique, unique(item, errors), item, errors),
+            "where" => set_setting(&mut self.condition, item.string(errors), item, errors),
             _ => item.unknown(KNOWN, errors),
         }
     }
@@ -213,8 +213,8 @@ fn list(settings: &[Item], errors: &Errors) -> ListAttr {
     let (mut bytes, mut overflows_into_blobs) = (None, None);
     for item in settings {
         match item.name().as_str() {
-            "bytes" => set(&mut bytes, list_bytes(item, errors), item, errors),
-            "overflow" => set(&mut overflows_into_blobs, overflow(item, errors), item, errors),
+            "bytes" => set_setting(&mut bytes, list_bytes(item, errors), item, errors),
+            "overflow" => set_setting(&mut overflows_into_blobs, overflow(item, errors), item, errors),
             _ => item.unknown(SHAPE_OPTIONS, errors),
         }
     }
@@ -225,9 +225,9 @@ fn summary(settings: &[Item], errors: &Errors) -> SummaryAttr {
     let (mut sums, mut minima, mut maxima) = (None, None, None);
     for item in settings {
         match item.name().as_str() {
-            "sum" => set(&mut sums, fields(item, errors), item, errors),
-            "min" => set(&mut minima, fields(item, errors), item, errors),
-            "max" => set(&mut maxima, fields(item, errors), item, errors),
+            "sum" => set_setting(&mut sums, fields(item, errors), item, errors),
+            "min" => set_setting(&mut minima, fields(item, errors), item, errors),
+            "max" => set_setting(&mut maxima, fields(item, errors), item, errors),
             _ => item.unknown(&["sum", "min", "max"], errors),
         }
     }

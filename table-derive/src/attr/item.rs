@@ -16,6 +16,7 @@ pub(crate) struct Item {
 pub(crate) enum Value {
     None,
     Lit(Lit),
+    /// A word or a path: syn parses `full` as a type.
     Type(Box<Type>),
     List(Vec<Item>),
 }
@@ -44,6 +45,7 @@ impl Parse for Item {
     }
 }
 
+/// Only for the spans of errors.
 impl ToTokens for Item {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         self.key.to_tokens(tokens);
@@ -133,7 +135,7 @@ impl Item {
 }
 
 /// Sets a value; reports an error if there is one already.
-pub(super) fn set<T>(slot: &mut Option<T>, value: Option<T>, item: &Item, errors: &Errors) {
+pub(super) fn set_setting<T>(slot: &mut Option<T>, value: Option<T>, item: &Item, errors: &Errors) {
     if slot.is_some() && value.is_some() {
         errors.push(item, format!("`{}` is given twice; keep one", item.name()));
     } else if value.is_some() {

@@ -215,7 +215,7 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     Some(quote_spanned! {first.ty.span()=>
         const _: () = {
             ::core::assert!(#krate::__private::avoids(&[#(#reserved),*], __FLATTENED), "{}", #taken);
-            ::core::assert!(#krate::__private::distinct(__NAMES, __FLATTENED), "{}", #twice);
+            ::core::assert!(#krate::__private::are_distinct(__NAMES, __FLATTENED), "{}", #twice);
             // The sum is a constant, because clippy would warn in the caller's code where it is `1 + … <= …`.
             const PROPERTIES: usize = #own_properties + __FLATTENED.len();
             ::core::assert!(PROPERTIES <= #max_properties, "{}", #many);

@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 
 use super::codec::group;
 use super::model::Entity;
-use crate::fields::{Field, Role, at};
+use crate::fields::{Field, Property, Role, at};
 use crate::template::plain;
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -29,61 +29,12 @@ pub(crate) fn constants(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
 }
 
 fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
-    let (vis, ident, ty) = (&field.vis, field.constant(), &field.ty);
     let typed = quote!(#krate::typed);
     Some(match &field.role {
-        Role::Property(property) if property.large.is_some() => {
-            let name = &property.name;
-            let doc = format!("The large property `{name}`, for streams.");
-            quote! {
-                #[doc = #doc]
-                #vis const #ident: #typed::LargeField<Self> = #typed::LargeField::new(#name);
-            }
-        }
-        Role::Property(property) if property.split => {
-            let name = &property.name;
-            let doc = format!("The split property `{name}`: it cannot be compared.");
-            quote! {
-                #[doc = #doc]
-                #vis const #ident: #typed::SplitField<Self> = #typed::SplitField::new(#name);
-            }
-        }
-        Role::Property(property) if property.encrypt => {
-            let name = &property.name;
-            let doc = format!("The encrypted property `{name}`: it cannot be compared.");
-            quote! {
-                #[doc = #doc]
-                #vis const #ident: #typed::EncryptedField<Self> = #typed::EncryptedField::new(#name);
-            }
-        }
-        Role::Property(property) => {
-            let (name, codec) = (&property.name, &property.value_codec);
-            let doc = format!("The property `{name}`.");
-            let value = field.value_type();
-            let typed = at(field.ty.span(), &typed);
-            quote_spanned! {field.ty.span()=>
-                #[doc = #doc]
-                #vis const #ident: #typed::Field<Self, #value, #codec> = #typed::Field::new(#name);
-            }
-        }
-        Role::Flatten(prefix) if !prefix.is_empty() => {
-            let doc = format!("The properties of `{}`, whose names start with `{prefix}`.", field.ident);
-            let properties = group(krate, field);
-            quote! {
-                #[doc = #doc]
-                #vis const #ident: #typed::FieldGroup<Self, #ty> =
-                    #typed::FieldGroup::with_prefix(#prefix, #properties);
-            }
-        }
-        Role::Flatten(_) => {
-            let doc = format!("The properties of `{}`.", field.ident);
-            quote! {
-                #[doc = #doc]
-                #vis const #ident: #typed::FieldGroup<Self, #ty> = #typed::FieldGroup::new();
-            }
-        }
+        Role::Property(property) => property_constant(&typed, field, property),
+        Role::Flatten(prefix) => group_constant(krate, field, prefix),
         Role::Timestamp => {
-            let value = field.value_type();
+            let (vis, ident, value) = (&field.vis, field.constant(), field.value_type());
             quote! {
                 /// The time of the last write.
                 #vis const #ident: #typed::Field<Self, #value> = #typed::Field::new("Timestamp");
@@ -92,11 +43,65 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
         Role::Key => {
             let name = plain(&field.ident);
             let doc = format!("The field `{name}` of the key: it cannot be compared, ask for keys.");
-            quote! {
-                #[doc = #doc]
-                #vis const #ident: #typed::KeyField<Self> = #typed::KeyField::new(#name);
-            }
+            incomparable(&typed, field, &quote!(KeyField), &name, &doc)
         }
         Role::Rest | Role::Skip(_) | Role::ETag => return None,
     })
+}
+
+fn property_constant(typed: &TokenStream, field: &Field, property: &Property) -> TokenStream {
+    let name = &property.name;
+    if property.large.is_some() {
+        let doc = format!("The large property `{name}`, for streams.");
+        return incomparable(typed, field, &quote!(LargeField), name, &doc);
+    }
+    if property.split {
+        let doc = format!("The split property `{name}`: it cannot be compared.");
+        return incomparable(typed, field, &quote!(SplitField), name, &doc);
+    }
+    if property.encrypt {
+        let doc = format!("The encrypted property `{name}`: it cannot be compared.");
+        return incomparable(typed, field, &quote!(EncryptedField), name, &doc);
+    }
+    let (vis, ident, value, codec) =
+        (&field.vis, field.constant(), field.value_type(), &property.value_codec);
+    let doc = format!("The property `{name}`.");
+    let typed = at(field.ty.span(), typed);
+    quote_spanned! {field.ty.span()=>
+        #[doc = #doc]
+        #vis const #ident: #typed::Field<Self, #value, #codec> = #typed::Field::new(#name);
+    }
+}
+
+/// Generates the constant of a field that filters cannot compare.
+fn incomparable(
+    typed: &TokenStream,
+    field: &Field,
+    field_type: &TokenStream,
+    name: &str,
+    doc: &str,
+) -> TokenStream {
+    let (vis, ident) = (&field.vis, field.constant());
+    quote! {
+        #[doc = #doc]
+        #vis const #ident: #typed::#field_type<Self> = #typed::#field_type::new(#name);
+    }
+}
+
+fn group_constant(krate: &Path, field: &Field, prefix: &str) -> TokenStream {
+    let (vis, ident, ty) = (&field.vis, field.constant(), &field.ty);
+    let group_type = quote!(#krate::typed::FieldGroup);
+    if prefix.is_empty() {
+        let doc = format!("The properties of `{}`.", field.ident);
+        return quote! {
+            #[doc = #doc]
+            #vis const #ident: #group_type<Self, #ty> = #group_type::new();
+        };
+    }
+    let doc = format!("The properties of `{}`, whose names start with `{prefix}`.", field.ident);
+    let properties = group(krate, field);
+    quote! {
+        #[doc = #doc]
+        #vis const #ident: #group_type<Self, #ty> = #group_type::with_prefix(#prefix, #properties);
+    }
 }

@@ -58,7 +58,7 @@ pub(super) fn discriminator(
         }
         prefix
     };
-    Some(match &container.discriminator {
+    Some(match container.discriminator.as_ref().map(|(_, attr)| attr) {
         None if container.type_name.is_none() => Discriminator::None,
         None => Discriminator::Property("EntityType".to_owned()),
         Some(DiscriminatorAttr::None) => Discriminator::None,

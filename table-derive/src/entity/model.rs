@@ -1,3 +1,4 @@
+use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, Generics, Ident, LitStr, Path, Type};
 
@@ -188,12 +189,15 @@ fn projection<'a>(
         ("partition_key", container.partition_key.to_token_stream()),
         ("row_key", container.row_key.to_token_stream()),
         ("wide", container.wide.to_token_stream()),
+        ("discriminator", container.discriminator.as_ref().map(|(at, _)| at).to_token_stream()),
     ] {
-        if !at.is_empty() {
-            errors.push(
-                at,
-                format!("`{name}` is set by the entity; a projection takes it from `projection_of`"),
-            );
+        check_not_repeated(name, at, errors);
+    }
+    for (_, _, attrs) in sources {
+        for key in attrs.partition_key.iter().chain(&attrs.row_key) {
+            check_not_repeated("format", key.format.to_token_stream(), errors);
+            check_not_repeated("spread", key.spread.to_token_stream(), errors);
+            check_not_repeated("salt", key.salt.to_token_stream(), errors);
         }
     }
     let keys: Vec<Ident> = sources
@@ -212,6 +216,13 @@ fn projection<'a>(
     };
     let fields = fields::build(sources, &rules, errors);
     Projection { input, krate, generics: generics(input), of: of.clone(), fields }
+}
+
+/// Refuses a setting of a projection that only its entity can have.
+fn check_not_repeated(name: &str, at: TokenStream, errors: &Errors) {
+    if !at.is_empty() {
+        errors.push(at, format!("`{name}` is set by the entity; a projection takes it from `projection_of`"));
+    }
 }
 
 impl Entity<'_> {

@@ -112,12 +112,10 @@ impl Field {
         }
     }
 
-    /// Returns the variable that holds the field's value in generated code. It has its own hygiene, so it
-    /// does not depend on the macros that the field and its template came from. Its span is the type's, so
-    /// that the compiler reports an error of the type there, once.
+    /// Returns the variable that holds the field's value in generated code. Its scope is the field name's, so
+    /// that code from the template finds it. Its position is the type's, so that the compiler reports an
+    /// error of the type there, once.
     pub(crate) fn local(&self) -> Ident {
-        // The place of the type, for error messages; the scope of the field's name, so that the variable is found
-        // where the template uses it.
         let at = self.value_type().span().resolved_at(self.ident.span());
         Ident::new(&format!("__field_{}", plain(&self.ident)), at)
     }
@@ -225,7 +223,7 @@ pub(crate) fn name(ident: &Ident, rename: Option<&LitStr>, rename_all: Option<Ca
     }
 }
 
-/// Has the span of the type, where a missing implementation is reported.
+/// Returns the codec's path with the span of the type: the compiler reports a missing implementation there.
 fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
     let span = field.ty.span();
     let root = at(span, krate);

@@ -3,11 +3,11 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Member, Type};
 
-use super::{Shape, Value, Variant, derived, numbers, text_arms};
+use super::{Shape, Value, ValueDerive, Variant, derived, numbers, text_arms};
 use crate::fields::is_text;
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
-    derived(input, "KeyPart", expand)
+    derived(input, ValueDerive::KeyPart, expand)
 }
 
 fn expand(value: &Value<'_>) -> TokenStream {

@@ -51,8 +51,29 @@ enum Other {
     Value,
 }
 
+/// A derive of this module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ValueDerive {
+    Property,
+    KeyPart,
+}
+
+impl ValueDerive {
+    /// Returns the name, as in `#[derive(…)]`.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Property => "Property",
+            Self::KeyPart => "KeyPart",
+        }
+    }
+}
+
 /// Returns the code of a valid type, or its errors.
-fn derived(input: &DeriveInput, derive: &str, expand: impl FnOnce(&Value<'_>) -> TokenStream) -> TokenStream {
+fn derived(
+    input: &DeriveInput,
+    derive: ValueDerive,
+    expand: impl FnOnce(&Value<'_>) -> TokenStream,
+) -> TokenStream {
     let errors = Errors::new();
     let value = Value::build(input, derive, &errors);
     match (errors.check(), value) {
@@ -62,7 +83,7 @@ fn derived(input: &DeriveInput, derive: &str, expand: impl FnOnce(&Value<'_>) ->
 }
 
 impl<'a> Value<'a> {
-    fn build(input: &'a DeriveInput, derive: &str, errors: &Errors) -> Option<Self> {
+    fn build(input: &'a DeriveInput, derive: ValueDerive, errors: &Errors) -> Option<Self> {
         let container = Container::parse(&input.attrs, VALUE, errors);
         let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
         let shape = match &input.data {
@@ -79,8 +100,10 @@ impl<'a> Value<'a> {
             }
             Data::Struct(data) => newtype(&data.fields, input, derive, errors),
             Data::Union(_) => {
-                errors
-                    .push(&input.ident, format!("`{derive}` is for newtypes and unit enums, not for unions"));
+                errors.push(
+                    &input.ident,
+                    format!("`{}` is for newtypes and unit enums, not for unions", derive.name()),
+                );
                 None
             }
         };
@@ -90,12 +113,17 @@ impl<'a> Value<'a> {
 }
 
 /// Returns the only field of a struct.
-fn newtype<'a>(fields: &'a Fields, input: &DeriveInput, derive: &str, errors: &Errors) -> Option<Shape<'a>> {
+fn newtype<'a>(
+    fields: &'a Fields,
+    input: &DeriveInput,
+    derive: ValueDerive,
+    errors: &Errors,
+) -> Option<Shape<'a>> {
     let mut members = fields.members();
     let (Some(member), None, Some(field)) = (members.next(), members.next(), fields.iter().next()) else {
         errors.push(
             &input.ident,
-            format!("`{derive}` needs a struct with exactly one field; {}", remedy(derive)),
+            format!("`{}` needs a struct with exactly one field; {}", derive.name(), remedy(derive)),
         );
         return None;
     };
@@ -106,67 +134,88 @@ fn newtype<'a>(fields: &'a Fields, input: &DeriveInput, derive: &str, errors: &E
 fn variants<'a>(
     data: &'a syn::DataEnum,
     rename_all: Option<Case>,
-    derive: &str,
+    derive: ValueDerive,
     errors: &Errors,
 ) -> Vec<Variant<'a>> {
-    let mut texts: Vec<(&Ident, String)> = Vec::new();
+    let mut texts = Vec::new();
     let mut variants = Vec::new();
     for variant in &data.variants {
         let attrs = VariantAttrs::parse(&variant.attrs, errors);
-        let other = match (&attrs.other, &variant.fields) {
-            (None, Fields::Unit) => None,
-            (None, fields) => {
-                errors.push(fields, format!("`{derive}` needs variants without fields; {}", remedy(derive)));
-                None
-            }
-            (Some(_), Fields::Unit) => Some(Other::Nothing),
-            (Some(_), Fields::Unnamed(fields)) if fields.unnamed.len() == 1 => Some(Other::Value),
-            (Some(at), _) => {
-                errors.push(
-                    at,
-                    "a variant for all other values keeps the value or nothing: `Other(String)` or `Other`",
-                );
-                Some(Other::Value)
-            }
-        };
+        let other = other_of(variant, &attrs, derive, errors);
         let text = name(&variant.ident, attrs.rename.as_ref(), rename_all);
-        for at in attrs.aliases.iter().filter(|_| derive == "KeyPart") {
+        for at in attrs.aliases.iter().filter(|_| derive == ValueDerive::KeyPart) {
             let problem = "a part of a key has no former text: the key of the row would differ from the key of its value; move the rows instead";
             errors.push(at, problem);
         }
-        let aliases: Vec<String> = attrs.aliases.iter().map(LitStr::value).collect();
-        if other.is_some() {
+        if other.is_none() {
+            check_texts(variant, &attrs, &text, &mut texts, errors);
+        } else {
             for at in attrs.rename.iter().chain(&attrs.aliases) {
                 errors.push(at, "the variant for all other values has no text of its own; remove the name");
             }
-        } else {
-            let own_at = attrs
-                .rename
-                .as_ref()
-                .map_or_else(|| variant.ident.to_token_stream(), |r| r.to_token_stream());
-            let own = std::iter::once((own_at, text.clone()));
-            let former = attrs.aliases.iter().map(|alias| (alias.to_token_stream(), alias.value()));
-            for (at, text) in own.chain(former) {
-                if let Some((taken_by, _)) = texts.iter().find(|(_, t)| *t == text) {
-                    errors
-                        .push(at, format!("`{taken_by}` is stored as {text:?} already; rename one of them"));
-                }
-                texts.push((&variant.ident, text));
-            }
         }
+        let aliases = attrs.aliases.iter().map(LitStr::value).collect();
         let number = variant.discriminant.as_ref().map(|(_, number)| number);
         variants.push(Variant { ident: &variant.ident, text, aliases, number, other });
     }
     variants
 }
 
+/// Returns what a variant keeps of other values; `None` for a usual variant. Reports fields that the variant cannot have.
+fn other_of(
+    variant: &syn::Variant,
+    attrs: &VariantAttrs,
+    derive: ValueDerive,
+    errors: &Errors,
+) -> Option<Other> {
+    match (&attrs.other, &variant.fields) {
+        (None, Fields::Unit) => None,
+        (None, fields) => {
+            let (name, remedy) = (derive.name(), remedy(derive));
+            errors.push(fields, format!("`{name}` needs variants without fields; {remedy}"));
+            None
+        }
+        (Some(_), Fields::Unit) => Some(Other::Nothing),
+        (Some(_), Fields::Unnamed(fields)) if fields.unnamed.len() == 1 => Some(Other::Value),
+        (Some(at), _) => {
+            errors.push(
+                at,
+                "a variant for all other values keeps the value or nothing: `Other(String)` or `Other`",
+            );
+            Some(Other::Value)
+        }
+    }
+}
+
+/// Reports texts of a variant that an earlier variant has, and adds them to `texts`.
+fn check_texts<'a>(
+    variant: &'a syn::Variant,
+    attrs: &VariantAttrs,
+    text: &str,
+    texts: &mut Vec<(&'a Ident, String)>,
+    errors: &Errors,
+) {
+    let own_at =
+        attrs.rename.as_ref().map_or_else(|| variant.ident.to_token_stream(), |r| r.to_token_stream());
+    let own = std::iter::once((own_at, text.to_owned()));
+    let former = attrs.aliases.iter().map(|alias| (alias.to_token_stream(), alias.value()));
+    for (at, text) in own.chain(former) {
+        if let Some((taken_by, _)) = texts.iter().find(|(_, t)| *t == text) {
+            errors.push(at, format!("`{taken_by}` is stored as {text:?} already; rename one of them"));
+        }
+        texts.push((&variant.ident, text));
+    }
+}
+
 /// One variant can stand for all other values. A key part must keep the value.
-fn check_other(variants: &[Variant<'_>], derive: &str, container: &Container, errors: &Errors) {
+fn check_other(variants: &[Variant<'_>], derive: ValueDerive, container: &Container, errors: &Errors) {
     for variant in variants.iter().filter(|v| v.other.is_some()).skip(1) {
         errors.push(variant.ident, "another variant is `other` already; an enum has one");
     }
     let kept = if container.integer.is_some() { "i32" } else { "String" };
-    for variant in variants.iter().filter(|v| derive == "KeyPart" && v.other == Some(Other::Nothing)) {
+    for variant in
+        variants.iter().filter(|v| derive == ValueDerive::KeyPart && v.other == Some(Other::Nothing))
+    {
         let problem = format!("a part of a key must keep its value: write `{}({kept})`", variant.ident);
         errors.push(variant.ident, problem);
     }
@@ -203,10 +252,12 @@ fn check_container(container: &Container, shape: Option<&Shape<'_>>, errors: &Er
 }
 
 /// Returns the remedy for several values.
-fn remedy(derive: &str) -> &'static str {
+fn remedy(derive: ValueDerive) -> &'static str {
     match derive {
-        "KeyPart" => "name each value as a part of the key's template",
-        _ => "derive `PropertyGroup` for a struct of several properties, or store it with `#[entity(json)]`",
+        ValueDerive::KeyPart => "name each value as a part of the key's template",
+        ValueDerive::Property => {
+            "derive `PropertyGroup` for a struct of several properties, or store it with `#[entity(json)]`"
+        }
     }
 }
 

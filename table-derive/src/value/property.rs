@@ -3,10 +3,10 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Member, Type};
 
-use super::{Shape, Value, Variant, derived, numbers, text_arms};
+use super::{Shape, Value, ValueDerive, Variant, derived, numbers, text_arms};
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
-    derived(input, "Property", expand)
+    derived(input, ValueDerive::Property, expand)
 }
 
 fn expand(value: &Value<'_>) -> TokenStream {

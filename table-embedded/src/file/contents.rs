@@ -119,6 +119,6 @@ fn read_dropped(transaction: &ReadTransaction) -> Result<Vec<u64>, redb::Error> 
     transaction.open_table(DROPPED)?.iter()?.map(|row| Ok(row?.0.value())).collect()
 }
 
-fn corrupted(what: &str) -> redb::Error {
-    redb::Error::Corrupted(what.to_owned())
+fn corrupted(reason: &str) -> redb::Error {
+    redb::Error::Corrupted(reason.to_owned())
 }

@@ -30,8 +30,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Directory {
     path: PathBuf,
     access: Access,
-    /// Holds the locked file `lock`, if it exists. A read-only medium may have none, but then no process can
-    /// write.
+    /// The unsynced ranges of the file. Holds the locked file `lock`, if there is one; a read-only medium may have none, but
+    /// then no process can write.
     unsynced: Arc<Unsynced>,
 }
 
@@ -61,7 +61,7 @@ impl Directory {
         }
         let lock = open_lock(&path.join(LOCK), access)?;
         if let Some(lock) = &lock {
-            wait_for(lock, path, access)?;
+            wait_for_lock(lock, path, access)?;
         }
         Ok(Self { path: path.to_owned(), access, unsynced: Arc::new(Unsynced::new(lock)) })
     }
@@ -89,7 +89,7 @@ impl Directory {
         let locks = if self.access == Access::Read { LockMode::Skip } else { locks };
         let session = Session::new(file, Arc::clone(&self.unsynced), locks);
         let session = session.map_err(Failure::io("reading", &path))?;
-        let opened = guarded(|| open_held(&path, session, config));
+        let opened = guarded(|| open_in_memory(&path, session, config));
         opened.unwrap_or_else(|| Err(damaged(&path, "its contents contradict each other")))
     }
 
@@ -127,7 +127,7 @@ impl Directory {
         if unfinished.symlink_metadata().is_ok() {
             fs::remove_file(&unfinished).map_err(Failure::io("removing", &unfinished))?;
         }
-        if let Err(failure) = without_panic(|| make(&unfinished, config, fill)) {
+        if let Err(failure) = without_panic(|| create_file(&unfinished, config, fill)) {
             // The next attempt removes the file too; until then it only uses space.
             let _ = fs::remove_file(&unfinished);
             return Err(failure);
@@ -140,7 +140,7 @@ impl Directory {
 }
 
 /// Writes a new file and fills it.
-fn make(
+fn create_file(
     path: &Path,
     config: &FileConfig,
     fill: impl FnOnce(&Database) -> Result<(), Failure>,
@@ -223,7 +223,7 @@ fn create_directory(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn wait_for(lock: &File, path: &Path, access: Access) -> Result<(), Failure> {
+fn wait_for_lock(lock: &File, path: &Path, access: Access) -> Result<(), Failure> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         let locked = if access == Access::Read { lock.try_lock_shared() } else { lock.try_lock() };
@@ -250,7 +250,8 @@ fn check_magic(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn open_held(path: &Path, session: Session, config: &FileConfig) -> Result<Opened, Failure> {
+/// Opens the file with changes kept in memory, recovers it, and checks format, contents and pages. Nothing is written to the disk.
+fn open_in_memory(path: &Path, session: Session, config: &FileConfig) -> Result<Opened, Failure> {
     let verify = session.len().map_err(Failure::io("reading", path))? <= config.verify_up_to;
     let mut builder = Builder::new();
     builder.set_cache_size(config.cache_bytes);
@@ -297,7 +298,7 @@ fn unusable(path: &Path, error: DatabaseError) -> Failure {
 fn unreadable(path: &Path, failure: Failure) -> Failure {
     use std::io::ErrorKind::{InvalidData, UnexpectedEof};
     match failure {
-        Failure::Read(redb::Error::Corrupted(what)) => damaged(path, &what),
+        Failure::Read(redb::Error::Corrupted(reason)) => damaged(path, &reason),
         Failure::Read(redb::Error::Io(e)) if matches!(e.kind(), InvalidData | UnexpectedEof) => {
             damaged(path, &e.to_string())
         }
@@ -308,8 +309,8 @@ fn unreadable(path: &Path, failure: Failure) -> Failure {
     }
 }
 
-fn damaged(path: &Path, what: &str) -> Failure {
-    Failure::Damaged { path: path.to_owned(), what: what.to_owned() }
+fn damaged(path: &Path, reason: &str) -> Failure {
+    Failure::Damaged { path: path.to_owned(), reason: reason.to_owned() }
 }
 
 /// Makes a rename durable, where the operating system can sync directories.

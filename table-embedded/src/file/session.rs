@@ -31,7 +31,7 @@ struct Inner {
     file: Box<dyn StorageBackend>,
     locks: LockMode,
     /// The ranges to lock later.
-    unlocked: Mutex<Vec<(Bound<u64>, Bound<u64>)>>,
+    deferred_locks: Mutex<Vec<(Bound<u64>, Bound<u64>)>>,
     unsynced: Arc<Unsynced>,
     /// Whether changes outside the header are written to the file at once.
     writes_through: AtomicBool,
@@ -50,7 +50,7 @@ struct EngineView {
     len: u64,
     failure: Option<WriteFailure>,
     /// Whether the file may have the header of a commit that is not known to be on the disk.
-    header_is_out: bool,
+    header_may_be_written: bool,
     /// Whether the engine gets errors of failed writes.
     reports_errors: bool,
 }
@@ -95,13 +95,13 @@ impl Session {
             changes: Overlay::default(),
             len,
             failure: None,
-            header_is_out: false,
+            header_may_be_written: false,
             reports_errors: false,
         };
         Ok(Self(Arc::new(Inner {
             file,
             locks,
-            unlocked: Mutex::default(),
+            deferred_locks: Mutex::default(),
             unsynced,
             writes_through: AtomicBool::new(false),
             checking: AtomicBool::new(false),
@@ -125,7 +125,7 @@ impl Session {
 
     /// Takes the locks that were deferred.
     pub(crate) fn take_locks(&self) -> io::Result<()> {
-        for (start, end) in lock(&self.0.unlocked).iter() {
+        for (start, end) in lock(&self.0.deferred_locks).iter() {
             match self.0.file.try_lock_range(*start, *end) {
                 Ok(true) | Err(BackendError::Unsupported) => {}
                 Ok(false) => return Err(io::ErrorKind::ResourceBusy.into()),
@@ -144,7 +144,7 @@ impl Session {
     pub(super) fn check_pages(&self) -> io::Result<bool> {
         let read = std::mem::take(&mut *lock(&self.0.opening)).read;
         let mut header = vec![0; PAGE as usize];
-        self.0.read_held(0, &mut header)?;
+        self.0.read_with_overlay(0, &mut header)?;
         let Some(header) = Header::parse(&header) else { return Ok(false) };
         lock(&self.0.sums).header = Some(header);
         // From the roots down: the checksum of a page is known only from its parent, and a parent is trusted only after its own
@@ -154,12 +154,12 @@ impl Session {
             lock(&self.0.sums).learn(&page);
             // Includes pages that the engine wrote since then. Leaves of definitions refer to other pages, as
             // branches do; there are few of them.
-            let met = read.contains(&page.at) || self.0.view().changes.touches(page.at, page.len());
-            if !met && !page.kind.has_definitions() {
+            let is_cached = read.contains(&page.at) || self.0.view().changes.touches(page.at, page.len());
+            if !is_cached && !page.kind.has_definitions() {
                 continue;
             }
             let mut bytes = vec![0; page.len()];
-            self.0.read_held(page.at, &mut bytes)?;
+            self.0.read_with_overlay(page.at, &mut bytes)?;
             if page::sum(&bytes, page.kind) != Some(page.sum) {
                 return Ok(false);
             }
@@ -175,7 +175,7 @@ impl Session {
         if at >= PAGE && self.0.writes_through.load(Ordering::Acquire) {
             return self.0.file.read(at, out);
         }
-        self.0.read_held(at, out)
+        self.0.read_with_overlay(at, out)
     }
 
     /// Returns why the file accepts no more writes, if so.
@@ -231,9 +231,9 @@ impl Inner {
     fn fail(&self, view: &mut EngineView, error: &io::Error) {
         // First: a write that comes after the failed one must not reach the file.
         self.writes_through.store(false, Ordering::Release);
-        // Later failures are consequences of the first. Only at the first does `header_is_out` tell the outcome of the commit.
+        // Later failures are consequences of the first. Only at the first does `header_may_be_written` tell the outcome of the commit.
         if view.failure.is_none() {
-            let may_be_applied = view.header_is_out;
+            let may_be_applied = view.header_may_be_written;
             let error = Arc::new(io::Error::new(error.kind(), error.to_string()));
             tracing::error!(%error, may_be_applied, "the file cannot be written any more");
             view.failure = Some(WriteFailure { error, may_be_applied });
@@ -244,11 +244,11 @@ impl Inner {
     fn change(
         &self,
         view: &mut EngineView,
-        make: impl FnOnce(&Self, &mut EngineView) -> io::Result<()>,
-        hold: impl FnOnce(&mut EngineView),
+        write_now: impl FnOnce(&Self, &mut EngineView) -> io::Result<()>,
+        keep_in_memory: impl FnOnce(&mut EngineView),
     ) -> io::Result<()> {
         if self.writes_through.load(Ordering::Acquire) {
-            match make(self, view) {
+            match write_now(self, view) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     self.fail(view, &error);
@@ -259,7 +259,7 @@ impl Inner {
             }
         }
         // Success, although nothing reached the file: the type says why. The committer asks `failure` and does not acknowledge.
-        hold(view);
+        keep_in_memory(view);
         Ok(())
     }
 
@@ -270,19 +270,19 @@ impl Inner {
         // Pages and header share this sync, and a disk may write them in any order, also the header first. Recovery notices: it compares
         // the checksums of the newer commit, and takes the older commit if a page is missing.
         for (at, bytes) in view.changes.iter() {
-            view.header_is_out = true;
+            view.header_may_be_written = true;
             self.unsynced.add(at, bytes.len());
             self.file.write(at, bytes)?;
         }
         self.file.sync_data().inspect_err(|_| self.unsynced.mark())?;
         self.unsynced.clear();
         view.changes.clear();
-        view.header_is_out = false;
+        view.header_may_be_written = false;
         Ok(())
     }
 
     /// Reads the file, including the changes in memory.
-    fn read_held(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_with_overlay(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let view = self.view();
         if at.saturating_add(out.len() as u64) > view.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -308,8 +308,9 @@ impl Inner {
     fn read_checked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let writes_through = self.writes_through.load(Ordering::Acquire);
         // While the file is written directly, without the lock of `view`, which a sync holds: reads do not wait for a sync.
-        let read =
-            |out: &mut [u8]| if writes_through { self.file.read(at, out) } else { self.read_held(at, out) };
+        let read = |out: &mut [u8]| {
+            if writes_through { self.file.read(at, out) } else { self.read_with_overlay(at, out) }
+        };
         let expected = lock(&self.sums).expected(at, out.len());
         let mut sound = read(out).is_ok() && expected.is_met(out);
         if !sound {
@@ -346,7 +347,7 @@ impl StorageBackend for Session {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let inner = &self.0;
         if at < PAGE || !inner.checking.load(Ordering::Acquire) {
-            inner.read_held(at, out)?;
+            inner.read_with_overlay(at, out)?;
             if at >= PAGE {
                 inner.note_opening(at, out);
             }
@@ -363,18 +364,19 @@ impl StorageBackend for Session {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut view = self.0.view();
-        let make = |inner: &Inner, view: &mut EngineView| {
+        let write_now = |inner: &Inner, view: &mut EngineView| {
             inner.file.set_len(len)?;
             view.len = len;
             Ok(())
         };
-        self.0.change(&mut view, make, |view| {
+        self.0.change(&mut view, write_now, |view| {
             view.len = len;
             view.changes.truncate(len);
         })
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        // Nothing to keep: the changes stay in memory, and `failure` tells the committer.
         self.0.change(&mut self.0.view(), Inner::sync, |_| {})
     }
 
@@ -385,14 +387,14 @@ impl StorageBackend for Session {
             view.changes.write(at, bytes);
             return Ok(());
         }
-        let make = |inner: &Inner, _: &mut EngineView| {
+        let write_now = |inner: &Inner, _: &mut EngineView| {
             inner.unsynced.add(at, bytes.len());
             inner.file.write(at, bytes)?;
             // After the write: if it fails, the file may still have the old bytes, which the old expectation describes.
             lock(&inner.sums).written(at, bytes);
             Ok(())
         };
-        self.0.change(&mut view, make, |view| {
+        self.0.change(&mut view, write_now, |view| {
             view.changes.write(at, bytes);
             lock(&self.0.sums).written(at, bytes);
         })
@@ -406,7 +408,7 @@ impl StorageBackend for Session {
         match self.0.locks {
             LockMode::Take => return self.0.file.try_lock_range(start, end),
             LockMode::Skip => {}
-            LockMode::Later => lock(&self.0.unlocked).push((start, end)),
+            LockMode::Later => lock(&self.0.deferred_locks).push((start, end)),
         }
         Ok(true)
     }
@@ -415,7 +417,7 @@ impl StorageBackend for Session {
         match self.0.locks {
             LockMode::Take => return self.0.file.unlock_range(start, end),
             LockMode::Skip => {}
-            LockMode::Later => lock(&self.0.unlocked).retain(|range| *range != (start, end)),
+            LockMode::Later => lock(&self.0.deferred_locks).retain(|range| *range != (start, end)),
         }
         Ok(())
     }

@@ -7,9 +7,9 @@ use table_core::model::{ETag, Key, PackBuffer, PropertyDictionary, TableName, Ti
 use table_core::store::{ErrorKind, Operation, Written};
 use table_core::{Result, engine};
 
-use super::commit::Packer;
-use super::commit::Versions;
+use super::packer::Packer;
 use super::queue::{Request, Writes};
+use super::versions::Versions;
 use crate::catalog::Catalog;
 use crate::changes::Changes;
 use crate::disk::Access;

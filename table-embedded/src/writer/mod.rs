@@ -3,6 +3,7 @@
 
 mod batch;
 mod commit;
+mod packer;
 mod queue;
 mod reclaim;
 mod reopen;
@@ -10,6 +11,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod versions;
 
 use std::io;
 use std::sync::Arc;
@@ -18,10 +20,10 @@ use std::time::{Duration, Instant};
 use redb::Database;
 
 use self::batch::Ledger;
-use self::commit::Versions;
 use self::queue::Requests;
 use self::reclaim::Reclaiming;
 use self::reopen::Reopening;
+use self::versions::Versions;
 use crate::changes::Changes;
 use crate::disk::Access;
 use crate::error::Failure;

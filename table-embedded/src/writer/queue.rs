@@ -76,10 +76,16 @@ impl Caller {
     }
 }
 
-/// The permits of a job until it is answered: its share of the queue's bytes, its registration as a write in progress, and the change of
-/// a manifest that it makes, after which the manifest cache drops its copy. The job keeps them even if its caller stopped waiting
-/// after it began.
-type Permits = (Option<OwnedSemaphorePermit>, LocalPermit, Option<Box<ManifestChange>>);
+/// The permits of a job until it is answered. The job keeps them even if its caller stopped waiting after it began.
+#[derive(Debug)]
+struct Permits {
+    /// The share of the queue's bytes.
+    _bytes: Option<OwnedSemaphorePermit>,
+    /// The registration as a write in progress.
+    _write: LocalPermit,
+    /// The change of a manifest that the job makes, after which the manifest cache drops its copy.
+    _manifest: Option<Box<ManifestChange>>,
+}
 
 impl Job {
     /// Whether the caller still waits. A job without a caller is not begun, because the caller may have done
@@ -126,7 +132,7 @@ const QUEUE_PERMITS: usize = QUEUE_BYTES / PERMIT_BYTES;
 #[derive(Debug)]
 pub(crate) struct Queue {
     messages: Sender<Message>,
-    room: Arc<Semaphore>,
+    free_bytes: Arc<Semaphore>,
     writers: Arc<LocalWriters>,
     manifests: Arc<ManifestCache>,
 }
@@ -134,9 +140,9 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new() -> (Self, Requests) {
         let (messages, receiver) = channel();
-        let room = Arc::new(Semaphore::new(QUEUE_PERMITS));
+        let free_bytes = Arc::new(Semaphore::new(QUEUE_PERMITS));
         let manifests = Arc::new(ManifestCache::new(&PROFILE));
-        (Self { messages, room, writers: Arc::default(), manifests }, Requests(receiver))
+        (Self { messages, free_bytes, writers: Arc::default(), manifests }, Requests(receiver))
     }
 
     /// Sends a change to the writer. A future that is dropped before the writer begins the change cancels it;
@@ -144,10 +150,14 @@ impl Queue {
     pub(crate) async fn submit(&self, request: Request) -> Result<Vec<Written>> {
         let bytes = request.bytes();
         let share = bytes.div_ceil(PERMIT_BYTES).clamp(1, QUEUE_PERMITS) as u32;
-        // Before the message is sent. So the queue is bounded, and a caller that is dropped while it waits for room has changed nothing.
+        // Before the message is sent. So the queue is bounded, and a caller that is dropped while it waits for free bytes has changed nothing.
         // The semaphore is never closed.
-        let share = Arc::clone(&self.room).acquire_many_owned(share).await.ok();
-        let permits = (share, self.writers.enter(), self.manifest_change(&request).map(Box::new));
+        let share = Arc::clone(&self.free_bytes).acquire_many_owned(share).await.ok();
+        let permits = Permits {
+            _bytes: share,
+            _write: self.writers.enter(),
+            _manifest: self.manifest_change(&request).map(Box::new),
+        };
         self.send(|reply| Message::Change(Job { request, bytes, caller: Caller { permits, reply } })).await
     }
 
@@ -182,9 +192,9 @@ impl Queue {
         self.send(Message::Watch).await
     }
 
-    /// Pins the last commit, on the disk. If `engine_tables`, also verifies the engine's own tables.
-    pub(crate) async fn pin(&self, engine_tables: bool) -> Result<Pinned> {
-        self.send(|reply| Message::Pin(reply, engine_tables)).await
+    /// Pins the last commit, on the disk. If `include_engine_tables`, also verifies the engine's own tables.
+    pub(crate) async fn pin(&self, include_engine_tables: bool) -> Result<Pinned> {
+        self.send(|reply| Message::Pin(reply, include_engine_tables)).await
     }
 
     /// Closes the store. Waits if it is being closed; does nothing if it is closed.

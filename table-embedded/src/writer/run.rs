@@ -45,8 +45,8 @@ impl Writer {
                     // The guard lives until the compaction is done: no backup holds a snapshot for which `take_database` would wait.
                     Message::Compact(reply, _guard) => reply.send(self.compact().map_err(Into::into)),
                     Message::Watch(reply) => reply.send(Ok(self.changes.watch())),
-                    Message::Pin(reply, engine_tables) => {
-                        reply.send(self.pin(engine_tables).map_err(Into::into));
+                    Message::Pin(reply, include_engine_tables) => {
+                        reply.send(self.pin(include_engine_tables).map_err(Into::into));
                     }
                     Message::Close(reply) => return Some(reply),
                 }

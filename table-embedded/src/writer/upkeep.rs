@@ -8,7 +8,7 @@ use redb::Database;
 use super::reopen::{self, CommitFailure};
 use super::{Unflushed, Writer};
 use crate::disk::Access;
-use crate::disk::needed_to_compact;
+use crate::disk::bytes_to_compact;
 use crate::error::{Failure, LostWrites};
 use crate::guard::guarded;
 use crate::verify::Pinned;
@@ -50,7 +50,7 @@ impl Writer {
             let mut transaction =
                 reopen::before_commit(|| database.begin_write().map_err(CommitFailure::before))?;
             transaction.set_quick_repair(true);
-            self.end(transaction)
+            self.commit_transaction(transaction)
         });
         match &prepared {
             Ok(()) => {
@@ -62,8 +62,8 @@ impl Writer {
         prepared
     }
 
-    /// Pins the last commit: it is on the disk, and its pages do not change. If `engine_tables`, also verifies the engine's own tables.
-    pub(super) fn pin(&mut self, engine_tables: bool) -> Result<Pinned, Failure> {
+    /// Pins the last commit: it is on the disk, and its pages do not change. If `include_engine_tables`, also verifies the engine's own tables.
+    pub(super) fn pin(&mut self, include_engine_tables: bool) -> Result<Pinned, Failure> {
         // A verification compares the pages on the disk with the header, so the last commit must be there; in relaxed mode it may not be.
         if self.config.access != Access::Read && !self.recovery_prepared {
             match self.prepare_recovery() {
@@ -72,7 +72,7 @@ impl Writer {
                 Err(failed) => return Err(failed.failure(self.lost())),
             }
             // Readers switch to this commit, so its pages are the ones they pin.
-            self.changes.published(|| self.shared.publish(&self.ledger.catalog));
+            self.changes.publish_with(|| self.shared.publish(&self.ledger.catalog));
         }
         let snapshot =
             match self.shared.generation().and_then(|generation| self.shared.snapshot_of(generation)) {
@@ -82,13 +82,13 @@ impl Writer {
             };
         // Only to remove pages from the system's cache: without it, the verification reads through the cache.
         let file = File::open(self.directory.file()).ok();
-        let pinned = guarded(|| Pinned::new(snapshot, self.session.clone(), file, engine_tables));
+        let pinned = guarded(|| Pinned::new(snapshot, self.session.clone(), file, include_engine_tables));
         pinned.unwrap_or(Err(Failure::DamagedPage))
     }
 
     fn check_free_space(&self) -> Result<(), Failure> {
         let path = self.directory.file();
-        let needed = needed_to_compact(&path).map_err(Failure::io("reading the metadata of", &path))?;
+        let needed = bytes_to_compact(&path).map_err(Failure::io("reading the metadata of", &path))?;
         let free = (self.config.file.free_space.0)(&path)
             .map_err(Failure::io("reading the free space of the disk of", &path))?;
         if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }

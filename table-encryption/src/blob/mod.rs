@@ -199,12 +199,12 @@ impl ChunkCipher {
         let Ok(nonce) = self.nonce(is_last) else { return false };
         let mut body = body.to_vec();
         let (aad, buffer) = (self.scope.as_bytes(), body.as_mut_slice().into());
-        let sound = self.cipher.decrypt_inout_detached(&nonce.into(), aad, buffer, tag.into()).is_ok();
+        let is_authentic = self.cipher.decrypt_inout_detached(&nonce.into(), aad, buffer, tag.into()).is_ok();
         // Plaintext leaves this function only after its tag was verified.
-        if sound {
+        if is_authentic {
             out.extend_from_slice(&body);
         }
-        sound
+        is_authentic
     }
 
     /// Whether no chunk was processed yet.

@@ -6,7 +6,7 @@ use table_core::query::{Filter, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{EncryptedNames, ErrorKind, Result};
 
 use super::Shared;
-use super::encrypt::Compared;
+use super::filter::Compared;
 use crate::data_key::Wrapping;
 use crate::error::{Failure, Unreadable, is_service_error};
 use crate::v1::{METADATA, Metadata};

@@ -4,7 +4,9 @@ mod builder;
 mod decrypt;
 mod describe;
 mod encrypt;
+mod filter;
 mod merge;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -14,10 +16,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
-use builder::Rules;
 pub(crate) use decrypt::{Decryptor, StoredForm};
 pub use describe::{Description, encrypted_names};
 pub(crate) use encrypt::encrypt_entity;
+use rules::Rules;
 use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
@@ -67,8 +69,9 @@ use crate::{BlobCipher, Keys};
 /// | operation | requests to the wrapped store |
 /// |---|---|
 /// | get, query, delete, insert, replace, insert-or-replace, groups of them | as without encryption |
-/// | single merge or insert-or-merge | 2, and 2 more per conflict with another writer; 1 if the caller's ETag is refused |
-/// | a group with `n` merges | `n` + 1, and the same again per conflict with another writer |
+/// | single merge or insert-or-merge | 2 (3 for an entity in format v1), and the same again per conflict with another writer; 1 if the caller's ETag is refused |
+/// | merge of no properties | 1 |
+/// | a group with `n` merges | `n` + 1 (up to 2`n` + 1 with entities in format v1), and the same again per conflict with another writer |
 /// | a projection | as without encryption; the header is read too |
 ///
 /// The key service is called once per data key that is created or read, not per entity.
@@ -220,7 +223,7 @@ impl<S: TableStore> EncryptedStore<S> {
 
     /// Returns a decryptor for the pages of a query, after checking the query.
     fn query_decryptor<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Decryptor<'a>> {
-        let compared = encrypt::compared(query.filter.as_ref());
+        let compared = filter::compared(query.filter.as_ref());
         let decryptor = Decryptor { compared, ..self.decryptor(table, query.select.as_ref()) };
         decryptor.check_filter().map(|()| decryptor)
     }

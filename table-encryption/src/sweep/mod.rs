@@ -11,9 +11,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::engine;
-use table_core::model::{Entity, INDEX_TABLE, IfMatch, Key, Properties, TableName, ValueRef};
+use table_core::model::{ETag, Entity, INDEX_TABLE, IfMatch, Key, Properties, TableName, ValueRef};
 use table_core::query::{Continuation, Query, Select, UnreadableEntity};
-use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result, TableStore};
+use table_core::store::{Conflicts, CycleDetector, Error, ErrorKind, Operation, Result, TableStore};
 use tokio::sync::Mutex;
 
 use crate::data_key::{Secret, Wrapping};
@@ -27,7 +27,7 @@ use crate::v2::{HEADER, Header, Scope, WriteKeys};
 pub(crate) struct SweptEntity {
     /// Whether the entity was written.
     pub(crate) changed: bool,
-    /// The id of the entity's key encryption key, if the sweep has verified it.
+    /// The id of the entity's key encryption key, if the sweep has verified it; of a legacy entity, the key that it claims.
     pub(crate) key_id: Option<String>,
 }
 
@@ -60,6 +60,7 @@ pub struct Sweep<'a, S, J> {
     job: J,
     table: TableName,
     from: Option<Continuation>,
+    cycles: CycleDetector,
     done: bool,
     progress: SweepProgress,
     concurrency: usize,
@@ -80,6 +81,7 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
             job,
             table,
             from: None,
+            cycles: CycleDetector::default(),
             done: false,
             progress,
             concurrency: CONCURRENCY,
@@ -115,8 +117,8 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
     /// Processes one page. Returns whether more pages follow.
     ///
     /// # Errors
-    /// Fails with the store's errors, and if the key service is busy, is unreachable or does not wrap. The
-    /// page can be processed again.
+    /// Fails with the store's errors, if the key service is busy, is unreachable or does not wrap, and if the
+    /// continuation tokens of the store form a cycle. The page can be processed again.
     pub async fn step(&mut self) -> Result<bool> {
         if self.done {
             return Ok(false);
@@ -124,10 +126,14 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         let query = Query { filter: None, select: self.job.select(), top: self.page_size };
         let page = self.store.inner().query(&self.table, &query, self.from.as_ref()).await?;
         let tables: Vec<_> = page.items.iter().filter_map(Entity::index_table).collect();
-        let seen = page.items.len() as u64;
+        let seen = page.items.len();
         let changes = stream::iter(page.items).map(|entity| self.change(entity));
         let found: Vec<_> = changes.buffer_unordered(self.concurrency).try_collect().await?;
-        self.progress.read += seen;
+        // After the entities: a page that is processed again has the same continuation.
+        if let Some(next) = &page.continuation {
+            self.cycles.add(next, seen)?;
+        }
+        self.progress.read += seen as u64;
         self.progress.index_tables.extend(tables.into_iter().filter(|table| *table != self.table));
         found.into_iter().for_each(|found| self.progress.add(found));
         // Only after every entity of the page: a sweep that stops before reads the page again and finds the finished entities done.
@@ -191,6 +197,11 @@ fn is_gone(failure: &Failure) -> bool {
     matches!(failure, Failure::OfEntity(error) if error.is_gone())
 }
 
+/// Returns the ETag under which the sweep writes the entity. A store that returns one entity without an ETag returns all so.
+fn etag_of(entity: &Entity) -> Result<ETag, Failure> {
+    entity.etag().cloned().ok_or_else(|| Failure::OfService(Error::missing_etag(entity.key())))
+}
+
 /// Classifies the error of a write: a problem of the entity, or of the store.
 pub(crate) fn classify_write_error(error: Error) -> Failure {
     let conflict = error.is_precondition_failed() || error.is_entity_not_found();
@@ -231,7 +242,8 @@ pub struct SweepProgress {
     /// Number of entities written.
     pub changed: u64,
     /// Number of encrypted entities by the id of their current key encryption key. Only rotations count them,
-    /// and only verified entities: a key is still needed if it has a count here or if entities were skipped.
+    /// and only verified entities; a legacy entity counts by the key that it claims. A key is still needed if it
+    /// has a count here or if entities were skipped.
     pub keys: BTreeMap<String, u64>,
     /// Number of entities that could not be processed and are unchanged.
     pub skipped: u64,
@@ -326,10 +338,7 @@ impl<S: TableStore> Job for Migration<'_, S> {
     }
 
     async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
-        let Some(etag) = entity.etag().cloned() else {
-            let text = format!("the store returned {} without an ETag", entity.key());
-            return Err(Failure::OfEntity(ErrorKind::Service(text).into()));
-        };
+        let etag = etag_of(&entity)?;
         let Some(mut entity) = self.unfinished(table, entity).await? else {
             return Ok(SweptEntity::default());
         };
@@ -447,9 +456,9 @@ impl<S: TableStore> Job for Rotation<'_, S> {
         properties.put(HEADER, ValueRef::Binary(&header.to_bytes()), false);
         // Under the ETag: a header of an earlier write in a row of a later write would make the row unreadable. Each row is changed by one
         // request, so a stop at any point leaves every row under the old or under the new key, and readers have both.
-        let etag = entity.etag().ok_or_else(|| Failure::OfService(Error::without_etag(entity.key())))?;
+        let etag = etag_of(&entity)?;
         let patch = Entity::from_parts(entity.key().clone(), properties);
-        let written = self.store.inner().write(table, Operation::Merge(patch, IfMatch::from(etag))).await;
+        let written = self.store.inner().write(table, Operation::Merge(patch, IfMatch::Exactly(etag))).await;
         written.map(|_| SweptEntity { changed: true, key_id }).map_err(classify_write_error)
     }
 }

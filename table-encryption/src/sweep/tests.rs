@@ -1,10 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, INDEX_TABLE, Key, MANIFEST_PARTITION, TableName, ValueRef};
-use table_core::query::Continuation;
-use table_core::store::{ErrorKind, Operation, TableStore};
+use table_core::query::{Continuation, Page, Query};
+use table_core::store::{ErrorKind, Operation, Result, TableStore};
 
 use crate::testing::{CountingWrap, Outage, UnreliableWrap, kek};
 use crate::v2::HEADER;
@@ -334,4 +336,67 @@ async fn with_reencryption_uses_new_data_keys() {
     assert_eq!(store.migration(&people()).with_reencryption().run().await.unwrap().changed, 5);
     assert_ne!(raw_value(&raw, 2, "NationalId").await, before);
     assert_reads(&store, 0..5).await;
+}
+
+/// A store whose pages are wrong.
+#[derive(Debug)]
+struct WrongPages {
+    inner: Arc<MemoryStore>,
+    /// Whether entities have no ETags; otherwise each page ends where it began.
+    lacks_etags: bool,
+}
+
+#[async_trait]
+impl TableStore for WrongPages {
+    forward_to_store!(self => self.inner;
+        profile, create_table, delete_table, list_tables, get, write, transact);
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let mut page = self.inner.query(table, query, from).await?;
+        if self.lacks_etags {
+            page.items = page.items.into_iter().map(|entity| entity.with_system(None, None)).collect();
+        } else if let Some(from) = from {
+            page.continuation = Some(from.clone());
+        }
+        Ok(page)
+    }
+}
+
+async fn wrong_pages(lacks_etags: bool) -> EncryptedStore<WrongPages> {
+    let inner = table().await;
+    fill(&*inner, 0..5).await;
+    let keys = key(2).with_key(Arc::new(kek(1)));
+    let before = open(&inner, key(1), encrypting);
+    fill(&before, 5..10).await;
+    let builder = EncryptedStore::builder(WrongPages { inner, lacks_etags }, keys);
+    builder.encrypt(&people(), ["NationalId"]).accept_plaintext(&people()).build().unwrap()
+}
+
+/// No entity of such a store can be written, so the sweep ends instead of skipping them all.
+#[tokio::test]
+async fn an_entity_without_an_etag_ends_a_sweep() {
+    let store = wrong_pages(true).await;
+    let migrated = store.migration(&people()).run().await.map(drop);
+    let rotated = store.rotation(&people()).run().await.map(drop);
+    for done in [migrated, rotated] {
+        let error = done.unwrap_err().to_string();
+        assert!(error.contains("without an ETag"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn repeated_continuations_end_a_sweep() {
+    let store = wrong_pages(false).await;
+    let mut sweep = store.rotation(&people()).with_page_size(1);
+    for _ in 0..50 {
+        if let Err(error) = sweep.step().await {
+            return assert!(error.to_string().contains("continuation"), "{error}");
+        }
+    }
+    panic!("the sweep has no end");
 }

@@ -353,7 +353,7 @@ impl<T: TableEntity> ChangeTable<T> {
         match self.table.store().get(self.table.name(), &key, None).await? {
             None => Ok((1, None)),
             Some(counter) => {
-                let version = counter.etag().cloned().ok_or_else(|| Error::without_etag(&key))?;
+                let version = counter.etag().cloned().ok_or_else(|| Error::missing_etag(&key))?;
                 Ok((next_number(&counter)?, Some(version)))
             }
         }

@@ -107,7 +107,7 @@ async fn after(call: QueueCall, failures: Vec<Error>) -> (Result<()>, u64, u64) 
     scripted.failures.lock().unwrap().extend(failures);
     let queue = RetryingQueue::new(MeteredQueue::new(scripted, meter.clone()), RetryPolicy::default());
     let result = run(&queue, call).await;
-    let count = meter.of(call);
+    let count = meter.count_of(call);
     assert_eq!(meter.total(), count.requests);
     (result, count.requests, count.failed)
 }
@@ -153,7 +153,7 @@ async fn messages_are_counted() {
     queue.receive(1, Duration::ZERO).await.unwrap();
     queue.receive(1, Duration::ZERO).await.unwrap();
     queue.send("one", Duration::ZERO).await.unwrap();
-    assert_eq!(meter.of(QueueCall::Receive).entities, 2);
+    assert_eq!(meter.count_of(QueueCall::Receive).entities, 2);
     assert_eq!(meter.total(), 3);
     assert_eq!(meter.counts().len(), 2);
     meter.reset();

@@ -279,7 +279,7 @@ impl<S: TableStore> Retrying<S> {
         let mut attempts = self.attempts(kind);
         loop {
             match attempts.run(kind.is_read(), request()).await {
-                Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
+                Err(failure) if failure.is_transient() && attempts.wait_for_attempt(&failure).await => {}
                 answer => return answer,
             }
         }
@@ -302,7 +302,7 @@ impl<S: TableStore> Retrying<S> {
                 first_ambiguous = Some(failure.clone());
             }
             let Some(first) = &first_ambiguous else {
-                if failure.is_transient() && attempts.another(&failure).await {
+                if failure.is_transient() && attempts.wait_for_attempt(&failure).await {
                     continue;
                 }
                 return Err(failure);
@@ -339,7 +339,7 @@ impl<S: TableStore> Retrying<S> {
         // Any other failure is an answer to this attempt, such as a failed condition. It may be the effect of an
         // earlier attempt, so it is not the answer to the caller, and repeating it would not change it.
         let may_pass = failure.is_ambiguous() || failure.is_transient();
-        if may_pass && attempts.another(failure).await { Next::Repeat } else { Next::GiveUp }
+        if may_pass && attempts.wait_for_attempt(failure).await { Next::Repeat } else { Next::GiveUp }
     }
 
     /// Reads the entities that the write would have written.
@@ -370,7 +370,7 @@ impl<S: TableStore> Retrying<S> {
         let select = Select::new([WRITE_ID_PROPERTY]);
         loop {
             match attempts.run(true, self.store.get(table, key, Some(&select))).await {
-                Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
+                Err(failure) if failure.is_transient() && attempts.wait_for_attempt(&failure).await => {}
                 answer => return answer,
             }
         }
@@ -451,7 +451,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Waits until the next attempt is due. Returns `false` if no attempt or no time is left.
-    pub(in crate::adapter) async fn another(&mut self, failure: &Error) -> bool {
+    pub(in crate::adapter) async fn wait_for_attempt(&mut self, failure: &Error) -> bool {
         if self.made >= self.policy.max_attempts {
             return false;
         }

@@ -83,7 +83,7 @@ pub const fn prefixed<const N: usize>(
 
 /// Whether each name and alias occurs once among `names`, the names of a type's own properties with their aliases, and
 /// the properties of its flattened groups.
-pub const fn distinct(names: &[&str], flattened: &[PropertySchema]) -> bool {
+pub const fn are_distinct(names: &[&str], flattened: &[PropertySchema]) -> bool {
     // The compiler bounds the steps of a constant, and a type has up to 252 properties. Most groups have no aliases.
     let has_aliases = has_aliases(flattened);
     let mut i = 0;

@@ -10,7 +10,7 @@ mod transform;
 
 pub(super) use check::NamePieces;
 pub use check::{
-    Projected, are_parts_free, avoids, can_be_large, can_be_split, can_be_summed, distinct, has_extremes,
+    Projected, are_distinct, are_parts_free, avoids, can_be_large, can_be_split, can_be_summed, has_extremes,
     is_distinct_from, is_time, joined, prefixed, prefixed_bytes, prefixed_names, projected, same_type,
 };
 pub use decode::Slots;

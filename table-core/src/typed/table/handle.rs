@@ -65,10 +65,10 @@ const ADVICE: &str = "write through `table_patterns::index::IndexedTable`, or op
 /// request. It is not sent in the first 30 seconds after this process has created the table.
 ///
 /// # Cancellation
-/// If the future of a write is dropped, the entity is in its old or its new state. Each method sends at most one write
-/// request. Exceptions: [`update`](Self::update), and [`merge`](Self::merge) with
-/// [`IfMatch::Any`](crate::model::IfMatch::Any), send another write after the first was refused, and
-/// [`move_to`](Self::move_to) writes two keys.
+/// If the future of a write is dropped, the entity is in its old or its new state. A method whose documentation says *2 more
+/// requests per conflict* may send its write again after a refusal. [`insert`](Self::insert) does so if it replaces an
+/// expired entity, and [`move_to`](Self::move_to) writes two keys. The first write of a type with `#[expires]` or
+/// `#[deleted_at]` also writes the manifest.
 pub struct Table<T> {
     shared: Arc<Shared>,
     of: PhantomData<fn() -> T>,

@@ -7,7 +7,7 @@ use crate::typed::{EntityPatch as _, Schema, TableEntity};
 
 /// Writes. They refuse entities that have an index: see [`Table::unmanaged`].
 impl<T: TableEntity> Table<T> {
-    /// Inserts an entity that must not exist. 1 request. 3 if the stored entity has expired: it is replaced in the version that was read.
+    /// Inserts an entity that must not exist. 1 request. 3 if the stored entity is due: it is replaced in the version that was read.
     ///
     /// # Errors
     /// Fails if the entity exists already or if a key or value cannot be stored.
@@ -29,6 +29,7 @@ impl<T: TableEntity> Table<T> {
         if !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrReplace(entity)).await;
         }
+        // Only to refuse before the read; `write` takes its own permit.
         self.permit_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
@@ -47,9 +48,9 @@ impl<T: TableEntity> Table<T> {
     /// A field with the value `None` does not change the stored property, and properties that `T` does not know do not
     /// change either.
     ///
-    /// 1 request for a type with neither `type` nor `version`. 2 requests for other types: the first checks that
-    /// the stored entity has the type and the schema version of `T`. The second writes on the condition that the
-    /// entity has not changed. 2 more requests per conflict, at most [`with_attempts`](Self::with_attempts) attempts.
+    /// 1 request for a type with neither `type`, `version`, `#[expires]` nor `#[deleted_at]`. 2 requests for other types: the
+    /// first checks that the stored entity has the type and the schema version of `T`. The second writes on the condition that
+    /// the entity has not changed. 2 more requests per conflict, at most [`with_attempts`](Self::with_attempts) attempts.
     ///
     /// 2 requests for a type with a split field: only a replacement removes the parts of a longer value, so the stored entity
     /// is read.
@@ -65,6 +66,7 @@ impl<T: TableEntity> Table<T> {
         if !T::SCHEMA.may_be_newer() && T::SCHEMA.expiry.is_none() {
             return self.write(Operation::InsertOrMerge(entity)).await;
         }
+        // Only to refuse before the read; `write` takes its own permit.
         self.permit_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
@@ -82,6 +84,7 @@ impl<T: TableEntity> Table<T> {
 
     /// Inserts an entity of a type with split values, or replaces the stored entity by the result of the merge.
     async fn insert_or_merge_split(&self, entity: Entity) -> Result<Written> {
+        // Only to refuse before the read; `write` takes its own permit.
         self.permit_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
@@ -143,9 +146,10 @@ impl<T: TableEntity> Table<T> {
             return self.write(replace(entity, version)?).await;
         }
         let (entity, mut conflicts) = (entity.to_entity()?, Conflicts::new(self.shared().attempts));
-        // As in `upsert`: the read shows the schema version, and the write depends on the ETag that was read.
+        // Only to refuse before the read; `write` takes its own permit.
         self.permit_write(entity.key(), "a replace").await?;
         loop {
+            // As in `upsert`: the read shows the schema version, and the write depends on the ETag that was read.
             let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
             let stored = stored.ok_or_else(|| self.shared().not_found(entity.key()))?;
             match self.write(Operation::Replace(entity.clone(), stored.into())).await {
@@ -227,7 +231,8 @@ impl<T: TableEntity> Table<T> {
     ///
     /// A merge cannot remove a property: use [`update`](Self::update) to make a field `None`.
     ///
-    /// 1 request for a type with neither `type` nor `version`, and for a type in schema version 1 with an ETag.
+    /// 1 request for a type with neither `type`, `version`, `#[expires]` nor `#[deleted_at]`, and for a type in schema version 1
+    /// with an ETag.
     /// Otherwise 2 requests: the first reads type and schema version of the stored entity, because a merge must not
     /// change an entity of another type or schema version. The second merges into the version that was read. With
     /// [`IfMatch::Any`], 2 more requests per conflict, at most [`with_attempts`](Self::with_attempts) attempts.
@@ -264,7 +269,7 @@ impl<T: TableEntity> Table<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (entity, version) = (patch.to_entity(key.into_key())?, version.into());
-        // Before the read of the stored entity: a refused merge then costs no read.
+        // Only to refuse before the read; `write` takes its own permit.
         self.permit_write(entity.key(), "a merge").await?;
         if !must_read_first(T::SCHEMA, &version) {
             return self.write(Operation::Merge(entity, version)).await;
@@ -345,7 +350,7 @@ impl Shared {
 /// # Errors
 /// Fails if the store returned none.
 pub(super) fn stored_etag(entity: &Entity) -> Result<ETag> {
-    entity.etag().cloned().ok_or_else(|| Error::without_etag(entity.key()))
+    entity.etag().cloned().ok_or_else(|| Error::missing_etag(entity.key()))
 }
 
 /// Returns the properties that say which type and schema version a stored entity has, and whether it is hidden.

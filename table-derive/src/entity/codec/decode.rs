@@ -89,8 +89,10 @@ fn check_version(entity: &Entity<'_>, place: usize) -> TokenStream {
     }
 }
 
-/// Returns `field: expression` for every field. Expressions read from `__slots` (whose names start at
-/// `first`), `__entity` and `__key`.
+/// Returns `field: expression` for every field. Expressions read from `__slots`, `__entity` and `__key`.
+///
+/// `first` is the index in `__NAMES` of the first field: 0 for a projection or a group, 2 or 3 for an entity, after its discriminator, version
+/// and reader.
 pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec<TokenStream> {
     // The places in `__NAMES` (see `all_names`): the names of all properties in the order of the fields, then all
     // aliases in the same order. Both counters must go up exactly as that list does.

@@ -25,7 +25,7 @@ pub(super) fn check_names(attrs: &[IndexAttr], errors: &Errors) {
 /// value of one index may also occur in the other.
 pub(super) fn check_places(built: &[Index], errors: &Errors) {
     for (n, index) in built.iter().enumerate() {
-        if let Some(other) = built[..n].iter().find(|other| place(other) == place(index)) {
+        if let Some(other) = built[..n].iter().find(|other| key_space(other) == key_space(index)) {
             let message = format!(
                 "the index `{}` can have entries with the same keys; start the templates with different text",
                 other.name
@@ -37,7 +37,7 @@ pub(super) fn check_places(built: &[Index], errors: &Errors) {
 
 /// Returns the table of an index and the outlines of its keys. If they are equal for two indexes, entries of both can have the
 /// same key.
-fn place(index: &Index) -> (Option<String>, Option<String>, String) {
+fn key_space(index: &Index) -> (Option<String>, Option<String>, String) {
     let table = index.table.as_ref().map(|table| table.value().to_ascii_lowercase());
     (table, index.partition.as_ref().map(Template::outline), index.row.outline())
 }

@@ -48,7 +48,34 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
         (Placement::OtherPartition, _) => quote!(OtherPartition),
         _ => quote!(SamePartition),
     };
-    let payload = match &index.payload {
+    let (payload, shape) = (payload(entity, &index.payload), shape(entity, &index.shape));
+    let uniqueness = match index.unique {
+        None => quote!(No),
+        Some(ScopeAttr::Partition) => quote!(WithinPartition),
+        Some(ScopeAttr::Table) => quote!(WithinTable),
+    };
+    let partition = option(index.partition.as_ref().map(|partition| template(entity, partition)));
+    let row = template(entity, &index.row);
+    let condition = option(index.condition.as_ref().map(|condition| quote!(#text(#condition))));
+    quote! {
+        #manifest::IndexDefinition {
+            name: #text(#name),
+            entity: __ENTITY_TYPE,
+            placement: #manifest::Placement::#placement,
+            keys: #manifest::IndexKeys::Templates { partition_key: #partition, row_key: #row },
+            condition: #condition,
+            payload: #manifest::Payload::#payload,
+            shape: #manifest::Shape::#shape,
+            uniqueness: #manifest::Uniqueness::#uniqueness,
+        }
+    }
+}
+
+/// Returns the properties that an entry contains.
+fn payload(entity: &Entity<'_>, payload: &PayloadAttr) -> TokenStream {
+    let krate = &entity.krate;
+    let (manifest, text) = (quote!(#krate::manifest), quote!(#krate::__private::text));
+    match payload {
         PayloadAttr::Full => quote!(Full),
         PayloadAttr::Reference => quote!(Reference),
         PayloadAttr::Fields(names) => {
@@ -70,8 +97,14 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
                 })
             }
         }
-    };
-    let shape = match &index.shape {
+    }
+}
+
+/// Returns how the entries are stored.
+fn shape(entity: &Entity<'_>, shape: &ShapeAttr) -> TokenStream {
+    let krate = &entity.krate;
+    let manifest = quote!(#krate::manifest);
+    match shape {
         ShapeAttr::Row => quote!(Row),
         ShapeAttr::List(ListAttr { bytes, overflows_into_blobs }) => {
             let bytes = match bytes {
@@ -85,26 +118,6 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
         ShapeAttr::Summary(SummaryAttr { sums, minima, maxima }) => {
             let [sums, minima, maxima] = [sums, minima, maxima].map(|fields| names_of(entity, fields));
             quote!(Summary { sums: #sums, minima: #minima, maxima: #maxima })
-        }
-    };
-    let uniqueness = match index.unique {
-        None => quote!(No),
-        Some(ScopeAttr::Partition) => quote!(WithinPartition),
-        Some(ScopeAttr::Table) => quote!(WithinTable),
-    };
-    let partition = option(index.partition.as_ref().map(|partition| template(entity, partition)));
-    let row = template(entity, &index.row);
-    let condition = option(index.condition.as_ref().map(|condition| quote!(#text(#condition))));
-    quote! {
-        #manifest::IndexDefinition {
-            name: #text(#name),
-            entity: __ENTITY_TYPE,
-            placement: #manifest::Placement::#placement,
-            keys: #manifest::IndexKeys::Templates { partition_key: #partition, row_key: #row },
-            condition: #condition,
-            payload: #manifest::Payload::#payload,
-            shape: #manifest::Shape::#shape,
-            uniqueness: #manifest::Uniqueness::#uniqueness,
         }
     }
 }

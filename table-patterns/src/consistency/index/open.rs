@@ -220,11 +220,11 @@ fn types_to_declare(loaded: &Loaded, row: &TableRow, scope: EntityScope) -> (boo
         EntityScope::AnyType => return (is_new_table(loaded), Vec::new()),
         EntityScope::Nothing => return (false, Vec::new()),
     };
-    let mine = StoredType::of(schema);
+    let mine = StoredType::from_schema(schema);
     match loaded.manifest.type_of(&schema.entity_type()) {
         // An update of the type's row: a later version, or a further large or encrypted property.
         Some(stored) => {
-            let update = Some(stored.with(&mine)).filter(|update| update != stored);
+            let update = Some(stored.merged_with(&mine)).filter(|update| update != stored);
             (false, update.into_iter().collect())
         }
         None => (is_new_table(loaded) || !row.any_type, vec![mine]),

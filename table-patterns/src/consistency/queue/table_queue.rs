@@ -132,7 +132,7 @@ impl TableQueue {
     async fn move_group(&self, moves: &[(Row, Row)]) -> Result<Option<Vec<Written>>> {
         let mut group = GroupTransaction::new(self.partition.clone(), self.store.profile());
         for (from, to) in moves {
-            let etag = from.etag.clone().ok_or_else(|| Error::without_etag(&from.key))?;
+            let etag = from.etag.clone().ok_or_else(|| Error::missing_etag(&from.key))?;
             group.push(Operation::Delete(from.key.clone(), IfMatch::Exactly(etag)))?;
             group.push(Operation::Insert(to.to_entity()))?;
         }

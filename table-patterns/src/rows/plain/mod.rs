@@ -51,7 +51,10 @@ fn check_type(
         && stored.layout == (Layout::Spread { buckets, salt: salt.into() })
     {
         stored.check_encrypted(table, schema)?;
-        return Ok(Some(StoredType { layout: Layout::of(schema), ..stored.with(&StoredType::of(schema)) }));
+        return Ok(Some(StoredType {
+            layout: Layout::from_schema(schema),
+            ..stored.merged_with(&StoredType::from_schema(schema))
+        }));
     }
     manifest.check_type(table, schema)?;
     Ok(manifest.type_to_register(schema))

@@ -86,7 +86,7 @@ impl<T: TableEntity> SpreadTable<T> {
             let mark = Entity::from(place.clone()).with(MOVING, true);
             match self.write(Operation::Merge(mark, row.entity.version()?)).await {
                 Ok(written) => {
-                    let etag = written.etag.ok_or_else(|| Error::without_etag(place))?;
+                    let etag = written.etag.ok_or_else(|| Error::missing_etag(place))?;
                     return Ok(Some((row, IfMatch::Exactly(etag))));
                 }
                 Err(error) if error.is_gone() => return Ok(None),

@@ -153,7 +153,7 @@ impl StoredWide {
     /// The condition that the head row has the version that was read.
     pub(super) fn version(&self) -> Result<IfMatch> {
         let etag = self.etag.clone().map(IfMatch::Exactly);
-        etag.ok_or_else(|| Error::without_etag(&self.key))
+        etag.ok_or_else(|| Error::missing_etag(&self.key))
     }
 
     /// The head row.

@@ -138,7 +138,7 @@ impl ManifestRows<'_> {
 
 /// The condition that the row of an index has not changed since the read.
 fn condition(index: &StoredIndex) -> Result<IfMatch> {
-    index.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::without_etag(&index.id()))
+    index.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::missing_etag(&index.id()))
 }
 
 const DURATIONS: [&str; 3] = ["LongestCache", "LongestRequest", "LongestLease"];
@@ -250,7 +250,7 @@ impl ManifestRows<'_> {
     pub(crate) async fn remove_processes(&self, gone: &[ProcessRow]) -> Result<()> {
         for row in gone {
             let key = row.id.key()?;
-            let etag = row.etag.clone().ok_or_else(|| Error::without_etag(&key))?;
+            let etag = row.etag.clone().ok_or_else(|| Error::missing_etag(&key))?;
             match self.store.write(self.table, Operation::Delete(key, IfMatch::Exactly(etag))).await {
                 // The process has written its row again, or another process removed it.
                 Err(e) if e.is_conflict() => {}

@@ -1,9 +1,9 @@
 //! Indexes together with other indexes, tables, processes and versions of the program.
 
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::store::{ErrorKind, Operation, Result, TableStore, TableStoreExt};
 
-use super::world::{World, by_city, list_of, person, text};
+use super::world::{World, by_city, list_of, person, rows_left, text};
 use crate::index::{
     Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Shape, Trust,
 };
@@ -69,6 +69,34 @@ async fn a_handle_opened_to_read_refuses_writes() -> Result<()> {
     let started = tokio::time::Instant::now();
     people.drop_index("nick").await?;
     assert!(started.elapsed() < std::time::Duration::from_secs(30));
+    Ok(())
+}
+
+/// Its row names the type by a discriminator that this program does not know.
+#[tokio::test(start_paused = true)]
+async fn an_index_of_a_later_format_is_dropped() -> Result<()> {
+    for state in [IndexState::Readable, IndexState::DeleteOnly] {
+        let world = World::new().await?;
+        let people = world.open(vec![by_city(Placement::OtherPartition, Shape::Row)]).await?;
+        people.insert(person(1, "oslo")?).await?;
+        let table = people.table().clone();
+        let declared = people.declared().await?.remove(0);
+        let mut row = declared.state_patch(state, (state == IndexState::DeleteOnly).then_some("~leaving"))?;
+        row.properties_mut().set("Format", 99);
+        row.properties_mut().set("Discriminator", r#"{"suffix":"x"}"#);
+        world.store.write(&table, Operation::Merge(row, IfMatch::Any)).await?;
+
+        let upkeep =
+            IndexedEntities::open_for_upkeep(world.store.clone(), table.clone(), IndexOptions::local());
+        let upkeep = upkeep.await?;
+        let later = upkeep.declared().await?.remove(0);
+        assert_eq!(later.entity, None);
+        assert_eq!(later.key()?, declared.key()?, "the key of the row that was read");
+        let drop = upkeep.drop_index(&later.id());
+        tokio::time::timeout(std::time::Duration::from_secs(3600), drop).await.expect("the drop ends")?;
+        assert_eq!(upkeep.declared().await?, []);
+        assert_eq!(rows_left(&world, "People").await?, 1, "the entity");
+    }
     Ok(())
 }
 

@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::FailedUnwraps;
+use super::expiring_map::{ExpiringMap, is_expired};
 use super::{CacheBounds, DataKey, DataKeyBounds, Secret, Wrapping};
-use super::{ExpiringMap, FailedUnwraps, is_expired};
 use crate::error::Unreadable;
 use crate::key::Keys;
 use crate::key::fill_random;
@@ -37,12 +38,12 @@ struct State {
     current: Option<Current>,
     secrets: ExpiringMap<Wrapping, Arc<Secret>>,
     /// Unwraps in progress. Concurrent readers of one key share the result.
-    unwraps: HashMap<Wrapping, WeakShared<Unwrap>>,
+    pending: HashMap<Wrapping, WeakShared<KeyUnwrap>>,
     eraser: Option<Eraser>,
 }
 
 type Opened = Result<Arc<Secret>, Unreadable>;
-type Unwrap = BoxFuture<'static, Opened>;
+type KeyUnwrap = BoxFuture<'static, Opened>;
 
 /// The current data key for writes.
 struct Current {
@@ -60,7 +61,7 @@ struct Eraser {
 impl DataKeys {
     pub(crate) fn new(keys: Keys, bounds: DataKeyBounds, cache: CacheBounds) -> Self {
         let secrets = ExpiringMap::new(cache.max_keys, cache.max_age);
-        let state = State { current: None, secrets, unwraps: HashMap::new(), eraser: None };
+        let state = State { current: None, secrets, pending: HashMap::new(), eraser: None };
         let inner = Inner {
             keys,
             bounds,
@@ -131,7 +132,8 @@ impl DataKeys {
             }
             // Only started under the lock; the wait is outside. The future is shared and weak: it goes on while one caller waits, and ends
             // when the last caller has dropped it.
-            state.unwrap_once(wrapping, || Arc::clone(&self.inner).unwrap_and_keep(wrapping.clone()).boxed())
+            state
+                .join_or_start(wrapping, || Arc::clone(&self.inner).unwrap_and_keep(wrapping.clone()).boxed())
         };
         unwrap.await
     }
@@ -139,15 +141,15 @@ impl DataKeys {
 
 impl State {
     /// Returns the unwrap in progress for this key, or starts one.
-    fn unwrap_once(&mut self, wrapping: &Wrapping, new: impl FnOnce() -> Unwrap) -> Shared<Unwrap> {
-        if let Some(unwrap) = self.unwraps.get(wrapping).and_then(WeakShared::upgrade) {
+    fn join_or_start(&mut self, wrapping: &Wrapping, new: impl FnOnce() -> KeyUnwrap) -> Shared<KeyUnwrap> {
+        if let Some(unwrap) = self.pending.get(wrapping).and_then(WeakShared::upgrade) {
             return unwrap;
         }
         // Removes unwraps that all callers dropped before they finished.
-        self.unwraps.retain(|_, unwrap| unwrap.upgrade().is_some());
+        self.pending.retain(|_, unwrap| unwrap.upgrade().is_some());
         let unwrap = new().shared();
         if let Some(weak) = unwrap.downgrade() {
-            self.unwraps.insert(wrapping.clone(), weak);
+            self.pending.insert(wrapping.clone(), weak);
         }
         unwrap
     }
@@ -189,7 +191,7 @@ impl Inner {
             Err(failure) => self.failed.record(&wrapping, failure),
         }
         // Under the lock of the result: a caller finds the unwrap in progress or its result, and starts no second one.
-        state.unwraps.remove(&wrapping);
+        state.pending.remove(&wrapping);
         drop(state);
         opened
     }
@@ -237,6 +239,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(eraser) = &state.eraser {
+            // The task would end at its next wake, up to `max_age` later: the abort frees it now.
             eraser.task.abort();
         }
     }
