@@ -92,7 +92,8 @@ async fn an_index_of_a_later_format_is_dropped() -> Result<()> {
         let later = upkeep.declared().await?.remove(0);
         assert_eq!(later.entity, None);
         assert_eq!(later.key()?, declared.key()?, "the key of the row that was read");
-        let drop = upkeep.drop_index(&later.id());
+        let id = later.id();
+        let drop = upkeep.drop_index(&id);
         tokio::time::timeout(std::time::Duration::from_secs(3600), drop).await.expect("the drop ends")?;
         assert_eq!(upkeep.declared().await?, []);
         assert_eq!(rows_left(&world, "People").await?, 1, "the entity");
