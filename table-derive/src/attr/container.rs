@@ -92,7 +92,7 @@ impl Container {
             "partition_key" => set_setting(&mut self.partition_key, item.string(errors), item, errors),
             "row_key" => set_setting(&mut self.row_key, item.string(errors), item, errors),
             "discriminator" => {
-                set_setting(&mut self.discriminator, discriminator(item, errors), item, errors)
+                set_setting(&mut self.discriminator, discriminator(item, errors), item, errors);
             }
             "projection_of" => set_setting(&mut self.projection_of, item.ty(errors), item, errors),
             "integer" => set_setting(&mut self.integer, item.flag(errors), item, errors),

@@ -77,7 +77,7 @@ impl FieldAttrs {
             let path = attr.path();
             match path.get_ident().map(ToString::to_string).as_deref() {
                 Some("partition_key") => {
-                    set_attribute(&mut out.partition_key, key(attr, errors), attr, errors)
+                    set_attribute(&mut out.partition_key, key(attr, errors), attr, errors);
                 }
                 Some("row_key") => set_attribute(&mut out.row_key, key(attr, errors), attr, errors),
                 Some("encrypt") => set_attribute(&mut out.encrypt, bare(attr, errors), attr, errors),
@@ -86,7 +86,7 @@ impl FieldAttrs {
                 Some("timestamp") => set_attribute(&mut out.timestamp, bare(attr, errors), attr, errors),
                 Some("expires") => set_attribute(&mut out.expires, bare(attr, errors), attr, errors),
                 Some("deleted_at") => {
-                    set_attribute(&mut out.deleted_at, deleted_at(attr, errors), attr, errors)
+                    set_attribute(&mut out.deleted_at, deleted_at(attr, errors), attr, errors);
                 }
                 Some("entity") => items(attr, errors).iter().for_each(|i| out.read_setting(i, errors)),
                 _ => {}

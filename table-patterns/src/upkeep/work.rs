@@ -240,7 +240,7 @@ impl<'a> Work<'a> {
         }
         match found {
             Ok(UpkeepTable { entities: Some(entities), manifest }) => {
-                self.keep(&entities, &manifest, memory).await
+                self.keep(&entities, &manifest, memory).await;
             }
             Ok(UpkeepTable { entities: None, manifest }) => {
                 self.update_table(table, |table| table.has_manifest = false);
