@@ -25,10 +25,10 @@ const NOT_INSTALLED: i32 = 3;
 const ALTERNATIVE: &str = "or start an emulator, and set AZURITE_CONNECTION_STRING";
 /// The longest time for which the end of the command waits until Azurite has written its data.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time until an installed Azurite listens.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest time until an installed Azurite listens, also on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// The longest time until Azurite listens that npx installs first.
-const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A running emulator, which ends when this value is dropped. Azurite's standard input is a pipe from this program, so Azurite also ends
 /// if this program is killed.
