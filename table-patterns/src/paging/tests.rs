@@ -193,7 +193,7 @@ async fn pages_that_are_gone_lead_to_the_last_page() -> std::result::Result<(), 
 #[tokio::test]
 async fn a_repeated_continuation_token_ends_a_page_with_an_error() -> Result<()> {
     let (table, _) = products(20).await?;
-    let stuck = Table::<Product>::new(AlwaysFirstPage::new(Arc::clone(table.store()), 0), "Products")?;
+    let stuck = Table::<Product>::new(AlwaysFirstPage::around(Arc::clone(table.store()), 0), "Products")?;
     let page = Pager::new(CursorKey::new([1; 32])).page(&tea(&stuck), "", None).await;
     let Err(PageError::Query(error)) = page else { panic!("{page:?}") };
     assert!(error.to_string().contains("repeated continuation"), "{error}");

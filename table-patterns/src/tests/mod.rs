@@ -26,7 +26,7 @@ pub(crate) struct AlwaysFirstPage {
 
 impl AlwaysFirstPage {
     /// `rows` is the number of rows in each page.
-    pub(crate) fn new(store: Arc<dyn TableStore>, rows: usize) -> Arc<dyn TableStore> {
+    pub(crate) fn around(store: Arc<dyn TableStore>, rows: usize) -> Arc<dyn TableStore> {
         Arc::new(Self { store, rows, queries: AtomicUsize::new(0) })
     }
 }

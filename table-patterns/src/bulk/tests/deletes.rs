@@ -85,7 +85,7 @@ async fn ranges_of_partitions_cover_every_entity_once() -> Result<()> {
 #[tokio::test]
 async fn a_repeated_continuation_token_ends_a_scan_with_an_error() -> Result<()> {
     let rig = filled().await?;
-    let hostile = AlwaysFirstPage::new(rig.store.clone(), 10);
+    let hostile = AlwaysFirstPage::around(rig.store.clone(), 10);
     let all = split_partitions([] as [&str; 0]);
     let scanned = scan_partitions(hostile, &rig.table, &Query::new(), all, 1).try_collect::<Vec<_>>().await;
     let error = scanned.unwrap_err();

@@ -63,7 +63,7 @@ async fn a_store_is_not_copied_to_itself() -> Result<()> {
 /// The search for a first row reads until a page has one.
 #[tokio::test]
 async fn a_repeated_continuation_token_ends_a_copy_with_an_error() -> Result<()> {
-    let to = AlwaysFirstPage::new(source().await?, 0);
+    let to = AlwaysFirstPage::around(source().await?, 0);
     let error = copy_store(source().await?, to).run().await.unwrap_err();
     assert!(error.to_string().contains("repeated continuation"), "{error}");
     Ok(())

@@ -106,7 +106,7 @@ async fn a_repeated_continuation_token_ends_a_query_with_an_error() -> Result<()
         wide.insert(&Entity::new("JFK", year)?.with("P", 0)).await?;
     }
     for rows in [0, 1] {
-        let wide = WideEntities::new(AlwaysFirstPage::new(Arc::clone(&store), rows), table.clone());
+        let wide = WideEntities::new(AlwaysFirstPage::around(Arc::clone(&store), rows), table.clone());
         let query = WideQuery::<Entity>::new(wide).partition(PartitionKey::new("JFK")?);
         let error = query.stream().try_collect::<Vec<_>>().await.unwrap_err();
         assert!(error.to_string().contains("repeated continuation"), "{rows}: {error}");

@@ -123,7 +123,7 @@ async fn a_repeated_continuation_token_ends_a_rewrite_with_an_error() -> Result<
         for number in 1..=3 {
             rig.reports.insert(&Report { number, ..whole() }).await?;
         }
-        let store = AlwaysFirstPage::new(Arc::clone(&rig.store) as Arc<dyn TableStore>, rows);
+        let store = AlwaysFirstPage::around(Arc::clone(&rig.store) as Arc<dyn TableStore>, rows);
         let options = LargeOptions::default().with_codec(Arc::new(Keyed { active: 1, oldest: 1 }));
         let reports = LargeTable::<Report>::new_with(store, "Reports", Arc::clone(&rig.inner) as _, options)?;
         let error = reports.rewrite().run().await.unwrap_err();
