@@ -10,12 +10,10 @@ mod encryption;
 mod files;
 mod flights;
 mod index;
-mod kill;
 mod read;
 mod sas;
 mod serve;
-#[cfg(target_os = "linux")]
-mod serve_load;
+mod serving;
 mod shell;
 mod stop;
 mod stores;

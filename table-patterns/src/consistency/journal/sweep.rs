@@ -80,6 +80,8 @@ impl Sweep<'_> {
             let unmarked = report.unless_failed(entity.key(), unmarked).unwrap_or(false);
             report.moves_given_up += usize::from(unmarked);
         }
+        // A table that was opened to read refuses a sweep, also one that finds no reservation.
+        drop(self.entities.maintainer.prepare().await?);
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
                 // Kept until the release has ended: a release derives the entries of the owner. One permission for each row, because the

@@ -58,6 +58,7 @@ impl TableStore for AlwaysFirstPage {
     }
 }
 
+#[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T>) {
     let error = result.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");
@@ -65,7 +66,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T>) {
 }
 
 #[tokio::test]
-async fn a_repeated_continuation_token_ends_builds_scrubs_and_drops() -> Result<()> {
+async fn a_repeated_continuation_token_ends_builds_and_scrubs() -> Result<()> {
     for shape in [Shape::Row, Shape::LIST, Shape::summary::<&str>([])] {
         let store = filled().await?;
         let index = || match shape {
@@ -79,7 +80,8 @@ async fn a_repeated_continuation_token_ends_builds_scrubs_and_drops() -> Result<
         hostile.refresh().await?;
         refused(hostile.scrub("city", ScrubMode::Report).await);
         if shape == Shape::Row {
-            refused(hostile.drop_index("city").await);
+            // A drop deletes the entries that it reads, so each first page is another one.
+            hostile.drop_index("city").await?;
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use table_core::store::{Operation, TableStore as _, TableStoreExt as _};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpSocket;
 
-use crate::serve::{Serving, run, table};
+use crate::serving::{Serving, run, table};
 
 /// A line of a file of a process in `/proc` as a number.
 fn proc_number(process: &str, file: &str, name: &str) -> u64 {

@@ -159,7 +159,7 @@ fn killed_commands_lose_nothing_when_they_run_again() {
     kill_commands(ROWS);
 }
 
-/// Several pages, windows and files: `cargo test -p table-cli --test cli -- --ignored killed`.
+/// Several pages, windows and files: `cargo test -p table-cli --test long -- --ignored killed`.
 #[test]
 #[ignore = "takes minutes; a nightly command"]
 fn killed_commands_lose_nothing_of_many_rows() {
