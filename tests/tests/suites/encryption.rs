@@ -1,7 +1,7 @@
-//! The suite of encrypted properties in memory, in the embedded store and on Azurite. The suites of stores and
-//! of patterns also run behind encryption, and must not notice it.
+//! The suite of encrypted properties in memory, in the embedded store and on Azurite. The suite of stores also
+//! runs behind encryption, and must not notice it; `tests/sweeps/patterns` has the suite of the patterns.
 
-use conformance::{conformance_tests, encryption_tests, pattern_tests};
+use conformance::{conformance_tests, encryption_tests};
 
 use crate::backends::{Embedded, Emulated, Encrypted, Memory};
 
@@ -15,12 +15,6 @@ mod stores {
     use super::*;
 
     conformance_tests!(Encrypted);
-}
-
-mod patterns {
-    use super::*;
-
-    pattern_tests!(Encrypted);
 }
 
 mod embedded {

@@ -1,9 +1,10 @@
-//! The suite of the patterns in memory, in the embedded store, on Azurite, and on this library's server.
+//! The suite of the patterns in memory, in the embedded store and on Azurite. `tests/sweeps/patterns` has it on this library's server and behind
+//! encryption.
 
 use conformance::pattern_tests;
 use conformance::patterns::documented_verbs;
 
-use crate::backends::{Embedded, Emulated, Memory, Served};
+use crate::backends::{Embedded, Emulated, Memory};
 
 mod memory {
     use super::*;
@@ -21,12 +22,6 @@ mod azurite {
     use super::*;
 
     pattern_tests!(Emulated(&[]));
-}
-
-mod served {
-    use super::*;
-
-    pattern_tests!(Served);
 }
 
 #[test]
