@@ -49,7 +49,7 @@ impl Serving {
     }
 
     /// Waits for the end. Returns whether it was a success, and standard error.
-    fn ended(mut self) -> (bool, String) {
+    pub(crate) fn ended(mut self) -> (bool, String) {
         let mut text = String::new();
         self.process.stderr.take().expect("a pipe").read_to_string(&mut text).expect("text");
         (self.process.wait().expect("an end").success(), text)
