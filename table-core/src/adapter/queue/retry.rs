@@ -24,7 +24,7 @@ use crate::store::{Error, Outcome, Result};
 ///
 /// # Cost
 /// Without failures, the cost of the wrapped queue. Every attempt is a call of the wrapped queue, and a
-/// [`MeteredQueue`] below counts it. Needs a Tokio runtime with a time driver. For a
+/// [`MeteredQueue`](super::MeteredQueue) below counts it. Needs a Tokio runtime with a time driver. For a
 /// queue in a table, use a [`Retrying`](crate::adapter::Retrying) store instead.
 ///
 /// ```no_run
