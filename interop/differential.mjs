@@ -1,8 +1,8 @@
 // Sends random operations to this library's server and to Azurite, and compares the answers:
 //     node interop/differential.mjs TABLES AZURITE [OPERATIONS] [SEED]
 // TABLES is the program `tables`; AZURITE is the `main.js` of Azurite's table service. Prints every kind of difference with its count and the
-// first example. docs/server.md explains the kinds; the run fails if a kind is not in the list below. A run of 100,000 operations or more also prints
-// the entries of the list that it did not find.
+// first example. docs/server-compatibility.md explains the kinds; the run fails if a kind is not in the list below. A run of 100,000 operations
+// or more also prints the entries of the list that it did not find.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { Agent, request as httpRequest } from "node:http";
@@ -14,7 +14,7 @@ if (!azurite || !(Number(count) > 0)) usage("node interop/differential.mjs TABLE
 // The port of each server, from its start on.
 const PORTS = { ours: 0, azurite: 0 };
 
-// The kinds that docs/server.md explains: the operation, then the two answers.
+// The kinds that docs/server-compatibility.md explains: the operation, then the two answers.
 const KNOWN = [
   /: body: null for a selected property that an entity has not$/,
   /: body: text of links$/,
@@ -127,63 +127,63 @@ const REFUSED_CREDENTIALS = [
   "SharedKey under the other scheme", "SharedKey that is 20 minutes old", "unknown scheme", "malformed credential", "no credential",
 ];
 
-// A signature with a defect is refused, except by Azurite in the cases of the list of known differences.
+// A signature with a defect is refused, except by Azurite in the cases of the list of known differences. A policy and a range are no defects.
 const isRefusedCredential = (name) => REFUSED_CREDENTIALS.includes(name) || / signature with (?!a (policy|range)$)/.test(name);
 
 const subset = (text) => [...text].filter(() => chance(0.6)).join("");
 const time = (minutes) => new Date(Date.now() + minutes * 60_000).toISOString().replace(/\.\d+/, "");
 
-// A signature for a table: valid, or with one thing that the service must refuse.
+// A signature for a table: valid, by a policy, for a range of keys, or with one thing that the service must refuse.
 function tableSignature(table) {
-  const defect = pick(["", "", "", "another key", "changed", "expired", "not valid yet", "another table", "a policy", "a policy", "a policy and permissions", "a range", "another address", "https", "no expiry"]);
+  const variant = pick(["", "", "", "another key", "changed", "expired", "not valid yet", "another table", "a policy", "a policy", "a policy and permissions", "a range", "another address", "https", "no expiry"]);
   const fields = { sv: pick(["2018-03-28", "2019-02-02", "2020-12-06"]), tn: table, sp: subset("raud") || "r", se: time(60) };
   if (chance(0.3)) fields.st = time(-60);
   if (chance(0.2)) fields.spr = "https,http";
   if (chance(0.2)) fields.sip = "127.0.0.1";
-  if (defect === "expired") fields.se = time(-1);
-  if (defect === "not valid yet") fields.st = time(30);
-  if (defect === "another table") fields.tn = pick(TABLES.filter((name) => name !== table));
-  if (defect === "another address") fields.sip = "10.0.0.1-10.0.0.9";
-  if (defect === "https") fields.spr = "https";
-  if (defect === "no expiry") delete fields.se;
-  if (defect.startsWith("a policy")) {
+  if (variant === "expired") fields.se = time(-1);
+  if (variant === "not valid yet") fields.st = time(30);
+  if (variant === "another table") fields.tn = pick(TABLES.filter((name) => name !== table));
+  if (variant === "another address") fields.sip = "10.0.0.1-10.0.0.9";
+  if (variant === "https") fields.spr = "https";
+  if (variant === "no expiry") delete fields.se;
+  if (variant.startsWith("a policy")) {
     fields.si = pick(POLICIES);
-    if (defect === "a policy") delete fields.sp;
+    if (variant === "a policy") delete fields.sp;
     if (chance(0.8)) delete fields.se;
     delete fields.st;
   }
-  if (defect === "a range") {
+  if (variant === "a range") {
     // Azurite decodes the fields twice, so no percent signs.
     const [from, to] = [pick(["a", "it's", "p"]), pick(["p", "~", "ü €"])];
     Object.assign(fields, { spk: from, epk: to }, chance(0.3) ? { srk: pick(["1", "2"]), erk: pick(["2", "3"]) } : {});
   }
   const { sv, tn, sp = "", se = "", st = "", si = "", sip = "", spr = "", spk = "", srk = "", epk = "", erk = "" } = fields;
   const text = [sp, st, se, `/table/${ACCOUNT}/${tn.toLowerCase()}`, si, sip, spr, sv, spk, srk, epk, erk].join("\n");
-  return token("table signature", defect, fields, text);
+  return token("table signature", variant, fields, text);
 }
 
 // A signature for the account.
 function accountSignature() {
-  const defect = pick(["", "", "", "another key", "changed", "expired", "not valid yet", "another service", "another address", "https"]);
+  const variant = pick(["", "", "", "another key", "changed", "expired", "not valid yet", "another service", "another address", "https"]);
   const fields = { sv: pick(["2018-03-28", "2019-02-02", "2020-12-06"]), ss: "t", srt: subset("sco") || "o", sp: subset("rwdlacu") || "r", se: time(60) };
   if (chance(0.3)) fields.st = time(-60);
   if (chance(0.2)) fields.spr = "https,http";
-  if (defect === "expired") fields.se = time(-1);
-  if (defect === "not valid yet") fields.st = time(30);
-  if (defect === "another service") fields.ss = "bq";
-  if (defect === "another address") fields.sip = "10.0.0.1-10.0.0.9";
-  if (defect === "https") fields.spr = "https";
+  if (variant === "expired") fields.se = time(-1);
+  if (variant === "not valid yet") fields.st = time(30);
+  if (variant === "another service") fields.ss = "bq";
+  if (variant === "another address") fields.sip = "10.0.0.1-10.0.0.9";
+  if (variant === "https") fields.spr = "https";
   const { sv, ss, srt, sp, se, st = "", sip = "", spr = "" } = fields;
   const text = [ACCOUNT, sp, ss, srt, st, se, sip, spr, sv, ...(sv >= "2020-12-06" ? [""] : []), ""].join("\n");
-  return token("account signature", defect, fields, text);
+  return token("account signature", variant, fields, text);
 }
 
-function token(name, defect, fields, text) {
-  const sig = sign(text, defect === "another key" ? OTHER_KEY : KEY);
+function token(name, variant, fields, text) {
+  const sig = sign(text, variant === "another key" ? OTHER_KEY : KEY);
   // More rights than were signed.
-  if (defect === "changed") fields.sp = name.startsWith("table") ? `${fields.sp}raud` : `${fields.sp}rwdlacu`;
+  if (variant === "changed") fields.sp = name.startsWith("table") ? `${fields.sp}raud` : `${fields.sp}rwdlacu`;
   const query = Object.entries({ ...fields, sig }).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
-  return { name: defect ? `${name} with ${defect}` : name, token: query, range: defect === "a range" ? fields : undefined };
+  return { name: variant ? `${name} with ${variant}` : name, token: query, range: variant === "a range" ? fields : undefined };
 }
 
 // Whether a key is in the range of a signature.
@@ -379,6 +379,7 @@ function group(table) {
   return { kind: "group", method: "POST", path: "$batch", headers: { "Content-Type": `multipart/mixed; boundary=${BATCH}` }, body: groupBody(members), keys: rows.map((row) => [partition, row]) };
 }
 
+// The body of a group. `ask` replaces PORT by the port of each server.
 function groupBody(members) {
   const part = ({ method, path, headers, body = "" }) =>
     [

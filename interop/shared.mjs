@@ -14,7 +14,7 @@ export const sign = (text, key = KEY) => createHmac("sha256", key).update(text).
 // The signature of a request by SharedKey, with the date of x-ms-date. `resource` is `/account/account/path`.
 export const sharedKey = ({ method, type = "", date, resource, key = KEY }) => sign(`${method}\n\n${type}\n${date}\n${resource}`, key);
 
-// Ends the script with 2 if arguments are missing.
+// Prints the usage and ends the script with 2.
 export function usage(text) {
   console.error(`usage: ${text}`);
   process.exit(2);

@@ -139,7 +139,7 @@ impl BackupArgs {
         }
         if unfinished > 0 {
             remark(&format!(
-                "{unfinished} rows belong to writes that were not finished: after a restore, run `tables upkeep --once`"
+                "{unfinished} rows belong to writes that were not finished: after a restore, run `tables upkeep STORE --once`"
             ));
         }
         Ok(())

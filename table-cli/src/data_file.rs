@@ -50,7 +50,7 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    /// Takes format and compression from the name: `.jsonl`, `.csv`, `.parquet` or `.json`, and `.zst` after it. A given
+    /// Takes format and compression from the name: `.jsonl` (or `.ndjson`), `.csv`, `.parquet` or `.json`, and `.zst` after it. A given
     /// `format` goes before the name.
     pub(crate) fn new(name: &str, format: Option<DataFormat>) -> Result<Self> {
         let (inner, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |inner| (inner, true));

@@ -110,7 +110,7 @@ impl ExportArgs {
 
     fn print_report(&self, table: &TableName, exported: &Exported, requests: u64, path: &str) -> Result<()> {
         let Exported { rows, encrypted, decrypted } = exported;
-        // With --quiet too: what a file has of secrets is no progress.
+        // With --quiet too: a remark about secrets in a file is not progress.
         if !decrypted.is_empty() {
             let names: Vec<_> = decrypted.iter().map(String::as_str).collect();
             remark(&format!(

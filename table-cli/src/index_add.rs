@@ -154,10 +154,10 @@ impl AddArgs {
                     )));
                 }
             };
-            let keys = index.definition().properties_read()?;
+            let read = index.definition().properties_read()?;
             let copies = |name: &str| self.full || self.fields.iter().any(|field| field == name);
-            let is_key = |name: &str| keys.iter().any(|key| key == name);
-            if let Some(name) = stored.encrypted.iter().find(|name| is_key(name)) {
+            let is_read = |name: &str| read.iter().any(|property| property == name);
+            if let Some(name) = stored.encrypted.iter().find(|name| is_read(name)) {
                 return Err(refused(&format!(
                     "the index would show '{name}' of the type {of}, which is encrypted"
                 )));
@@ -167,7 +167,7 @@ impl AddArgs {
                     "the index would copy '{name}' of the type {of}, which is encrypted: give --keys, and nothing was changed"
                 )));
             }
-            if let Some(name) = large.into_iter().find(|name| is_key(name) || copies(name)) {
+            if let Some(name) = large.into_iter().find(|name| is_read(name) || copies(name)) {
                 return Err(refused(&format!(
                     "the index would hold '{name}' of the type {of}, whose values are in blobs"
                 )));

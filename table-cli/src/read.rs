@@ -68,7 +68,7 @@ async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> 
     Ok(format!("{table}\t{rows}{more} rows\t{kib}{more} KiB{}\n", types_and_indexes(&manifest)))
 }
 
-/// The names of the types and indexes, each with a tab before it; empty if there are none.
+/// The list of the types, and the list of the indexes with their states, each with a tab before it; nothing for an empty list.
 fn types_and_indexes(manifest: &Manifest) -> String {
     let index = |index: &StoredIndex| format!("{} ({})", index.name, index.state);
     let indexes: Vec<_> = manifest.indexes.iter().map(index).collect();

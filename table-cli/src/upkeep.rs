@@ -128,7 +128,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Prints a line for each round since the last call.
+    /// Prints a line for each table that has ended a round since the last call, unless `--quiet` is given.
     fn print(&mut self, report: &UpkeepReport) {
         for (table, kept) in &report.tables {
             let printed = self.printed.entry(table.clone()).or_default();

@@ -5,7 +5,7 @@ use table_core::store::ServiceProfile;
 
 use crate::disk::{Access, FreeSpace, Opener};
 
-/// What this store allows.
+/// What this store allows by default; see [`EmbeddedBuilder::served`].
 pub(crate) const PROFILE: ServiceProfile = ServiceProfile::LOCAL;
 
 /// When the store acknowledges a write.
@@ -111,8 +111,8 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// Allows group transactions of 10,000 operations ([`ServiceProfile::SERVED`]), for a server that maintains indexes
-    /// for its clients. Default: 100, as in the service.
+    /// Allows group transactions of 10,000 operations and 64 MiB ([`ServiceProfile::SERVED`]), for a server that maintains indexes
+    /// for its clients. Default: 100 operations and 4 MiB, as in the service.
     pub const fn served(mut self) -> Self {
         self.config.profile = ServiceProfile::SERVED;
         self

@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Returns the state after the last commit if readers need not wait for it.
+    /// Returns the state after the last commit; `None` if readers have to wait or would get an error.
     pub(crate) fn current(&self) -> Option<Arc<Snapshot>> {
         self.try_snapshot().ok().flatten()
     }

@@ -284,7 +284,7 @@ impl TableStore for EmbeddedStore {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        // Inline reads never wait, so without a budget a task of many reads would block other tasks and
+        // Inline reads hardly ever wait, so without a budget a task of many reads would block other tasks and
         // timers.
         consume_budget().await;
         let snapshot = self.snapshot().await?;

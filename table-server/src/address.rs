@@ -65,8 +65,8 @@ impl Address {
         Ok(Self { account, is_secondary, raw_path, root, path: rest.to_owned(), parameters })
     }
 
-    /// Returns the path below the account of a URL inside a group. The URL is absolute or relative to the
-    /// server's root.
+    /// Returns the path below the account, and the parameters, of a URL inside a group. The URL is absolute, or relative to the server's
+    /// root or to the account.
     pub(crate) fn inner_path<'a>(&self, address: &'a str) -> Result<(&'a str, Parameters)> {
         let (address, query) = address.split_once('?').unwrap_or((address, ""));
         let path = match address.split_once("://") {

@@ -139,7 +139,7 @@ fn maintainer(store: &Arc<dyn TableStore>) -> Option<Arc<dyn Maintainer>> {
     match crate::indexes::Indexes::new(Arc::clone(store)) {
         Ok(indexes) => Some(Arc::new(indexes)),
         Err(error) => {
-            // The durations are constants, so this cannot happen.
+            // `Indexes::new` can only refuse the durations of its leases, which are constants: this cannot happen.
             tracing::error!(target: "table_server", %error, "indexes are not maintained");
             None
         }

@@ -1,5 +1,5 @@
-//! Moves every flight to an archive in another store, 100 moves per eventual transaction. Cost: 4 requests per move, and the commit, the
-//! claim and the queue message per transaction.
+//! Moves every flight to an archive in another store, 100 moves per eventual transaction. Cost: 5 requests per move (1 of them a check
+//! before the commit), and the commit, the claim and the queue message per transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

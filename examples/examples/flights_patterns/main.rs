@@ -50,7 +50,7 @@ async fn run(args: &Args) -> Result<()> {
     print_result("load of the fleet", &meter, "planes and flights in full groups")?;
     print_result("compound keys", &meter, &fleet.check_each_plane(&flights).await?)?;
     print_result("several types", &meter, &fleet.count_types(&flights).await?)?;
-    print_result("change by type", &meter, &fleet.add_flight_counts(&flights).await?)?;
+    print_result("partial changes", &meter, &fleet.add_flight_counts(&flights).await?)?;
     print_result("joins, relations", &meter, &related::run(&fleet, &flights).await?)?;
     print_result("eventual archive", &meter, &archive::run(&store, &flights).await?)
 }

@@ -31,7 +31,7 @@ pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
     Ok(format!("{sum} flights of {} manufacturers, joined and related", expected.len()))
 }
 
-/// Returns flights by the manufacturer of their plane: 1 request per plane, however many flights it has.
+/// Returns flights by the manufacturer of their plane: 1 request per page of flights, and 1 per plane, however many flights it has.
 async fn joined(fleet: &Fleet) -> Result<BTreeMap<String, usize>> {
     let options = JoinOptions::default().remember_missing();
     let cache = JoinCache::new(fleet.planes.clone(), options);

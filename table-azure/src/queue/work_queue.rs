@@ -75,7 +75,7 @@ impl AzureWorkQueue {
     /// Creates a client of the queue at this URL that authorizes with tokens.
     ///
     /// # Errors
-    /// Fails if the URL is not an `https` URL.
+    /// Fails if the URL is not an `https` URL, or the queue's name has more than 56 characters.
     pub fn new(
         queue_url: &str,
         credential: Arc<dyn TokenCredential>,
@@ -88,22 +88,22 @@ impl AzureWorkQueue {
     ///
     /// # Errors
     /// Fails if the text is not a URL, or is a plain `http` URL of another machine (see
-    /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)).
+    /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)). Fails if the queue's name has more than 56 characters.
     pub fn with_shared_key(
         queue_url: &str,
         key: SharedKey,
         options: Option<AzureWorkQueueOptions>,
     ) -> Result<Self> {
-        let (mut options, secret) = (options.unwrap_or_default(), key.emulator().is_none());
+        let (mut options, has_secret) = (options.unwrap_or_default(), key.emulator().is_none());
         options.client_options.per_try_policies.push(Arc::new(QueueKeyPolicy(key)));
-        Self::build(queue_url, None, options, secret)
+        Self::build(queue_url, None, options, has_secret)
     }
 
     /// Creates a client of the queue at this URL, which ends with `?` and a shared access signature.
     ///
     /// # Errors
     /// Fails if the text is not a URL, or is a plain `http` URL of another machine (see
-    /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)).
+    /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)). Fails if the queue's name has more than 56 characters.
     pub fn with_sas(queue_url: &str, options: Option<AzureWorkQueueOptions>) -> Result<Self> {
         Self::build(queue_url, None, options.unwrap_or_default(), true)
     }
@@ -111,7 +111,8 @@ impl AzureWorkQueue {
     /// Creates a client of the named queue in the account of a connection string.
     ///
     /// # Errors
-    /// Fails if a part of the connection string is malformed or missing.
+    /// Fails if a part of the connection string is malformed or missing, or the queue's name has more than 56 characters; see also
+    /// [`with_shared_key`](Self::with_shared_key) and [`with_sas`](Self::with_sas).
     pub fn from_connection_string(
         text: &str,
         queue: &str,
@@ -125,11 +126,12 @@ impl AzureWorkQueue {
         }
     }
 
+    /// Creates a client. `has_secret`: whether the requests carry a secret, which plain http would show.
     fn build(
         url: &str,
         credential: Option<Arc<dyn TokenCredential>>,
         options: AzureWorkQueueOptions,
-        secret: bool,
+        has_secret: bool,
     ) -> Result<Self> {
         let AzureWorkQueueOptions { client_options, plain_http_hosts } = options;
         let url = parse_url(url)?;
@@ -139,7 +141,7 @@ impl AzureWorkQueue {
         if credential.is_some() && url.scheme() != "https" {
             return Err(invalid("tokens are sent over https only; use an https:// URL"));
         }
-        if secret {
+        if has_secret {
             check_plain_http(&url, &plain_http_hosts)?;
         }
         let chars = queue_name(&url).chars().count();
@@ -246,7 +248,11 @@ impl WorkQueue for AzureWorkQueue {
             match self.accept(item, failed.is_none()).await {
                 Ok(message) => messages.extend(message),
                 Err(error) => {
-                    tracing::warn!(%error, queue = self.queue.name(), "a message could not be moved to the poison queue and stays in this queue");
+                    tracing::warn!(
+                        %error,
+                        queue = self.queue.name(),
+                        "a message could not be read, or could not be moved to the poison queue; it stays in this queue"
+                    );
                     failed = Some(error);
                 }
             }

@@ -98,7 +98,7 @@ impl Failure {
         Error::new(self.kind(subject)).with_outcome(outcome).with_answer(answer)
     }
 
-    /// The outcome is ambiguous after 5xx, 408 and an undocumented success; a busy service has not begun the
+    /// The outcome of a write is ambiguous after 5xx (except 501), 408 and an undocumented success; a busy service has not begun the
     /// operation.
     fn outcome(&self, writes: bool) -> Outcome {
         match (self.status, self.code.as_deref()) {

@@ -386,7 +386,8 @@ impl SasRange {
 /// The smallest character of a key: the service refuses control characters in keys.
 const SMALLEST_CHAR: char = ' ';
 
-/// Returns a RowKey before `end`, as the included end of a range. Only texts with more than one U+FFFF at their end lie between the two.
+/// Returns a RowKey before `end`, as the included end of a range. Between the two are only RowKeys that start with the returned text and go
+/// on after its U+FFFF.
 fn end_before(end: &str) -> Result<String> {
     key_order::key_text_before(end)
         .ok_or_else(|| Error::invalid_request("no RowKey precedes the empty RowKey"))
@@ -541,7 +542,7 @@ impl TableSas {
     /// only.
     ///
     /// # Errors
-    /// Fails if the PartitionKey does not match the key template of `T`.
+    /// Fails if `T` has a `discriminator(partition_prefix)` and the PartitionKey does not start with the prefix.
     pub fn within_partition<T: TableEntity>(self, partition: impl PartitionIn<T>) -> Result<Self> {
         self.within_rows_of::<T>(partition.partition_key(), Range::ALL)
     }
@@ -625,7 +626,7 @@ impl TableSas {
     }
 }
 
-/// The smallest range of RowKeys that contains every row of `T` in a partition.
+/// The RowKeys with the row prefix of `T`; every RowKey if `T` has no row prefix.
 fn all_rows<T: TableEntity>() -> Result<Range> {
     match &T::SCHEMA.discriminator {
         Discriminator::RowPrefix(prefix) => RowPrefix::<T>::new(&**prefix).into_range(),

@@ -116,7 +116,8 @@ fn successor(c: char) -> Option<char> {
     }
 }
 
-/// Returns a key text before `end`; `None` for the empty text. Between the two are only texts that end with several U+FFFF.
+/// Returns a key text before `end`; `None` for the empty text. Between the two are only key texts that start with the returned text and go on
+/// after its U+FFFF.
 #[doc(hidden)]
 pub fn key_text_before(end: &str) -> Option<String> {
     let mut text = end.to_owned();

@@ -24,8 +24,8 @@ const MAX_TABLES: usize = 1024;
 /// that another program has declared.
 ///
 /// A cached manifest is used for [`LIFE`](Self::LIFE), also if it is empty. If this process writes a manifest row or
-/// creates or deletes a table, its cached manifest is removed at once. Writes of manifests by other processes are
-/// known after at most [`LIFE`](Self::LIFE).
+/// deletes a table, the table's cached manifest is removed at once; if this process creates a table, an empty manifest
+/// is cached. Writes of manifests by other processes are known after at most [`LIFE`](Self::LIFE).
 pub struct ManifestCache {
     profile: ServiceProfile,
     /// Whether the cache returns empty manifests without reading.

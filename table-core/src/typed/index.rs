@@ -264,7 +264,8 @@ impl EntriesBuilder {
     }
 }
 
-/// Returns the range of all texts that start with this text.
+/// Returns the range of all texts that start with this text. Its end may have a character that keys cannot have: the end is only compared with
+/// keys.
 fn starting_with(text: &str) -> Range {
     if text.is_empty() {
         return Range::ALL;

@@ -37,8 +37,6 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
         }
         Segment::Part(part) => {
             let (name, format) = (plain(&part.field), format(entity, template, i, part));
-            // Then the compiler reports a type that is not a key part at the type, as it does where the key
-            // is read.
             let value = transformed(krate, part, local(entity, part).to_token_stream());
             quote!(.part(#name, #value, #format)?)
         }

@@ -8,12 +8,12 @@ use crate::error::{Failure, LostWrites};
 use crate::file::{LockMode, Opened, WriteFailure};
 use crate::guard::{Unwound, caught, guarded};
 
-/// Pause between a failure and the second attempt to reopen the file. It doubles with each attempt …
+/// The first attempt to reopen the file is due at once. This is the pause before the second attempt; it doubles with each attempt …
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// … up to this limit.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The pause is at least this many times the duration of the last attempt.
-const SHARE_OF_PAUSE: u32 = 10;
+/// From the second attempt on, the pause is also at least this many times the duration of the last attempt, up to the same limit.
+const PAUSE_PER_DURATION: u32 = 10;
 
 /// The schedule of attempts to reopen the file after failures.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Reopening {
     pub(super) fn failed(&mut self, failure: &Failure, now: Instant) {
         let pause = match self.failures {
             0 => Duration::ZERO,
-            n => (FIRST_PAUSE * 2_u32.saturating_pow((n - 1).min(16))).max(self.took * SHARE_OF_PAUSE),
+            n => (FIRST_PAUSE * 2_u32.saturating_pow((n - 1).min(16))).max(self.took * PAUSE_PER_DURATION),
         };
         self.failures += 1;
         let source = std::error::Error::source(failure);
@@ -196,7 +196,7 @@ impl CommitFailure {
 }
 
 /// Does work on the file and converts a panic of the engine to a failure. After any failure but
-/// [`CommitFailure::Unreadable`], the file must be [reopened](super::Writer::reopen) before the next write.
+/// [`CommitFailure::Unreadable`] and [`CommitFailure::Refused`], the file must be [reopened](super::Writer::reopen) before the next write.
 pub(super) fn caught_work<T>(work: impl FnOnce() -> Result<T, CommitFailure>) -> Result<T, CommitFailure> {
     caught(work).unwrap_or(Err(CommitFailure::Panicked))
 }

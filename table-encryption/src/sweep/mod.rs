@@ -69,7 +69,7 @@ pub struct Sweep<'a, S, J> {
 
 /// Default number of concurrent writes.
 const CONCURRENCY: usize = 8;
-/// Maximum number of times that an entity is read again after conflicts.
+/// Maximum number of attempts to write an entity that other writers change.
 const ATTEMPTS: u32 = 10;
 
 #[expect(private_bounds, reason = "the jobs are this crate's")]
@@ -197,7 +197,8 @@ fn is_gone(failure: &Failure) -> bool {
     matches!(failure, Failure::OfEntity(error) if error.is_gone())
 }
 
-/// Returns the ETag under which the sweep writes the entity. A store that returns one entity without an ETag returns all so.
+/// Returns the ETag under which the sweep writes the entity. A missing ETag is an error of the store and not of the entity: such a store
+/// returns no ETags at all.
 fn etag_of(entity: &Entity) -> Result<ETag, Failure> {
     entity.etag().cloned().ok_or_else(|| Failure::OfService(Error::missing_etag(entity.key())))
 }

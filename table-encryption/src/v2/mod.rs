@@ -417,7 +417,7 @@ fn decrypt(
 }
 
 fn decrypt_one(keys: &WriteKeys, index: usize, listed: &Listed, stored: ValueRef<'_>) -> Option<EdmValue> {
-    // A plaintext value in the place of the ciphertext has another type, and must not be read as if it were decrypted.
+    // A plaintext value in the place of the ciphertext is refused here by its type; a Binary value is refused by the tag.
     let ValueRef::Binary(ciphertext) = stored else { return None };
     let mut bytes = ciphertext.to_vec();
     let is_authentic = keys.decrypt(index, &listed.name, listed.edm_type, &mut bytes, &listed.tag);

@@ -498,7 +498,8 @@ pub(super) fn is_unfinished(row: &Entity) -> bool {
     is_journal_row(row) || is_pending(row) || has_mark(row)
 }
 
-/// Whether a type of the table has large values, so that its rows, and its ciphertext, may refer to blobs.
+/// Whether a type of the table has large values, so that its rows, and its ciphertext, may refer to blobs. A layout that
+/// this version does not know counts as one with large values.
 pub(super) fn has_large(manifest: &Manifest) -> bool {
     let is_large = |layout: &Layout| !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. });
     manifest.types.iter().any(|of| is_large(&of.layout))

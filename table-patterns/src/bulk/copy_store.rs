@@ -408,7 +408,8 @@ impl StoreCopy {
 }
 
 impl PreparedCopy<'_> {
-    /// Copies the tables. For each table the requests of a [`CopyJob::run`]; none for a table whose target has the same rows.
+    /// Copies the tables. For each table the requests of a [`CopyJob::run`] without its check of ciphertext, and with a name 1 more; none for a
+    /// table whose target has the same rows.
     ///
     /// # Errors
     /// The errors of a [`CopyJob::run`]; rows written before stay, and a named copy continues after them.

@@ -6,7 +6,8 @@ use table_core::model::{PartitionKey, TableName};
 use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile};
 use tokio::time::Instant;
 
-/// A group of operations that is closed: ready to be sent.
+/// A group of operations of one partition of a table. The group is open while it is in [`OpenGroups`], and closed when a method of it has
+/// returned the group.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) table: TableName,

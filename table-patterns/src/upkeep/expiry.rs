@@ -109,7 +109,7 @@ impl ExpirySweep<'_> {
             attempts: ATTEMPTS,
         };
         let mut summary = write.run(found).await?;
-        // One row that cannot be read keeps no other.
+        // A row that cannot be read does not prevent the removal of other rows.
         for UnreadableEntity { key, error } in unreadable.into_inner().unwrap_or_else(PoisonError::into_inner)
         {
             summary.add(BulkOutcome::refused(self.table.clone(), key, error));
@@ -159,8 +159,8 @@ impl ExpirySweep<'_> {
         }
         // The row names its blobs: without their store, or without the keys to read the names, it stays, so that a later sweep
         // removes both.
-        let has_blobs = self.upkeep.has_no_blobs() && first_name_in_blobs(&row).is_some();
-        if has_blobs || self.hides_blobs(&row) {
+        let names_unknown_blobs = self.upkeep.has_no_blobs() && first_name_in_blobs(&row).is_some();
+        if names_unknown_blobs || self.hides_blobs(&row) {
             return Decision::Keep;
         }
         Decision::delete(row)
@@ -180,11 +180,12 @@ impl ExpirySweep<'_> {
         let is_known = match row.get(Schema::VERSION_PROPERTY) {
             None => true,
             Some(ValueRef::Int32(version)) => version <= self.stored.version,
-            // Another program may have written the number in this type.
+            // Another program may have written the number as `Edm.Int64`.
             Some(ValueRef::Int64(version)) => version <= i64::from(self.stored.version),
             Some(_) => false,
         };
-        // Index entries hold properties of their entity, and go with it.
+        // Index entries hold properties of their entity, and go with it. A wide entity was assembled from its rows: it is never an entry,
+        // although its rows are system rows.
         let is_row = self.stored.layout == Layout::Wide || is_entity(row);
         is_of_type && is_known && is_row && !is_moving(row) && self.expiry.is_due(row, now)
     }

@@ -32,7 +32,7 @@ pub struct UpkeepReport {
 #[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct TableUpkeep {
-    /// Whether a program has opened the table with indexes. Other tables need no upkeep.
+    /// Whether a program has opened the table with indexes. In other tables upkeep only removes due entities and collects blobs.
     pub has_manifest: bool,
     /// Finished rounds.
     pub rounds: u64,
@@ -142,7 +142,7 @@ impl fmt::Display for Part<'_> {
     }
 }
 
-/// The reason why upkeep cannot maintain an index or the blobs of a table.
+/// The reason why upkeep cannot maintain an index or the blobs of a table, or remove its due entities.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -168,7 +168,7 @@ pub enum Due {
     Duplicates(Vec<Duplicate>),
     /// The number of entities whose entry key another entity has, from the last scrub.
     Taken(usize),
-    /// The number of missing entries, from the last scrub, of entities that also have an index that this process cannot maintain.
+    /// The number of entities with missing entries, from the last scrub, that also have an index that this process cannot maintain.
     NotRepaired(usize),
     /// The work failed; the next round tries again.
     Failed(Error),
@@ -245,6 +245,7 @@ impl TableUpkeep {
 
 impl UpkeepReport {
     /// The work for an operator: indexes that are not readable, and indexes, blobs and removals with a reason.
+    /// An index without a reason (`None`) is one that upkeep still builds.
     pub fn due(&self) -> impl Iterator<Item = (&TableName, Part<'_>, Option<&Due>)> {
         let indexes = self.tables.iter().flat_map(|(table, kept)| {
             let indexes = kept.indexes.iter().filter(|(_, index)| index.is_due());

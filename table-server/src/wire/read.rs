@@ -12,8 +12,7 @@ use uuid::Uuid;
 
 use crate::errors::{Failure, Result};
 
-/// Maximum number of members of an object: several times the members of the largest entity with an annotation per
-/// property.
+/// Maximum number of members of an object: twice the members of the largest entity with an annotation per property.
 const MAX_MEMBERS: usize = 1024;
 const TYPE: &str = "@odata.type";
 

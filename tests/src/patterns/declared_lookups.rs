@@ -66,6 +66,9 @@ pub(crate) async fn lookups_return_pages(h: &Harness) {
     assert_eq!(rest.continuation, None, "a limit bounds the page, and the page has a continuation");
     assert_eq!(three.all().await.expect("three").len(), 3);
     assert_eq!(three.count().await.expect("a count"), 3);
+    assert_eq!(three.first().await.expect("the first").map(|e| e.id), Some(1));
+    let none = three.limit(0);
+    assert_eq!(none.first().await.expect("no entity"), None, "a limit of 0 selects no entity");
     let (count, requests) = company.cost(company.employees.by(Employee::by_surname("Kwok")).count()).await;
     assert_eq!(count, 5, "a count reads entries and follows no reference");
     assert_eq!(requests, 1, "a count reads entries and follows no reference");

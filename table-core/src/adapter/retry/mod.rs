@@ -431,7 +431,7 @@ impl<'a> Attempts<'a> {
         self
     }
 
-    /// Runs a request within the remaining time.
+    /// Runs a request within the remaining time and the time limit of one attempt.
     ///
     /// A write that is cut off may have been applied; a read has changed nothing.
     pub(in crate::adapter) async fn run<T>(
@@ -450,7 +450,8 @@ impl<'a> Attempts<'a> {
         timeout_at(end, request).await.unwrap_or_else(|_| Err(cut_off(is_read, end - start)))
     }
 
-    /// Waits until the next attempt is due. Returns `false` if no attempt or no time is left.
+    /// Waits until the next attempt is due. Returns `false` if no attempt or no time is left, or if the service asks for a longer delay than
+    /// the policy waits for.
     pub(in crate::adapter) async fn wait_for_attempt(&mut self, failure: &Error) -> bool {
         if self.made >= self.policy.max_attempts {
             return false;
@@ -459,8 +460,8 @@ impl<'a> Attempts<'a> {
         if retry_after > self.policy.max_retry_after {
             return false;
         }
-        // The service knows its own load: its `Retry-After` is a lower bound, also of the longest delay of the
-        // policy.
+        // The service knows its own load: its `Retry-After` is a lower bound of the delay, also where the policy's
+        // longest delay is shorter.
         let delay = self.policy.delay(self.made, self.rng.f64()).max(retry_after);
         let late = |deadline: Instant| Instant::now().checked_add(delay).is_none_or(|due| due >= deadline);
         if self.deadline.is_some_and(late) {

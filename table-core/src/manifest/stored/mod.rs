@@ -1,4 +1,5 @@
-//! The manifest of a table and its rows in the system partition: one row per index, one per entity type.
+//! The manifest of a table and its rows in the system partition: one row per generation of an index, one per entity type, and rows
+//! of other kinds.
 
 mod entity_type;
 mod index;
@@ -33,9 +34,9 @@ impl Manifest {
         let mut manifest = Self::default();
         for row in rows {
             match row.key().row() {
-                // A program must not fail at rows of a kind that a later version of the library has added.
                 name if name.starts_with(INDEX_ROWS) => manifest.indexes.push(StoredIndex::read(&row)?),
                 name if name.starts_with(TYPE_ROWS) => manifest.types.push(StoredType::read(&row)?),
+                // A program must not fail at rows of a kind that a later version of the library has added.
                 _ => manifest.others.push(row),
             }
         }

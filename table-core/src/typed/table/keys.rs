@@ -136,7 +136,8 @@ fn through<T>(prefix: impl Into<RowPrefix<T>>) -> Result<Bound<String>> {
     prefix.into().into_text().map(|text| end_of(&text))
 }
 
-/// Returns the bound after all keys that start with the text.
+/// Returns the bound after all keys that start with the text. The bound may have a character that keys cannot have: it is only compared with
+/// keys.
 pub(super) fn end_of(text: &str) -> Bound<String> {
     key_order::prefix_end(text).map_or(Bound::Unbounded, Bound::Excluded)
 }

@@ -1,7 +1,7 @@
 //! Generates `T::by_name(…)`: lookups in an index, with a step per part of the RowKey.
 //!
 //! The number of the step is a const parameter of the type, and each method exists for one number: parts are set in the order
-//! of the key. A range or a prefix of text leads to the step `done`, which has no methods.
+//! of the key. A range or a prefix of text leads to the step `done`, which has no methods that set parts.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -25,7 +25,7 @@ pub(crate) fn definition(entity: &Entity<'_>) -> TokenStream {
         let (krate, vis, of, name) =
             (&entity.krate, &entity.input.vis, &entity.input.ident, name(entity, index));
         let doc = format!(
-            "Entries of the index `{}` of [`{of}`], `{}`: to look up at each step.",
+            "A lookup in the index `{}` of [`{of}`]. Its methods set the parts of `{}` in their order; it can be read with any number of parts set.",
             plain(&index.name),
             index.row.display()
         );
@@ -71,7 +71,7 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let literal = index.row.prefix().map(|text| quote!(.literal(#text)));
     // The value of a shard is known, and the RowKey starts with it.
     let shard = index.partition.as_ref().and_then(Template::shard);
-    let first = shard.map(|part| first(entity, index, &part.field));
+    let first = shard.map(|part| sharded_part(entity, index, &part.field));
     // The shard is computed from the value, so the caller has given the value already: its step is done.
     let step = usize::from(shard.is_some());
     let is_whole = (whole(index) == step).then(|| quote!(.whole()));
@@ -97,13 +97,14 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     }
 }
 
-/// Generates the first part of the RowKey, and the text after it.
-fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
+/// Generates the first part of the RowKey, and the text after it, in an index with shards. The part is the field `sharded`, whose value also
+/// chooses the shard, so the caller of the generated function has given the value.
+fn sharded_part(entity: &Entity<'_>, index: &Index, sharded: &Ident) -> TokenStream {
     let at = place(&index.row, 0);
     let Some(Segment::Part(part)) = index.row.segments.get(at) else { return TokenStream::new() };
-    let (text, format) = (plain(field), part_format(entity, &index.row, at, part));
+    let (text, format) = (plain(sharded), part_format(entity, &index.row, at, part));
     let literal = literal_after(&index.row, at);
-    let local = local_of(entity, field);
+    let local = local_of(entity, sharded);
     let value = transformed(&entity.krate, part, quote!(&#local));
     quote!(.part(#text, #value, #format) #literal)
 }

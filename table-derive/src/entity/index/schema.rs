@@ -84,8 +84,9 @@ fn payload(entity: &Entity<'_>, payload: &PayloadAttr) -> TokenStream {
                 let name = &property.name;
                 quote!(#text(#name))
             });
-            // A projection checks the schema version and its readers, so an entry with fields holds them. Also of a type that
-            // says none of the readers: a later version that does has the same definition then.
+            // A projection checks the schema version and its readers, so an entry with fields holds both properties. READER_PROPERTY is
+            // listed even if the type has no `min_reader`, so that a later version with one has the same definition. A type of version 1
+            // stores neither property.
             let schema = quote!(#krate::typed::Schema);
             let versions =
                 [quote!(#text(#schema::VERSION_PROPERTY)), quote!(#text(#schema::READER_PROPERTY))];

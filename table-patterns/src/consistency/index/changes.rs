@@ -118,9 +118,9 @@ impl EntityChanges<'_> {
         now.filter(|now| now.etag() == new.etag())
     }
 
-    /// Writes an entity unchanged, with all its entries, and tries again while other writers change it. A
-    /// writer of another property would not write an entry that it assumes to exist. Returns whether the entity
-    /// exists.
+    /// Writes an entity unchanged, with all its entries, and tries again after conflicts instead of leaving the
+    /// work to the other writer: a writer that changes another property does not write such an entry, because it
+    /// assumes that the entry exists. Returns whether the entity exists.
     pub(super) async fn rewrite(&self, mut entity: Entity) -> Result<bool> {
         let mut conflicts = Conflicts::new(self.attempts + 1);
         loop {

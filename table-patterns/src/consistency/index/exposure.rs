@@ -10,8 +10,7 @@ use super::{Index, Payload, Shape};
 /// Refuses indexes that would reveal properties which the store encrypts in the entities' table: in keys, in sums, or in
 /// other tables without a rule for the rows in which the property is encrypted.
 ///
-/// Declares the names of copies in other tables to the store. The store then refuses plaintext of these names, and
-/// filters on them.
+/// Declares the names of copies to the store. The store then refuses plaintext of these names, and filters on them.
 pub(crate) fn check_and_declare_copies(
     store: &dyn TableStore,
     table: &TableName,
@@ -81,7 +80,7 @@ fn declare_copies(store: &dyn TableStore, table: &TableName, names: &EncryptedNa
     let held: Vec<_> = everywhere.filter_map(|name| copied_name(index, name)).collect();
     let held: Vec<&str> = held.iter().map(|name| &**name).collect();
     if !held.is_empty() {
-        // From now on the store encrypts the copies as it encrypts the property.
+        // From now on the store refuses these copies in plaintext. `Index::entries` marks them to be encrypted.
         store.declare_encrypted(target, &held);
     }
 }

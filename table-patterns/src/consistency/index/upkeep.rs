@@ -16,7 +16,7 @@ use super::states::set::FORGOTTEN_AT_ONCE;
 use crate::clock::after;
 use crate::entry::{Index, Placement, Uniqueness};
 
-/// After this time, a scrub that has not ended counts as abandoned.
+/// After this time, a run of upkeep that has not ended counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// The manifest of a table, for upkeep.
@@ -149,7 +149,7 @@ impl LastRun {
         self.at.is_none_or(|at| after(at, wait) <= Ticks::now())
     }
 
-    /// Claims the next run, in the version of the row that was read. `None` if another process has claimed it first. One request.
+    /// Takes the next run for this process, in the version of the row that was read. `None` if another process was first. 1 request.
     pub(crate) async fn begin(&self, store: &dyn TableStore, table: &TableName) -> Result<Option<Self>> {
         match store.write(table, self.operation(false)?).await {
             Err(e) if e.is_conflict() => Ok(None),

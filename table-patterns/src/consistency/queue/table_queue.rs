@@ -156,7 +156,7 @@ impl TableQueue {
     /// Hides rows for their receiver: in one group, or row by row if another worker has taken one of them.
     async fn take(&self, rows: &[Row], visibility: Duration, taken: &mut Vec<Message>) -> Result<()> {
         let at = after(self.options.clock.now(), visibility);
-        let moves = rows.iter().map(|row| self.received_form(row, at)).collect::<Result<Vec<_>>>()?;
+        let moves = rows.iter().map(|row| self.move_of_receive(row, at)).collect::<Result<Vec<_>>>()?;
         if let Some(written) = self.move_group(&moves).await? {
             taken.extend(received_messages(&moves, &written)?);
             return Ok(());
@@ -169,8 +169,8 @@ impl TableQueue {
         Ok(())
     }
 
-    /// The received form of a row: hidden until `at`, or a poison message after too many receives.
-    fn received_form(&self, row: &Row, at: Ticks) -> Result<(Row, Row)> {
+    /// The row, and its received form: hidden until `at`, or a poison message after too many receives.
+    fn move_of_receive(&self, row: &Row, at: Ticks) -> Result<(Row, Row)> {
         let state = if row.count >= self.options.max_dequeues { POISON } else { MESSAGE };
         let mut to = row.moved(&self.partition, state, at)?;
         to.count = row.count.saturating_add(1);

@@ -198,7 +198,7 @@ impl Collection<'_> {
         examined.try_fold(found, add).await
     }
 
-    /// Examines the blobs of an entity by its row. 1 request.
+    /// Examines the blobs of an entity by its row. 1 request, and 1 for each orphan that is removed.
     async fn examine(&self, key: Key, blobs: EntityBlobs, mode: CollectMode) -> Result<Collected> {
         // The headers show whether the row has ciphertext, in which references are not visible.
         let named = blobs.iter().map(|(_, context)| &*context.property);
@@ -346,24 +346,25 @@ impl PartialFiles {
             if depth > 0 && kind.is_dir() {
                 found += self.walk(&entry.path(), depth - 1)?;
             } else if depth == 0 && kind.is_file() && entry.file_name().to_str().is_some_and(is_upload) {
-                found += u64::from(self.examine(&entry.path())?);
+                found += u64::from(self.collect_file(&entry.path())?);
             }
         }
         Ok(found)
     }
 
-    /// Whether a file is older than the bound. A file that has disappeared is not.
-    fn examine(&self, file: &FilePath) -> io::Result<bool> {
-        let examined = fs::metadata(file).and_then(|found| found.modified()).and_then(|modified| {
+    /// Returns whether a file is older than the bound; removes such a file with [`CollectMode::Remove`]. A file that has disappeared is not
+    /// older.
+    fn collect_file(&self, file: &FilePath) -> io::Result<bool> {
+        let collected = fs::metadata(file).and_then(|found| found.modified()).and_then(|modified| {
             let is_old = DateTime::<Utc>::from(modified) <= self.before;
             if is_old && self.mode == CollectMode::Remove {
                 fs::remove_file(file)?;
             }
             Ok(is_old)
         });
-        match examined {
+        match collected {
             Err(error) if error.kind() == IoKind::NotFound => Ok(false),
-            examined => examined,
+            collected => collected,
         }
     }
 }

@@ -132,7 +132,8 @@ impl<T: TableEntity> LargeQuery<T> {
 
 /// Sets the number and the order of results.
 impl<T: TableEntity> LargeQuery<T> {
-    /// Returns at most this many entities: see [`TableQuery::limit`]. A limit is the size of a [`page`](Self::page).
+    /// Returns at most this many entities: see [`TableQuery::limit`]. A limit bounds each [`page`](Self::page), and
+    /// the next page continues after it.
     pub fn limit(self, entities: usize) -> Self {
         Self { limit: Some(entities), ..self.and(|rows| rows.limit(entities)) }
     }
@@ -286,7 +287,7 @@ impl<T: TableEntity> LargeQuery<T> {
         })
     }
 
-    /// The text that distinguishes the query from queries with other cursors.
+    /// The text that identifies the query: a cursor is valid only for queries with the same text.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
         let rows = self.narrowed()?;
@@ -400,7 +401,7 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
         Self { table, rows, limit: None }
     }
 
-    /// The text that distinguishes the lookup from lookups with other cursors.
+    /// The text that identifies the lookup: a cursor is valid only for lookups with the same text.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
         self.rows.identity()

@@ -76,7 +76,8 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// Reads the large values of rows, several rows at once, in the order of the rows.
     ///
-    /// A row that was deleted is omitted; a row that was replaced comes in its new state. 1 request per large value.
+    /// A row is read again if one of its blobs is missing: a deleted row is then omitted, and a replaced row comes in its new state. Other rows
+    /// come as they were read. 1 request per large value; for a row that is read again, the requests of [`get`](Self::get) too.
     pub fn load<S>(&self, rows: S) -> impl Stream<Item = Result<T>> + Send + use<T, S>
     where
         S: Stream<Item = Result<LargeRow<T>>> + Send,

@@ -354,10 +354,11 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// Deletes the entity in any version if it exists. Returns whether it existed.
+    /// Deletes the entity in any version if it exists, with its blobs. Returns whether it existed. The requests of a [`delete`](Self::delete),
+    /// again after a conflict; 1 if the entity does not exist.
     ///
     /// # Errors
-    /// Errors of the stores.
+    /// Precondition failed, after the last attempt. Errors of the stores.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
         existed(self.delete(key, IfMatch::Any).await)
     }

@@ -25,7 +25,7 @@ pub trait SlotCodec<V>: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The size of the largest value in a store, in bytes.
+    /// An upper bound of the stored size of a value, without its property names, in bytes.
     fn max_bytes() -> usize;
 
     /// Adds the properties of a slot's value to a row.
@@ -144,7 +144,7 @@ const fn has_no_options<V: PropertyGroup>() -> bool {
     true
 }
 
-/// The size of the largest value of a type as the service counts it, in bytes.
+/// An upper bound of the size of a value of a type as the service counts it, in bytes. Stored series depend on the number: do not change it.
 const fn max_size(edm: EdmType) -> usize {
     match edm {
         EdmType::String => 4 + 2 * STRING_UNITS,

@@ -272,7 +272,7 @@ impl<T: TableEntity> SpreadQuery<T> {
         Ok((rows, continuation))
     }
 
-    /// The text that distinguishes the query from queries with other cursors.
+    /// The text that identifies the query: a cursor is valid only for queries with the same text.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
         let of = self.of.as_ref().ok_or_else(without_partition)?;

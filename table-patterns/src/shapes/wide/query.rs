@@ -187,7 +187,7 @@ impl<T: FromEntity> WideQuery<T> {
         Ok((page, continuation))
     }
 
-    /// The text that distinguishes the query from queries with other cursors.
+    /// The text that identifies the query: a cursor is valid only for queries with the same text.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
         let of = self.checked()?;

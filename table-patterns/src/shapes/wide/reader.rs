@@ -1,4 +1,4 @@
-//! Reads of whole entities: one entity, or all entities of a partition.
+//! Reads of whole entities: one entity, or all entities of a partition or of the table.
 
 use std::future::ready;
 use std::sync::Arc;

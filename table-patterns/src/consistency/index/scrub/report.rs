@@ -28,7 +28,7 @@ pub struct ScrubReport {
     pub dangling: usize,
     /// Entities that were checked.
     pub entities: usize,
-    /// Entries that were missing or had another payload.
+    /// Entities with an entry that was missing or had another payload. For a summary: its rows that were missing or wrong.
     pub missing: usize,
     /// Taken keys: entities with an entry whose key belongs to another entity. A scrub cannot repair these: it adds none of their missing entries.
     pub taken_keys: usize,

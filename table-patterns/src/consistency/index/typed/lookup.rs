@@ -19,8 +19,8 @@ use crate::rows::{readable, stream_readable};
 /// run, as often as needed. Running reports a key part that cannot be encoded.
 ///
 /// # Cost
-/// 1 request for a page of entries. If the entries lack properties of `R`, 1 more for each entity, with
-/// [`IndexOptions::concurrency`](crate::index::IndexOptions) requests in parallel.
+/// 1 request for a page of entries. If the entries lack properties of `R`, or the times that hide an entity, 1
+/// more for each entity, with [`IndexOptions::concurrency`](crate::index::IndexOptions) requests in parallel.
 ///
 /// # Consistency
 /// A local entry is never stale. A remote entry can be stale while the write that moves it is under way. A
@@ -250,12 +250,16 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         pages.try_flatten()
     }
 
-    /// The first entity in the order of the entries.
+    /// The first entity in the order of the entries. `None`, without a request, if the [`limit`](Self::limit)
+    /// is 0.
     ///
     /// # Errors
     /// As for [`page`](Self::page). Unsupported, before any request: the store does not sort, and
     /// [`sorted_on_client`](Self::sorted_on_client) is not set.
     pub async fn first(&self) -> Result<Option<R>> {
+        if self.limit == Some(0) {
+            return Ok(None);
+        }
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
             let page = self.page_of(from.as_ref(), Some(1)).await?;
@@ -268,8 +272,10 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         }
     }
 
-    /// The number of entities, by their entries alone unless the lookup is [`verified`](Self::verified). 1
-    /// request a page; lists that are not named by their whole key are followed.
+    /// The number of entities, by their entries alone. Each entity is read if the lookup is
+    /// [`verified`](Self::verified), or if entities of the type can be hidden and the entries lack their times.
+    /// 1 request a page, and 1 for each reservation in it; lists that are not named by their whole key are
+    /// followed.
     ///
     /// # Errors
     /// As for [`page`](Self::page).
@@ -329,7 +335,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         Ok(found)
     }
 
-    /// The text that distinguishes the lookup from lookups with other cursors.
+    /// The text that identifies the lookup: a cursor is valid only for lookups with the same text.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
         let (entities, entries) = (self.entities()?, self.entries()?);

@@ -227,6 +227,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// Precondition failed: another writer changed the entity first. Entity not found. The patch sets nothing.
     /// The entity is stored in another version of the schema.
+    ///
+    /// If the entity is read and replaced: a unique value is taken; with [`IfMatch::Any`], the write conflicts
+    /// after all attempts.
     pub async fn merge(
         &self,
         key: impl KeyOf<T>,
