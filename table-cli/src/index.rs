@@ -211,7 +211,7 @@ async fn build(
     let id = index.id();
     if index.is_dropping() {
         return Err(Failure::failed(format!(
-            "the index {id} is being removed: `tables upkeep --once` or `tables index drop` ends that"
+            "the index {id} is being removed: `tables upkeep STORE --once` or `tables index STORE TABLE drop` ends that"
         )));
     }
     if index.state == IndexState::Readable {
