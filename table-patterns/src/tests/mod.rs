@@ -34,7 +34,7 @@ impl AlwaysFirstPage {
 #[async_trait]
 impl TableStore for AlwaysFirstPage {
     forward_to_store!(self => self.store;
-        profile, create_table, delete_table, list_tables, get, write, transact);
+        profile, create_table, delete_table, list_tables, get, write, transact, local_writers, manifests);
 
     async fn query(
         &self,
@@ -44,7 +44,8 @@ impl TableStore for AlwaysFirstPage {
     ) -> Result<Page<Entity>> {
         let queries = self.queries.fetch_add(1, Ordering::SeqCst);
         assert!(queries < MANY_QUERIES, "the reader goes on after {queries} equal pages");
-        let query = Query { top: Some(self.rows.max(1)), ..query.clone() };
+        let most = self.rows.max(1);
+        let query = Query { top: Some(query.top.map_or(most, |top| top.min(most))), ..query.clone() };
         let mut page = self.store.query(table, &query, None).await?;
         page.items.truncate(self.rows);
         Ok(page)

@@ -87,6 +87,8 @@ impl UnfinishedWrites<'_> {
         if let Some(Evidence::Journal(row)) = self.rows.abort(ticket.write_id(), &ticket.partition).await? {
             return self.take_over_row(row, slots).await;
         }
+        // A table that was opened to read refuses the release before the mark is removed.
+        drop(self.entities.maintainer.prepare().await?);
         let mut owners = owners(&ticket.partition, &ticket.rows)?;
         if let Some(source) = ticket.source()? {
             self.moves.unmark(&source, ticket.write_id()).await?;

@@ -46,8 +46,8 @@ impl Windows<'_> {
 
     /// Returns the entities of a window that have changed since they were read. The journal writes their entries again.
     ///
-    /// This reads the same pages once more: 1 request per page. A new entity in these pages has a writer that knows the index. On a store that does not sort, the
-    /// second read may return other entities, so the missing ones are read one by one.
+    /// This reads the same pages once more: 1 request per page. A new entity in these pages has a writer that knows the index. On a store that
+    /// does not sort, the second read may return other entities, so the missing ones are read one by one.
     pub(super) async fn changed_since(
         &self,
         window: &Window,

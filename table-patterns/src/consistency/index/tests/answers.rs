@@ -15,6 +15,7 @@ use super::world::by_city;
 use crate::index::{Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable};
 use crate::index::{Placement, ScrubMode, Shape, Trust};
 use crate::journal::Clearing;
+use crate::tests::AlwaysFirstPage;
 
 fn table() -> TableName {
     TableName::new("People").unwrap()
@@ -29,33 +30,19 @@ async fn open(store: Arc<dyn TableStore>, indexes: Vec<Index>) -> Result<Indexed
     IndexedEntities::open(store, table(), indexes, options).await
 }
 
+/// The rows of a page of the memory store.
+const PAGE: usize = 1_000;
+/// More than a page.
+const PEOPLE: usize = 1_100;
+
 /// A table of more than a page, written before the index was declared.
 async fn filled() -> Result<MemoryStore> {
     let store = MemoryStore::new();
     store.create_table(&table()).await?;
-    for id in 0..1_100 {
+    for id in 0..PEOPLE {
         store.write(&table(), Operation::Insert(person(id, "oslo")?)).await?;
     }
     Ok(store)
-}
-
-/// A store that answers every query with the first page.
-#[derive(Debug)]
-struct AlwaysFirstPage(MemoryStore);
-
-#[async_trait]
-impl TableStore for AlwaysFirstPage {
-    forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, get, write, transact, local_writers, manifests);
-
-    async fn query(
-        &self,
-        table: &TableName,
-        query: &Query,
-        _from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        self.0.query(table, query, None).await
-    }
 }
 
 #[track_caller]
@@ -73,7 +60,7 @@ async fn a_repeated_continuation_token_ends_builds_and_scrubs() -> Result<()> {
             Shape::Row => Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}"),
             _ => Ok(by_city(Placement::SamePartition, shape.clone())),
         };
-        let hostile = open(Arc::new(AlwaysFirstPage(store.clone())), vec![index()?]).await?;
+        let hostile = open(AlwaysFirstPage::around(Arc::new(store.clone()), PAGE), vec![index()?]).await?;
         // A count of a partition uses the pages of the store's own stream, which checks the tokens.
         refused(hostile.build("city")?.run().await);
         open(Arc::new(store.clone()), vec![index()?]).await?.build("city")?.run().await?;
@@ -82,6 +69,12 @@ async fn a_repeated_continuation_token_ends_builds_and_scrubs() -> Result<()> {
         if shape == Shape::Row {
             // A drop deletes the entries that it reads, so each first page is another one.
             hostile.drop_index("city").await?;
+            let rows = store.query_all(&table(), &Query::new()).await?;
+            assert_eq!(
+                rows.iter().filter(|row| !row.key().is_system()).count(),
+                PEOPLE,
+                "entities without entries"
+            );
         }
     }
     Ok(())
@@ -92,7 +85,7 @@ async fn a_repeated_continuation_token_ends_lookups() -> Result<()> {
     let store = filled().await?;
     let index = || Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}");
     open(Arc::new(store.clone()), vec![index()?]).await?.build("city")?.run().await?;
-    let hostile = open(Arc::new(AlwaysFirstPage(store)), vec![index()?]).await?;
+    let hostile = open(AlwaysFirstPage::around(Arc::new(store), PAGE), vec![index()?]).await?;
     let query = IndexQuery::partition("p").prefix("city_").top(100);
     refused(hostile.all("city", &query, Trust::Entity).await);
     let partitions = ["p".to_owned()];
