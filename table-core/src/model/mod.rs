@@ -42,8 +42,6 @@ pub use shards::Shards;
 #[doc(hidden)]
 pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE};
 pub use system::{MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY};
-#[cfg(feature = "derive")]
-pub use table_derive::KeyPart;
 pub use table_name::TableName;
 pub(crate) use ticks::PER_DAY as TICKS_PER_DAY;
 pub use ticks::Ticks;

@@ -1,6 +1,8 @@
 //! Typed entities: structs as entities, typed keys, fields, patches and the [`Table`] handle.
 
 mod codec;
+#[cfg(feature = "derive")]
+mod derive_macros;
 #[doc(hidden)]
 pub mod derived;
 mod entity;
@@ -19,6 +21,8 @@ mod width;
 pub use crate::manifest::Discriminator;
 pub use crate::model::{Property, PropertySink, Text};
 pub use codec::{AsText, Codec, Comparable, Json, Optional, Padded, PaddedInteger, Plain, PrefixComparable};
+#[cfg(feature = "derive")]
+pub use derive_macros::{EntityResolver, Property, PropertyGroup, TableEntity};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, Expires, FromEntity, PartitionOf, SoftDelete, TableEntity};
 #[doc(hidden)]
@@ -45,8 +49,6 @@ pub use table::{
     KeyOf, PartitionIn, PropertyDiff, RowBounds, SchemaDiff, SerdeTable, Table, TableGroup, TableQuery,
     Upgrade, UpgradeCursor, UpgradeReport, Versioned,
 };
-#[cfg(feature = "derive")]
-pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};
 pub use width::ExactWidth;
 
 #[cfg(test)]

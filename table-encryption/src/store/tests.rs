@@ -141,6 +141,22 @@ async fn other_operations_cost_the_same_as_without_encryption() {
     assert_eq!(rig.key.unwraps(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_merge_of_a_missing_entity_is_refused_at_the_first_attempt() {
+    let rig = rig().await;
+    let started = tokio::time::Instant::now();
+    let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), rig.store.profile());
+    group.push(Operation::Insert(Entity::new("p", "new").unwrap())).unwrap();
+    group.push(Operation::Merge(Entity::new("p", "missing").unwrap().with("N", 1), IfMatch::Any)).unwrap();
+    rig.meter.reset();
+    let refused = rig.store.transact(&people(), group).await.unwrap_err();
+    assert!(refused.is_entity_not_found());
+    assert_eq!(refused.failed_index(), Some(1));
+    // The read of the merge, and the group, which has changed nothing.
+    assert_eq!(rig.meter.total(), 2);
+    assert_eq!(started.elapsed(), std::time::Duration::ZERO);
+}
+
 #[tokio::test]
 async fn groups_read_once_per_merge() {
     let rig = rig().await;

@@ -22,7 +22,9 @@ impl<S: TableStore> EncryptedStore<S> {
         loop {
             let prepared = self.prepare(table, operation.clone()).await?;
             match self.inner.write(table, prepared.operation).await {
-                Err(error) if prepared.retries_conflict && error.is_conflict() => {
+                Err(error)
+                    if prepared.retries_conflict && another_attempt_may_succeed(&operation, &error) =>
+                {
                     conflicts.wait(error).await?;
                 }
                 other => return other,
@@ -43,10 +45,13 @@ impl<S: TableStore> EncryptedStore<S> {
         loop {
             let (prepared, retries_conflict) = self.prepare_group(table, group.clone()).await?;
             // Only operations without an ETag of the caller are prepared again. If a condition of the caller fails, the caller gets the error.
-            let is_retried =
-                |e: &Error| e.failed_index().is_some_and(|i| retries_conflict.get(i) == Some(&true));
+            let is_retried = |e: &Error| {
+                let failed = e.failed_index().filter(|i| retries_conflict.get(*i) == Some(&true));
+                let failed = failed.and_then(|i| group.operations().get(i));
+                failed.is_some_and(|operation| another_attempt_may_succeed(operation, e))
+            };
             match self.inner.transact(table, prepared).await {
-                Err(error) if is_retried(&error) && error.is_conflict() => conflicts.wait(error).await?,
+                Err(error) if is_retried(&error) => conflicts.wait(error).await?,
                 other => return other,
             }
         }
@@ -95,6 +100,12 @@ impl<S: TableStore> EncryptedStore<S> {
         }
         Ok((group, retries_conflict))
     }
+}
+
+/// Whether the operation met another writer. A merge of a missing entity did not: that it is missing is the answer.
+fn another_attempt_may_succeed(operation: &Operation, error: &Error) -> bool {
+    let is_merge = matches!(operation, Operation::Merge(..));
+    error.is_conflict() && !(is_merge && error.is_entity_not_found())
 }
 
 /// An ETag in the form of the service, with the first second of its range of times

@@ -19,7 +19,7 @@ mod embedded {
 mod azurite {
     use super::*;
 
-    crash_tests!(Emulated(&[]));
+    crash_tests!(Emulated::new(&[]));
 }
 
 mod served {

@@ -60,7 +60,7 @@ macro_rules! on {
 on! {
     memory: Memory;
     embedded: Embedded::new();
-    azurite: Emulated(&[]);
+    azurite: Emulated::new(&[]);
     served: Served;
 }
 

@@ -179,7 +179,7 @@ macro_rules! matrix {
 
         on!(memory, Memory);
         on!(embedded, Embedded::new());
-        on!(azurite, Emulated(&[]));
+        on!(azurite, Emulated::new(&[]));
         on!(served, Served);
     };
 }

@@ -239,6 +239,6 @@ macro_rules! encrypted {
 encrypted! {
     memory: crate::backends::Memory;
     embedded: crate::backends::Embedded::new();
-    azurite: crate::backends::Emulated(&[]);
+    azurite: crate::backends::Emulated::new(&[]);
     served: crate::backends::Served;
 }

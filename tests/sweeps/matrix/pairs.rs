@@ -52,7 +52,7 @@ macro_rules! pairs {
 
         on!(memory, Memory);
         on!(embedded, Embedded::new());
-        on!(azurite, Emulated(&[]));
+        on!(azurite, Emulated::new(&[]));
         on!(served, Served);
     };
 }

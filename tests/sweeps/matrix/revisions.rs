@@ -211,7 +211,7 @@ macro_rules! on_every_layout {
             $crate::revisions::on_every_layout!(@store $check, $crate::backends::Embedded::new());
         }
         mod azurite {
-            $crate::revisions::on_every_layout!(@store $check, $crate::backends::Emulated(&[]));
+            $crate::revisions::on_every_layout!(@store $check, $crate::backends::Emulated::new(&[]));
         }
         mod served {
             $crate::revisions::on_every_layout!(@store $check, $crate::backends::Served);

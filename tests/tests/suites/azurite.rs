@@ -18,7 +18,7 @@ const AZURITE: [Deviation; 10] = [
     Deviation::GroupVersions,
 ];
 
-conformance_tests!(Emulated(&AZURITE));
+conformance_tests!(Emulated::new(&AZURITE));
 
 /// Answers that are lost after the service carried out the request: the write id in the stored entity proves
 /// the write.

@@ -1,5 +1,6 @@
 //! The backends of several suites.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conformance::azurite::Azurite;
@@ -103,12 +104,45 @@ impl Backend for Embedded {
 }
 
 /// Azurite with its blobs and its known deviations.
-pub(crate) struct Emulated(pub(crate) &'static [Deviation]);
+pub(crate) struct Emulated {
+    deviations: &'static [Deviation],
+    /// Which of the two emulators.
+    second: bool,
+}
+
+/// The number of tests that use each emulator.
+static USERS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+impl Emulated {
+    /// Chooses the emulator that fewer tests use: an emulator uses one core, so there are two.
+    pub(crate) fn new(deviations: &'static [Deviation]) -> Self {
+        let [first, second] = USERS.each_ref().map(|users| users.load(Ordering::Relaxed));
+        let second = second < first;
+        USERS[usize::from(second)].fetch_add(1, Ordering::Relaxed);
+        Self { deviations, second }
+    }
+
+    async fn connection_string(&self) -> String {
+        static SECOND: OnceLock<Azurite> = OnceLock::new();
+        if !self.second {
+            return connection_string().await;
+        }
+        let start = || SECOND.get_or_init(|| Azurite::start().expect("a second emulator"));
+        tokio::task::spawn_blocking(start).await.expect("the emulator runs").connection_string()
+    }
+}
+
+impl Drop for Emulated {
+    fn drop(&mut self) {
+        USERS[usize::from(self.second)].fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 #[async_trait]
 impl Backend for Emulated {
     async fn store(&self) -> Arc<dyn TableStore> {
-        Arc::new(emulated().await)
+        let store = AzureTableStore::from_connection_string(&self.connection_string().await, None);
+        Arc::new(store.expect("the emulator's connection string"))
     }
 
     fn blobs(&self) -> BoxFuture<'static, Arc<dyn ObjectStore>> {
@@ -116,7 +150,7 @@ impl Backend for Emulated {
     }
 
     fn deviations(&self) -> &[Deviation] {
-        if Azurite::is_replaced() { &[] } else { self.0 }
+        if Azurite::is_replaced() { &[] } else { self.deviations }
     }
 
     fn scale(&self) -> Scale {

@@ -26,5 +26,5 @@ mod embedded {
 mod azurite {
     use super::*;
 
-    encryption_tests!(Emulated(&[]));
+    encryption_tests!(Emulated::new(&[]));
 }

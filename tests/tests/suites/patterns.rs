@@ -21,7 +21,7 @@ mod embedded {
 mod azurite {
     use super::*;
 
-    pattern_tests!(Emulated(&[]));
+    pattern_tests!(Emulated::new(&[]));
 }
 
 #[test]

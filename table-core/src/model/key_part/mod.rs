@@ -89,6 +89,29 @@ pub trait KeyPart: Sized {
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError>;
 }
 
+/// Derives `KeyPart` for a newtype, which is encoded like its value, or for a unit enum, which is encoded as
+/// text by the same rules as `Property`.
+///
+/// ```
+/// # use table_core::prelude::*;
+/// #[derive(KeyPart)]
+/// struct EmployeeId(u32);
+///
+/// #[derive(TableEntity)]
+/// struct Employee {
+///     #[partition_key]
+///     department: String,
+///     #[row_key(format = "empid_{}")]
+///     id: EmployeeId,
+/// }
+/// # fn main() -> table_core::Result<()> {
+/// assert_eq!(Employee::key("Sales", EmployeeId(7))?.key().row(), "empid_0000000007");
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "derive")]
+pub use table_derive::KeyPart;
+
 /// A key part that can also be written in descending order: see [`Reverse`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reversed in a key",

@@ -1,6 +1,6 @@
 //! The error messages of the macros, by category. Each file has several errors, which are reported together.
 //!
-//! After an intended change of the messages: `TRYBUILD=overwrite cargo test -p table-derive`.
+//! After an intended change of the messages: `TRYBUILD=overwrite cargo test -p derive-tests`.
 
 #[test]
 fn errors_are_explained() {
