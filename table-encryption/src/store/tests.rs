@@ -157,6 +157,34 @@ async fn a_merge_of_a_missing_entity_is_refused_at_the_first_attempt() {
     assert_eq!(started.elapsed(), std::time::Duration::ZERO);
 }
 
+/// A store in which another writer deletes an entity before each write of it.
+#[derive(Debug)]
+struct DeletesFirst(Inner);
+
+#[async_trait]
+impl TableStore for DeletesFirst {
+    forward_to_store!(self => self.0;
+        profile, create_table, delete_table, list_tables, get, query, transact, local_writers, manifests);
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.0.write(table, Operation::Delete(operation.key().clone(), IfMatch::Any)).await?;
+        self.0.write(table, operation).await
+    }
+}
+
+#[tokio::test]
+async fn a_merge_of_an_entity_that_was_deleted_after_the_read_is_refused() {
+    let rig = rig().await;
+    rig.insert(ken()).await;
+    let kek: Arc<dyn KeyWrap> = rig.key.clone();
+    let store = EncryptedStore::new(DeletesFirst(Arc::clone(&rig.raw)), Keys::new(kek)).unwrap();
+    let change = Entity::new("Sales", "223").unwrap().with("Age", 42);
+    let refused = store.write(&people(), Operation::Merge(change, IfMatch::Any)).await.unwrap_err();
+    assert!(refused.is_entity_not_found());
+    // The read, the deletion by the other writer, and the merge.
+    assert_eq!(rig.meter.total(), 3);
+}
+
 #[tokio::test]
 async fn groups_read_once_per_merge() {
     let rig = rig().await;
