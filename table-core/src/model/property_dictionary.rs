@@ -430,12 +430,10 @@ impl DictionaryEntry {
         let length = self.packed.len();
         match bytes.first_chunk::<ENTRY_BLOCK>() {
             Some(found) if length <= ENTRY_BLOCK => {
-                // Compares all bytes of the block and never stops early, so that the compiler can use vector
-                // instructions. Behind the entry, the mask sets the bytes of the value to zero, as they are in
-                // `block`.
-                let pairs = found.iter().zip(&self.mask).zip(&self.block);
-                let differ =
-                    pairs.fold(0, |differ, ((found, mask), known)| differ | ((found & mask) ^ known));
+                // Compares the whole block and never stops early. Behind the entry, the mask sets the bytes of the value to
+                // zero, as they are in `block`.
+                let differ = (0..ENTRY_BLOCK)
+                    .fold(0, |differ, at| differ | ((found[at] & self.mask[at]) ^ self.block[at]));
                 (differ == 0).then(|| &bytes[length..])
             }
             _ => bytes.strip_prefix(&*self.packed),

@@ -205,7 +205,9 @@ fn is_ordinary_name(profile: &ServiceProfile, property: &PackedProperty<'_>) -> 
         && name.first().is_some_and(|first| !first.is_ascii_digit())
         && name.len() <= limits::PROPERTY_NAME_CHARS
         && !property.is_encrypted()
-        && !SYSTEM_PROPERTIES.iter().chain(profile.reserved_properties).any(|taken| taken.as_bytes() == name)
+        // Two loops, because a chain of iterators takes several times as long.
+        && !SYSTEM_PROPERTIES.iter().any(|taken| taken.as_bytes() == name)
+        && !profile.reserved_properties.iter().any(|taken| taken.as_bytes() == name)
 }
 
 /// Whether a value is certainly allowed.

@@ -45,6 +45,8 @@ pub(super) struct Batch<'t> {
     dropped: Table<'t, u64, ()>,
     meta: Table<'t, &'static str, u64>,
     packer: Packer<'t>,
+    /// Buffers for the stored key and value of a row.
+    buffers: (Vec<u8>, Vec<u8>),
     changes: &'t Changes,
     ledger: Ledger,
     /// Whether there is a change to commit.
@@ -65,6 +67,7 @@ impl<'t> Batch<'t> {
             dropped: transaction.open_table(DROPPED)?,
             meta: transaction.open_table(META)?,
             packer: Packer::new(transaction, Arc::clone(&ledger.catalog.dictionary)),
+            buffers: Default::default(),
             changes,
             ledger,
             changed: false,
@@ -141,16 +144,16 @@ impl<'t> Batch<'t> {
         if !operations.iter().all(|operation| matches!(operation, Operation::Insert(_))) {
             return Ok(None);
         }
-        let (mut key, mut row) = (Vec::new(), Vec::new());
+        let (key, row) = &mut self.buffers;
         let mut written = Vec::with_capacity(operations.len());
         for entity in operations.iter().filter_map(Operation::entity) {
             key.clear();
             row.clear();
             let stamp = stamp();
-            format::push_row_key(&mut key, id, entity.key());
-            self.packer.push_row(&mut row, &key, stamp, entity.properties())?;
+            format::push_row_key(key, id, entity.key());
+            self.packer.push_row(row, key, stamp, entity.properties())?;
             // Before the change is certain: a key too many costs a backup one more row, a missing key would lose a change.
-            self.changes.note(&key);
+            self.changes.note(key);
             let old = self.rows.insert(key.as_slice(), row.as_slice())?.map(|old| old.value().to_vec());
             // The key exists after all: undo, and leave the decision to the engine, which has the error of the service. The versions
             // that were used stay used; an ETag need not be the next number, only a new one.
@@ -174,13 +177,13 @@ impl<'t> Batch<'t> {
 
     fn store(&mut self, changes: &[(Vec<u8>, Change)]) -> Result<Vec<Written>, StorageError> {
         self.changed = true;
-        let mut row = Vec::new();
+        let (_, row) = &mut self.buffers;
         for (key, change) in changes {
             self.changes.note(key);
             match change {
                 Change::Put(record) => {
                     row.clear();
-                    self.packer.push_row(&mut row, key, record.stamp, &record.properties)?;
+                    self.packer.push_row(row, key, record.stamp, &record.properties)?;
                     self.rows.insert(key.as_slice(), row.as_slice())?
                 }
                 Change::Remove => self.rows.remove(key.as_slice())?,

@@ -6,7 +6,7 @@ use table_core::Result;
 use table_core::store::Written;
 
 use super::batch::{Batch, Ledger};
-use super::queue::Request;
+use super::intake::Intake;
 use super::reopen::CommitFailure;
 use super::{FLUSH_AFTER, FLUSH_BYTES, Unflushed, Writer, reopen};
 use crate::error::Failure;
@@ -14,36 +14,38 @@ use crate::options::Durability;
 
 pub(super) type Answers = Vec<Result<Vec<Written>>>;
 
-/// The contents of a commit.
-#[derive(Debug, Default)]
-pub(super) struct CommitInput {
-    pub(super) requests: Vec<Request>,
-    pub(super) bytes: usize,
-    /// The dropped table of which rows are removed.
-    pub(super) reclaim: Option<u64>,
+/// What a commit executes.
+#[derive(Debug)]
+pub(super) enum Work<'i> {
+    Requests(&'i mut Intake),
+    /// Removes rows of a dropped table.
+    Reclaim(u64),
 }
 
 impl Writer {
-    /// Decides the requests in order and commits them. Returns an answer for each request.
-    pub(super) fn commit(&mut self, input: CommitInput) -> Result<Answers, CommitFailure> {
+    /// Executes the work in order and commits it. Returns an answer for each request that was taken.
+    pub(super) fn commit(&mut self, work: Work<'_>) -> Result<Answers, CommitFailure> {
         self.ensure_writable()?;
-        let done = reopen::caught_work(|| self.transact(input));
+        let done = reopen::caught_work(|| self.transact(work));
         if let Err(failed) = &done {
             self.fail(failed);
         }
         done
     }
 
-    fn transact(&mut self, input: CommitInput) -> Result<Answers, CommitFailure> {
+    fn transact(&mut self, mut work: Work<'_>) -> Result<Answers, CommitFailure> {
         let database = self.database()?;
-        let (started, transactions, bytes) = (Instant::now(), input.requests.len(), input.bytes);
-        let reclaims = input.reclaim.is_some();
+        let started = Instant::now();
         // The unwinding is caught before the transaction is dropped, so it is rolled back and the engine's
         // state is unchanged.
         let mut transaction =
             reopen::before_commit(|| database.begin_write().map_err(CommitFailure::before))?;
-        let (answers, finished) = reopen::before_commit(|| self.decide(&transaction, input))?;
+        let (answers, finished) = reopen::before_commit(|| self.decide(&transaction, &mut work))?;
         let Some((ledger, must_sync)) = finished else { return Ok(answers) };
+        let (bytes, reclaims) = match work {
+            Work::Requests(intake) => (intake.bytes(), false),
+            Work::Reclaim(_) => (0, true),
+        };
         // Also in relaxed mode a sync is due for a change of tables, for the mark of versions (an ETag must never repeat after a crash),
         // and for reclaiming, whose commit prepares the fast recovery.
         let sync = must_sync || reclaims || self.is_sync_due(bytes);
@@ -59,6 +61,7 @@ impl Writer {
         if sync {
             self.reopening.succeeded();
         }
+        let transactions = answers.len();
         tracing::debug!(transactions, bytes, sync, elapsed = ?started.elapsed(), "committed");
         Ok(answers)
     }
@@ -98,14 +101,19 @@ impl Writer {
     fn decide(
         &mut self,
         transaction: &WriteTransaction,
-        input: CommitInput,
+        work: &mut Work<'_>,
     ) -> Result<(Answers, Option<(Ledger, bool)>), CommitFailure> {
         let mut batch =
             Batch::begin(transaction, self.ledger.clone(), &self.changes).map_err(CommitFailure::before)?;
-        let answers = input.requests.into_iter().map(|request| batch.execute(request, &mut self.versions));
-        let answers = answers.collect::<Result<_, _>>().map_err(CommitFailure::before)?;
-        if let Some(table) = input.reclaim {
-            batch.reclaim(table).map_err(CommitFailure::before)?;
+        let mut answers = Answers::new();
+        match work {
+            Work::Requests(intake) => {
+                while let Some(request) = intake.next(&self.requests) {
+                    let answer = batch.execute(request, &mut self.versions);
+                    answers.push(answer.map_err(CommitFailure::before)?);
+                }
+            }
+            Work::Reclaim(table) => batch.reclaim(*table).map_err(CommitFailure::before)?,
         }
         let finished = batch.finish(&mut self.versions).map_err(CommitFailure::before)?;
         Ok((answers, finished))

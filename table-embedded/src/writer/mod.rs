@@ -1,8 +1,9 @@
-//! The writer thread. It takes the queued requests, decides them in order, commits once, and then sends all
-//! answers.
+//! The writer thread. It begins a transaction with the first queued request, decides the requests in order as it takes
+//! them, commits once, and then sends all answers.
 
 mod batch;
 mod commit;
+mod intake;
 mod packer;
 mod queue;
 mod reclaim;

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::Writer;
-use super::commit::CommitInput;
+use super::commit::Work;
 use super::reopen::CommitFailure;
 
 /// Maximum rows of a dropped table that one commit removes. This takes about a millisecond, which a write may
@@ -73,7 +73,7 @@ impl Writer {
         }
         let Some(table) = self.reclaiming.next(&self.ledger.dropped) else { return Ok(()) };
         let started = Instant::now();
-        let done = self.commit(CommitInput { reclaim: Some(table), ..CommitInput::default() });
+        let done = self.commit(Work::Reclaim(table));
         match &done {
             Ok(_) => self.reclaiming.succeeded(started, Instant::now()),
             Err(_) => self.reclaiming.failed(table, Instant::now()),

@@ -1,10 +1,11 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use super::commit::CommitInput;
+use super::commit::Work;
+use super::intake::{Intake, Taken};
 use super::queue::{Closing, Job, Message};
 use super::reopen::{self, CommitFailure};
-use super::{FLUSH_AFTER, IDLE, MAX_LINGER, SEPARATE_COMMITS, Writer};
+use super::{FLUSH_AFTER, IDLE, SEPARATE_COMMITS, Writer};
 use crate::guard::guarded;
 
 impl Writer {
@@ -73,16 +74,17 @@ impl Writer {
         [flush, prepare, reclaim].into_iter().flatten().min()
     }
 
-    /// Executes the queued changes as one commit. Returns a message that is not a change.
+    /// Executes the queued changes as one commit: one sync for all of them. Returns a message that is not a change.
     pub(super) fn batch(&mut self, first: Job) -> Option<Message> {
-        let (mut jobs, other) = self.gather(first);
-        // Group commit: one sync for all changes that wait. The size of this batch is the guess for the next: as many writers will
-        // probably come back after their answers.
-        self.last_batch = jobs.len();
-        jobs.retain(Job::is_wanted);
-        let bytes = jobs.iter().map(|job| job.bytes).sum();
-        let (requests, callers): (Vec<_>, Vec<_>) = jobs.into_iter().map(Job::split).unzip();
-        match self.commit(CommitInput { requests, bytes, reclaim: None }) {
+        let mut bounds = self.config.group_commit;
+        if self.separate_until.is_some_and(|until| Instant::now() < until) {
+            bounds.max_transactions = 1;
+        }
+        let mut intake = Intake::new(first, bounds, self.last_batch);
+        let done = self.commit(Work::Requests(&mut intake));
+        let Taken { callers, jobs, other } = intake.end();
+        self.last_batch = jobs;
+        match done {
             Ok(answers) => {
                 callers.into_iter().zip(answers).for_each(|(caller, answer)| caller.answer(answer));
                 self.between_commits();
@@ -99,31 +101,5 @@ impl Writer {
             }
         }
         other
-    }
-
-    /// Takes jobs until the queue is empty, and waits a little if there are fewer than last time.
-    fn gather(&self, first: Job) -> (Vec<Job>, Option<Message>) {
-        let mut bounds = self.config.group_commit;
-        if self.separate_until.is_some_and(|until| Instant::now() < until) {
-            bounds.max_transactions = 1;
-        }
-        let deadline = Instant::now() + bounds.linger.min(MAX_LINGER);
-        let mut bytes = first.bytes;
-        let mut jobs = vec![first];
-        while jobs.len() < bounds.max_transactions && bytes < bounds.max_bytes {
-            // Waits only for writers that were here last time. A single writer never waits.
-            let lingers = jobs.len() < self.last_batch;
-            let wait =
-                if lingers { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
-            match self.requests.0.recv_timeout(wait) {
-                Ok(Message::Change(job)) => {
-                    bytes += job.bytes;
-                    jobs.push(job);
-                }
-                Ok(other) => return (jobs, Some(other)),
-                Err(_) => break,
-            }
-        }
-        (jobs, None)
     }
 }
