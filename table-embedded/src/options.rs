@@ -35,15 +35,15 @@ pub enum Reads {
 
 /// Limits for concurrent writes that share one commit.
 ///
-/// The writer takes all queued writes. If there are fewer than last time, it waits up to `linger` for more. A
-/// single writer never waits.
+/// The writer executes queued writes one after another and commits them when the queue is empty or a limit is reached. If there are
+/// fewer than last time, it first waits for more, `linger` in all. A single writer never waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCommit {
     /// Maximum number of writes and group transactions in one commit.
     pub max_transactions: usize,
     /// Approximate maximum bytes of entities in one commit.
     pub max_bytes: usize,
-    /// How long to wait for more writes; at most one second.
+    /// How long a commit waits for more writes; at most one second.
     pub linger: Duration,
 }
 

@@ -1,5 +1,6 @@
 //! Single steps of the writer.
 
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use redb::{ReadableDatabase, ReadableTableMetadata};
@@ -7,7 +8,7 @@ use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, Result, Written};
 use tempfile::TempDir;
 
-use super::queue::{Message, Queue};
+use super::queue::{Job, Message, Queue};
 use super::*;
 use crate::format::ROWS;
 use crate::tests::disk::{Disk, SYNCS_FAIL};
@@ -15,9 +16,24 @@ use crate::{Durability, EmbeddedStore};
 
 struct Turns {
     writer: Writer,
-    queue: Queue,
+    queue: Arc<Queue>,
     disk: Arc<Disk>,
     _directory: TempDir,
+}
+
+/// A request that is in the queue.
+type Asked<'q> = Pin<Box<dyn Future<Output = Result<Vec<Written>>> + 'q>>;
+
+fn is_answered(asked: &mut Asked<'_>) -> bool {
+    asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// Asks for the insert of an entity with this RowKey.
+fn asked<'q>(queue: &'q Queue, row: &str) -> Asked<'q> {
+    let operation = Operation::Insert(Entity::new("p", row).unwrap());
+    let mut asked: Asked<'q> = Box::pin(queue.submit(Request::Write(table(), Writes::One(operation))));
+    assert!(!is_answered(&mut asked));
+    asked
 }
 
 fn table() -> TableName {
@@ -34,7 +50,7 @@ impl Turns {
         let writer =
             Writer::open(Directory::lock(directory.path(), config.access).unwrap(), config, requests)
                 .unwrap();
-        let mut turns = Self { writer, queue, disk, _directory: directory };
+        let mut turns = Self { writer, queue: Arc::new(queue), disk, _directory: directory };
         turns.ask(Request::CreateTable(table())).unwrap();
         turns
     }
@@ -52,14 +68,19 @@ impl Turns {
         let mut asking = std::pin::pin!(self.queue.submit(request));
         let mut context = Context::from_waker(Waker::noop());
         assert!(asking.as_mut().poll(&mut context).is_pending());
-        let Ok(Message::Change(job)) = self.writer.requests.0.try_recv() else {
-            panic!("nothing is asked for")
-        };
+        let job = self.received();
         assert!(self.writer.batch(job).is_none());
         match asking.poll(&mut context) {
             Poll::Ready(answer) => answer,
             Poll::Pending => panic!("there is no answer"),
         }
+    }
+
+    fn received(&self) -> Job {
+        let Ok(Message::Change(job)) = self.writer.requests.0.try_recv() else {
+            panic!("nothing is asked for")
+        };
+        job
     }
 
     fn insert(&mut self, row: &str, bytes: usize) -> Result<Vec<Written>> {
@@ -85,6 +106,41 @@ fn refused_writes_do_not_keep_earlier_ones_from_the_disk() {
     let syncs = turns.disk.syncs();
     turns.insert("1", 0).unwrap_err();
     assert!(turns.writer.unflushed.is_none() && turns.disk.syncs() > syncs);
+}
+
+#[test]
+fn a_commit_takes_requests_up_to_its_bounds_and_leaves_the_others() {
+    let mut turns = Turns::new(Durability::Immediate);
+    turns.writer.config.group_commit.max_transactions = 2;
+    let queue = Arc::clone(&turns.queue);
+    let mut asked = ["1", "2", "3"].map(|row| asked(&queue, row));
+    let mut is_answered = || asked.each_mut().map(is_answered);
+    let (first, syncs) = (turns.received(), turns.disk.syncs());
+    assert!(turns.writer.batch(first).is_none());
+    assert_eq!(turns.rows(), 2);
+    let each = turns.disk.syncs() - syncs;
+    assert_eq!(is_answered(), [true, true, false]);
+    let first = turns.received();
+    assert!(turns.writer.batch(first).is_none());
+    assert_eq!((turns.rows(), turns.disk.syncs() - syncs), (3, 2 * each));
+}
+
+#[test]
+fn a_commit_skips_writes_without_a_caller_and_ends_at_another_message() {
+    let mut turns = Turns::new(Durability::Immediate);
+    let queue = Arc::clone(&turns.queue);
+    let (dropped, mut before) = (asked(&queue, "dropped"), asked(&queue, "before"));
+    let mut watching = Box::pin(queue.watch());
+    assert!(watching.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut after = asked(&queue, "after");
+    drop(dropped);
+    let first = turns.received();
+    let other = turns.writer.batch(first);
+    assert!(matches!(other, Some(Message::Watch(_))));
+    assert_eq!((is_answered(&mut before), is_answered(&mut after), turns.rows()), (true, false, 1));
+    let first = turns.received();
+    assert!(turns.writer.batch(first).is_none());
+    assert_eq!((is_answered(&mut after), turns.rows()), (true, 2));
 }
 
 #[test]
