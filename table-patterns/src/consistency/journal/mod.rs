@@ -292,7 +292,7 @@ impl Journal {
     /// over](Acknowledge::Committed).
     ///
     /// # Errors
-    /// The text is not a ticket of this journal, or the store's error.
+    /// The text is not a ticket of this journal, the table was opened to read (nothing is written then), or the store's error.
     pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<RecoveryProgress> {
         self.unfinished().recover(ticket, dequeues, None).await
     }

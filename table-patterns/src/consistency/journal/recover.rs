@@ -51,6 +51,8 @@ impl UnfinishedWrites<'_> {
     ) -> Result<RecoveryProgress> {
         let ticket = Ticket::parse(ticket)?;
         self.check_owns_ticket(&ticket)?;
+        // A table that was opened to read refuses here, before an abort row or a claim is written.
+        drop(self.entities.maintainer.prepare().await?);
         match self.rows.evidence(ticket.write_id(), &ticket.partition).await? {
             Some(Evidence::Journal(row)) => self.take_over_row(row, slots).await,
             // Also if there is an abort row: the worker that inserted it may have died before the releases.
@@ -87,8 +89,6 @@ impl UnfinishedWrites<'_> {
         if let Some(Evidence::Journal(row)) = self.rows.abort(ticket.write_id(), &ticket.partition).await? {
             return self.take_over_row(row, slots).await;
         }
-        // A table that was opened to read refuses the release before the mark is removed.
-        drop(self.entities.maintainer.prepare().await?);
         let mut owners = owners(&ticket.partition, &ticket.rows)?;
         if let Some(source) = ticket.source()? {
             self.moves.unmark(&source, ticket.write_id()).await?;

@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
+use table_core::model::{Entity, IfMatch, Key, TableName, Ticks, ValueRef};
 use table_core::prelude::TableEntity;
 use table_core::query::Query;
+use table_core::queue::WorkQueue as _;
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 use tokio::time::timeout;
 
+use crate::clock::TokioClock;
 use crate::index::{
     Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Payload, Placement, ScrubMode, Trust,
 };
 use crate::journal::{Change, Clearing};
+use crate::queue::{QueueOptions, TableQueue};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const EMAIL: &str = "ken@x";
@@ -202,6 +205,42 @@ async fn after_the_death_of_a_mover_the_entity_has_one_key() -> Result<()> {
 }
 
 /// A move does not overwrite a write that happened while the mover paused.
+#[tokio::test(start_paused = true)]
+async fn a_handle_opened_to_read_refuses_to_recover_a_move() -> Result<()> {
+    for request in 1.. {
+        let two = Two::new().await?;
+        let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+        let options = QueueOptions { clock, ..QueueOptions::default() };
+        let queue = TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?;
+        let queue = Arc::new(queue);
+        let options = IndexOptions { queue: Some(queue.clone()), ..IndexOptions::default() };
+        let faulty = Arc::new(Faulty::new(two.store.clone(), two.faults.clone()));
+        let mover = IndexedEntities::open(faulty, table(), indexes()?, options).await?;
+        two.hold(request, HOUR);
+        let (from, to) = (source(), target());
+        let moves = mover.move_to(&from, &mover, &to);
+        assert!(timeout(Duration::from_secs(1), moves).await.is_err(), "no request left a mark alone");
+        let before = two.rows().await?;
+        if !before.iter().any(has_mark) {
+            continue;
+        }
+        // The ticket is hidden while the mover may still work.
+        tokio::time::sleep(HOUR).await;
+        let ticket = queue.receive(1, HOUR).await?.remove(0).body;
+        let plain: Arc<dyn TableStore> = Arc::new(two.store.clone());
+        let options = IndexOptions::default();
+        let reader = IndexedEntities::open_to_read(plain, table(), indexes()?, options).await?;
+        let refused = reader.journal().recover(&ticket, 1).await.unwrap_err().to_string();
+        assert!(refused.contains("'Users' was opened to read"), "{refused}");
+        assert_eq!(two.rows().await?, before);
+        two.other.journal().recover(&ticket, 2).await?;
+        assert!(!two.rows().await?.iter().any(has_mark));
+        assert_eq!(age(&two.settled().await?), 40);
+        break;
+    }
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_paused_mover_moves_the_latest_write() -> Result<()> {
     for by_change in [false, true] {
