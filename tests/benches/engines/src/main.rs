@@ -6,6 +6,7 @@
 #[path = "../../embedded/committer.rs"]
 mod committer;
 #[path = "../../embedded/direct.rs"]
+#[allow(dead_code, reason = "the benchmark of the embedded store uses more of it")]
 mod direct;
 #[path = "../../embedded/flight.rs"]
 mod flight;
@@ -13,6 +14,7 @@ mod lsm;
 #[path = "../../shared/median.rs"]
 mod median;
 #[path = "../../embedded/ours.rs"]
+#[allow(dead_code, reason = "the benchmark of the embedded store uses more of it")]
 mod ours;
 mod sides;
 mod sqlite;
