@@ -204,7 +204,7 @@ async fn after_the_death_of_a_mover_the_entity_has_one_key() -> Result<()> {
     Ok(())
 }
 
-/// A move does not overwrite a write that happened while the mover paused.
+/// Recovery would write an abort row and give the move up.
 #[tokio::test(start_paused = true)]
 async fn a_handle_opened_to_read_refuses_to_recover_a_move() -> Result<()> {
     for request in 1.. {
@@ -241,6 +241,7 @@ async fn a_handle_opened_to_read_refuses_to_recover_a_move() -> Result<()> {
     Ok(())
 }
 
+/// A move does not overwrite a write that happened while the mover paused.
 #[tokio::test(start_paused = true)]
 async fn a_paused_mover_moves_the_latest_write() -> Result<()> {
     for by_change in [false, true] {
