@@ -20,8 +20,6 @@ use crate::progress::Progress;
 const DELAY: &str = "delay";
 /// How long a sweep keeps abort rows: longer than any writer can be paused.
 const KEEP_ABORT_ROWS: Duration = Duration::from_secs(24 * 3600);
-/// Maximum number of groups in flight.
-const CONCURRENCY: usize = 16;
 /// Number of entities that are collected before groups are formed. A larger window has more flights of one plane together, so that fewer
 /// requests write the entries by plane.
 const WINDOW: usize = 50_000;
@@ -42,15 +40,15 @@ pub(crate) async fn open_to_read<T: IndexedEntity>(store: &Arc<dyn TableStore>) 
     Ok(IndexedTable::open_to_read(Arc::clone(store), FLIGHTS, Vec::new(), options).await?)
 }
 
-/// Inserts entities with their index entries, in groups.
+/// Inserts entities with their index entries, in groups, of which so many are in flight.
 pub(crate) async fn insert<T: IndexedEntity>(
-    table: &IndexedTable<T>,
+    (table, concurrency): (&IndexedTable<T>, usize),
     data: &Arc<DataSet>,
     read: fn(&DataSet) -> Result<Entities<'_>>,
     progress: &Progress,
 ) -> Result<()> {
     let (entities, reader) = read_in_background(data, move |data, sender| send_chunks(sender, read(data)?));
-    let options = BulkInsert::default().with_concurrency(CONCURRENCY).with_window(WINDOW);
+    let options = BulkInsert::default().with_concurrency(concurrency).with_window(WINDOW);
     let mut outcomes = Box::pin(table.entities().insert_all(entities.map(Ok), options));
     let mut pending = false;
     while let Some(outcome) = outcomes.try_next().await? {

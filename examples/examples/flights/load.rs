@@ -21,8 +21,6 @@ use crate::model::{
 use crate::progress::Progress;
 use crate::{import, indexes, months};
 
-/// Requests in flight.
-const CONCURRENCY: usize = 32;
 /// The RowKey of the [`Import`]. Change it when the tables change, so that a store of an earlier version is loaded again.
 const NAME: &str = "nycflights13_v2";
 /// The tables that a load drops and creates, in addition to the tables of the months and the files.
@@ -117,16 +115,16 @@ async fn load(store: &Arc<dyn TableStore>, options: &IndexOptions, data: DataSet
     let planes = indexes::open::<Plane>(store, options).await?;
     let data = Arc::new(data);
     tokio::try_join!(
-        indexes::insert(&planes, &data, import::airlines_and_planes, &progress),
-        indexes::insert(&flights, &data, import::flights, &progress),
-        insert_entities_without_indexes(store, &data, &progress),
+        indexes::insert((&planes, options.concurrency), &data, import::airlines_and_planes, &progress),
+        indexes::insert((&flights, options.concurrency), &data, import::flights, &progress),
+        insert_entities_without_indexes((store, 2 * options.concurrency), &data, &progress),
     )?;
     Ok(progress.finish())
 }
 
-/// Writes the entities without indexes, with many concurrent group transactions.
+/// Writes the entities without indexes, with so many concurrent group transactions.
 async fn insert_entities_without_indexes(
-    store: &Arc<dyn TableStore>,
+    (store, concurrency): (&Arc<dyn TableStore>, usize),
     data: &Arc<DataSet>,
     progress: &Progress,
 ) -> Result<()> {
@@ -137,7 +135,7 @@ async fn insert_entities_without_indexes(
     });
     let inserts = entities.map(|(table, entity)| Ok((table, Operation::Insert(entity))));
     // The opened store already retries requests where that is necessary, so the bulk writer need not.
-    let options = BulkOptions::default().with_concurrency(CONCURRENCY).with_retry(None);
+    let options = BulkOptions::default().with_concurrency(concurrency).with_retry(None);
     let writer = BulkWriter::with_options(Arc::clone(store), options);
     let mut outcomes = Box::pin(writer.outcomes(inserts));
     while let Some(outcome) = outcomes.try_next().await? {
