@@ -148,7 +148,8 @@ impl OpenStore {
         options.timing = Timing::new(Duration::from_secs(30), Duration::from_secs(5), server)?;
         // How long the process uses the manifest that it has read: at least a quarter of the client's time.
         options.cache = Duration::from_secs(2);
-        // The emulator answers one request at a time: with more in flight, a busy machine makes one wait longer than the client.
+        // The emulator answers one request at a time. On a busy machine, a request that waits behind many others takes longer than the
+        // client's 5 s.
         #[cfg(feature = "azure")]
         if matches!(self.place, Place::Emulator) {
             options.concurrency = 4;

@@ -40,7 +40,7 @@ pub(crate) async fn open_to_read<T: IndexedEntity>(store: &Arc<dyn TableStore>) 
     Ok(IndexedTable::open_to_read(Arc::clone(store), FLIGHTS, Vec::new(), options).await?)
 }
 
-/// Inserts entities with their index entries, in groups, of which so many are in flight.
+/// Inserts entities with their index entries, in groups: at most `concurrency` at once.
 pub(crate) async fn insert<T: IndexedEntity>(
     (table, concurrency): (&IndexedTable<T>, usize),
     data: &Arc<DataSet>,

@@ -122,7 +122,7 @@ async fn load(store: &Arc<dyn TableStore>, options: &IndexOptions, data: DataSet
     Ok(progress.finish())
 }
 
-/// Writes the entities without indexes, with so many concurrent group transactions.
+/// Writes the entities without indexes, in group transactions: at most `concurrency` at once.
 async fn insert_entities_without_indexes(
     (store, concurrency): (&Arc<dyn TableStore>, usize),
     data: &Arc<DataSet>,

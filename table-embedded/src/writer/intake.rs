@@ -6,8 +6,8 @@ use crate::options::GroupCommit;
 
 /// The jobs of one commit, taken from the queue while the commit's transaction is open.
 ///
-/// Each job is executed as soon as it is taken, so callers prepare the next jobs at the same time. No job is taken and left
-/// without a caller to answer.
+/// Each job is executed as soon as it is taken, so callers prepare the next jobs at the same time. The caller of each job that was
+/// taken is kept until the commit has ended.
 #[derive(Debug)]
 pub(super) struct Intake {
     bounds: GroupCommit,
@@ -17,7 +17,9 @@ pub(super) struct Intake {
     expected: usize,
     /// How much longer the commit may wait for jobs.
     patience: Duration,
+    /// Number of jobs that were taken, with those whose callers stopped waiting.
     taken: usize,
+    /// Bytes of the requests that were taken.
     bytes: usize,
     callers: Vec<Caller>,
     /// The message that ended the commit.
