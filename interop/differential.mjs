@@ -20,7 +20,6 @@ const KNOWN = [
   /: body: text of links$/,
   /: body: text of links, and null for a selected property$/,
   /^(insert|create table|delete table): type: {2}, Azurite application\/json $/,
-  /^delete table: code: TableNotFound TableNotFound, Azurite ResourceNotFound ResourceNotFound$/,
   /^insert: applied: undefined , Azurite return-content $/,
   /^query .*: pages: one more, which is empty$/,
   // Codes of refusals.

@@ -55,8 +55,7 @@ pub(crate) async fn transact(
         Group::Read(part) => {
             let content_id = part.content_id.clone();
             let answer = read(tenant, permit, request, part).await;
-            let answer =
-                answer.unwrap_or_else(|failure| failure.of_operation(0).into_answer(ErrorFormat::Json, id));
+            let answer = answer.unwrap_or_else(|failure| failure.into_answer(ErrorFormat::Json, id));
             let mut answer = inner_response(answer, content_id);
             let memory = std::mem::take(&mut answer.memory);
             Ok(Answer { memory, ..outer_response(&[], Some(&answer)) })
@@ -72,10 +71,11 @@ pub(crate) async fn transact(
                 // The error concerns no single operation, so the whole request is refused.
                 Err(failure) if failure.status == StatusCode::PAYLOAD_TOO_LARGE => Err(failure),
                 Err(failure) => {
-                    // As in the service, an error of a group always names an operation: the first, if there
-                    // is no better one.
-                    let failure = failure.of_operation(0);
-                    let content_id = failure.index.and_then(|index| ids.get(index).cloned()).flatten();
+                    // As in the service, an error of several operations always names one: the first, if there is no better one. An error of a
+                    // single operation names none.
+                    let index = failure.index.unwrap_or_default();
+                    let content_id = ids.get(index).cloned().flatten();
+                    let failure = Failure { index: (ids.len() > 1).then_some(index), ..failure };
                     Ok(outer_response(
                         &[inner_response(failure.into_answer(ErrorFormat::Json, id), content_id)],
                         None,
@@ -111,7 +111,8 @@ async fn change(
     // The limit of the protocol, also for a store that takes larger groups: these have room for the index entries of 100 operations.
     if parts.len() > limits::GROUP_OPERATIONS {
         let message = "The batch request operation exceeds the maximum 100 changes per change set.";
-        return Err(Failure::invalid_input(message).of_operation(limits::GROUP_OPERATIONS));
+        // The service names the last operation that a group could have.
+        return Err(Failure::invalid_input(message).of_operation(limits::GROUP_OPERATIONS - 1));
     }
     let (mut members, mut writes) =
         (Vec::with_capacity(parts.len()), Vec::<Write>::with_capacity(parts.len()));

@@ -35,7 +35,7 @@ const MAX_HEADERS: usize = 64;
 /// Parses a group.
 pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
     let boundary = boundary(content_type).ok_or_else(|| malformed("its content type has no boundary"))?;
-    let mut parts = parts(body, boundary)?.into_iter();
+    let mut parts = parts(body, boundary, Ending::Lenient)?.into_iter();
     let first = parts.next().ok_or_else(|| malformed("it has no parts"))?;
     if parts.next().is_some() {
         return Err(malformed("it has more than one change set, or a query together with changes"));
@@ -47,7 +47,7 @@ pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
         return Ok(Group::Read(part(first)?));
     }
     let inner = self::boundary(&content_type).ok_or_else(|| malformed("its change set has no boundary"))?;
-    let changes = self::parts(content, inner)?;
+    let changes = self::parts(content, inner, Ending::Strict)?;
     changes.into_iter().map(part).collect::<Result<_>>().map(Group::Changes)
 }
 
@@ -66,8 +66,18 @@ fn boundary(content_type: &str) -> Option<&str> {
     (1..=MAX_BOUNDARY_BYTES).contains(&value.len()).then_some(value)
 }
 
+/// How the last delimiter of a sequence of parts may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// With its two hyphens: a sequence without them is truncated.
+    Strict,
+    /// Without the hyphens, if nothing follows. The crate `azure_data_tables` writes the end of a group so. What precedes the delimiter is
+    /// complete, and a group has one part, so nothing is lost.
+    Lenient,
+}
+
 /// Returns the texts between the delimiters of a boundary, up to the closing delimiter.
-fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
+fn parts<'a>(text: &'a str, boundary: &str, ending: Ending) -> Result<Vec<&'a str>> {
     let (mut found, mut start, mut at) = (Vec::new(), None, 0);
     // One pass over the text, and parts borrow from it: a body of many delimiters costs no more than its own length.
     while at < text.len() {
@@ -88,7 +98,8 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
         }
         at = next;
     }
-    Err(malformed("the body is truncated"))
+    let has_end = start.is_some_and(|start| text[start..].trim().is_empty()) && !found.is_empty();
+    if ending == Ending::Lenient && has_end { Ok(found) } else { Err(malformed("the body is truncated")) }
 }
 
 /// A line that separates the parts.
@@ -212,6 +223,34 @@ mod tests {
         let text =
             "--batch_1\r\nContent-Type: application/http\r\n\r\nGET /acc/T() HTTP/1.1\r\n\r\n\r\n--batch_1--";
         assert!(matches!(read(OUTER, text), Ok(Group::Read(part)) if part.address == "/acc/T()"));
+    }
+
+    #[test]
+    fn the_last_delimiter_of_a_group_may_lack_its_hyphens() {
+        for line_end in ["\n", "\r\n"] {
+            let whole = group(line_end, &[INSERT, DELETE]);
+            let whole = whole.trim_end().strip_suffix("--").unwrap();
+            for end in ["", "\n", "\r\n", " \n"] {
+                assert_eq!(changes(&format!("{whole}{end}")).len(), 2, "{end:?}");
+            }
+        }
+        let read_ = "--batch_1\nContent-Type: application/http\n\nGET /acc/T() HTTP/1.1\n\n\n--batch_1\n";
+        assert!(matches!(read(OUTER, read_), Ok(Group::Read(_))));
+    }
+
+    /// A change set is executed as a whole, so nothing of one that was cut may be executed.
+    #[test]
+    fn a_cut_change_set_is_refused() {
+        let whole = group("\n", &[INSERT, DELETE]).replace("--batch_1--\n", "--batch_1\n");
+        let end = whole.find("--set_1--").unwrap() + "--set_1--".len();
+        for length in 0..end {
+            for rest in ["", "\n--batch_1\n", "\n--batch_1--\n"] {
+                let text = format!("{}{rest}", &whole[..length]);
+                assert!(read(OUTER, &text).is_err(), "{text}");
+            }
+        }
+        assert!(read(OUTER, &whole[..end]).is_err(), "the delimiter of the group is missing");
+        assert_eq!(changes(&whole).len(), 2);
     }
 
     #[test]
