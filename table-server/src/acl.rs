@@ -37,11 +37,11 @@ struct Identifiers {
 #[serde(rename_all = "PascalCase")]
 struct Identifier {
     id: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "AccessPolicy::is_empty")]
     access_policy: AccessPolicy,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct AccessPolicy {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -52,10 +52,29 @@ struct AccessPolicy {
     permission: String,
 }
 
+impl AccessPolicy {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl From<StoredPolicy> for Identifier {
     fn from(policy: StoredPolicy) -> Self {
         let StoredPolicy { id, start, expiry, permissions } = policy;
+        let [start, expiry] = [start, expiry].map(|time| shown_time(&time));
         Self { id, access_policy: AccessPolicy { start, expiry, permission: permissions } }
+    }
+}
+
+/// Returns a time in the form that the service returns.
+fn shown_time(text: &str) -> String {
+    match parse_time(text) {
+        Some(time) => {
+            // The service has seven decimals, and `chrono` writes nine.
+            let nanoseconds = time.format("%Y-%m-%dT%H:%M:%S%.9f").to_string();
+            format!("{}Z", &nanoseconds[..nanoseconds.len() - 2])
+        }
+        None => text.to_owned(),
     }
 }
 
@@ -152,7 +171,18 @@ mod tests {
         let read = read(document(policy).as_bytes()).unwrap();
         assert_eq!(read[0].id, "a & b");
         let policies = read.into_iter().map(Identifier::from).collect();
-        assert_eq!(xml::write(&Identifiers { policies }).unwrap(), document(policy));
+        let shown = policy.replace("2025-01-02<", "2025-01-02T00:00:00.0000000Z<");
+        assert_eq!(xml::write(&Identifiers { policies }).unwrap(), document(&shown));
+    }
+
+    #[test]
+    fn an_empty_policy_is_left_out() {
+        let empty =
+            "<SignedIdentifier><Id>x</Id><AccessPolicy><Start></Start></AccessPolicy></SignedIdentifier>";
+        let policies = read(document(empty).as_bytes()).unwrap();
+        let policies = policies.into_iter().map(Identifier::from).collect();
+        let shown = document("<SignedIdentifier><Id>x</Id></SignedIdentifier>");
+        assert_eq!(xml::write(&Identifiers { policies }).unwrap(), shown);
     }
 
     #[test]

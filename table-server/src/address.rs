@@ -150,11 +150,34 @@ pub(crate) enum Resource {
     Entities(String),
     Entity(String, String, String),
     Batch,
+    /// A path with a table before a resource. Clients ask for it whose endpoint has the name of a table in its path.
+    BelowTable {
+        table: String,
+        below: Below,
+    },
+}
+
+/// The kind of a resource below a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Below {
+    Batch,
+    Set,
+    /// An element of a set, with its keys.
+    Element,
 }
 
 impl Resource {
     pub(crate) fn parse(path: &str) -> Result<Self> {
         let path = path.strip_suffix('/').unwrap_or(path);
+        // Before the decoding: a key in an address of an entity may have an encoded slash.
+        if let Some((table, rest)) = path.split_once('/').filter(|(table, _)| !table.contains('(')) {
+            let below = match rest {
+                "$batch" => Below::Batch,
+                rest if rest.ends_with(')') && !rest.ends_with("()") => Below::Element,
+                _ => Below::Set,
+            };
+            return Ok(Self::BelowTable { table: table.to_owned(), below });
+        }
         let path = percent_decode_str(path).decode_utf8().map_err(|_| Failure::invalid_uri())?;
         // The first parenthesis ends the name: table names have none, and keys in quotes may have any
         // character.
@@ -301,6 +324,11 @@ mod tests {
             ("t(PartitionKey='',RowKey='it%27%27s')", entity("t", "", "it's")),
             ("t(PartitionKey='%252F',RowKey='a(b)')", entity("t", "%2F", "a(b)")),
             ("t(PartitionKey=''',RowKey=''',RowKey='x')", entity("t", "',RowKey='", "x")),
+            ("t(PartitionKey='a/b',RowKey='c')", entity("t", "a/b", "c")),
+            ("t/$batch", Resource::BelowTable { table: "t".to_owned(), below: Below::Batch }),
+            ("t/Tables", Resource::BelowTable { table: "t".to_owned(), below: Below::Set }),
+            ("t/Tables('t')", Resource::BelowTable { table: "t".to_owned(), below: Below::Element }),
+            ("t/", Resource::Entities("t".to_owned())),
         ] {
             assert_eq!(Resource::parse(path).unwrap(), expected, "{path}");
         }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::limits::Limits;
+use crate::limits::{LINGER_TIME, Limits};
 use crate::service::{Peer, Service};
 
 /// The state that the server signals to its connections.
@@ -40,16 +40,21 @@ pub(crate) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let unsent = Arc::new(Unsent::default());
-    let stream = Timed::new(stream, limits.write_time, Arc::clone(&unsent));
+    let ending = Arc::new(Ending::default());
+    let stream = Timed::new(stream, &limits, Arc::clone(&unsent), Arc::clone(&ending));
     let has_requests = Arc::new(AtomicBool::new(false));
-    let requested = Arc::clone(&has_requests);
+    let (requested, answers) = (Arc::clone(&has_requests), Arc::clone(&ending));
     let respond = service_fn(move |request| {
         requested.store(true, Ordering::Release);
-        let (service, unsent) = (Arc::clone(&service), Arc::clone(&unsent));
+        let (service, unsent, ending) = (Arc::clone(&service), Arc::clone(&unsent), Arc::clone(&answers));
         async move {
             // So that a client that sends requests and reads no answers does not fill the memory with answers.
             unsent.ends().await;
-            Ok::<_, Infallible>(service.respond(request, peer).await)
+            let response = service.respond(request, peer).await;
+            if response.headers().contains_key(http::header::CONNECTION) {
+                ending.cuts.store(true, Ordering::Release);
+            }
+            Ok::<_, Infallible>(response)
         }
     });
     let mut connection = pin!(http(&limits).serve_connection(TokioIo::new(stream), respond));
@@ -67,6 +72,7 @@ pub(crate) async fn serve<S>(
                 match now {
                     Phase::Serve => {}
                     Phase::Finish => {
+                        ending.stops.store(true, Ordering::Release);
                         connection.as_mut().graceful_shutdown();
                         // hyper closes a connection between two requests, also in the middle of a head. Before the first request it closes
                         // only if no byte has arrived: it would wait for the rest of a head, which may never come. A head that is complete
@@ -125,7 +131,16 @@ impl Unsent {
     }
 }
 
-/// A stream whose writes fail if the client reads nothing for some time.
+/// Why a connection ends.
+#[derive(Debug, Default)]
+struct Ending {
+    /// A request was answered or refused before all of it had arrived.
+    cuts: AtomicBool,
+    /// The server stops.
+    stops: AtomicBool,
+}
+
+/// A stream whose writes fail if the client reads nothing for some time, and which closes in stages.
 struct Timed<S> {
     stream: S,
     time: Duration,
@@ -133,11 +148,18 @@ struct Timed<S> {
     /// Whether a write waits for the client.
     waits: bool,
     unsent: Arc<Unsent>,
+    ending: Arc<Ending>,
+    /// How many more bytes are read and discarded after the last answer.
+    discardable: usize,
+    /// Whether nothing more is sent.
+    is_write_closed: bool,
 }
 
 impl<S> Timed<S> {
-    fn new(stream: S, time: Duration, unsent: Arc<Unsent>) -> Self {
-        Self { stream, time, deadline: Box::pin(sleep(time)), waits: false, unsent }
+    fn new(stream: S, limits: &Limits, unsent: Arc<Unsent>, ending: Arc<Ending>) -> Self {
+        let (time, discardable) = (limits.write_time, limits.discarded_bytes());
+        let deadline = Box::pin(sleep(time));
+        Self { stream, time, deadline, waits: false, unsent, ending, discardable, is_write_closed: false }
     }
 
     fn set_waits(&mut self, waits: bool) {
@@ -163,6 +185,36 @@ impl<S> Timed<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Timed<S> {
+    /// Reads and discards what a client still sends after the last answer, until the client closes its side or a bound is reached. If the
+    /// socket were closed with bytes unread, the system would reset the connection, and the client could lose the answer:
+    /// <https://www.rfc-editor.org/rfc/rfc9112#section-9.6>.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(())) => {
+                    let length = buffer.filled().len();
+                    // Without a cut, a request whose head was refused goes on, or one that has begun after the server was told to stop.
+                    let is_stopped = self.ending.stops.load(Ordering::Acquire)
+                        && !self.ending.cuts.load(Ordering::Acquire);
+                    if length == 0 || length > self.discardable || is_stopped {
+                        return Poll::Ready(());
+                    }
+                    self.discardable -= length;
+                    self.ending.cuts.store(true, Ordering::Release);
+                }
+                Poll::Pending if self.ending.cuts.load(Ordering::Acquire) => {
+                    return self.deadline.as_mut().poll(context);
+                }
+                Poll::Pending => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -173,7 +225,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -189,8 +241,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let step = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.bounded(step, context)
+        if !self.is_write_closed {
+            let step = Pin::new(&mut self.stream).poll_shutdown(context);
+            ready!(self.bounded(step, context))?;
+            self.is_write_closed = true;
+            self.deadline.as_mut().reset(Instant::now() + LINGER_TIME);
+        }
+        self.poll_linger(context).map(Ok)
     }
 
     fn poll_write_vectored(
@@ -220,12 +277,16 @@ mod tests {
     const REQUEST: &str = "GET /_health HTTP/1.1\r\nHost: h\r\n\r\n";
     const REQUESTS: usize = 20_000;
 
+    fn service(limits: &Limits) -> Arc<Service> {
+        Arc::new(Service::new(Tenants::default(), limits, OptionalAddresses::default(), None))
+    }
+
     /// The time of the test stands still while the server can do something, so a write that does not end shows that the
     /// server has stopped reading.
     #[tokio::test(start_paused = true)]
     async fn requests_wait_until_the_client_reads_its_answers() {
         let limits = Limits::default();
-        let service = Arc::new(Service::new(Tenants::default(), &limits, OptionalAddresses::default()));
+        let service = service(&limits);
         let (client, server) = duplex(4096);
         let (_phase, phases) = watch::channel(Phase::Serve);
         let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };
@@ -257,7 +318,7 @@ mod tests {
     impl Peered {
         fn new() -> Self {
             let limits = Limits::default();
-            let service = Arc::new(Service::new(Tenants::default(), &limits, OptionalAddresses::default()));
+            let service = service(&limits);
             let (client, server) = duplex(16);
             let (phase, phases) = watch::channel(Phase::Serve);
             let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };

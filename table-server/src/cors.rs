@@ -79,6 +79,11 @@ impl CorsRule {
     }
 }
 
+/// Whether a rule names an origin for a method.
+pub(crate) fn names_origin(rules: &[CorsRule], origin: &str, method: &str) -> bool {
+    rules.iter().any(|rule| rule.allows(origin, method))
+}
+
 /// Whether an item of a header list matches this header: by name, or by the prefix before a star.
 fn names(item: &str, header: &str) -> bool {
     match item.strip_suffix('*') {

@@ -1,9 +1,10 @@
 //! Writes of entities, alone or in a group.
 
+use http::StatusCode;
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Operation, Written};
 
-use crate::address::{Resource, entity_path};
+use crate::address::{Below, Resource, entity_path};
 use crate::answer::Answer;
 use crate::authorize::{Action, Permit};
 use crate::errors::{Failure, Result};
@@ -93,13 +94,8 @@ fn insert(request: &Request<'_>, body: &[u8]) -> Result<Operation> {
 fn update(request: &Request<'_>, key: Key, body: &[u8]) -> Result<Operation> {
     check_content_type(header(request.headers, "content-type"))?;
     let condition = condition(request.headers)?;
-    let Fields { partition, row, properties } = wire::read_fields(body)?;
-    let other = |found: &Option<String>, of_key: &str| found.as_deref().is_some_and(|found| found != of_key);
-    // The body may repeat the keys of the address. Other keys there are a mistake of the client, and the
-    // write would go to another entity than the client believes.
-    if other(&partition, key.partition()) || other(&row, key.row()) {
-        return Err(Failure::invalid_input("The keys in the request's body are not those in its address."));
-    }
+    // The address names the entity, as in the service, which ignores keys in the body.
+    let Fields { properties, .. } = wire::read_fields(body)?;
     let entity = Entity::from_parts(key, properties);
     // Without a condition, PUT and MERGE insert a missing entity:
     // <https://learn.microsoft.com/rest/api/storageservices/insert-or-replace-entity>,
@@ -132,6 +128,42 @@ pub(crate) async fn write(
     let write = Write::read(permit, request, resource, body)?;
     let written = tenant.store.write(&write.table, write.operation.clone()).await?;
     Ok(write.answer(tenant, request, &written).await)
+}
+
+/// Refuses a request for a resource below a table, as the service does.
+pub(crate) async fn refuse_below_table(
+    tenant: &Tenant,
+    permit: &Permit,
+    request: &Request<'_>,
+    resource: &Resource,
+    body: &[u8],
+) -> Result<Answer> {
+    let Resource::BelowTable { table, below } = resource else { return Err(Failure::invalid_uri()) };
+    let table = request::table(table)?;
+    let action = match request.verb {
+        Verb::Get => Action::Query,
+        Verb::Post => Action::Insert,
+        Verb::Delete => Action::Delete,
+        _ => Action::Update,
+    };
+    permit.check(action, Some(&table))?;
+    if (*below, request.verb) == (Below::Batch, Verb::Post) {
+        let message = "None of the provided media types are supported";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "MediaTypeNotSupported", message));
+    }
+    tenant.require_table(&table).await?;
+    match (below, request.verb) {
+        // The service reads an entity of the table.
+        (Below::Set, Verb::Post) => {
+            insert(request, body)?;
+            Err(Failure::invalid_uri())
+        }
+        (Below::Element, _) => Err(Failure::invalid_input(format!(
+            "The number of keys specified in the URI does not match number of key properties for the resource '{}.{table}'.",
+            request.address.account
+        ))),
+        _ => Err(Failure::invalid_uri()),
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +210,8 @@ mod tests {
         assert_eq!(read(Verb::Put, PATH, &[], body), Ok(Operation::InsertOrReplace(entity())));
         assert_eq!(read(Verb::Put, PATH, &any, body), Ok(Operation::Replace(entity(), IfMatch::Any)));
         assert_eq!(read(Verb::Merge, PATH, &[], r#"{"A":1}"#), Ok(Operation::InsertOrMerge(entity())));
+        let other = r#"{"PartitionKey":"x","RowKey":"y","A":1}"#;
+        assert_eq!(read(Verb::Merge, PATH, &[], other), Ok(Operation::InsertOrMerge(entity())));
         assert_eq!(read(Verb::Merge, PATH, &any, body), Ok(Operation::Merge(entity(), IfMatch::Any)));
         let delete = Operation::Delete(entity().key().clone(), IfMatch::Any);
         assert_eq!(read(Verb::Delete, PATH, &any, ""), Ok(delete));
@@ -188,11 +222,12 @@ mod tests {
         for (verb, path, headers, body, code) in [
             (Verb::Post, "abc", vec![], r#"{"PartitionKey":"p"}"#, "PropertiesNeedValue"),
             (Verb::Post, "abc", vec![], r#"{"PartitionKey":"a/b","RowKey":""}"#, "OutOfRangeInput"),
-            (Verb::Post, "a", vec![], "{}", "InvalidResourceName"),
+            (Verb::Post, "a", vec![], "{}", "OutOfRangeInput"),
+            (Verb::Post, "a_b", vec![], "{}", "InvalidResourceName"),
+            (Verb::Post, "1bc", vec![], "{}", "InvalidResourceName"),
             (Verb::Post, "TableServerSettings", vec![], "{}", "TableNotFound"),
             (Verb::Post, PATH, vec![], "{}", "MethodNotAllowed"),
             (Verb::Put, "abc", vec![], "{}", "MethodNotAllowed"),
-            (Verb::Put, PATH, vec![], r#"{"RowKey":"other"}"#, "InvalidInput"),
             (Verb::Put, PATH, vec![("if-none-match", "*")], "{}", "InvalidInput"),
             (Verb::Put, PATH, vec![("content-type", "application/atom+xml")], "{}", "AtomFormatNotSupported"),
             (Verb::Delete, PATH, vec![], "", "MissingRequiredHeader"),

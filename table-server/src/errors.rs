@@ -14,6 +14,11 @@ use crate::answer::Answer;
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
+/// The challenge of a request without a valid credential, in the service's form. The server has no tenant of Microsoft Entra ID and accepts no
+/// token, so the address names none.
+const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize \
+                         resource_id=https://storage.azure.com";
+
 /// A refused request.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -114,6 +119,17 @@ impl Failure {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
+    /// A table name that is too short, too long, or has characters that names may not have. Clients look for these texts.
+    fn invalid_table_name(name: &str) -> Self {
+        // Assumed: the length comes first, as in Azurite.
+        let (code, message) = if (3..=63).contains(&name.len()) {
+            ("InvalidResourceName", "The specifed resource name contains invalid characters.")
+        } else {
+            ("OutOfRangeInput", "The specified resource name length is not within the permissible limits.")
+        };
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
     pub(crate) fn body_too_large(limit: usize) -> Self {
         let message = format!(
             "The request body is too large and exceeds the maximum permissible limit of {limit} bytes."
@@ -147,6 +163,10 @@ impl Failure {
         let answer = match self.retry_after {
             Some(after) => answer.with("retry-after", after.as_secs().max(1).to_string()),
             None => answer,
+        };
+        let answer = match self.status {
+            StatusCode::UNAUTHORIZED => answer.with("www-authenticate", CHALLENGE),
+            _ => answer,
         };
         match format {
             ErrorFormat::Json => {
@@ -219,7 +239,7 @@ impl Failure {
             ),
             ErrorKind::LimitExceeded { kind, allowed, .. } => Self::limit(*kind, *allowed, text),
             ErrorKind::InvalidKey { .. } => bad("OutOfRangeInput"),
-            ErrorKind::InvalidName { kind: "table name", .. } => bad("InvalidResourceName"),
+            ErrorKind::InvalidName { kind: "table name", text, .. } => Self::invalid_table_name(text),
             ErrorKind::InvalidName { .. } => bad("PropertyNameInvalid"),
             ErrorKind::InvalidValue { .. } => bad("OutOfRangeInput"),
             ErrorKind::InvalidFilter { .. }

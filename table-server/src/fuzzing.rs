@@ -34,7 +34,7 @@ impl Target {
             let mut tenants = Tenants::default();
             tenants.add(Account::emulator(), Arc::new(store));
             let addresses = OptionalAddresses { metrics: true, explorer: true };
-            Self(Arc::new(Service::new(tenants, &Limits::default(), addresses)))
+            Self(Arc::new(Service::new(tenants, &Limits::default(), addresses, None)))
         }
     }
 
@@ -92,7 +92,7 @@ pub fn entity(json: &[u8]) -> Option<Vec<u8>> {
     let key = table_core::model::Key::new(fields.partition?, fields.row?).ok()?;
     let entity = table_core::model::Entity::from_parts(key, fields.properties);
     let root = "http://127.0.0.1:10002/devstoreaccount1/";
-    let format = JsonFormat { level: Metadata::Full, account: EMULATOR_ACCOUNT, root };
+    let format = JsonFormat { level: Metadata::Full, account: EMULATOR_ACCOUNT, root, select: None };
     Some(entity_document(format, &table(), &entity, None))
 }
 

@@ -33,6 +33,7 @@ mod address;
 mod answer;
 mod authorize;
 mod batch;
+mod browsers;
 mod clients;
 mod connection;
 mod cors;

@@ -69,9 +69,44 @@ pub(crate) struct Received {
     pub(crate) memory: Option<OwnedSemaphorePermit>,
 }
 
-/// How many bytes of a body that is too large are read and discarded, as a multiple of the limit. A client that is still writing would not
+/// How many bytes of a refused body are read and discarded, as a multiple of the limit of a body. A client that is still writing would not
 /// read the error otherwise.
-const DRAINED: usize = 4;
+const DISCARDED: usize = 4;
+
+/// Maximum time in which the rest of a refused body is awaited before the answer. A slower client is told that the connection ends.
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// Maximum time for which a connection is read after its last answer, so that the client can stop sending and read the answer.
+pub(crate) const LINGER_TIME: Duration = Duration::from_secs(5);
+
+impl Limits {
+    /// The most bytes of a refused body that are read and discarded.
+    pub(crate) const fn discarded_bytes(&self) -> usize {
+        DISCARDED * self.body_bytes
+    }
+}
+
+/// A request body that arrives.
+#[derive(Debug)]
+pub(crate) struct Upload<B> {
+    body: B,
+    /// Whether the body was too large or too slow, so that no more of it is awaited.
+    is_abandoned: bool,
+}
+
+impl<B> Upload<B> {
+    pub(crate) const fn new(body: B) -> Self {
+        Self { body, is_abandoned: false }
+    }
+
+    /// Returns the length that the client has declared; 0 if it has declared none.
+    pub(crate) fn declared_length(&self) -> u64
+    where
+        B: Body,
+    {
+        self.body.size_hint().lower()
+    }
+}
 
 impl BodyMemory {
     pub(crate) fn new(limits: &Limits) -> Self {
@@ -80,39 +115,42 @@ impl BodyMemory {
     }
 
     /// Reads a complete body.
-    pub(crate) async fn read<B>(&self, body: B) -> Result<Received>
+    pub(crate) async fn read<B>(&self, upload: &mut Upload<B>) -> Result<Received>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        match timeout(self.time, self.read_all(body)).await {
-            Ok(read) => read,
-            Err(_) => Err(Failure::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "OperationTimedOut",
-                "The request body did not arrive within the permitted time.",
-            )),
+        if let Ok(read) = timeout(self.time, self.read_all(upload)).await {
+            return read;
         }
+        upload.is_abandoned = true;
+        Err(Failure::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "OperationTimedOut",
+            "The request body did not arrive within the permitted time.",
+        ))
     }
 
-    async fn read_all<B>(&self, mut body: B) -> Result<Received>
+    async fn read_all<B>(&self, upload: &mut Upload<B>) -> Result<Received>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         let (mut received, mut total) = (Received::default(), 0);
         // A declared length that is too large is refused without reading: `Content-Length` is a promise of the client.
-        if body.size_hint().lower() > (DRAINED * self.bytes) as u64 {
+        if upload.body.size_hint().lower() > (DISCARDED * self.bytes) as u64 {
+            upload.is_abandoned = true;
             return Err(Failure::body_too_large(self.bytes));
         }
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) = upload.body.frame().await {
             let frame =
                 frame.map_err(|e| Failure::invalid_input(format!("The request body is incomplete: {e}.")))?;
             let Ok(data) = frame.into_data() else { continue };
             total += data.remaining();
             if total <= self.bytes {
                 self.keep(&mut received, &data)?;
-            } else if total > DRAINED * self.bytes {
+            } else if total > DISCARDED * self.bytes {
+                upload.is_abandoned = true;
                 break;
             } else {
                 // Releases the memory: the rest is read only so that the client reads the error.
@@ -120,6 +158,34 @@ impl BodyMemory {
             }
         }
         if total > self.bytes { Err(Failure::body_too_large(self.bytes)) } else { Ok(received) }
+    }
+
+    /// Reads and discards what the answer did not need of a body, within bounds. Returns whether all of it has arrived, so that the connection
+    /// can have further requests. `expects_continue` says that the client waits for a permission before it sends the body: none is given, and
+    /// the client may then send the body or another request.
+    pub(crate) async fn discard<B>(&self, upload: &mut Upload<B>, expects_continue: bool) -> bool
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let Upload { body, is_abandoned } = upload;
+        if body.is_end_stream() {
+            return true;
+        }
+        let bound = DISCARDED * self.bytes;
+        if *is_abandoned || expects_continue || body.size_hint().lower() > bound as u64 {
+            return false;
+        }
+        let all = async {
+            let mut total = 0;
+            while let Some(frame) = body.frame().await {
+                total += frame.ok().map(|frame| frame.data_ref().map_or(0, Buf::remaining))?;
+                if total > bound {
+                    return None;
+                }
+            }
+            Some(())
+        };
+        matches!(timeout(DISCARD_TIME, all).await, Ok(Some(())))
     }
 
     fn keep(&self, received: &mut Received, data: &Bytes) -> Result<()> {
@@ -210,7 +276,7 @@ mod tests {
     }
 
     async fn code(bodies: &BodyMemory, length: usize) -> Result<usize, &'static str> {
-        let read = bodies.read(Full::new(Bytes::from(vec![b'x'; length]))).await;
+        let read = bodies.read(&mut Upload::new(Full::new(Bytes::from(vec![b'x'; length])))).await;
         read.map(|received| received.bytes.len()).map_err(|failure| failure.code)
     }
 
@@ -221,7 +287,7 @@ mod tests {
         for length in [101, 400, 401, 100_000] {
             assert_eq!(code(&bodies, length).await, Err("RequestBodyTooLarge"), "{length}");
         }
-        let first = bodies.read(Full::new(Bytes::from(vec![b'x'; 100]))).await.unwrap();
+        let first = bodies.read(&mut Upload::new(Full::new(Bytes::from(vec![b'x'; 100])))).await.unwrap();
         assert_eq!(code(&bodies, 51).await, Err("ServerBusy"));
         drop(first);
         assert_eq!(code(&bodies, 51).await, Ok(51));
@@ -230,10 +296,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_arrive_times_out() {
         let bodies = bodies(100, 100);
-        let never = futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
-        let failure = bodies.read(StreamBody::new(never)).await.unwrap_err();
+        let never = || futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
+        let mut upload = Upload::new(StreamBody::new(never()));
+        let failure = bodies.read(&mut upload).await.unwrap_err();
         assert_eq!(failure.status, StatusCode::REQUEST_TIMEOUT);
         assert_eq!(failure.code, "OperationTimedOut");
+        assert!(!bodies.discard(&mut upload, false).await && upload.is_abandoned);
+        let mut unread = Upload::new(StreamBody::new(never()));
+        assert!(!bodies.discard(&mut unread, false).await && !unread.is_abandoned);
+    }
+
+    #[tokio::test]
+    async fn a_refused_body_is_discarded_up_to_a_bound() {
+        let bodies = bodies(100, 100);
+        let upload = |length: usize| Upload::new(Full::new(Bytes::from(vec![b'x'; length])));
+        for (length, expected) in [(0, true), (400, true), (401, false)] {
+            assert_eq!(bodies.discard(&mut upload(length), false).await, expected, "{length}");
+        }
+        assert!(bodies.discard(&mut upload(0), true).await && !bodies.discard(&mut upload(1), true).await);
+        let chunks = |count: usize| {
+            let chunk = || Ok::<_, std::io::Error>(Frame::data(Bytes::from(vec![b'x'; 100])));
+            Upload::new(StreamBody::new(futures_util::stream::iter((0..count).map(move |_| chunk()))))
+        };
+        assert!(bodies.discard(&mut chunks(4), false).await && !bodies.discard(&mut chunks(5), false).await);
     }
 
     fn answers(answer_memory: usize) -> AnswerMemory {

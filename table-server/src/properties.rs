@@ -95,11 +95,13 @@ impl Properties {
         let of_metrics = metrics().map(|metrics| (&metrics.version, &metrics.retention_policy));
         let of_logging = self.logging.iter().map(|logging| (&logging.version, &logging.retention_policy));
         let parts: Vec<_> = of_metrics.chain(of_logging).collect();
-        if parts.iter().any(|(_, Retention { enabled, days })| {
-            *enabled != days.is_some() || days.is_some_and(|days| !(1..=365).contains(&days))
-        }) {
+        let days = || parts.iter().filter_map(|(_, retention)| retention.days);
+        if days().any(|days| !(1..=365).contains(&days)) {
+            return Err(Failure::invalid_xml());
+        }
+        if parts.iter().any(|(_, retention)| retention.enabled != retention.days.is_some()) {
             return invalid(
-                "RetentionPolicy: Days is 1 to 365 if the policy is enabled, and missing otherwise.",
+                "RetentionPolicy: Days is there if the policy is enabled, and missing otherwise.",
             );
         }
         if metrics().any(|m| m.enabled != m.include_apis.is_some()) {
@@ -197,6 +199,10 @@ mod tests {
             METRICS.replace("<Version>1.0</Version>", ""),
         ] {
             assert!(read(&wrong).is_err(), "{wrong}");
+        }
+        for days in ["0", "366", "70000"] {
+            let wrong = METRICS.replace(">7<", &format!(">{days}<"));
+            assert_eq!(read(&wrong).unwrap_err().code, "InvalidXmlDocument", "{days}");
         }
     }
 }

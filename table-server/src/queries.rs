@@ -44,6 +44,10 @@ pub(crate) async fn entities(
     let parameters = &request.address.parameters;
     check_options(parameters, &["$filter", "$select", "$top", "$format"])?;
     let query = Query { filter: filter(parameters)?, select: select(parameters)?, top: top(parameters)? };
+    if query.top == Some(0) {
+        tenant.require_table(table).await?;
+        return request.json(wire::entities_page(request.format(), table, &[], query.select.as_ref()));
+    }
     let range = permit.range();
     let query = range.map_or(query.clone(), |range| in_range(tenant, query, range));
     // The next key can be outside the signature's range, so its holder gets it encrypted.
@@ -192,10 +196,10 @@ fn select(parameters: &Parameters) -> Result<Option<Select>> {
 /// <https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities#supported-query-options>
 fn top(parameters: &Parameters) -> Result<Option<usize>> {
     let Some(top) = parameters.get("$top")? else { return Ok(None) };
-    let number = top.parse().ok().filter(|top| (1..=limits::PAGE_SIZE).contains(top));
+    let number = top.parse().ok().filter(|top| (0..=limits::PAGE_SIZE).contains(top));
     number
         .map(Some)
-        .ok_or_else(|| Failure::invalid_input("The $top query option is a number from 1 to 1000."))
+        .ok_or_else(|| Failure::invalid_input("The $top query option is a number from 0 to 1000."))
 }
 
 /// Encodes a part of a continuation token, because keys may contain characters that headers cannot.
@@ -275,9 +279,10 @@ mod tests {
     #[test]
     fn options_have_bounds() {
         let of = |text: &str| Parameters::parse(text).unwrap();
-        for wrong in ["$top=0", "$top=1001", "$top=-1", "$top=x"] {
+        for wrong in ["$top=1001", "$top=-1", "$top=x"] {
             assert_eq!(top(&of(wrong)).unwrap_err().code, "InvalidInput", "{wrong}");
         }
+        assert_eq!(top(&of("$top=0")).unwrap(), Some(0));
         assert_eq!(top(&of("$top=1000")).unwrap(), Some(1000));
         assert_eq!(select(&of("$select=*")).unwrap(), None);
         assert_eq!(select(&of("$select=A, B")).unwrap(), Some(Select::new(["A", "B"])));

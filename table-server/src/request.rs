@@ -73,7 +73,9 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// Returns the format of JSON in the response.
     pub(crate) fn format(&self) -> JsonFormat<'a> {
-        JsonFormat { level: self.level, account: &self.address.account, root: &self.address.root }
+        // An option that occurs twice was refused when the projection was read.
+        let select = self.address.parameters.get("$select").ok().flatten();
+        JsonFormat { level: self.level, account: &self.address.account, root: &self.address.root, select }
     }
 
     /// Returns a response with JSON, and reserves its memory.
@@ -93,12 +95,15 @@ impl<'a> Request<'a> {
 
 /// Refuses writes to the secondary endpoint, and to accounts that are served for reading only.
 pub(crate) fn check_writable(tenant: &Tenant, address: &Address) -> Result<()> {
-    let reason = match (address.is_secondary, tenant.is_read_only) {
-        (true, _) => "the secondary is read-only",
-        (false, true) => "the server serves this account for reading only",
+    let message = match (address.is_secondary, tenant.is_read_only) {
+        (true, _) => "Write operations to the secondary location are not allowed.",
+        (false, true) => {
+            "The account being accessed does not have sufficient permissions to execute this operation: the server serves it for \
+             reading only."
+        }
         (false, false) => return Ok(()),
     };
-    Err(Failure::unauthorized("InsufficientAccountPermissions", reason))
+    Err(Failure::new(StatusCode::FORBIDDEN, "InsufficientAccountPermissions", message))
 }
 
 /// Returns a header that is text.

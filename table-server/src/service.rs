@@ -14,14 +14,15 @@ use uuid::Uuid;
 use crate::address::{Address, Resource};
 use crate::answer::Answer;
 use crate::authorize::{Action, Credentials, Permit};
+use crate::entities::refuse_below_table;
 use crate::errors::{ErrorFormat, Failure, Result};
 use crate::explorer::{self, ExplorerRequest};
-use crate::limits::{AnswerMemory, BodyMemory, Limits, Received};
+use crate::limits::{AnswerMemory, BodyMemory, Limits, Received, Upload};
 use crate::operators::{Finished, Metrics, Probe};
 use crate::request::{self, Request, Verb, header};
 use crate::tenant::{Tenant, Tenants};
 use crate::wire::Metadata;
-use crate::{acl, batch, cors, entities, properties, queries, tables};
+use crate::{acl, batch, browsers, cors, entities, properties, queries, tables};
 
 /// The version in responses to requests without a version.
 const VERSION: &str = "2020-12-06";
@@ -38,6 +39,8 @@ pub(crate) struct Service {
     answer_memory: AnswerMemory,
     pub(crate) metrics: Metrics,
     addresses: OptionalAddresses,
+    /// The host name that clients use, if the operator has named it.
+    host: Option<String>,
     /// The header that tells clients how long a connection may be idle, so that they send no request on one that is about to be closed.
     keep_alive: String,
 }
@@ -56,41 +59,70 @@ pub(crate) struct Peer {
     pub(crate) secure: bool,
 }
 
+impl Peer {
+    const fn scheme(self) -> &'static str {
+        if self.secure { "https" } else { "http" }
+    }
+}
+
 impl Service {
-    pub(crate) fn new(tenants: Tenants, limits: &Limits, addresses: OptionalAddresses) -> Self {
+    pub(crate) fn new(
+        tenants: Tenants,
+        limits: &Limits,
+        addresses: OptionalAddresses,
+        host: Option<String>,
+    ) -> Self {
         let keep_alive = format!("timeout={}", limits.header_time.as_secs());
         let (body_memory, answer_memory) = (BodyMemory::new(limits), AnswerMemory::new(limits));
-        Self { tenants, body_memory, answer_memory, metrics: Metrics::default(), addresses, keep_alive }
+        Self { tenants, body_memory, answer_memory, metrics: Metrics::default(), addresses, host, keep_alive }
     }
 
-    /// Answers a request and logs it.
+    /// Answers a request. If the body has not arrived completely by then, the answer says that the connection ends.
     pub(crate) async fn respond(
         &self,
         request: http::Request<Incoming>,
         peer: Peer,
     ) -> Response<Full<Bytes>> {
-        let started = Instant::now();
         let id = Uuid::new_v4().to_string();
         let (head, body) = request.into_parts();
+        let mut upload = Upload::new(body);
+        let mut answer = self.answer_any(&head, &mut upload, peer, &id).await;
+        self.add_common_headers(&mut answer, &head.headers, &id);
+        let expects_continue = head.headers.contains_key(http::header::EXPECT);
+        if !self.body_memory.discard(&mut upload, expects_continue).await {
+            // Otherwise the client would send its next request on a connection that the server has stopped reading:
+            // <https://www.rfc-editor.org/rfc/rfc9112#section-9.6>.
+            answer.set("connection", "close");
+        }
+        answer.into_response()
+    }
+
+    async fn answer_any(&self, head: &Parts, upload: &mut Upload<Incoming>, peer: Peer, id: &str) -> Answer {
         // Probes and the explorer are not operations of an account: they are neither counted nor logged.
         if let Some(probe) = Probe::of(head.uri.path()) {
-            let mut answer =
-                probe.answer(&self.tenants, self.addresses.metrics.then_some(&self.metrics)).await;
-            self.add_common_headers(&mut answer, &head.headers, &id);
-            return answer.into_response();
+            return probe.answer(&self.tenants, self.addresses.metrics.then_some(&self.metrics)).await;
         }
         if let Some(path) = explorer::path(head.uri.path()).filter(|_| self.addresses.explorer) {
             let query = head.uri.query().unwrap_or_default();
+            let (method, headers) = (&head.method, &head.headers);
             let request =
-                ExplorerRequest { method: &head.method, path, query, headers: &head.headers, peer: peer.ip };
-            let mut answer = request.answer(&self.tenants).await;
-            self.add_common_headers(&mut answer, &head.headers, &id);
-            return answer.into_response();
+                ExplorerRequest { method, path, query, headers, peer: peer.ip, secure: peer.secure };
+            return request.answer(&self.tenants).await;
         }
+        self.answer_and_log(head, upload, peer, id).await
+    }
+
+    async fn answer_and_log(
+        &self,
+        head: &Parts,
+        upload: &mut Upload<Incoming>,
+        peer: Peer,
+        id: &str,
+    ) -> Answer {
+        let started = Instant::now();
         let counted = self.metrics.request();
-        let received = body.size_hint().lower();
-        let (mut answer, operation) = self.answer(&head, body, peer, &id).await;
-        self.add_common_headers(&mut answer, &head.headers, &id);
+        let received = upload.declared_length();
+        let (answer, operation) = self.answer(head, upload, peer, id).await;
         drop(counted);
         self.metrics.add(Finished {
             operation,
@@ -113,11 +145,17 @@ impl Service {
             micros = started.elapsed().as_micros() as u64,
             id,
         );
-        answer.into_response()
+        answer
     }
 
     /// Returns the answer and the name of the operation.
-    async fn answer<B>(&self, head: &Parts, body: B, peer: Peer, id: &str) -> (Answer, &'static str)
+    async fn answer<B>(
+        &self,
+        head: &Parts,
+        upload: &mut Upload<B>,
+        peer: Peer,
+        id: &str,
+    ) -> (Answer, &'static str)
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -137,7 +175,7 @@ impl Service {
             return (Failure::resource_not_found().into_answer(format, id), UNKNOWN);
         };
         let call = Call { service: self, tenant, address: &address, head, peer, id };
-        let mut answer = call.run(body).await.unwrap_or_else(|failure| failure.into_answer(format, id));
+        let mut answer = call.run(upload).await.unwrap_or_else(|failure| failure.into_answer(format, id));
         if let Some(origin) = header(&head.headers, "origin").filter(|_| head.method != http::Method::OPTIONS)
         {
             // If the rules cannot be read, no page may read the response; the response itself stays valid.
@@ -185,15 +223,17 @@ impl Service {
     }
 
     fn address(&self, head: &Parts, peer: Peer) -> Result<Address> {
-        let scheme = if peer.secure { "https" } else { "http" };
-        // An absolute URL in the request line takes precedence over the header.
-        let host = match head.uri.authority() {
-            Some(authority) => authority.as_str(),
-            None => header(&head.headers, "host").unwrap_or_default(),
-        };
-        Address::parse(scheme, host, head.uri.path(), head.uri.query(), |name| {
+        Address::parse(peer.scheme(), host(head), head.uri.path(), head.uri.query(), |name| {
             self.tenants.for_clients(name).is_some()
         })
+    }
+}
+
+/// Returns the host of a request. An absolute URL in the request line takes precedence over the header.
+fn host(head: &Parts) -> &str {
+    match head.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => header(&head.headers, "host").unwrap_or_default(),
     }
 }
 
@@ -208,13 +248,16 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn run<B>(&self, body: B) -> Result<Answer>
+    async fn run<B>(&self, upload: &mut Upload<B>) -> Result<Answer>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         let headers = &self.head.headers;
         let verb = Verb::of(&self.head.method, headers)?;
+        if self.tenant.has_public_key {
+            self.check_site(verb).await?;
+        }
         // A browser sends preflight requests without a credential, so they come before the check of one.
         if verb == Verb::Options {
             return cors::preflight(&properties::cors_rules(self.tenant).await?, headers);
@@ -234,7 +277,7 @@ impl Call<'_> {
         // Credential, then address, then body: a client without a valid credential costs no memory, and learns nothing of the resource. The
         // action is checked after the body, because the operations of a group are in it.
         let body = match verb {
-            Verb::Post | Verb::Put | Verb::Merge => self.service.body_memory.read(body).await?,
+            Verb::Post | Verb::Put | Verb::Merge => self.service.body_memory.read(upload).await?,
             _ => Received::default(),
         };
         let mut answer = match self.address.parameters.get("comp")? {
@@ -244,6 +287,37 @@ impl Call<'_> {
         // A write cannot be refused once it is done. Its answer repeats at most its body, so it takes over the memory of the body.
         answer.memory.extend(body.memory);
         Ok(answer)
+    }
+
+    /// Refuses requests that a page of another site may have sent. Every page can sign with the emulator's key, which is published.
+    async fn check_site(&self, verb: Verb) -> Result<()> {
+        let host = host(self.head);
+        let name = browsers::name_of_host(host);
+        let is_named = self.service.host.as_ref().is_some_and(|named| named.eq_ignore_ascii_case(name));
+        if !is_named && !browsers::is_loopback_name(name) {
+            let reason = format!(
+                "the account {} has the published key of the emulator, so it is served to programs of this machine alone, and {name:?} may be \
+                 a name of another site; use 127.0.0.1 or localhost, start the server with this host name, or give the account another key",
+                self.address.account
+            );
+            return Err(Failure::unauthorized("AuthorizationFailure", &reason));
+        }
+        let headers = &self.head.headers;
+        let own = format!("{}://{host}", self.peer.scheme());
+        // A preflight request changes nothing: it asks for the rules.
+        if verb == Verb::Options || !browsers::is_of_another_site(headers, &own) {
+            return Ok(());
+        }
+        let rules = properties::cors_rules(self.tenant).await?;
+        if browsers::is_admitted(&rules, headers, self.head.method.as_str()) {
+            return Ok(());
+        }
+        let reason = format!(
+            "a page of another site has sent it. The account {} has the published key of the emulator, so only pages are answered whose origin a \
+             CORS rule of the account names",
+            self.address.account
+        );
+        Err(Failure::unauthorized("AuthorizationFailure", &reason))
     }
 
     /// Handles properties, statistics and policies.
@@ -340,6 +414,9 @@ impl Call<'_> {
             (Resource::Entities(_), Verb::Post)
             | (Resource::Entity(..), Verb::Put | Verb::Merge | Verb::Delete) => {
                 entities::write(tenant, permit, &request, resource, body).await
+            }
+            (Resource::BelowTable { .. }, _) => {
+                refuse_below_table(tenant, permit, &request, resource, body).await
             }
             (Resource::Service, _) => Err(Failure::invalid_uri()),
             _ => Err(Failure::method_not_allowed()),

@@ -76,8 +76,8 @@ impl Default for ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Serves a store under an account. It replaces another account of the same name. Accounts with the same
-    /// store share its tables.
+    /// Serves a store under an account. It replaces another account of the same name. Give each account a store of
+    /// its own: accounts with the same store share its tables, stored access policies and properties.
     #[must_use]
     pub fn account<S: TableStore>(mut self, account: Account, store: S) -> Self {
         self.tenants.add(account, Arc::new(store));
@@ -100,7 +100,8 @@ impl ServerBuilder {
     }
 
     /// Sets the host name or address by which clients reach the server, for [`Server::endpoint`] and
-    /// [`Server::connection_string`]. The default is the address to listen on.
+    /// [`Server::connection_string`]. The default is the address to listen on. An account with the emulator's key is
+    /// served under this name and under the names of this machine alone.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
@@ -158,7 +159,7 @@ impl ServerBuilder {
             self.tenants.set_read_only();
         }
         let setup = Setup {
-            service: Arc::new(Service::new(self.tenants, &self.limits, self.addresses)),
+            service: Arc::new(Service::new(self.tenants, &self.limits, self.addresses, self.host.clone())),
             host: self.host,
             limits: self.limits,
             #[cfg(feature = "tls")]

@@ -68,8 +68,11 @@ pub(crate) async fn get(
 /// Delete Table. Its policies are deleted first: if the operation stops there, no revoked permission becomes
 /// valid again.
 pub(crate) async fn delete(tenant: &Tenant, permit: &Permit, name: &str) -> Result<Answer> {
-    let table = request::table(name)?;
+    let table = TableName::new(name)?;
     permit.check(Action::DeleteTable, Some(&table))?;
+    if is_hidden_table(&table) {
+        return Err(Failure::resource_not_found());
+    }
     let _guard = tenant.table_lock.lock().await;
     let policies = stored_policies(tenant, &table).await?;
     if !policies.is_empty() {
@@ -84,7 +87,8 @@ pub(crate) async fn delete(tenant: &Tenant, permit: &Permit, name: &str) -> Resu
             if error.outcome() == Outcome::NotApplied && !error.is_not_found() && !policies.is_empty() {
                 tenant.settings.set(Setting::Policies(&table), &policies).await?;
             }
-            Err(error.into())
+            // As the service: the table is a resource of the set `Tables`.
+            if error.is_table_not_found() { Err(Failure::resource_not_found()) } else { Err(error.into()) }
         }
     }
 }

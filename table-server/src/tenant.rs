@@ -20,6 +20,8 @@ pub(crate) struct Tenant {
     pub(crate) settings: Arc<Settings>,
     /// Whether writes are refused.
     pub(crate) is_read_only: bool,
+    /// Whether a key of the account is the emulator's, which is published.
+    pub(crate) has_public_key: bool,
     /// Serializes changes of tables with changes of their policies, so that a new table never has the
     /// policies of a deleted one. All accounts of a server share it, because they can share a store.
     pub(crate) table_lock: Arc<Mutex<()>>,
@@ -32,7 +34,8 @@ impl Tenant {
             writers.serve();
         }
         let settings = Arc::new(Settings::new(Arc::clone(&store)));
-        Self { account, settings, store, is_read_only: false, table_lock }
+        let has_public_key = account.has_public_key();
+        Self { account, settings, store, is_read_only: false, has_public_key, table_lock }
     }
 
     /// Refuses a table that does not exist.
@@ -62,7 +65,8 @@ impl Tenant {
     fn with_store(&self, store: Arc<dyn TableStore>) -> Self {
         let (account, settings, table_lock) =
             (self.account.clone(), self.settings.clone(), self.table_lock.clone());
-        Self { account, store, settings, is_read_only: self.is_read_only, table_lock }
+        let Self { is_read_only, has_public_key, .. } = *self;
+        Self { account, store, settings, is_read_only, has_public_key, table_lock }
     }
 }
 
@@ -130,7 +134,8 @@ impl Tenants {
 
     /// Returns the name of an account that has the emulator's key.
     pub(crate) fn account_with_public_key(&self) -> Option<&str> {
-        self.views.iter().map(|views| &views.programs.account).find(|a| a.has_public_key()).map(Account::name)
+        let public = self.views.iter().find(|views| views.programs.has_public_key);
+        public.map(|views| views.programs.account.name())
     }
 }
 

@@ -23,9 +23,7 @@ pub(super) fn check(credentials: &Credentials<'_>, account: &Account) -> Result<
     let authorization = header(credentials.headers, "authorization").ok_or_else(malformed)?;
     let (scheme, credential) = authorization.split_once(' ').ok_or_else(malformed)?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Err(Failure::not_implemented(
-            "tokens of Microsoft Entra ID; use an account key or a signature",
-        ));
+        return Err(token_refused(header(credentials.headers, "x-ms-version")));
     }
     let (name, signature) = credential.trim().split_once(':').ok_or_else(malformed)?;
     let lite = match scheme {
@@ -40,6 +38,19 @@ pub(super) fn check(credentials: &Credentials<'_>, account: &Account) -> Result<
         return Ok(());
     }
     Err(Failure::unauthenticated("the signature does not match this request with any key of the account"))
+}
+
+/// The service's answer to a token that it does not accept. Before this version, the service knew no tokens.
+fn token_refused(version: Option<&str>) -> Failure {
+    if version.is_some_and(|version| version < "2020-12-06") {
+        return Failure::unauthenticated("the version of the request (x-ms-version) has no tokens");
+    }
+    Failure::new(
+        http::StatusCode::UNAUTHORIZED,
+        "InvalidAuthenticationInfo",
+        "Server failed to authenticate the request. Please refer to the information in the www-authenticate header. This server \
+         accepts no tokens of Microsoft Entra ID: use an account key or a shared access signature.",
+    )
 }
 
 /// Returns the signed date: `x-ms-date`, or `Date` if that is missing.
@@ -146,7 +157,9 @@ mod tests {
     #[test]
     fn other_schemes_have_their_own_errors() {
         let of = |value| attempt("/Tables", &[("authorization", value), ("date", DATE)], 0);
-        assert_eq!(of("Bearer abc"), Err("NotImplemented"));
+        assert_eq!(of("Bearer abc"), Err("InvalidAuthenticationInfo"));
+        let old = [("authorization", "Bearer abc"), ("date", DATE), ("x-ms-version", "2019-07-07")];
+        assert_eq!(attempt("/Tables", &old, 0), Err("AuthenticationFailed"));
         for wrong in ["", "SharedKey", "SharedKey abc", "Basic a:b"] {
             assert_eq!(of(wrong), Err("InvalidAuthenticationInfo"), "{wrong}");
         }

@@ -16,7 +16,9 @@ use table_core::store::{ManifestCache, TableStore};
 
 use crate::address::Parameters;
 use crate::answer::Answer;
+use crate::browsers;
 use crate::errors::{Failure, Result};
+use crate::request::header;
 use crate::settings::is_hidden_table;
 use crate::tenant::Tenants;
 
@@ -45,6 +47,8 @@ pub(crate) struct ExplorerRequest<'a> {
     pub(crate) query: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) peer: IpAddr,
+    /// Whether the connection is encrypted.
+    pub(crate) secure: bool,
 }
 
 /// Returns the path below the page, if a path is the page's.
@@ -71,22 +75,22 @@ impl ExplorerRequest<'_> {
 
     /// Admits browsers of this machine. Pages of other sites are refused, also if their name is an address of this machine.
     fn allow(&self) -> Result<()> {
-        let text =
-            |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        // The name too, not only the peer: a site can give its own name the address 127.0.0.1 (DNS rebinding), and its page would then be
-        // of the same origin as this one.
-        let host = text("host");
-        let name = host
-            .rsplit_once(':')
-            .map_or(host, |(name, port)| if port.bytes().all(|b| b.is_ascii_digit()) { name } else { host });
-        let is_here =
-            self.peer.to_canonical().is_loopback() && ["localhost", "127.0.0.1", "[::1]"].contains(&name);
-        // Browsers set this header and pages cannot: <https://www.w3.org/TR/fetch-metadata/>. A program sends none, and may read everything
-        // on this machine in any case.
-        let is_own = ["", "none", "same-origin"].contains(&text("sec-fetch-site"))
-            // A link or a typed address.
-            || text("sec-fetch-mode") == "navigate";
-        if !is_here || !is_own {
+        // The page needs no key, so a proxy would show all tables to its clients.
+        if browsers::is_forwarded(self.headers) {
+            let reason = "the explorer answers browsers of this machine without a proxy; the request has a header of one \
+                          (X-Forwarded-*, Forwarded, Via or X-Real-IP)";
+            return Err(Failure::unauthorized("AuthorizationFailure", reason));
+        }
+        // The name too, not only the peer: a site can give its own name the address 127.0.0.1, and its page would then be of the same
+        // origin as this one.
+        let host = header(self.headers, "host").unwrap_or_default();
+        let is_here = self.peer.to_canonical().is_loopback()
+            && browsers::is_loopback_name(browsers::name_of_host(host));
+        // A link or a typed address. A page cannot read its answer.
+        let is_link = header(self.headers, "sec-fetch-mode") == Some("navigate")
+            && !self.headers.contains_key("origin");
+        let own = format!("{}://{host}", if self.secure { "https" } else { "http" });
+        if !is_here || browsers::is_of_another_site(self.headers, &own) && !is_link {
             let reason =
                 "the explorer answers browsers of this machine, at http://localhost or http://127.0.0.1";
             return Err(Failure::unauthorized("AuthorizationFailure", reason));

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use table_core::model::{EdmType, EdmValue, Properties, Ticks};
 use uuid::Uuid;
 
@@ -31,8 +33,8 @@ pub(crate) fn read_fields(json: &[u8]) -> Result<Fields> {
     let mut fields = Fields { partition: None, row: None, properties: Properties::with_capacity(json.len()) };
     for (name, value) in &members {
         match &**name {
-            "PartitionKey" => fields.partition = key(name, value)?,
-            "RowKey" => fields.row = key(name, value)?,
+            "PartitionKey" => fields.partition = key(name, annotated(&members, name)?, value)?,
+            "RowKey" => fields.row = key(name, annotated(&members, name)?, value)?,
             "Timestamp" => {}
             name if name.starts_with("odata.") || name.contains("@odata.") => {}
             name => {
@@ -59,7 +61,9 @@ type Members<'a> = Vec<(Cow<'a, str>, Scalar<'a>)>;
 
 fn members(json: &[u8]) -> Result<Members<'_>> {
     let text = std::str::from_utf8(json).map_err(|_| malformed(&"the body is not UTF-8"))?;
-    let Object(members) = serde_json::from_str(text).map_err(|e| malformed(&e))?;
+    let Object(mut members) =
+        serde_json::from_str::<Object<'_, Scalar<'_>>>(text).map_err(|e| malformed(&e))?;
+    mark_rounded(text, &mut members)?;
     if members.len() > MAX_MEMBERS {
         return Err(Failure::new(
             StatusCode::BAD_REQUEST,
@@ -85,7 +89,35 @@ fn check_names(members: &Members<'_>) -> Result<()> {
     }
 }
 
-fn key(name: &str, value: &Scalar<'_>) -> Result<Option<String>> {
+/// A Double of at least this size can be a whole number that the parser has rounded: smaller ones fit an `i64` or a `u64`.
+const MAY_BE_ROUNDED: f64 = 9.2e18;
+
+/// Marks the whole numbers that the parser has rounded: `serde_json` gives those of more than 64 bits as Doubles, so their digits are read
+/// again.
+fn mark_rounded<'a>(text: &'a str, members: &mut Members<'a>) -> Result<()> {
+    let is_large =
+        |value: &Scalar<'_>| matches!(value, Scalar::Decimal(number) if number.abs() >= MAY_BE_ROUNDED);
+    if !members.iter().any(|(_, value)| is_large(value)) {
+        return Ok(());
+    }
+    let Object(digits) = serde_json::from_str::<Object<'_, &RawValue>>(text).map_err(|e| malformed(&e))?;
+    for ((_, value), (_, digits)) in members.iter_mut().zip(digits) {
+        if let Scalar::Decimal(number) = value {
+            let digits = digits.get();
+            let is_whole = digits.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
+            // Without decimals, every digit of the Double is written.
+            if is_whole && format!("{number:.0}") != digits {
+                *value = Scalar::Rounded;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn key(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result<Option<String>> {
+    if edm_type.is_some_and(|edm_type| edm_type != EdmType::String) {
+        return Err(invalid(name, "a key must be a string, and another type is annotated"));
+    }
     match value {
         Scalar::Text(text) => Ok(Some(text.clone().into_owned())),
         Scalar::Null => Err(needs_value(name)),
@@ -117,20 +149,20 @@ fn malformed(reason: &dyn fmt::Display) -> Failure {
 }
 
 /// The members of an object in order, at most one more than allowed.
-struct Object<'a>(Members<'a>);
+struct Object<'a, V>(Vec<(Cow<'a, str>, V)>);
 
-impl<'de> Deserialize<'de> for Object<'de> {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Object<'de, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
+        struct Members<V>(PhantomData<V>);
 
-        impl<'de> Visitor<'de> for Members {
-            type Value = Object<'de>;
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Members<V> {
+            type Value = Object<'de, V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de, V>, A::Error> {
                 let mut members = Vec::new();
                 // The rest is skipped without memory: a body of 4 MiB could have a million members.
                 while members.len() <= MAX_MEMBERS {
@@ -142,7 +174,7 @@ impl<'de> Deserialize<'de> for Object<'de> {
             }
         }
 
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(Members(PhantomData))
     }
 }
 
@@ -182,11 +214,11 @@ impl<'de> Visitor<'de> for Scalars {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Integer(value))
+        Ok(Scalar::Integer(value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Scalar<'de>, E> {
-        Ok(i64::try_from(value).map_or(Scalar::Large, Scalar::Integer))
+        Ok(Scalar::Integer(value.into()))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Scalar<'de>, E> {
@@ -218,17 +250,15 @@ impl<'de> Visitor<'de> for Scalars {
 enum Scalar<'a> {
     Null,
     Boolean(bool),
-    Integer(i64),
-    /// A whole number that does not fit an Int64.
-    Large,
+    /// A whole number of at most 64 bits.
+    Integer(i128),
     Decimal(f64),
+    /// A whole number that no integer and no Double holds.
+    Rounded,
     Text(Cow<'a, str>),
     /// An array or an object.
     Nested,
 }
-
-/// Whole numbers up to this value are exact as Doubles.
-const MAX_EXACT_DOUBLE: u64 = 1 << 53;
 
 /// Returns a property's value; `None` for null, which is an absent property.
 fn property(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result<Option<EdmValue>> {
@@ -239,20 +269,24 @@ fn property(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result
         Scalar::Decimal(value) => of(EdmType::Double, (*value).into()),
         Scalar::Integer(value) => integer(*value, edm_type),
         Scalar::Text(text) => from_text(text, edm_type.unwrap_or(EdmType::String)),
-        Scalar::Large | Scalar::Nested => None,
+        Scalar::Rounded | Scalar::Nested => None,
     };
-    let expected = edm_type
-        .map_or("a string, a Boolean, or a number that fits its type (annotate Edm.Int64)", EdmType::name);
+    let is_whole = matches!(value, Scalar::Rounded | Scalar::Integer(_));
+    if read.is_none() && is_whole && edm_type.is_none_or(|edm_type| edm_type == EdmType::Double) {
+        let reason = "a Double would round this number; annotate Edm.Int64, or write the number as a string";
+        return Err(invalid(name, reason));
+    }
+    let expected = edm_type.map_or("a string, a number or a Boolean", EdmType::name);
     read.map(Some).ok_or_else(|| invalid(name, &format!("it is not {expected}")))
 }
 
-fn integer(value: i64, edm_type: Option<EdmType>) -> Option<EdmValue> {
-    // A number that a Double would round is refused instead of being stored as another number.
-    let exact = value.unsigned_abs() <= MAX_EXACT_DOUBLE;
+fn integer(value: i128, edm_type: Option<EdmType>) -> Option<EdmValue> {
+    let double = value as f64;
     match (edm_type, i32::try_from(value)) {
         (None | Some(EdmType::Int32), Ok(value)) => Some(value.into()),
-        (Some(EdmType::Int64), _) => Some(value.into()),
-        (None | Some(EdmType::Double), _) if exact => Some(EdmValue::Double(value as f64)),
+        (Some(EdmType::Int64), _) => i64::try_from(value).ok().map(EdmValue::Int64),
+        // A number that a Double would round is refused instead of being stored as another number.
+        (None | Some(EdmType::Double), _) if double as i128 == value => Some(EdmValue::Double(double)),
         _ => None,
     }
 }
@@ -267,7 +301,9 @@ fn from_text(text: &str, edm_type: EdmType) -> Option<EdmValue> {
         EdmType::Guid if text.len() == 36 => EdmValue::Guid(Uuid::try_parse(text).ok()?),
         EdmType::Guid => return None,
         EdmType::Double => EdmValue::Double(double(text)?),
-        EdmType::Boolean => EdmValue::Boolean(text.parse().ok()?),
+        EdmType::Boolean if text.eq_ignore_ascii_case("true") => EdmValue::Boolean(true),
+        EdmType::Boolean if text.eq_ignore_ascii_case("false") => EdmValue::Boolean(false),
+        EdmType::Boolean => return None,
         EdmType::Binary => EdmValue::Binary(STANDARD.decode(text).ok()?),
     })
 }
@@ -368,6 +404,16 @@ mod tests {
             ("{\"A@odata.type\":\"Edm.Int32\",\"A\":2147483648}", "InvalidInput"),
             ("{\"A\":9007199254740993}", "InvalidInput"),
             ("{\"A\":9999999999999999999}", "InvalidInput"),
+            ("{\"A\":99999000039722400001}", "InvalidInput"),
+            ("{\"A\":-99999000039722400001}", "InvalidInput"),
+            ("{\"A@odata.type\":\"Edm.Double\",\"A\":99999000039722400001}", "InvalidInput"),
+            ("{\"A@odata.type\":\"Edm.Int64\",\"A\":9223372036854775808}", "InvalidInput"),
+            ("{\"A@odata.type\":\"Edm.Int64\",\"A\":99999000039722400001}", "InvalidInput"),
+            ("{\"A\":1e400}", "InvalidInput"),
+            ("{\"PartitionKey@odata.type\":\"Edm.Binary\",\"PartitionKey\":\"YQ==\"}", "InvalidInput"),
+            ("{\"RowKey\":\"1\",\"RowKey@odata.type\":\"Edm.Int32\"}", "InvalidInput"),
+            ("{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"yes\"}", "InvalidInput"),
+            ("{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"1\"}", "InvalidInput"),
         ] {
             assert_eq!(code(json), expected, "{json}");
         }
@@ -379,6 +425,26 @@ mod tests {
     fn whole_numbers_beyond_an_int32_are_doubles_if_exact() {
         assert_eq!(read("{\"A\":2147483647}").get("A"), Some(ValueRef::Int32(i32::MAX)));
         assert_eq!(read("{\"A\":5000000000}").get("A"), Some(ValueRef::Double(5e9)));
+        for (text, expected) in [
+            ("9007199254740992", 9_007_199_254_740_992.0),
+            ("9223372036854775808", 9_223_372_036_854_775_808.0),
+            // Recorded from the service, which answers 9.2233720368547758E+21.
+            ("9223372036854775808000", 9_223_372_036_854_775_808_000.0),
+            ("-100000000000000000000", -1e20),
+            ("99999000039722400001.0", 99_999_000_039_722_400_001.0),
+            ("9.9999000039722400001e19", 99_999_000_039_722_400_001.0),
+        ] {
+            let properties = read(&format!("{{\"A\":{text},\"B\":\"x\"}}"));
+            assert_eq!(properties.get("A"), Some(ValueRef::Double(expected)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_case_of_boolean_text_does_not_count() {
+        for (text, expected) in [("true", true), ("True", true), ("False", false), ("FALSE", false)] {
+            let properties = read(&format!("{{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"{text}\"}}"));
+            assert_eq!(properties.get("B"), Some(ValueRef::Boolean(expected)), "{text}");
+        }
     }
 
     #[test]

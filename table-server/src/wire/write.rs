@@ -1,13 +1,19 @@
 //! Writes JSON for clients.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use table_core::model::{EdmType, Entity, TableName, ValueRef};
 use table_core::query::{Filter, Select};
 
 use super::Metadata;
 use crate::address::entity_path;
+
+/// The characters of a projection that are encoded in the URL of the metadata.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
 
 /// The expected JSON of an entity, so that the buffer of a page is seldom copied.
 const ENTITY_BYTES: usize = 300;
@@ -19,12 +25,22 @@ pub(crate) struct JsonFormat<'a> {
     pub(crate) account: &'a str,
     /// The account's URL, with a slash at the end.
     pub(crate) root: &'a str,
+    /// The projection as the client wrote it.
+    pub(crate) select: Option<&'a str>,
 }
 
 impl JsonFormat<'_> {
     /// Returns the URL of a path below the account.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.root)
+    }
+
+    /// Returns the part of the URL of the metadata that names the projection.
+    fn projection(&self, select: Option<&Select>) -> String {
+        match self.select.filter(|_| select.is_some()) {
+            Some(select) => format!("&$select={}", utf8_percent_encode(select, ENCODED)),
+            None => String::new(),
+        }
     }
 }
 
@@ -35,7 +51,8 @@ pub(crate) fn entity_document(
     entity: &Entity,
     select: Option<&Select>,
 ) -> Vec<u8> {
-    Writer::document(format, table.as_str(), |out| out.entity(table, entity, select))
+    let projection = format.projection(select);
+    Writer::document(format, table.as_str(), &projection, |out| out.entity(table, entity, select))
 }
 
 /// Returns a page of entities.
@@ -47,13 +64,14 @@ pub(crate) fn entities_page(
 ) -> Vec<u8> {
     let mut out = Writer::new(format);
     out.bytes.reserve(ENTITY_BYTES * entities.len());
-    out.page(table.as_str(), entities, |out, entity| out.entity(table, entity, select));
+    let set = format!("{table}{}", format.projection(select));
+    out.page(&set, entities, |out, entity| out.entity(table, entity, select));
     out.bytes
 }
 
 /// Returns one table as a document.
 pub(crate) fn table_document(format: JsonFormat<'_>, table: &TableName) -> Vec<u8> {
-    Writer::document(format, "Tables", |out| out.table(table))
+    Writer::document(format, "Tables", "", |out| out.table(table))
 }
 
 /// Returns a page of tables.
@@ -76,10 +94,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a document with one item. `set` is the OData set in its metadata: the entity's table, or `Tables`.
-    fn document(format: JsonFormat<'a>, set: &str, item: impl FnOnce(&mut Self)) -> Vec<u8> {
+    fn document(
+        format: JsonFormat<'a>,
+        set: &str,
+        projection: &str,
+        item: impl FnOnce(&mut Self),
+    ) -> Vec<u8> {
         let mut out = Self::new(format);
         out.open(b'{');
-        out.metadata(&format!("{set}/@Element"));
+        out.metadata(&format!("{set}/@Element{projection}"));
         item(&mut out);
         out.close(b'}');
         out.bytes
@@ -166,7 +189,7 @@ impl<'a> Writer<'a> {
             if self.format.level == Metadata::Full {
                 self.member("Timestamp@odata.type", EdmType::DateTime.name());
             }
-            self.member(Filter::TIMESTAMP, &time.to_string());
+            self.member(Filter::TIMESTAMP, &shown_time(&time.to_string()));
         }
         for property in entity.properties().iter().filter(|property| wanted(property.name())) {
             self.property(property.name(), property.value());
@@ -184,8 +207,10 @@ impl<'a> Writer<'a> {
     /// <https://learn.microsoft.com/rest/api/storageservices/writing-linq-queries-against-the-table-service#server-side-projection>
     fn missing(&mut self, entity: &Entity, select: Option<&Select>) {
         const SYSTEM: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
+        // The names of metadata are no properties: the level of metadata decides whether they are written.
+        let is_metadata = |name: &str| name.starts_with("odata.") || name.contains('@');
         for name in select.into_iter().flat_map(Select::names) {
-            if !SYSTEM.contains(&name) && entity.get(name).is_none() {
+            if !SYSTEM.contains(&name) && !is_metadata(name) && entity.get(name).is_none() {
                 self.member(name, &());
             }
         }
@@ -213,11 +238,17 @@ impl<'a> Writer<'a> {
             ValueRef::Double(v) if v.is_finite() => self.member(name, &v),
             ValueRef::Double(v) if v.is_nan() => self.member(name, "NaN"),
             ValueRef::Double(v) => self.member(name, if v > 0.0 { "Infinity" } else { "-Infinity" }),
-            ValueRef::DateTime(v) => self.member(name, &v.to_string()),
+            ValueRef::DateTime(v) => self.member(name, &shown_time(&v.to_string())),
             ValueRef::Guid(v) => self.member(name, &v.to_string()),
             ValueRef::Binary(v) => self.member(name, &STANDARD.encode(v)),
         }
     }
+}
+
+/// Returns a time without zeros at the end of its decimals, as the service writes it. `text` has seven decimals.
+fn shown_time(text: &str) -> Cow<'_, str> {
+    let short = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
+    if short.len() + 1 == text.len() { text.into() } else { format!("{short}Z").into() }
 }
 
 /// Cannot fail: a `Vec` accepts every write, and these values have a JSON form.
@@ -234,7 +265,7 @@ mod tests {
     use crate::wire::read_fields;
 
     const fn format(level: Metadata) -> JsonFormat<'static> {
-        JsonFormat { level, account: "acc", root: "http://h/acc/" }
+        JsonFormat { level, account: "acc", root: "http://h/acc/", select: None }
     }
 
     fn entity() -> Entity {
@@ -256,7 +287,7 @@ mod tests {
     /// The documentation's examples of each level.
     #[test]
     fn every_level_has_its_annotations() {
-        let keys = r#""PartitionKey":"p","RowKey":"it's","Timestamp":"2013-01-01T05:15:00.0000000Z""#;
+        let keys = r#""PartitionKey":"p","RowKey":"it's","Timestamp":"2013-01-01T05:15:00Z""#;
         let none = format!(r#"{{{keys},"S":"a\"b","N":5,"D":1.0,"L":"5","X":"NaN"}}"#);
         assert_eq!(written(Metadata::None, None), none);
         let typed = r#""S":"a\"b","N":5,"D":1.0,"L@odata.type":"Edm.Int64","L":"5","X@odata.type":"Edm.Double","X":"NaN""#;
@@ -265,7 +296,7 @@ mod tests {
         assert_eq!(written(Metadata::Minimal, None), minimal);
         let path = "Orders(PartitionKey='p',RowKey='it%27%27s')";
         let full = format!(
-            r#"{{{head},"odata.type":"acc.Orders","odata.id":"http://h/acc/{path}","odata.etag":"W/\"1\"","odata.editLink":"{path}","PartitionKey":"p","RowKey":"it's","Timestamp@odata.type":"Edm.DateTime","Timestamp":"2013-01-01T05:15:00.0000000Z",{typed}}}"#
+            r#"{{{head},"odata.type":"acc.Orders","odata.id":"http://h/acc/{path}","odata.etag":"W/\"1\"","odata.editLink":"{path}","PartitionKey":"p","RowKey":"it's","Timestamp@odata.type":"Edm.DateTime","Timestamp":"2013-01-01T05:15:00Z",{typed}}}"#
         );
         assert_eq!(written(Metadata::Full, None), full);
     }
@@ -274,6 +305,38 @@ mod tests {
     fn a_projection_has_only_selected_properties_and_null_for_missing_ones() {
         let select = Select::new(["N", "RowKey", "Gone"]);
         assert_eq!(written(Metadata::None, Some(&select)), r#"{"RowKey":"it's","N":5,"Gone":null}"#);
+    }
+
+    #[test]
+    fn the_url_of_the_metadata_names_the_projection() {
+        let (table, select) = (TableName::new("Orders").unwrap(), Select::new(["N", "S"]));
+        let format = JsonFormat { select: Some("N, S"), ..format(Metadata::Minimal) };
+        let page = String::from_utf8(entities_page(format, &table, &[], Some(&select))).unwrap();
+        assert_eq!(page, r#"{"odata.metadata":"http://h/acc/$metadata#Orders&$select=N,%20S","value":[]}"#);
+        let one = String::from_utf8(entity_document(format, &table, &entity(), Some(&select))).unwrap();
+        let expected =
+            r#"{"odata.metadata":"http://h/acc/$metadata#Orders/@Element&$select=N,%20S","odata.etag":"#;
+        assert!(one.starts_with(expected), "{one}");
+    }
+
+    #[test]
+    fn names_of_metadata_in_a_projection_are_not_properties() {
+        let select = Select::new(["odata.etag", "L@odata.type", "L"]);
+        let expected = r#""odata.etag":"W/\"1\"","L@odata.type":"Edm.Int64","L":"5"}"#;
+        let written = written(Metadata::Minimal, Some(&select));
+        assert!(written.ends_with(expected), "{written}");
+    }
+
+    #[test]
+    fn times_have_no_zeros_at_their_end() {
+        for (text, expected) in [
+            ("2013-01-01T05:15:00.0000000Z", "2013-01-01T05:15:00Z"),
+            ("2013-01-01T05:15:10.5000000Z", "2013-01-01T05:15:10.5Z"),
+            ("2013-01-01T05:15:00.1234567Z", "2013-01-01T05:15:00.1234567Z"),
+            ("2013-01-01T05:15:00.0000010Z", "2013-01-01T05:15:00.000001Z"),
+        ] {
+            assert_eq!(shown_time(text), expected);
+        }
     }
 
     #[test]

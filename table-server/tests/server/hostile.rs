@@ -86,21 +86,21 @@ async fn requests_with_two_ends_do_not_smuggle_another() {
         "Transfer-Encoding : chunked\r\n".to_owned(),
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n".to_owned(),
     ] {
-        let request = format!("POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\n{head}\r\n{hidden}");
+        let request = format!("POST /devstoreaccount1/abc HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n{hidden}");
         let answer = String::from_utf8_lossy(&client.raw(request.as_bytes()).await).into_owned();
         assert!(!answer.contains("200 OK"), "{head}: {answer}");
     }
     // Sizes of chunks that readers could understand in two ways.
     for size in ["0x5", "+5", "-5", "5 5", "FFFFFFFFFFFFFFFFF", "", "g", "5\u{0}"] {
         let request = format!(
-            "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nhello\r\n0\r\n\r\n{hidden}"
+            "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nhello\r\n0\r\n\r\n{hidden}"
         );
         let answer = String::from_utf8_lossy(&client.raw(request.as_bytes()).await).into_owned();
         assert!(!answer.contains("200 OK"), "{size:?}: {answer}");
     }
     // Chunks take precedence if both are given, and the connection ends with the response.
     let both = format!(
-        "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
+        "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
     );
     let answer = client.raw(both.as_bytes()).await;
     assert_eq!(
@@ -154,7 +154,7 @@ async fn large_bodies_are_refused_with_and_without_a_length() {
     assert!(sent < 100 << 20, "{sent} bytes were taken");
     // The server reads no body of a client without permission.
     let answer = client
-        .raw(b"POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\nContent-Length: 4000000\r\n\r\n")
+        .raw(b"POST /devstoreaccount1/abc HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000000\r\n\r\n")
         .await;
     assert_eq!(status(&answer), Some(401));
     still_answers(&client.address).await;

@@ -137,7 +137,7 @@ async fn a_stop_does_not_wait_forever() {
     let create = signed("devstoreaccount1", Ask::new("POST", "Tables").json("{\"TableName\":\"abc\"}"));
     let headers: String = create.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
-        "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: h\r\n{headers}Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+        "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
     );
     slow.write_all(head.as_bytes()).await.unwrap();
     slow.read_exact(&mut [0; 25]).await.unwrap();
@@ -172,7 +172,7 @@ async fn operators_see_health_readiness_and_metrics() {
     assert_eq!(server.endpoint("a"), format!("http://tables.example:{port}/a"));
     let get = async |server: &Server, path: &str| {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap();

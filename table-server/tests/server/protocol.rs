@@ -19,7 +19,6 @@ async fn tables_are_created_listed_looked_up_and_deleted() {
     assert_eq!(reply.header("preference-applied"), "return-no-content");
     assert_eq!(&*reply.body, "");
     assert_eq!(client.owner(create("ORDERS")).await.refusal(), (409, "TableAlreadyExists"));
-    assert_eq!(client.owner(create("a")).await.refusal(), (400, "InvalidResourceName"));
     assert_eq!(client.owner(create("TableServerSettings")).await.refusal(), (409, "TableAlreadyExists"));
     let list = Ask::new("GET", "Tables?$top=1").with("Accept", "application/json;odata=nometadata");
     let reply = client.owner(list.clone()).await;
@@ -36,7 +35,6 @@ async fn tables_are_created_listed_looked_up_and_deleted() {
     assert_eq!(reply.status, 200);
     assert_eq!(reply.json(), json!({ "TableName": "Orders" }));
     assert_eq!(client.owner(Ask::new("DELETE", "Tables('Orders')")).await.status, 204);
-    assert_eq!(client.owner(Ask::new("DELETE", "Tables('Orders')")).await.refusal(), (404, "TableNotFound"));
     assert_eq!(client.owner(Ask::new("GET", "Tables('Orders')")).await.refusal(), (404, "TableNotFound"));
 }
 
