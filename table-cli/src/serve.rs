@@ -34,11 +34,13 @@ pub(crate) struct ServeArgs {
     /// The address and the port; port 0 chooses a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10002")]
     listen: SocketAddr,
-    /// The host name by which clients reach the server, for connection strings and for the self-signed certificate
+    /// The host name by which clients reach the server, for connection strings and for the self-signed certificate. The emulator's
+    /// account answers to this name and to names of this machine, such as localhost
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// An account and the place of its key in base64; twice with one name for two valid keys. Without accounts, the emulator's
-    /// account is served, on loopback addresses only
+    /// An account and the place of its key in base64; twice with one name for two valid keys. Each of several accounts has a store of
+    /// its own: a folder with its name below the directory of an embedded store. Without accounts, the emulator's account is served, on
+    /// loopback addresses only
     #[arg(long = "account", value_name = "NAME:env:VARIABLE|NAME:file:PATH")]
     accounts: Vec<String>,
     /// Print the connection strings with the keys, not only the key of the emulator's account
@@ -108,20 +110,26 @@ impl ServeArgs {
         // Everything that can be refused is refused before the store, whose directory may be created.
         builder = self.with_certificate(builder)?;
         let access = if self.read_only { Access::Read } else { Access::WriteOrCreate };
-        let serve = async |open: &mut OpenStore| self.serve(open, builder, &accounts).await;
-        self.store.with_open_to_serve(access, self.file_options()?, serve).await
+        let file_options = self.file_options()?;
+        let names: Vec<_> = accounts.iter().map(Account::name).collect();
+        let stores = self.store.of_accounts(&names)?;
+        let serve = async |open: &[OpenStore]| self.serve(open, builder, &accounts).await;
+        StoreName::with_all_open_to_serve(&stores, access, file_options, serve).await
     }
 
-    async fn serve(&self, open: &OpenStore, builder: ServerBuilder, accounts: &[Account]) -> Result<()> {
-        // Faults are outside of the retries of the open store: they are for the clients.
-        let store = StoreBuilder::new(open.store.clone());
-        let store = match &self.faults {
-            Some(faults) => store.fault(faults.injector(self.fault_seed)),
-            None => store,
-        }
-        .build();
-        let add = |builder: ServerBuilder, account: &Account| builder.account(account.clone(), store.clone());
-        let server = accounts.iter().fold(builder, add).start().await.map_err(Failure::failed)?;
+    /// Serves each account with its store.
+    async fn serve(&self, open: &[OpenStore], builder: ServerBuilder, accounts: &[Account]) -> Result<()> {
+        let injector = self.faults.as_ref().map(|faults| faults.injector(self.fault_seed));
+        let add = |builder: ServerBuilder, (account, open): (&Account, &OpenStore)| {
+            // Faults are outside of the retries of the open store: they are for the clients.
+            let store = StoreBuilder::new(open.store.clone());
+            let store = match &injector {
+                Some(injector) => store.fault(injector.clone()),
+                None => store,
+            };
+            builder.account(account.clone(), store.build())
+        };
+        let server = accounts.iter().zip(open).fold(builder, add).start().await.map_err(Failure::failed)?;
         self.warn(&server);
         for account in accounts {
             print(&format!("{}\n", self.connection_string(&server, account)))?;

@@ -37,6 +37,9 @@ const CREDENTIALS_VARIABLE: &str = "AZURE_TOKEN_CREDENTIALS";
 /// memory. A server keeps the default.
 const CACHE_BYTES: usize = 32 << 20;
 
+/// The file of an embedded store in its directory.
+const EMBEDDED_FILE: &str = "tables.redb";
+
 /// The forms of STORE, for the help.
 pub(crate) const STORE_FORMS: &str = "\
 A STORE is one of:
@@ -148,14 +151,63 @@ impl StoreName {
         self.open(access, pace).await?.work_and_close(work).await
     }
 
-    /// Like [`with_open`](Self::with_open), for `tables serve`: groups of a local store have room for index entries.
-    pub(crate) async fn with_open_to_serve<T>(
-        &self,
+    /// Returns the store of each account that a server serves: the store itself for one account, and a store for each of several accounts.
+    pub(crate) fn of_accounts(&self, accounts: &[&str]) -> Result<Vec<Self>> {
+        let is_one = accounts.len() <= 1;
+        match self {
+            Self::Memory => Ok(vec![Self::Memory; accounts.len()]),
+            Self::Embedded(directory) if is_one => match folder_with_store(directory) {
+                Some(folder) if !has_store(directory) => Err(Failure::misuse(format!(
+                    "{self} has a folder for each of several accounts, such as {}: serve all of them (--account for each), or give \
+                     the folder of this account as the store",
+                    folder.display()
+                ))),
+                _ => Ok(vec![self.clone()]),
+            },
+            Self::Embedded(directory) if has_store(directory) => Err(Failure::misuse(format!(
+                "{self} is the store of one account. Several accounts have a store each, in the folder {}: to keep these tables, make \
+                 the folder of their account, and move the files of {} into it",
+                directory.join("NAME").display(),
+                directory.display()
+            ))),
+            Self::Embedded(directory) => {
+                Ok(accounts.iter().map(|account| Self::Embedded(directory.join(account))).collect())
+            }
+            _ if is_one => Ok(vec![self.clone()]),
+            _ => Err(Failure::misuse(format!(
+                "{self} has the tables of one account: several accounts would share them. Give one --account, or an embedded store"
+            ))),
+        }
+    }
+
+    /// Like [`with_open`](Self::with_open) for several stores, for `tables serve`: groups of a local store have room for index entries.
+    pub(crate) async fn with_all_open_to_serve<T>(
+        stores: &[Self],
         access: Access,
         file: FileOptions,
-        work: impl AsyncFnOnce(&mut OpenStore) -> Result<T>,
+        work: impl AsyncFnOnce(&[OpenStore]) -> Result<T>,
     ) -> Result<T> {
-        self.open_to_serve(access, file).await?.work_and_close(work).await
+        let mut open = Vec::with_capacity(stores.len());
+        let mut opened = Ok(());
+        for store in stores {
+            match store.open_to_serve(access, file).await {
+                Ok(store) => open.push(store),
+                Err(failure) => {
+                    opened = Err(failure);
+                    break;
+                }
+            }
+        }
+        let done = match opened {
+            Ok(()) => work(&open).await,
+            Err(failure) => Err(failure),
+        };
+        let mut closed = Ok(());
+        for store in open {
+            closed = closed.and(store.close().await);
+        }
+        let done = done?;
+        closed.map(|()| done)
     }
 
     async fn open(&self, access: Access, pace: Pace) -> Result<OpenStore> {
@@ -319,6 +371,17 @@ pub(crate) async fn manifest(store: &dyn TableStore, table: &TableName) -> Resul
     ManifestCache::for_store(store).get(store, table).await
 }
 
+/// Whether a directory has the file of an embedded store.
+fn has_store(directory: &Path) -> bool {
+    directory.join(EMBEDDED_FILE).exists()
+}
+
+/// Returns a folder of a directory that has an embedded store.
+fn folder_with_store(directory: &Path) -> Option<PathBuf> {
+    let folders = std::fs::read_dir(directory).ok()?;
+    folders.filter_map(|folder| Some(folder.ok()?.path())).find(|folder| has_store(folder))
+}
+
 fn read_variable(name: &str) -> Result<String> {
     std::env::var(name)
         .map_err(|_| Failure::misuse(format!("set the environment variable {name} to a connection string")))
@@ -379,6 +442,35 @@ mod tests {
         let failure = name.with_open(Access::WriteOrCreate, Pace::default(), work).await.unwrap_err();
         assert_eq!(failure.to_string(), "the work failed");
         assert!(kept.unwrap().all_tables(None).await.is_err(), "the store is open");
+    }
+
+    #[tokio::test]
+    async fn several_accounts_have_a_store_each() {
+        let of = |name: &str, accounts: &[&str]| {
+            let stores = name.parse::<StoreName>().unwrap().of_accounts(accounts);
+            stores.map(|stores| stores.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(of("memory", &["one", "two"]).unwrap(), ["memory", "memory"]);
+        assert_eq!(of("env:A", &["one"]).unwrap(), ["env:A"]);
+        for remote in ["env:A", "file:f", "azure", "azurite", "https://a.table.core.windows.net"] {
+            let refused = of(remote, &["one", "two"]).unwrap_err().to_string();
+            assert!(refused.contains("would share"), "{refused}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display();
+        let name = format!("embedded:{path}");
+        let folders = of(&name, &["one", "two"]).unwrap();
+        assert_eq!(folders, [format!("{name}/one"), format!("{name}/two")]);
+        assert_eq!(of(&name, &["one"]).unwrap(), [name.clone()]);
+
+        let open = |name: &str| name.parse::<StoreName>().unwrap();
+        let work = async |_: &mut OpenStore| Ok(());
+        open(&folders[0]).with_open(Access::WriteOrCreate, Pace::default(), work).await.unwrap();
+        let refused = of(&name, &["one"]).unwrap_err().to_string();
+        assert!(refused.contains(&format!("{path}/one")), "an empty store would be made: {refused}");
+        assert_eq!(of(&folders[0], &["one"]).unwrap(), folders[..1]);
+        let refused = of(&folders[0], &["one", "two"]).unwrap_err().to_string();
+        assert!(refused.contains("move the files") && refused.contains("/one/NAME"), "{refused}");
     }
 
     #[test]

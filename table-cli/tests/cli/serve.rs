@@ -195,6 +195,44 @@ fn keys_of_accounts_are_read_from_the_environment_and_from_files() {
     assert!(shown.printed[0].contains(KEY) && shown.printed[0].contains("=http://tables.example:"));
 }
 
+/// Each account has tables and policies of its own, on disk too.
+#[test]
+fn several_accounts_share_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let embedded = format!("embedded:{}", directory.path().join("data").display());
+    let accounts = ["--account", "orders:env:ORDERS_KEY", "--account", "stock:env:ORDERS_KEY", "--show-keys"];
+    for store in ["memory", &embedded] {
+        let serving = Serving::start(&[&[store], &accounts[..]].concat(), &[("ORDERS_KEY", KEY)], 2);
+        let [orders, stock] =
+            [0, 1].map(|at| AzureTableStore::from_connection_string(&serving.printed[at], None).unwrap());
+        run(async {
+            orders.create_table(&table()).await.unwrap();
+            assert!(stock.list_tables(None, None).await.unwrap().items.is_empty());
+            let insert = Operation::Insert(Entity::new("p", "r").unwrap());
+            orders.write(&table(), insert.clone()).await.unwrap();
+            assert!(stock.write(&table(), insert).await.unwrap_err().is_table_not_found());
+        });
+        assert!(serving.end().0);
+    }
+    let one = directory.path().join("data").join("orders");
+    assert!(one.join("tables.redb").exists());
+    assert_eq!(keys(&one).len(), 1);
+
+    let refused = |arguments: &[&str], reason: &str| {
+        let mut command = tables();
+        command.env("ORDERS_KEY", KEY).args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        command.assert().code(2).stderr(contains(reason).and(contains(KEY).not())).stdout("");
+    };
+    // With one account, the store of the directory would be a new one, without the tables.
+    refused(&[&embedded, "--account", "orders:env:ORDERS_KEY"], "a folder for each");
+    refused(&[&[&*embedded.clone()], &[][..]].concat(), "a folder for each");
+    let one = format!("embedded:{}", one.display());
+    refused(&[&[&*one], &accounts[..]].concat(), "the store of one account");
+    refused(&[&["azurite"], &accounts[..]].concat(), "the tables of one account");
+    let serving = Serving::start(&[&one, "--account", "orders:env:ORDERS_KEY"], &[("ORDERS_KEY", KEY)], 1);
+    assert!(serving.end().0);
+}
+
 #[test]
 fn mistakes_are_explained_without_keys() {
     let refused = |arguments: &[&str], reason: &str| {

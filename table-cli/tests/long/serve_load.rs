@@ -76,7 +76,7 @@ fn idle_connections_cost_little_and_other_clients_are_answered() {
         let mut stream = TcpStream::connect(serving.address()).unwrap();
         // Every other client has begun a request that it never ends.
         if n % 2 == 0 {
-            stream.write_all(b"GET /devstoreaccount1/Tables HTTP/1.1\r\nHost: h\r\nA: ").unwrap();
+            stream.write_all(b"GET /devstoreaccount1/Tables HTTP/1.1\r\nHost: 127.0.0.1\r\nA: ").unwrap();
         }
         idle.push(stream);
     }
@@ -130,7 +130,7 @@ fn unread_answers_need_bounded_memory() {
         }
         let before = peak(&serving);
         let request = format!(
-            "GET /devstoreaccount1/Employees()?{query} HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n"
+            "GET /devstoreaccount1/Employees()?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json\r\n\r\n"
         );
         let mut deaf = Vec::new();
         for _ in 0..CLIENTS {
@@ -172,7 +172,7 @@ fn large_bodies_at_once_need_bounded_memory() {
                 let mut stream = TcpStream::connect(address).unwrap();
                 stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
                 let head = format!(
-                    "POST /devstoreaccount1/Employees?{query} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+                    "POST /devstoreaccount1/Employees?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
                      Accept: application/json\r\n"
                 );
                 // A length of 100 MB, or chunks without an announced end.
