@@ -461,7 +461,7 @@ mod tests {
         let name = format!("embedded:{path}");
         let folders = of(&name, &["one", "two"]).unwrap();
         assert_eq!(folders, [format!("{name}/one"), format!("{name}/two")]);
-        assert_eq!(of(&name, &["one"]).unwrap(), [name.clone()]);
+        assert_eq!(of(&name, &["one"]).unwrap(), [&*name]);
 
         let open = |name: &str| name.parse::<StoreName>().unwrap();
         let work = async |_: &mut OpenStore| Ok(());

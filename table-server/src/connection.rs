@@ -197,7 +197,7 @@ impl<S: AsyncRead + Unpin> Timed<S> {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => {
                     let length = buffer.filled().len();
-                    // Without a cut, a request whose head was refused goes on, or one that has begun after the server was told to stop.
+                    // Without a cut, a request whose head was refused goes on, or one that began after the stop of the server.
                     let is_stopped = self.ending.stops.load(Ordering::Acquire)
                         && !self.ending.cuts.load(Ordering::Acquire);
                     if length == 0 || length > self.discardable || is_stopped {

@@ -73,7 +73,7 @@ pub(crate) struct Received {
 /// read the error otherwise.
 const DISCARDED: usize = 4;
 
-/// Maximum time in which the rest of a refused body is awaited before the answer. A slower client is told that the connection ends.
+/// Maximum time in which the rest of a refused body is awaited before the answer. The answer to a slower client says that the connection ends.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum time for which a connection is read after its last answer, so that the client can stop sending and read the answer.

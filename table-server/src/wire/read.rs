@@ -92,7 +92,7 @@ fn check_names(members: &Members<'_>) -> Result<()> {
 /// A Double of at least this size can be a whole number that the parser has rounded: smaller ones fit an `i64` or a `u64`.
 const MAY_BE_ROUNDED: f64 = 9.2e18;
 
-/// Marks the whole numbers that the parser has rounded: `serde_json` gives those of more than 64 bits as Doubles, so their digits are read
+/// Marks the whole numbers that the parser has rounded: `serde_json` gives a number of more than 64 bits as a Double, so its digits are read
 /// again.
 fn mark_rounded<'a>(text: &'a str, members: &mut Members<'a>) -> Result<()> {
     let is_large =
