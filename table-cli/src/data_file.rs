@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Stdout, Write};
+use std::io::{self, BufWriter, Read, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use crate::azcopy::{Payload, data_files};
 use crate::failure::{Failure, Result};
 use crate::progress::FilePosition;
+use crate::text_input::{Compression, TextInput};
 
 /// The text that stands for standard input or output.
 const STANDARD_STREAM: &str = "-";
@@ -44,29 +45,33 @@ pub(crate) struct DataFile {
     /// `None` for standard input or output.
     path: Option<PathBuf>,
     pub(crate) format: DataFormat,
-    is_compressed: bool,
+    compression: Option<Compression>,
     /// The bytes that were read.
     read: Arc<AtomicU64>,
 }
 
 impl DataFile {
-    /// Takes format and compression from the name: `.jsonl` (or `.ndjson`), `.csv`, `.parquet` or `.json`, and `.zst` after it. A given
-    /// `format` goes before the name.
+    /// Takes format and compression from the name: `.jsonl` (or `.ndjson`), `.csv`, `.parquet` or `.json`, and `.zst` or `.gz` after it. A
+    /// given `format` goes before the name.
     pub(crate) fn new(name: &str, format: Option<DataFormat>) -> Result<Self> {
-        let (inner, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |inner| (inner, true));
+        let (inner, compression) = match (name.strip_suffix(".zst"), name.strip_suffix(".gz")) {
+            (Some(inner), _) => (inner, Some(Compression::Zstd)),
+            (None, Some(inner)) => (inner, Some(Compression::Gzip)),
+            (None, None) => (name, None),
+        };
         let by_name = match inner.rsplit_once('.').map(|(_, extension)| extension) {
             Some("jsonl" | "ndjson") => Some(DataFormat::Jsonl),
-            Some("csv") => Some(DataFormat::Csv),
+            Some("csv" | "tsv") => Some(DataFormat::Csv),
             Some("parquet") => Some(DataFormat::Parquet),
             Some("json") => Some(DataFormat::Json),
             _ => None,
         };
         let path = (name != STANDARD_STREAM).then(|| PathBuf::from(name));
         match format.or(by_name) {
-            Some(DataFormat::Parquet) if is_compressed => Err(Failure::misuse(format!(
-                "the name {name:?} ends in .zst, and a Parquet file is compressed inside, with Zstandard: give a name that ends in .parquet"
+            Some(DataFormat::Parquet) if compression.is_some() => Err(Failure::misuse(format!(
+                "the name {name:?} ends in .zst or .gz, and a Parquet file is compressed inside, with Zstandard: give a name that ends in .parquet"
             ))),
-            Some(format) => Ok(Self { path, format, is_compressed, read: Arc::default() }),
+            Some(format) => Ok(Self { path, format, compression, read: Arc::default() }),
             None => Err(Failure::misuse(format!(
                 "the name {name:?} does not end in .jsonl, .csv, .parquet or .json (the text formats with .zst after it for compression): give --format"
             ))),
@@ -80,6 +85,12 @@ impl DataFile {
             DataFormat::Json => Err(Failure::misuse(
                 "an export writes a line for each entity: give a name that ends in .jsonl",
             )),
+            _ if file.compression == Some(Compression::Gzip) => Err(Failure::misuse(format!(
+                "an export compresses with Zstandard: {name:?} needs the ending .zst, or use --to - with gzip"
+            ))),
+            _ if name.ends_with(".tsv") => {
+                Err(Failure::misuse("an export separates by commas: give a name that ends in .csv"))
+            }
             #[cfg(not(feature = "parquet"))]
             DataFormat::Parquet => Err(Failure::misuse(NO_PARQUET)),
             _ => Ok(file),
@@ -98,7 +109,7 @@ impl DataFile {
             Payload::Csv => DataFormat::Csv,
         };
         let read = Arc::<AtomicU64>::default();
-        let file = |path| Self { path: Some(path), format, is_compressed: false, read: Arc::clone(&read) };
+        let file = |path| Self { path: Some(path), format, compression: None, read: Arc::clone(&read) };
         Ok(paths.into_iter().map(file).collect())
     }
 
@@ -125,15 +136,12 @@ impl DataFile {
     }
 
     /// Opens the file to read its text.
-    pub(crate) fn open(&self) -> Result<Box<dyn BufRead + Send>> {
-        let Some(file) = self.open_file()? else { return Ok(Box::new(BufReader::new(io::stdin()))) };
-        let file = Counted { file, read: Arc::clone(&self.read) };
-        if !self.is_compressed {
-            return Ok(Box::new(BufReader::with_capacity(1 << 18, file)));
-        }
-        let decoder = zstd::Decoder::new(file)
-            .map_err(|error| Failure::failed(format!("{self} cannot be read: {error}")))?;
-        Ok(Box::new(BufReader::with_capacity(1 << 18, decoder)))
+    pub(crate) fn open(&self) -> Result<TextInput> {
+        let opened = match self.open_file()? {
+            None => TextInput::new(io::stdin(), None),
+            Some(file) => TextInput::new(Counted { file, read: Arc::clone(&self.read) }, self.compression),
+        };
+        opened.map_err(|error| Failure::failed(format!("{self} cannot be read: {error}")))
     }
 
     /// Creates the file. It has another name until [`DataWriter::finish`], so that an interrupted export never looks complete.
@@ -144,9 +152,9 @@ impl DataFile {
         // A partial file of an earlier run is replaced: nothing records which rows it has.
         let partial = partial_path(path);
         let file = File::create(&partial).map_err(|error| unwritable(&partial, &error))?;
-        let out = match self.is_compressed {
-            false => Out::Plain(BufWriter::with_capacity(1 << 18, file)),
-            true => Out::Compressed(
+        let out = match self.compression {
+            None => Out::Plain(BufWriter::with_capacity(1 << 18, file)),
+            Some(_) => Out::Compressed(
                 zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)
                     .map_err(|error| unwritable(&partial, &error))?,
             ),

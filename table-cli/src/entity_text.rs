@@ -1,5 +1,6 @@
 //! Entities as text: values, lines of JSON, and CSV.
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use base64::Engine as _;
@@ -57,19 +58,44 @@ pub(crate) enum Types {
     Omitted,
 }
 
-/// Adds the properties of an entity to the columns.
-pub(crate) fn add_columns(columns: &mut Vec<String>, entity: &Entity) {
-    for property in entity.properties().iter() {
-        if !columns.iter().any(|column| column == property.name()) {
-            columns.push(property.name().to_owned());
+/// The columns of properties, in the order of their first occurrence.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    names: Vec<String>,
+    /// The place of each name.
+    places: HashMap<String, usize>,
+}
+
+impl Columns {
+    /// Starts with these names. A repeated name is one column.
+    pub(crate) fn new(names: &[String]) -> Self {
+        let mut columns = Self::default();
+        names.iter().for_each(|name| columns.add(name));
+        columns
+    }
+
+    fn add(&mut self, name: &str) {
+        if !self.places.contains_key(name) {
+            self.places.insert(name.to_owned(), self.names.len());
+            self.names.push(name.to_owned());
         }
+    }
+
+    /// Whether there are no columns.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 }
 
+/// Adds the properties of an entity to the columns.
+pub(crate) fn add_columns(columns: &mut Columns, entity: &Entity) {
+    entity.properties().iter().for_each(|property| columns.add(property.name()));
+}
+
 /// Returns the names of the columns, keys first.
-pub(crate) fn header(columns: &[String], types: Types) -> Vec<String> {
+pub(crate) fn header(columns: &Columns, types: Types) -> Vec<String> {
     let keys = ["PartitionKey", "RowKey"].map(str::to_owned);
-    let names = columns.iter().flat_map(|name| {
+    let names = columns.names.iter().flat_map(|name| {
         let types = (types == Types::Written).then(|| format!("{name}{TYPE_COLUMN}"));
         std::iter::once(name.clone()).chain(types)
     });
@@ -77,17 +103,21 @@ pub(crate) fn header(columns: &[String], types: Types) -> Vec<String> {
 }
 
 /// Returns the cells of an entity. An absent property has empty cells.
-pub(crate) fn cells(entity: &Entity, columns: &[String], types: Types) -> Vec<String> {
-    let keys = [entity.key().partition().to_owned(), entity.key().row().to_owned()];
-    let values = columns.iter().flat_map(|name| {
-        let value = entity.get(name);
-        // The type tells an empty text from an absent value, whose cells are both empty, when the file is
-        // imported.
-        let edm_type =
-            (types == Types::Written).then(|| value.map_or("", |value| value.edm_type().name()).to_owned());
-        std::iter::once(value.map(value_text).unwrap_or_default()).chain(edm_type)
-    });
-    keys.into_iter().chain(values).collect()
+pub(crate) fn cells(entity: &Entity, columns: &Columns, types: Types) -> Vec<String> {
+    let width = if types == Types::Written { 2 } else { 1 };
+    let mut cells = vec![String::new(); 2 + width * columns.names.len()];
+    entity.key().partition().clone_into(&mut cells[0]);
+    entity.key().row().clone_into(&mut cells[1]);
+    // One search for each property and not for each column: a table may have thousands of columns.
+    for property in entity.properties().iter() {
+        let Some(at) = columns.places.get(property.name()) else { continue };
+        cells[2 + width * at] = value_text(property.value());
+        if types == Types::Written {
+            // The type tells an empty text from an absent value, whose cells are both empty, when the file is imported.
+            property.value().edm_type().name().clone_into(&mut cells[3 + width * at]);
+        }
+    }
+    cells
 }
 
 /// Returns a line of CSV.
@@ -101,13 +131,13 @@ pub(crate) fn csv_line(cells: &[String]) -> Result<Vec<u8>> {
 #[derive(Debug)]
 pub(crate) struct CsvRows {
     entities: Spool,
-    columns: Vec<String>,
+    columns: Columns,
 }
 
 impl CsvRows {
     /// Starts without entities.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { entities: Spool::new()?, columns: Vec::new() })
+        Ok(Self { entities: Spool::new()?, columns: Columns::default() })
     }
 
     /// Adds an entity.

@@ -8,7 +8,7 @@ use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use table_azure::wire::EntityEncoder;
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, TableName, ValueRef};
 use table_core::store::TableStoreExt as _;
 
 use crate::data_file::{DataFile, DataFormat, DataWriter};
@@ -19,6 +19,7 @@ use crate::layouts::check_layouts;
 use crate::output::{print_json, remark};
 use crate::pace::{LongArgs, at_least_one, until_stopped};
 use crate::progress::SharedProgress;
+use crate::read_rows::name_problem;
 use crate::selection::Selection;
 use crate::store::{Access, OpenStore, StoreName, manifest};
 #[cfg(feature = "parquet")]
@@ -43,6 +44,9 @@ pub(crate) struct ExportArgs {
     format: Option<DataFormat>,
     #[command(flatten)]
     selection: Selection,
+    /// The property with the time of the last write in the file; otherwise it is left out
+    #[arg(long, value_name = "NAME")]
+    keep_timestamp: Option<String>,
     #[command(flatten)]
     keys: KeyArgs,
     /// Tables that are read at once, each into its file
@@ -82,6 +86,13 @@ impl ExportArgs {
             return Err(Failure::misuse(
                 "--json prints the report to standard output, and --to - the entities: choose one of them",
             ));
+        }
+        if let Some(name) = &self.keep_timestamp
+            && let Some(problem) = name_problem(name)
+        {
+            return Err(Failure::misuse(format!(
+                "--keep-timestamp: no property can be called {name:?} ({problem})"
+            )));
         }
         let work = async |open: &mut OpenStore| {
             self.keys.apply(open, tables).await?;
@@ -155,7 +166,10 @@ impl ExportArgs {
         while let Some(entities) = page {
             let before = exported.rows;
             for entity in entities.items.iter().filter(|entity| self.selection.shows(entity)) {
-                body.add(entity)?;
+                match &self.keep_timestamp {
+                    Some(name) => body.add(&with_timestamp(entity, name)?)?,
+                    None => body.add(entity)?,
+                }
                 exported.add(entity);
             }
             progress.add_with_read(exported.rows - before, entities.items.len() as u64);
@@ -164,6 +178,20 @@ impl ExportArgs {
         body.finish()?;
         Ok(exported)
     }
+}
+
+/// Adds the time of the last write as a property.
+fn with_timestamp(entity: &Entity, name: &str) -> Result<Entity> {
+    let mut entity = entity.clone();
+    let Some(time) = entity.timestamp() else { return Ok(entity) };
+    if entity.get(name).is_some() {
+        return Err(Failure::failed(format!(
+            "{} has a property '{name}' already: give another name to --keep-timestamp",
+            entity.key()
+        )));
+    }
+    entity.properties_mut().push(name, ValueRef::DateTime(time), false);
+    Ok(entity)
 }
 
 impl Exported {

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use table_core::model::Entity;
 
 use crate::entity_text::entity_json;
-use crate::entity_text::{CsvRows, Types, add_columns, cells, csv_line, header};
+use crate::entity_text::{Columns, CsvRows, Types, add_columns, cells, csv_line, header};
 use crate::failure::Result;
 use crate::output::{print, print_bytes};
 
@@ -29,7 +29,7 @@ const MAX_CELL_CHARS: usize = 60;
 pub(crate) struct Printer {
     format: Format,
     /// The selected columns, in the order of the selection.
-    select: Vec<String>,
+    select: Columns,
     /// The entities of CSV without selected columns: the header needs every column, so the rows wait on disk.
     rows: Option<CsvRows>,
 }
@@ -39,6 +39,7 @@ impl Printer {
     pub(crate) fn new(format: Format, select: &[String]) -> Result<Self> {
         let names = ["PartitionKey", "RowKey"];
         let select: Vec<_> = select.iter().filter(|name| !names.contains(&name.as_str())).cloned().collect();
+        let select = Columns::new(&select);
         let rows = (format == Format::Csv && select.is_empty()).then(CsvRows::new).transpose()?;
         // The columns are known, so pages are printed as they come, after this header.
         if format == Format::Csv && rows.is_none() {
@@ -76,7 +77,7 @@ impl Printer {
     }
 }
 
-fn text_table(columns: &[String], entities: &[Entity]) -> String {
+fn text_table(columns: &Columns, entities: &[Entity]) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY).set_header(header(columns, Types::Omitted));
     for entity in entities {

@@ -3,24 +3,26 @@
 //! A property is a column of its type. A property that has several types in the table is a column for each of them, `NAME@TYPE`: so the
 //! file has the types. Parquet has no unit of 100 ns: a DateTime column has
 //! microseconds, or nanoseconds if a value needs them; a column that needs both 100 ns and years that nanoseconds do not reach (1677 to
-//! 2262) has text, and the name `NAME@DateTime`.
+//! 2262) has text, and the name `NAME@DateTime`. Every page has a checksum.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::column::writer::{ColumnWriter, get_column_writer, get_typed_column_writer_mut};
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type,
 };
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::types::Type;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{SchemaDescriptor, Type};
 use table_core::model::{EdmType, Entity, Ticks, ValueRef};
 
 use crate::failure::{Failure, Result};
-use crate::read_rows::type_column;
+use crate::read_rows::{ChecksummedPages, type_column};
 use crate::spool::Spool;
 
 /// The bytes of the entities of a row group, as they are in memory. A reader needs a few pages of each column of a group, a writer the
@@ -104,15 +106,19 @@ impl ParquetRows {
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .build();
-        let mut file =
-            SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties)).map_err(failed)?;
+        let (schema, properties) = (Arc::new(schema), Arc::new(properties));
+        let chunks = Chunks {
+            schema: SchemaDescriptor::new(Arc::clone(&schema)),
+            properties: Arc::clone(&properties),
+        };
+        let mut file = SerializedFileWriter::new(out, schema, properties).map_err(failed)?;
         let mut entities = self.entities.read()?;
         loop {
             let group = next_group(&mut entities)?;
             if group.is_empty() {
                 break;
             }
-            write_group(&mut file, &columns, &group).map_err(failed)?;
+            chunks.write_group(&mut file, &columns, &group).map_err(failed)?;
         }
         file.close().map(drop).map_err(failed)
     }
@@ -200,26 +206,48 @@ fn next_group(entities: &mut impl Iterator<Item = Result<Entity>>) -> Result<Vec
     Ok(group)
 }
 
-fn write_group<W: Write + Send>(
-    file: &mut SerializedFileWriter<W>,
-    columns: &[Column],
-    entities: &[Entity],
-) -> Result<(), ParquetError> {
-    let missing = || ParquetError::General("the schema has fewer columns than the file".to_owned());
-    let mut group = file.next_row_group()?;
-    for part in [|entity: &Entity| text(entity.key().partition()), |entity: &Entity| text(entity.key().row())]
-    {
-        let keys: Vec<_> = entities.iter().map(part).collect();
-        let mut column = group.next_column()?.ok_or_else(missing)?;
-        column.typed::<ByteArrayType>().write_batch(&keys, None, None)?;
-        column.close()?;
+/// What the columns of every row group have in common.
+struct Chunks {
+    schema: SchemaDescriptor,
+    properties: Arc<WriterProperties>,
+}
+
+impl Chunks {
+    fn write_group<W: Write + Send>(
+        &self,
+        file: &mut SerializedFileWriter<W>,
+        columns: &[Column],
+        entities: &[Entity],
+    ) -> Result<(), ParquetError> {
+        let mut group = file.next_row_group()?;
+        let parts =
+            [|entity: &Entity| text(entity.key().partition()), |entity: &Entity| text(entity.key().row())];
+        for (at, part) in parts.into_iter().enumerate() {
+            let keys: Vec<_> = entities.iter().map(part).collect();
+            self.write_chunk(&mut group, at, |writer| {
+                get_typed_column_writer_mut::<ByteArrayType>(writer).write_batch(&keys, None, None).map(drop)
+            })?;
+        }
+        for (at, column) in columns.iter().enumerate() {
+            self.write_chunk(&mut group, parts.len() + at, |writer| write_column(writer, column, entities))?;
+        }
+        group.close().map(drop)
     }
-    for column in columns {
-        let mut writer = group.next_column()?.ok_or_else(missing)?;
-        write_column(&mut writer, column, entities)?;
-        writer.close()?;
+
+    /// Writes the values of one column, through memory: the library's own writer of pages writes no checksums.
+    fn write_chunk<W: Write + Send>(
+        &self,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+        at: usize,
+        write: impl FnOnce(&mut ColumnWriter<'_>) -> Result<(), ParquetError>,
+    ) -> Result<(), ParquetError> {
+        let mut pages = Vec::new();
+        let sink = Box::new(ChecksummedPages(&mut pages));
+        let mut writer = get_column_writer(self.schema.column(at), Arc::clone(&self.properties), sink);
+        write(&mut writer)?;
+        let written = writer.close()?;
+        group.append_column(&Bytes::from(pages), written)
     }
-    group.close().map(drop)
 }
 
 fn text(text: &str) -> ByteArray {
@@ -228,7 +256,7 @@ fn text(text: &str) -> ByteArray {
 
 /// Writes the values of one column. Values of other types are in other columns.
 fn write_column(
-    writer: &mut SerializedColumnWriter<'_>,
+    writer: &mut ColumnWriter<'_>,
     column: &Column,
     entities: &[Entity],
 ) -> Result<(), ParquetError> {
@@ -265,7 +293,7 @@ fn write_column(
 }
 
 fn write_values<T: DataType>(
-    writer: &mut SerializedColumnWriter<'_>,
+    writer: &mut ColumnWriter<'_>,
     values: impl Iterator<Item = Option<T::T>>,
 ) -> Result<(), ParquetError> {
     // Only present values are written. The definition level says for each row whether it has one.
@@ -274,7 +302,7 @@ fn write_values<T: DataType>(
         levels.push(i16::from(value.is_some()));
         present.extend(value);
     }
-    writer.typed::<T>().write_batch(&present, Some(&levels), None).map(drop)
+    get_typed_column_writer_mut::<T>(writer).write_batch(&present, Some(&levels), None).map(drop)
 }
 
 /// An error of the file, or of standard output.

@@ -1,21 +1,26 @@
 //! Reads entities from files of Apache Parquet, of `tables export` and of other programs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::ops::ControlFlow;
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{AsBytes as _, DataType, Int96};
+use parquet::data_type::{ByteArray, DataType, Int96};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::schema::types::{ColumnDescriptor, Type};
-use table_core::model::{EdmType, EdmValue, Entity, Key, Properties, Ticks};
+use table_core::limits;
+use table_core::model::{EdmType, EdmValue, Entity, Properties, Ticks};
 use uuid::Uuid;
 
+use super::columns::{Repeats, Role, roles};
 use super::csv_file::edm_type;
-use super::{BadRow, KeyTemplates, PARTITION_KEY, ROW_KEY, Row, SYSTEM_COLUMNS};
+use super::parquet_pages::{MAX_PAGES_BYTES, check_pages};
+use super::template::FileKey;
+use super::{BadRow, Facts, LeftOut, PARTITION_KEY, ROW_KEY, ReadOptions, Row};
+use crate::entity_text::value_text;
 use crate::failure::{Failure, Result};
 
 const TICKS_OF_DAY: i64 = 864_000_000_000;
@@ -62,72 +67,120 @@ struct Column {
     is_optional: bool,
     /// Whether other columns have values of the same property too.
     is_shared: bool,
+    /// The times that were cut to 100 ns.
+    cut_times: std::cell::Cell<u64>,
 }
 
 /// A value: absent, or not a value of a property, with the reason.
 type Cell = Result<Option<EdmValue>, String>;
 
+/// A value that is in memory: bytes become a value when their row is made, because a column may refer to long bytes many times.
+enum Waiting {
+    Cell(Cell),
+    Bytes(Kind, ByteArray),
+}
+
+impl Waiting {
+    fn into_cell(self) -> Cell {
+        match self {
+            Self::Cell(cell) => cell,
+            Self::Bytes(kind, value) => bytes(kind, value.data()),
+        }
+    }
+}
+
 /// Reads a file row group after row group. A batch of rows and a page of each column are in memory.
-pub(crate) struct ParquetReader {
+pub(super) struct ParquetReader {
     file: SerializedFileReader<File>,
     columns: Vec<Column>,
-    key: Option<[Column; 2]>,
-    keys: KeyTemplates,
+    partition: Option<Column>,
+    row: Option<Column>,
+    has_timestamp: bool,
+    options: ReadOptions,
 }
 
 impl ParquetReader {
-    /// Reads the schema. Refuses columns that no property can hold.
-    pub(crate) fn new(file: File, keys: KeyTemplates) -> Result<Self> {
-        let file = SerializedFileReader::new(file)
-            .map_err(|error| Failure::misuse(format!("the file is not a whole Parquet file: {error}")))?;
+    /// Reads the schema, and every page that is needed, to check it. Refuses columns that no property can hold.
+    pub(super) fn new(file: File, options: &ReadOptions, facts: &mut Facts) -> Result<Self> {
+        let no_file = |error: &dyn std::fmt::Display| {
+            Failure::misuse(format!("the file is not a whole Parquet file: {error}"))
+        };
+        let pages = file.try_clone().map_err(|error| no_file(&error))?;
+        let file = SerializedFileReader::new(file).map_err(|error| no_file(&error))?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
-        let (mut columns, mut partition, mut row, mut names) = (Vec::new(), None, None, BTreeSet::new());
-        for (at, descriptor) in schema.columns().iter().enumerate() {
-            let name = schema.get_column_root(at).name();
-            if SYSTEM_COLUMNS.contains(&name) {
+        let names: Vec<String> =
+            (0..schema.num_columns()).map(|at| property_of(schema.get_column_root(at).name())).collect();
+        let (roles, remarks) = roles(&names, &options.rules, &options.keys, Repeats::Allowed)?;
+        remarks.into_iter().for_each(|remark| facts.add_remark(remark));
+        let has_templates = options.keys.columns().is_some();
+        let mut reader = Self {
+            file,
+            columns: Vec::new(),
+            partition: None,
+            row: None,
+            has_timestamp: false,
+            options: options.clone(),
+        };
+        for ((at, descriptor), role) in schema.columns().iter().enumerate().zip(roles) {
+            if role == Role::LeftOut {
                 continue;
             }
+            let name = schema.get_column_root(at).name();
             let mut column = column(at, name, schema.get_column_root(at), descriptor)?;
-            match name {
-                PARTITION_KEY | ROW_KEY if column.kind != Kind::Text => {
+            match role {
+                Role::Timestamp if matches!(column.kind, Kind::Date | Kind::Time { .. } | Kind::TimeText) => {
+                    reader.has_timestamp = true;
+                }
+                Role::Timestamp => return Err(Failure::misuse(super::own_timestamp("the schema"))),
+                Role::PartitionKey | Role::RowKey if column.kind != Kind::Text && !has_templates => {
                     return Err(Failure::misuse(format!(
-                        "the column '{name}' is not text, and a key is text: convert the column, or rename it and give --partition-key and --row-key"
+                        "the column '{name}' is not text, and a key is text: convert the column, or give --partition-key and --row-key"
                     )));
                 }
-                PARTITION_KEY | ROW_KEY if names.contains(name) => {
-                    return Err(Failure::misuse(format!(
-                        "the file has two columns '{name}', and a row has one key: write the file with one of them"
-                    )));
+                Role::PartitionKey => reader.partition = Some(column),
+                Role::RowKey => reader.row = Some(column),
+                Role::Property(property) => {
+                    facts.add_column(names[at].clone(), property.clone());
+                    column.property = property;
+                    reader.columns.push(column);
                 }
-                PARTITION_KEY => partition = Some(column),
-                ROW_KEY => row = Some(column),
-                _ => {
-                    // `tables export` writes a column `NAME@TYPE` for each type of a property with several
-                    // types.
-                    if let Some((property, of)) = name.rsplit_once('@')
-                        && edm_type(of).is_some()
-                    {
-                        column.property = property.to_owned();
-                    }
-                    columns.push(column);
-                }
+                Role::LeftOut => {}
             }
-            names.insert(name);
         }
-        mark_shared(&mut columns);
-        let key = partition.zip(row).map(|(partition, row)| [partition, row]);
-        keys.check(key.is_some())?;
-        Ok(Self { file, columns, key, keys })
+        mark_shared(&mut reader.columns);
+        let read: Vec<usize> = reader
+            .columns
+            .iter()
+            .chain(&reader.partition)
+            .chain(&reader.row)
+            .map(|column| column.at)
+            .collect();
+        for group in reader.file.metadata().row_groups() {
+            check_pages(&pages, group, &read, MAX_PAGES_BYTES)?;
+        }
+        Ok(reader)
     }
 
     /// Hands every row to `take`, until it breaks. An error ends the file.
-    pub(crate) fn read(&self, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<()> {
+    pub(super) fn read(
+        &self,
+        left_out: &LeftOut,
+        take: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut number = 0;
+        let mut take = |row: Row| {
+            if self.has_timestamp {
+                left_out.add_timestamp();
+            }
+            take(row)
+        };
         for group in 0..self.file.num_row_groups() {
-            if self.read_group(group, &mut number, take).map_err(|error| failed(number, &error))?.is_break() {
+            let read = self.read_group(group, &mut number, &mut take);
+            if read.map_err(|error| failed(number, &error))?.is_break() {
                 break;
             }
         }
+        left_out.add_cut_times(self.columns.iter().map(|column| column.cut_times.get()).sum());
         Ok(())
     }
 
@@ -139,19 +192,16 @@ impl ParquetReader {
     ) -> Result<ControlFlow<()>, ParquetError> {
         let group = self.file.get_row_group(group)?;
         let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-        let open = |column: &Column| group.get_column_reader(column.at);
-        let mut readers = self.columns.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let mut key_readers = self.key.iter().flatten().map(open).collect::<Result<Vec<_>, _>>()?;
+        let columns: Vec<&Column> = self.columns.iter().chain(&self.partition).chain(&self.row).collect();
+        let open = |column: &&Column| group.get_column_reader(column.at);
+        let mut readers = columns.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         while left > 0 {
             let count = left.min(BATCH_ROWS);
-            let cells = |(column, reader): (&Column, &mut ColumnReader)| read_cells(column, reader, count);
-            let mut values =
-                self.columns.iter().zip(&mut readers).map(cells).collect::<Result<Vec<_>, _>>()?;
-            let mut keys =
-                self.key.iter().flatten().zip(&mut key_readers).map(cells).collect::<Result<Vec<_>, _>>()?;
+            let cells = |(column, reader): (&&Column, &mut ColumnReader)| read_cells(column, reader, count);
+            let mut values = columns.iter().zip(&mut readers).map(cells).collect::<Result<Vec<_>, _>>()?;
             for _ in 0..count {
                 *number += 1;
-                let row = self.row(&mut keys, &mut values);
+                let row = self.row(&mut values);
                 let row = row.map_err(|reason| BadRow { place: format!("row {number}"), reason });
                 if take(row).is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -162,16 +212,13 @@ impl ParquetReader {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Takes the next value of each column.
-    fn row(
-        &self,
-        keys: &mut [std::vec::IntoIter<Cell>],
-        values: &mut [std::vec::IntoIter<Cell>],
-    ) -> Result<Entity, String> {
+    /// Takes the next value of each column: properties, then keys.
+    fn row(&self, values: &mut [std::vec::IntoIter<Waiting>]) -> Result<Entity, String> {
         let (mut properties, mut failure) = (Properties::new(), None);
+        let (values, keys) = values.split_at_mut(self.columns.len());
         for (column, cells) in self.columns.iter().zip(values) {
             // Every column moves on, also if one of them has failed.
-            match cells.next().unwrap_or(Ok(None)) {
+            match cells.next().map_or(Ok(None), Waiting::into_cell) {
                 Ok(None) => {}
                 Ok(Some(_)) if column.is_shared && properties.get(&column.property).is_some() => {
                     failure = Some(format!("the property '{}' has values of two types", column.property));
@@ -180,20 +227,31 @@ impl ParquetReader {
                 Err(reason) => failure = Some(format!("the column '{}': {reason}", column.property)),
             }
         }
-        let mut parts = [String::new(), String::new()];
-        for ((part, cells), name) in parts.iter_mut().zip(keys).zip([PARTITION_KEY, ROW_KEY]) {
-            match cells.next().unwrap_or(Ok(None)) {
-                Ok(Some(EdmValue::String(text))) => *part = text,
+        let mut key = FileKey::default();
+        let mut keys = keys.iter_mut();
+        for (column, part, name) in
+            [(&self.partition, &mut key.partition, PARTITION_KEY), (&self.row, &mut key.row, ROW_KEY)]
+        {
+            if column.is_none() {
+                continue;
+            }
+            match keys.next().and_then(Iterator::next).map_or(Ok(None), Waiting::into_cell) {
+                Ok(value) => *part = value.map(|value| value_text(value.as_ref())),
                 Err(reason) => failure = Some(format!("the column '{name}': {reason}")),
-                Ok(_) => failure = Some(format!("the {name} is absent")),
             }
         }
-        if let Some(reason) = failure {
-            return Err(reason);
+        match failure {
+            Some(reason) => Err(reason),
+            None => self.options.keys.entity(key, properties),
         }
-        let [partition, row] = parts;
-        let key = Key::new(partition, row).map_err(|error| error.to_string())?;
-        self.keys.apply(Entity::from_parts(key, properties))
+    }
+}
+
+/// The property of a column: `tables export` writes a column `NAME@TYPE` for each type of a property with several types.
+fn property_of(name: &str) -> String {
+    match name.rsplit_once('@') {
+        Some((property, of)) if edm_type(of).is_some() => property.to_owned(),
+        _ => name.to_owned(),
     }
 }
 
@@ -234,7 +292,7 @@ fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> 
         None => return refused(format!("has {}, which no property can hold exactly", kind_name(descriptor))),
     };
     let is_optional = descriptor.max_def_level() > 0;
-    Ok(Column { at, property: name.to_owned(), kind, is_optional, is_shared: false })
+    Ok(Column { at, property: name.to_owned(), kind, is_optional, is_shared: false, cut_times: 0.into() })
 }
 
 /// What a column has that cannot be read, for an error.
@@ -317,7 +375,7 @@ fn read_cells(
     column: &Column,
     reader: &mut ColumnReader,
     count: usize,
-) -> Result<std::vec::IntoIter<Cell>, ParquetError> {
+) -> Result<std::vec::IntoIter<Waiting>, ParquetError> {
     use ColumnReader as Reader;
     let kind = column.kind;
     let is_optional = column.is_optional;
@@ -333,14 +391,19 @@ fn read_cells(
         }),
         Reader::Int64ColumnReader(reader) => cells(reader, is_optional, count, |value| match kind {
             // Rounded down, also before 1970.
-            Kind::Time { ticks, per_tick } => time(value.div_euclid(per_tick).checked_mul(ticks)),
+            Kind::Time { ticks, per_tick } => {
+                column.count_cut(value.rem_euclid(per_tick));
+                time(value.div_euclid(per_tick).checked_mul(ticks))
+            }
             // The file has the bits of an unsigned number: a negative one has the highest bit set.
             Kind::UInt64 if *value < 0 => Err("the value is larger than an Int64".to_owned()),
             _ => some(EdmValue::Int64(*value)),
         }),
-        Reader::Int96ColumnReader(reader) => {
-            cells(reader, is_optional, count, |value| time(int96_ticks(value)))
-        }
+        Reader::Int96ColumnReader(reader) => cells(reader, is_optional, count, |value| {
+            let (ticks, cut) = int96_ticks(value).unzip();
+            column.count_cut(cut.unwrap_or_default());
+            time(ticks)
+        }),
         Reader::FloatColumnReader(reader) => {
             cells(reader, is_optional, count, |value| some(EdmValue::Double(f64::from(*value))))
         }
@@ -348,10 +411,10 @@ fn read_cells(
             cells(reader, is_optional, count, |value| some(EdmValue::Double(*value)))
         }
         Reader::ByteArrayColumnReader(reader) => {
-            cells(reader, is_optional, count, |value| bytes(kind, value.as_bytes()))
+            waiting(reader, is_optional, count, |value| Waiting::Bytes(kind, value.clone()))
         }
         Reader::FixedLenByteArrayColumnReader(reader) => {
-            cells(reader, is_optional, count, |value| bytes(kind, value.as_bytes()))
+            waiting(reader, is_optional, count, |value| Waiting::Bytes(kind, ByteArray::from(value.clone())))
         }
     }
 }
@@ -361,7 +424,16 @@ fn cells<T: DataType>(
     is_optional: bool,
     count: usize,
     convert: impl Fn(&T::T) -> Cell,
-) -> Result<std::vec::IntoIter<Cell>, ParquetError> {
+) -> Result<std::vec::IntoIter<Waiting>, ParquetError> {
+    waiting(reader, is_optional, count, |value| Waiting::Cell(convert(value)))
+}
+
+fn waiting<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    is_optional: bool,
+    count: usize,
+    convert: impl Fn(&T::T) -> Waiting,
+) -> Result<std::vec::IntoIter<Waiting>, ParquetError> {
     let (mut values, mut levels) = (Vec::with_capacity(count), Vec::new());
     let (rows, ..) = reader.read_records(count, Some(&mut levels), None, &mut values)?;
     if rows != count {
@@ -372,8 +444,8 @@ fn cells<T: DataType>(
     let cells: Vec<_> = if is_optional {
         let mut values = values.iter();
         let value = |level: &i16| match level {
-            0 => Ok(None),
-            _ => values.next().map_or(Ok(None), &convert),
+            0 => Waiting::Cell(Ok(None)),
+            _ => values.next().map_or(Waiting::Cell(Ok(None)), &convert),
         };
         levels.iter().map(value).collect()
     } else {
@@ -390,15 +462,27 @@ fn time(unix: Option<i64>) -> Cell {
         .ok_or_else(|| "the time is not in the years 1 to 9999".to_owned())
 }
 
-fn int96_ticks(value: &Int96) -> Option<i64> {
+/// The ticks since 1970, and the nanoseconds that are left.
+fn int96_ticks(value: &Int96) -> Option<(i64, i64)> {
     // 64 bits of nanoseconds since midnight, then 32 bits of the Julian day, each little-endian.
     let &[low, high, day] = value.data() else { return None };
     let nanos = i64::from(high) << 32 | i64::from(low);
-    (i64::from(day) - JULIAN_EPOCH).checked_mul(TICKS_OF_DAY)?.checked_add(nanos / 100)
+    let days = (i64::from(day) - JULIAN_EPOCH).checked_mul(TICKS_OF_DAY)?;
+    Some((days.checked_add(nanos / 100)?, nanos % 100))
+}
+
+impl Column {
+    /// Counts a time with a part of a tick, which is dropped.
+    fn count_cut(&self, left: i64) {
+        self.cut_times.set(self.cut_times.get() + u64::from(left != 0));
+    }
 }
 
 /// The value of a cell of bytes, by the kind of its column.
 fn bytes(kind: Kind, bytes: &[u8]) -> Cell {
+    if bytes.len() > limits::ENTITY_BYTES {
+        return Err(format!("the value has {} bytes, more than an entity", bytes.len()));
+    }
     let text = || std::str::from_utf8(bytes).map_err(|_| "the text is not UTF-8".to_owned());
     Ok(Some(match kind {
         Kind::Text => EdmValue::String(text()?.to_owned()),
@@ -423,6 +507,7 @@ mod tests {
     use parquet::schema::parser::parse_message_type;
 
     use super::*;
+    use crate::read_rows::{ColumnRules, KeyTemplates};
 
     /// Writes one row group, column after column.
     fn write(schema: &str, columns: &[&dyn Fn(&mut SerializedColumnWriter<'_>)]) -> File {
@@ -454,11 +539,25 @@ mod tests {
         put::<ByteArrayType>(texts.iter().map(|&text| ByteArray::from(text)).collect(), None)
     }
 
+    fn open(file: File) -> Result<ParquetReader> {
+        let options = ReadOptions {
+            keys: KeyTemplates::new(None, None).unwrap(),
+            rules: ColumnRules::default(),
+            types: BTreeMap::new(),
+            null: None,
+        };
+        ParquetReader::new(file, &options, &mut Facts::default())
+    }
+
     fn read(file: File) -> Vec<Row> {
-        let reader = ParquetReader::new(file, KeyTemplates::new(None, None).unwrap()).unwrap();
+        read_and_count(file, &LeftOut::default())
+    }
+
+    fn read_and_count(file: File, left_out: &LeftOut) -> Vec<Row> {
+        let reader = open(file).unwrap();
         let mut rows = Vec::new();
         reader
-            .read(&mut |row| {
+            .read(left_out, &mut |row| {
                 rows.push(row);
                 ControlFlow::Continue(())
             })
@@ -498,7 +597,10 @@ mod tests {
                 &put::<Int64Type>(vec![0, 0], all),
             ],
         );
-        let rows = read(file);
+        let left_out = LeftOut::default();
+        let rows = read_and_count(file, &left_out);
+        // The two times in nanoseconds, and the column Timestamp of both rows.
+        assert_eq!((left_out.cut_times(), left_out.timestamps()), (2, 2));
         let time = |text: &str| text.parse::<Ticks>().unwrap();
         let expected = Entity::new("p", "1")
             .unwrap()
@@ -535,15 +637,14 @@ mod tests {
         ] {
             let end = if column.ends_with('}') { "" } else { ";" };
             let file = write_empty(&format!("message m {{ {KEYS} {column}{end} }}"));
-            let refused =
-                ParquetReader::new(file, KeyTemplates::new(None, None).unwrap()).err().unwrap().to_string();
+            let refused = open(file).err().unwrap().to_string();
             assert!(refused.contains(reason), "{column}: {refused}");
         }
         let two_keys = write_empty(&format!("message m {{ {KEYS} required binary RowKey (UTF8); }}"));
-        let refused = ParquetReader::new(two_keys, KeyTemplates::new(None, None).unwrap()).err().unwrap();
-        assert!(refused.to_string().contains("two columns 'RowKey'"));
+        let refused = open(two_keys).err().unwrap();
+        assert!(refused.to_string().contains("two columns are called \"RowKey\""));
         let without_keys = write_empty("message m { optional double A; }");
-        let refused = ParquetReader::new(without_keys, KeyTemplates::new(None, None).unwrap()).err().unwrap();
+        let refused = open(without_keys).err().unwrap();
         assert!(refused.to_string().contains("--partition-key"));
     }
 
@@ -553,6 +654,16 @@ mod tests {
         let properties = Arc::new(WriterProperties::builder().build());
         SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties).unwrap().close().unwrap();
         file
+    }
+
+    #[test]
+    fn pages_that_would_fill_the_memory_are_refused() {
+        let long = "x".repeat(1000);
+        let file = write(&format!("message m {{ {KEYS} }}"), &[&text(&[&long]), &text(&["1"])]);
+        let metadata = SerializedFileReader::new(file.try_clone().unwrap()).unwrap().metadata().clone();
+        let check = |limit| check_pages(&file, metadata.row_group(0), &[0, 1], limit);
+        check(1 << 20).unwrap();
+        assert!(check(1 << 10).unwrap_err().to_string().contains("memory"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod doctor;
 mod encryption;
 mod files;
 mod flights;
+mod import;
 mod index;
 mod read;
 mod sas;
