@@ -9,6 +9,7 @@ mod key_part;
 mod properties;
 pub(crate) mod property;
 mod property_dictionary;
+mod row_kind;
 mod serialize;
 mod shards;
 mod system;
@@ -37,6 +38,7 @@ pub use property::{Property, PropertySink, Text};
 pub(crate) use property_dictionary::split_row_value;
 #[doc(hidden)]
 pub use property_dictionary::{PackBuffer, PropertyDictionary};
+pub use row_kind::RowKind;
 pub(crate) use serialize::{as_text, names as serde_names};
 pub use shards::Shards;
 #[doc(hidden)]

@@ -4,12 +4,15 @@ mod authorization;
 mod client;
 mod explorer;
 mod groups;
+#[cfg(feature = "indexes")]
+mod guests;
 mod hostile;
 #[cfg(feature = "indexes")]
 mod indexes;
 mod lifecycle;
 mod policies;
 mod protocol;
+mod rights;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "indexes"))]

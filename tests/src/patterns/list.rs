@@ -241,6 +241,7 @@ macro_rules! pattern_behaviours {
             index_reads {
                 a_stream_reads_only_the_taken_pages
                 merged_partitions_share_the_concurrency_limit
+                a_planted_entry_is_not_shown_as_its_entity
             }
             index_scans {
                 scans_leave_entries_out

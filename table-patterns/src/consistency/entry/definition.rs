@@ -421,6 +421,50 @@ impl Index {
         }
     }
 
+    /// Whether the entry at a location may show this content: the key of its owner with the properties of its payload.
+    ///
+    /// Every program that writes the table can write a row like an entry, and the entry of another write can be stale. So the content must
+    /// have this entry, as far as it has what the keys need: the whole entity, or the properties that the keys read. Otherwise only the
+    /// owner's key is compared with the type and the place of the index.
+    pub(crate) fn may_show(&self, table: &TableName, shown: &Entity, at: &Location) -> Result<bool> {
+        let EntityType { partition_key, row_key, .. } = &self.definition.entity;
+        let fits = |template: &Option<KeyTemplate>, text| {
+            template.as_ref().is_none_or(|template| template.fits(text))
+        };
+        let has_key_of_type = self.definition.entity.admits(shown)
+            && fits(partition_key, shown.key().partition())
+            && fits(row_key, shown.key().row());
+        if !has_key_of_type || self.check_key(shown.key(), &at.key).is_err() {
+            return Ok(false);
+        }
+        let read = self.definition.properties_read()?;
+        // A full payload leaves out what copy indexes have written into the entity.
+        let reads_copies = read.iter().any(|name| self.foreign.contains(name))
+            || self.definition.is_opaque() && !self.foreign.is_empty();
+        let is_whole = *self.payload() == Payload::Full && !reads_copies && !shown.is_ciphertext();
+        if !is_whole && !self.payload_has(&read) {
+            return Ok(true);
+        }
+        if !self.definition.is_opaque() {
+            let stored = self.stored_entries(table, shown).unwrap_or_default();
+            if stored.iter().any(|entry| entry.location == *at) {
+                return Ok(true);
+            }
+        }
+        if is_whole && self.function.is_some() { self.has_entry_at(table, shown, at) } else { Ok(false) }
+    }
+
+    /// Whether the payload has all properties that the keys and the condition read.
+    fn payload_has(&self, read: &[String]) -> bool {
+        let Payload::Fields(names) = self.payload() else { return false };
+        let discriminator = self.discriminator().map(|(property, _)| property);
+        !self.definition.is_opaque()
+            && read.iter().all(|name| {
+                let is_copied = names.iter().any(|field| field == name) && !self.foreign.contains(name);
+                is_copied || discriminator == Some(name.as_str())
+            })
+    }
+
     /// Whether an entity of `table` has an entry at a location.
     pub(crate) fn has_entry_at(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
         Ok(self.entries(table, entity)?.iter().any(|entry| entry.location == *at))
