@@ -10,15 +10,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use table_core::Result;
 use table_core::forward_to_store;
-use table_core::manifest::{IndexDefinition, Layout, Manifest, StoredIndex, StoredType};
+use table_core::manifest::{Consent, IndexDefinition, Layout, Manifest, StoredIndex, StoredType};
 use table_core::model::{Entity, INDEX_NAME, Key, RowKind, SYSTEM_PREFIX, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, TableStore, Written,
 };
 
-/// The row in the manifest's partition of a table that has the index entries of another table.
-const OWNER_ROW: &str = "owner";
 /// How many pages of the store without a visible row a query reads, before it answers with an empty page and a continuation token.
 const HIDDEN_PAGES: usize = 16;
 
@@ -82,8 +80,7 @@ impl ClientStore {
     ) -> Result<Option<(Arc<dyn Maintainer>, Check)>> {
         let (manifest, knowledge) = (permit.manifest(), self.knowledge);
         for (index, operation) in operations.iter().enumerate() {
-            check_row(table, manifest, operation, knowledge)
-                .map_err(|e| group_error(operations, index, e))?;
+            check_row(table, operation, knowledge).map_err(|e| group_error(operations, index, e))?;
         }
         if !needs_maintenance(manifest, knowledge)
             || operations.iter().all(|operation| operation.key().is_system())
@@ -136,10 +133,13 @@ pub(crate) fn group_error(operations: &[Operation], index: usize, error: Error) 
     if operations.len() == 1 { error } else { Error::in_transaction(index, error) }
 }
 
-/// Whether writes need more than their own row: index entries, or a check of the type.
+/// Whether writes need more than their own row: index entries, a check of the type, or a check that the row is no entry of another table's index.
 fn needs_maintenance(manifest: &Manifest, knowledge: Knowledge) -> bool {
     let is_refused = |stored: &StoredType| refusal(stored).is_some();
-    !manifest.indexes.is_empty() || knowledge == Knowledge::Nothing && manifest.types.iter().any(is_refused)
+    let has_entries_of_others = manifest.others.iter().any(|row| Consent::read(row).is_some());
+    !manifest.indexes.is_empty()
+        || has_entries_of_others
+        || knowledge == Knowledge::Nothing && manifest.types.iter().any(is_refused)
 }
 
 /// Why only a program with the type can write its entities.
@@ -214,12 +214,7 @@ fn check_indexes(table: &TableName, indexes: &[StoredIndex], entity: &Entity) ->
 }
 
 /// Refuses writes of rows that the library keeps in the table.
-fn check_row(
-    table: &TableName,
-    manifest: &Manifest,
-    operation: &Operation,
-    knowledge: Knowledge,
-) -> Result<()> {
+fn check_row(table: &TableName, operation: &Operation, knowledge: Knowledge) -> Result<()> {
     let key = operation.key();
     let refused = match (key.row_kind(), knowledge) {
         (RowKind::Entity, _) | (RowKind::Part, Knowledge::Layouts) => false,
@@ -233,11 +228,6 @@ fn check_row(
     if operation.entity().is_some_and(|entity| !key.is_system() && entity.is_index_entry()) {
         return Err(Error::invalid_request(format!(
             "the entity {key} has the property {INDEX_NAME} of an index entry: rename the property, or write the entity without it; the entries follow"
-        )));
-    }
-    if manifest.other(OWNER_ROW).is_some() {
-        return Err(Error::invalid_request(format!(
-            "the table '{table}' has the index entries of another table: write the entities, and the entries follow"
         )));
     }
     Ok(())

@@ -146,6 +146,77 @@ async fn a_definition_does_not_reach_the_settings_of_the_server() {
     assert_eq!(rows(&store, "TableServerSettings").await, settings);
 }
 
+/// Rows in the manifest that say nothing, or that nobody has consented to, stop no write and reach no other table.
+#[tokio::test]
+async fn a_definition_without_consent_and_a_damaged_row_change_no_write() {
+    let store = memory();
+    for table in ["Guest", "Victim"] {
+        store.create_table(&name(table)).await.unwrap();
+    }
+    let client = serve(&store).await;
+    let mut damaged = planted("Guest");
+    damaged["RowKey"] = json!("index~~damaged.00000000");
+    damaged["Definition"] = json!("no json");
+    let control = [
+        planted("Victim"),
+        damaged,
+        json!({ "PartitionKey": "~~manifest", "RowKey": "type~x", "Format": "a text" }),
+        json!({ "PartitionKey": "~~manifest", "RowKey": "owner", "EntriesOf": "Victim" }),
+        json!({ "PartitionKey": "~~manifest", "RowKey": "pairing", "Id": "no id" }),
+        json!({ "PartitionKey": "~~manifest", "RowKey": "of a later version" }),
+    ];
+    let owner = sas("guest", "raud", ALL);
+    for row in &control {
+        assert_eq!(client.plain(knows(insert("Guest", row, &owner))).await.status, 201, "{row}");
+    }
+    let guest = sas("guest", "a", ALL);
+    let entity = |row: &str| json!({ "PartitionKey": "p", "RowKey": row, "Tp": "vp", "Tr": "new" });
+    for ask in [insert("Guest", &entity("1"), &guest), knows(insert("Guest", &entity("2"), &guest))] {
+        let written = client.plain(ask).await;
+        assert_eq!(written.status, 201, "{written:?}");
+    }
+    let owned = client.owner(Ask::new("POST", "Guest").json(entity("3").to_string())).await;
+    assert_eq!(owned.status, 201, "{owned:?}");
+    assert_eq!(rows(&store, "Victim").await, []);
+}
+
+/// The entries of an index in force are written for a client that has no right to their table, and no client overwrites them.
+#[tokio::test]
+async fn entries_in_another_table_follow_and_are_not_overwritten() {
+    let store = memory();
+    for table in ["Staff", "Entries"] {
+        store.create_table(&name(table)).await.unwrap();
+    }
+    let age = Index::keyed(
+        "age",
+        Placement::OtherTable(name("Entries")),
+        "age_{Age:03}",
+        "{PartitionKey}_{RowKey}",
+    );
+    let (client, options) = (serve(&store).await, IndexOptions::local());
+    let handle =
+        IndexedEntities::open(Arc::clone(&store), name("Staff"), vec![age.unwrap()], options).await.unwrap();
+    let guest = sas("staff", "a", ["Sales", "", "Sales", ""]);
+    let written = client
+        .plain(insert("Staff", &json!({ "PartitionKey": "Sales", "RowKey": "1", "Age": 41 }), &guest))
+        .await;
+    assert_eq!(written.status, 201, "{written:?}");
+    let found = handle.all("age", &IndexQuery::partition("age_041"), Trust::Entity).await.unwrap();
+    assert_eq!(found.len(), 1);
+    let before = rows(&store, "Entries").await;
+    let path = "Entries(PartitionKey='age_041',RowKey='Sales_1')";
+    for ask in [
+        Ask::new("PUT", path).json("{\"Age\":1}"),
+        Ask::new("MERGE", path).json("{\"OwnerRow\":\"2\"}"),
+        Ask::new("DELETE", path).with("If-Match", "*"),
+    ] {
+        let refused = client.owner(ask).await;
+        assert_eq!(refused.refusal(), (400, "InvalidInput"), "{refused:?}");
+        assert!(refused.body.contains("is an index entry"), "{refused:?}");
+    }
+    assert_eq!(rows(&store, "Entries").await, before);
+}
+
 /// The parts of an answer that may depend on rows: everything but the times and ids of the request. A continuation token is encrypted with
 /// a random number, so its presence and its length count.
 fn shown(reply: &Reply) -> (u16, String, usize, usize) {
