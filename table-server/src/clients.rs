@@ -3,7 +3,7 @@
 //! A table describes its indexes and layouts in its manifest. The programs of this library maintain them and say
 //! so in a header. Other clients see no index entries and no system rows, and their writes pass an
 //! [`Maintainer`], which writes the index entries too, or are refused before anything is written. So do the writes of a program of this
-//! library whose credential does not have full rights: it could otherwise write an entity without its entries, or with those of another.
+//! library whose credential does not have full rights: it could otherwise write an entity without its entries, or with entries of another entity.
 
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Resu
 const FULL_RIGHTS: &str =
     "a program that has the type, with a credential that has the permissions r, a, u and d on all rows";
 
-/// Refuses an entity with encrypted properties that an index covers: its entries are those of the plaintext, which the server does not have.
+/// Refuses an entity with encrypted properties that an index covers: its entries come from the plaintext, which the server does not have.
 fn check_encrypted(
     table: &TableName,
     types: &[StoredType],

@@ -258,7 +258,7 @@ impl Failure {
             ErrorKind::Throttled { retry_after } => Self::busy(*retry_after),
             ErrorKind::Timeout { .. } => Self::timed_out(),
             ErrorKind::Unsupported { .. } => Self::not_implemented(&text),
-            // A row of the client's table is damaged: the client can repair or delete it, if it is told which.
+            // A row of the client's table is damaged: the client can repair or delete it, if the message names it.
             ErrorKind::Decode(_) => Self { message: text.clone().into(), ..Self::internal(&text) },
             _ => Self::internal(&text),
         }

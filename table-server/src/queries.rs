@@ -135,7 +135,8 @@ impl SealedToken<'_> {
         read().map(Some).ok_or_else(|| foreign_token(NEXT_PARTITION))
     }
 
-    /// Everything that the token belongs to.
+    /// Everything that the token belongs to. Not `$top`, which may change from page to page: a client that wants 1,500 entities asks for 1,000
+    /// and for 500.
     fn context(&self) -> String {
         let Self { tenant, permit, table, query } = self;
         let select = query.select.as_ref().map(|select| select.names().collect::<Vec<_>>());
@@ -145,7 +146,6 @@ impl SealedToken<'_> {
             tenant.store.profile().table_identity(table),
             query.filter.as_ref().map(ToString::to_string),
             select,
-            query.top,
             permit.identity(),
         ])
         .to_string()

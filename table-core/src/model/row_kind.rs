@@ -8,7 +8,7 @@ const COUNTER_ROW: &str = "changes";
 /// The partitions of [parts](RowKind::Part), after [`SYSTEM_PREFIX`]: cursors of a feed's consumers, and checkpoints of copies.
 const PART_PARTITIONS: [&str; 2] = ["changes", "copy"];
 
-/// What a row is to the library, by its key. A server that serves clients with different rights decides by it who may write the row.
+/// The kind of a row, by its key. A server decides by it which rights a write of the row needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
     /// An entity, or an index entry: the key is that of a user or of an index definition.

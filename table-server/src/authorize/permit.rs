@@ -153,7 +153,7 @@ impl Permit {
         }
     }
 
-    /// Returns the failure for the holder of this credential, who learns nothing of rows that the credential does not read.
+    /// Returns the failure for the holder of this credential. The holder learns nothing of rows that the credential does not read.
     pub(crate) fn failure(&self, error: Error) -> Failure {
         let names_a_row = matches!(
             error.root().kind(),

@@ -65,8 +65,8 @@ pub(super) async fn page(
     Ok(RangedPage { items: page.items, next: None })
 }
 
-/// Returns the bounds to scan, one after the other: the parts of the range in which the client's filter can match. What they leave out
-/// follows from the range and from the filter, not from any row.
+/// Returns the bounds to scan, one after the other: the parts of the range in which the client's filter can match. The omitted keys
+/// follow from the range and from the filter, not from any row.
 fn scans(query: &Query, range: &KeyRange) -> Vec<KeyBounds> {
     let wanted = query.bounds();
     let within = range.segments().into_iter().map(|segment| {
@@ -97,7 +97,7 @@ impl<'a> Collected<'a> {
         Self { query, limit, items: Vec::new(), bytes: 0, visited: 0, visited_bytes: 0 }
     }
 
-    /// The number of rows to read at once: with the one that the token names. `None` if the filter decides how many are needed.
+    /// The number of rows to read at once: with the row that the token names. `None` if the filter decides how many are needed.
     fn rows_to_read(&self) -> Option<usize> {
         let all = self.query.filter.is_none();
         all.then_some(self.limit - self.items.len() + 1).filter(|rows| *rows < limits::PAGE_SIZE)

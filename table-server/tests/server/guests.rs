@@ -128,7 +128,7 @@ async fn reaches_no_other(store: Arc<dyn TableStore>) {
     assert_eq!(client.owner(Ask::new("POST", "Guest").json(entity.to_string())).await.status, 201);
 }
 
-/// Whoever has full rights may plant a definition. It does not reach the table in which the server keeps its policies.
+/// A client with full rights may plant a definition. It does not reach the table in which the server keeps its policies.
 #[tokio::test]
 async fn a_definition_does_not_reach_the_settings_of_the_server() {
     let store = memory();
@@ -146,7 +146,7 @@ async fn a_definition_does_not_reach_the_settings_of_the_server() {
     assert_eq!(rows(&store, "TableServerSettings").await, settings);
 }
 
-/// Rows in the manifest that say nothing, or that nobody has consented to, stop no write and reach no other table.
+/// Rows in the manifest that say nothing, or definitions without consent, stop no write and reach no other table.
 #[tokio::test]
 async fn a_definition_without_consent_and_a_damaged_row_change_no_write() {
     let store = memory();
@@ -233,7 +233,7 @@ const RANGES: [([&str; 4], &str); 3] = [
 ];
 
 /// What a signature with a range shows does not depend on rows that it does not show: neither the content of a page nor the presence of a
-/// continuation token. The queries are those of an attacker who looks for a key by bisection.
+/// continuation token. An attacker sends these queries to find a key by bisection.
 async fn hidden_rows_change_no_answer(store: Arc<dyn TableStore>, range: [&'static str; 4], outside: &str) {
     let table = name("Tenants");
     store.create_table(&table).await.unwrap();
@@ -252,7 +252,7 @@ async fn hidden_rows_change_no_answer(store: Arc<dyn TableStore>, range: [&'stat
         filters.push(format!("RowKey ge '{key}'"));
         filters.push(format!("RowKey lt '{key}'"));
         filters.push(format!("Password ge 'hunter' and RowKey ge '{key}'"));
-        // As many comparisons as a filter may have, so that those of the range have no room.
+        // As many comparisons as a filter may have, which leaves no room for the range.
         filters.push(vec![format!("RowKey ge '{key}'"); 15].join(" and "));
     }
     filters.extend(

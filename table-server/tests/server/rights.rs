@@ -12,7 +12,7 @@ use table_server::TestServer;
 use crate::authorization::{TableSas, account_sas};
 use crate::client::{Ask, Client, Reply, encoded};
 
-/// A row, and what it is.
+/// The kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Entity,

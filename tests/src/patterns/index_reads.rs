@@ -66,7 +66,7 @@ pub(crate) async fn merged_partitions_share_the_concurrency_limit(harness: &Harn
     assert_eq!(in_flight.max_in_flight(), 3);
 }
 
-/// A row in the form of an entry that no write of the entity has made: whoever may write the table can plant one, and entries can be stale. A
+/// A row in the form of an entry that no write of the entity has made: a program that may write the table can plant one, and entries can be stale. A
 /// lookup does not return its content as the entity, as far as the content tells; it does not read the entity for that.
 pub(crate) async fn a_planted_entry_is_not_shown_as_its_entity(harness: &Harness) {
     let remote =
@@ -104,7 +104,7 @@ pub(crate) async fn a_planted_entry_is_not_shown_as_its_entity(harness: &Harness
             row.with("IndexName", &*id).with("OwnerPartition", owner.0).with("OwnerRow", owner.1)
         };
         let planted = [
-            // The content of another entity, of another city, without a city, and of an entity elsewhere.
+            // The content of another entity, of another city, without a city, and of an entity in another partition.
             entry("9001", ("p", "0002"), "oslo"),
             entry("9002", ("p", "9002"), "bern"),
             {
