@@ -298,6 +298,7 @@ impl Default for TableExamination {
             types: BTreeMap::new(),
             writes: WriteTimes::default(),
             compared: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             findings: Vec::new(),
         }
     }
