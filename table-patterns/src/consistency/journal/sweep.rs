@@ -130,7 +130,7 @@ impl Sweep<'_> {
         let filter = Filter::eq(OWNER_PENDING, true);
         let rows = self.entities.store.query_all(table, &Query::new().with_filter(filter)).await?;
         // An entity of the table may have a property of that name, too, and so has a reservation of another table's index.
-        Ok(rows.into_iter().filter(|row| self.entities.owner_of_entry(table, row).is_some()).collect())
+        Ok(rows.into_iter().filter(|row| self.entities.is_of_own_index(table, row)).collect())
     }
 
     /// Watches all rows together for the longest of their leases, then finishes each.
