@@ -113,25 +113,25 @@ impl Account {
     }
 
     /// Encrypts a text, such as a key of an entity that the client may not see. Only the account can read and
-    /// make sealed texts.
-    pub(crate) fn seal(&self, text: &str) -> Vec<u8> {
+    /// make sealed texts, and reads one only with the context in which it was sealed.
+    pub(crate) fn seal(&self, text: &str, context: &str) -> Vec<u8> {
         let Some(key) = self.keys.first() else { return Vec::new() };
         let (seal, nonce) = (Seal::of(key), *Uuid::new_v4().as_bytes());
-        let tag = seal.tag(&nonce, text.as_bytes()).finalize().into_bytes();
+        let tag = seal.tag(&nonce, text.as_bytes(), context).finalize().into_bytes();
         let mut sealed = [&nonce[..], &tag[..TAG_BYTES], text.as_bytes()].concat();
         seal.mask(&nonce, &mut sealed[NONCE_BYTES + TAG_BYTES..]);
         sealed
     }
 
-    /// Decrypts a text that [`seal`](Self::seal) has encrypted under any key of the account; `None` for other
-    /// bytes.
-    pub(crate) fn unseal(&self, sealed: &[u8]) -> Option<String> {
+    /// Decrypts a text that [`seal`](Self::seal) has encrypted under any key of the account in this context; `None` for
+    /// other bytes.
+    pub(crate) fn unseal(&self, sealed: &[u8], context: &str) -> Option<String> {
         let (nonce, rest) = sealed.split_first_chunk()?;
         let (tag, hidden) = rest.split_first_chunk::<TAG_BYTES>()?;
         self.keys.iter().find_map(|key| {
             let (seal, mut text) = (Seal::of(key), hidden.to_vec());
             seal.mask(nonce, &mut text);
-            seal.tag(nonce, &text).verify_truncated_left(tag).ok()?;
+            seal.tag(nonce, &text, context).verify_truncated_left(tag).ok()?;
             String::from_utf8(text).ok()
         })
     }
@@ -152,9 +152,11 @@ impl Seal {
         Self(mac(&derived.finalize().into_bytes()))
     }
 
-    fn tag(&self, nonce: &[u8; NONCE_BYTES], text: &[u8]) -> Hmac<Sha256> {
+    fn tag(&self, nonce: &[u8; NONCE_BYTES], text: &[u8], context: &str) -> Hmac<Sha256> {
         let mut tag = self.0.clone();
-        for part in [b"t", &nonce[..], text] {
+        // The length, so that no other pair of context and text has the same bytes.
+        let length = (context.len() as u64).to_be_bytes();
+        for part in [b"t", &nonce[..], &length, context.as_bytes(), text] {
             tag.update(part);
         }
         tag
@@ -213,21 +215,25 @@ mod tests {
     fn sealed_texts_are_read_by_their_account_only() {
         let account = Account::new("account", "a2V5").unwrap();
         for text in ["", "a", "\u{1F600}", &"x".repeat(1000)] {
-            let sealed = account.seal(text);
-            assert_eq!(account.unseal(&sealed).as_deref(), Some(text));
-            assert_ne!(sealed, account.seal(text), "equal texts are not recognized");
+            let sealed = account.seal(text, "query");
+            assert_eq!(account.unseal(&sealed, "query").as_deref(), Some(text));
+            assert_eq!(account.unseal(&sealed, "other query"), None);
+            assert_ne!(sealed, account.seal(text, "query"), "equal texts are not recognized");
             let rotated = Account::new("account", "bmV3").unwrap();
-            assert_eq!(rotated.unseal(&sealed), None);
-            assert_eq!(rotated.with_second_key("a2V5").unwrap().unseal(&sealed).as_deref(), Some(text));
+            assert_eq!(rotated.unseal(&sealed, "query"), None);
+            assert_eq!(
+                rotated.with_second_key("a2V5").unwrap().unseal(&sealed, "query").as_deref(),
+                Some(text)
+            );
             for at in 0..sealed.len() {
                 let mut changed = sealed.clone();
                 changed[at] ^= 1;
-                assert_eq!(account.unseal(&changed), None, "byte {at}");
+                assert_eq!(account.unseal(&changed, "query"), None, "byte {at}");
             }
-            assert_eq!(account.unseal(&sealed[..sealed.len() - 1]), None);
+            assert_eq!(account.unseal(&sealed[..sealed.len() - 1], "query"), None);
         }
-        assert!(!account.seal("the text itself").windows(4).any(|part| part == b"text"));
-        assert_eq!(account.unseal(b""), None);
+        assert!(!account.seal("the text itself", "").windows(4).any(|part| part == b"text"));
+        assert_eq!(account.unseal(b"", ""), None);
     }
 
     #[test]

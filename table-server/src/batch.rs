@@ -128,7 +128,7 @@ async fn change(
         writes.push(write);
     }
     // Every operation is parsed and authorized before the first is sent: a group takes effect together or not at all.
-    let written = apply(tenant, &writes).await?;
+    let written = apply(tenant, permit, &writes).await?;
     let mut answers = Vec::with_capacity(writes.len());
     for ((write, member), written) in writes.iter().zip(&members).zip(&written) {
         answers.push(write.answer(tenant, &member.request(request), written).await);
@@ -136,7 +136,7 @@ async fn change(
     Ok(answers)
 }
 
-async fn apply(tenant: &Tenant, writes: &[Write]) -> Result<Vec<Written>> {
+async fn apply(tenant: &Tenant, permit: &Permit, writes: &[Write]) -> Result<Vec<Written>> {
     let Some(first) = writes.first() else { return Err(malformed("its change set is empty")) };
     let partition = first.operation.key().partition_key();
     let mut group = GroupTransaction::new(partition, tenant.store.profile());
@@ -147,7 +147,7 @@ async fn apply(tenant: &Tenant, writes: &[Write]) -> Result<Vec<Written>> {
             failure.of_operation(index)
         })?;
     }
-    Ok(tenant.store.transact(&first.table, group).await?)
+    tenant.store.transact(&first.table, group).await.map_err(|error| permit.failure(error))
 }
 
 /// Checks the rules of a group and returns the service's error codes.

@@ -2,22 +2,21 @@
 //!
 //! A table describes its indexes and layouts in its manifest. The programs of this library maintain them and say
 //! so in a header. Other clients see no index entries and no system rows, and their writes pass an
-//! [`Maintainer`], which writes the index entries too, or are refused before anything is written.
+//! [`Maintainer`], which writes the index entries too, or are refused before anything is written. So do the writes of a program of this
+//! library whose credential does not have full rights: it could otherwise write an entity without its entries, or with entries of another entity.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use table_core::Result;
 use table_core::forward_to_store;
-use table_core::manifest::{IndexDefinition, Layout, Manifest, StoredIndex, StoredType};
-use table_core::model::{Entity, INDEX_NAME, Key, SYSTEM_PREFIX, TableName};
+use table_core::manifest::{Consent, IndexDefinition, Layout, Manifest, StoredIndex, StoredType};
+use table_core::model::{Entity, INDEX_NAME, Key, RowKind, SYSTEM_PREFIX, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, TableStore, Written,
 };
 
-/// The row in the manifest's partition of a table that has the index entries of another table.
-const OWNER_ROW: &str = "owner";
 /// How many pages of the store without a visible row a query reads, before it answers with an empty page and a continuation token.
 const HIDDEN_PAGES: usize = 16;
 
@@ -40,19 +39,35 @@ pub(crate) trait Maintainer: std::fmt::Debug + Send + Sync + 'static {
 /// A check of an entity, before and after a write.
 pub(crate) type Check = Arc<dyn Fn(&Entity) -> Result<()> + Send + Sync>;
 
-/// A store for clients that do not know manifests.
+/// What the clients of a [`ClientStore`] know of manifests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knowledge {
+    /// Nothing: they see entities only.
+    Nothing,
+    /// The layouts of entities: they see every row, and write the rows of an entity as its layout has them. They write no index entries.
+    Layouts,
+}
+
+/// A store for clients whose indexes the server maintains.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientStore {
     store: Arc<dyn TableStore>,
     manifests: Arc<ManifestCache>,
     /// `None`: writes that indexes or layouts need are refused.
     maintainer: Option<Arc<dyn Maintainer>>,
+    knowledge: Knowledge,
 }
 
 impl ClientStore {
+    /// For clients that know nothing of manifests.
     pub(crate) fn new(store: Arc<dyn TableStore>, maintainer: Option<Arc<dyn Maintainer>>) -> Self {
         let manifests = ManifestCache::for_store(&*store);
-        Self { store, manifests, maintainer }
+        Self { store, manifests, maintainer, knowledge: Knowledge::Nothing }
+    }
+
+    /// For programs of this library that do not write past the indexes.
+    pub(crate) fn for_programs(self) -> Self {
+        Self { knowledge: Knowledge::Layouts, ..self }
     }
 
     /// Returns the maintainer of the table's rows and the check of its entities; `None` if the operations of one partition can be executed
@@ -63,12 +78,22 @@ impl ClientStore {
         permit: &PlainWrite,
         operations: &[Operation],
     ) -> Result<Option<(Arc<dyn Maintainer>, Check)>> {
-        let manifest = permit.manifest();
+        let (manifest, knowledge) = (permit.manifest(), self.knowledge);
         for (index, operation) in operations.iter().enumerate() {
-            check_key(table, manifest, operation.key()).map_err(|e| group_error(operations, index, e))?;
+            check_row(table, operation, knowledge).map_err(|e| group_error(operations, index, e))?;
         }
-        if !needs_maintenance(manifest) {
+        if !needs_maintenance(manifest, knowledge)
+            || operations.iter().all(|operation| operation.key().is_system())
+        {
             return Ok(None);
+        }
+        if let Some(part) = operations.iter().position(|operation| operation.key().is_system()) {
+            let reason = format!(
+                "the group writes entities of the table '{table}', which has indexes, and {}, which is not an entity: the server writes entities \
+                 with their index entries and no other rows; use a credential with the permissions r, a, u and d on all rows",
+                operations[part].key()
+            );
+            return Err(group_error(operations, part, Error::invalid_request(reason)));
         }
         let Some(maintainer) = self.maintainer.clone() else {
             return Err(Error::invalid_request(format!(
@@ -76,9 +101,12 @@ impl ClientStore {
                  that has made them, or with a server that maintains indexes"
             )));
         };
-        let (types, indexes, named) = (manifest.types.clone(), opaque(manifest), table.clone());
+        let (types, indexes, named) = (manifest.types.clone(), maintained(manifest), table.clone());
         let check: Check = Arc::new(move |entity| {
-            check_types(&named, &types, entity)?;
+            match knowledge {
+                Knowledge::Nothing => check_types(&named, &types, entity)?,
+                Knowledge::Layouts => check_encrypted(&named, &types, &indexes, entity)?,
+            }
             check_indexes(&named, &indexes, entity)
         });
         Ok(Some((maintainer, check)))
@@ -105,9 +133,13 @@ pub(crate) fn group_error(operations: &[Operation], index: usize, error: Error) 
     if operations.len() == 1 { error } else { Error::in_transaction(index, error) }
 }
 
-/// Whether writes need more than their own row: index entries, or a check of the type.
-fn needs_maintenance(manifest: &Manifest) -> bool {
-    !manifest.indexes.is_empty() || manifest.types.iter().any(|stored| refusal(stored).is_some())
+/// Whether writes need more than their own row: index entries, a check of the type, or a check that the row is no entry of another table's index.
+fn needs_maintenance(manifest: &Manifest, knowledge: Knowledge) -> bool {
+    let is_refused = |stored: &StoredType| refusal(stored).is_some();
+    let has_entries_of_others = manifest.others.iter().any(|row| Consent::read(row).is_some());
+    !manifest.indexes.is_empty()
+        || has_entries_of_others
+        || knowledge == Knowledge::Nothing && manifest.types.iter().any(is_refused)
 }
 
 /// Why only a program with the type can write its entities.
@@ -132,32 +164,70 @@ fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Resu
     Ok(())
 }
 
-/// The indexes whose keys only a Rust function computes.
-fn opaque(manifest: &Manifest) -> Vec<StoredIndex> {
-    let is_opaque = |index: &&StoredIndex| index.definition.as_ref().is_some_and(IndexDefinition::is_opaque);
-    manifest.indexes.iter().filter(is_opaque).filter(|index| !index.is_dropping()).cloned().collect()
+/// The advice for a write that needs a program which writes the index entries itself.
+const FULL_RIGHTS: &str =
+    "a program that has the type, with a credential that has the permissions r, a, u and d on all rows";
+
+/// Refuses an entity with encrypted properties that an index covers: its entries come from the plaintext, which the server does not have.
+fn check_encrypted(
+    table: &TableName,
+    types: &[StoredType],
+    indexes: &[StoredIndex],
+    entity: &Entity,
+) -> Result<()> {
+    let is_encrypted = |stored: &&StoredType| {
+        !stored.encrypted.is_empty() && stored.entity.as_ref().is_none_or(|of| of.admits(entity))
+    };
+    let (Some(stored), Some(index)) =
+        (types.iter().find(is_encrypted), indexes.iter().find(|index| covers(index, entity)))
+    else {
+        return Ok(());
+    };
+    let (name, index, key) = (stored.name(), &index.name, entity.key());
+    Err(Error::invalid_request(format!(
+        "{name} has encrypted properties, and the index '{index}' of the table '{table}' covers {key}: the server has no key and cannot maintain the \
+         index; write the entity with {FULL_RIGHTS}"
+    )))
 }
 
-fn check_indexes(table: &TableName, opaque: &[StoredIndex], entity: &Entity) -> Result<()> {
-    let covers = |index: &&StoredIndex| index.entity.as_ref().is_none_or(|of| of.admits(entity));
-    let Some(index) = opaque.iter().find(covers) else { return Ok(()) };
+/// The indexes that have entries, or will have them.
+fn maintained(manifest: &Manifest) -> Vec<StoredIndex> {
+    manifest.indexes.iter().filter(|index| !index.is_dropping()).cloned().collect()
+}
+
+/// Whether an entity may have entries of the index.
+fn covers(index: &StoredIndex, entity: &Entity) -> bool {
+    index.entity.as_ref().is_none_or(|of| of.admits(entity))
+}
+
+/// Refuses an entity of an index whose keys only a Rust function computes.
+fn check_indexes(table: &TableName, indexes: &[StoredIndex], entity: &Entity) -> Result<()> {
+    let is_opaque = |index: &StoredIndex| index.definition.as_ref().is_some_and(IndexDefinition::is_opaque);
+    let Some(index) = indexes.iter().find(|index| is_opaque(index) && covers(index, entity)) else {
+        return Ok(());
+    };
     let (name, key) = (&index.name, entity.key());
     Err(Error::invalid_request(format!(
         "a Rust function computes the keys of the index '{name}' of the table '{table}', so a write of {key} by another client would damage the \
-         index: write it with a program that has the function"
+         index: write it with {FULL_RIGHTS}"
     )))
 }
 
 /// Refuses writes of rows that the library keeps in the table.
-fn check_key(table: &TableName, manifest: &Manifest, key: &Key) -> Result<()> {
-    if key.is_system() {
+fn check_row(table: &TableName, operation: &Operation, knowledge: Knowledge) -> Result<()> {
+    let key = operation.key();
+    let refused = match (key.row_kind(), knowledge) {
+        (RowKind::Entity, _) | (RowKind::Part, Knowledge::Layouts) => false,
+        (RowKind::Part, Knowledge::Nothing) | (RowKind::Control, _) => true,
+    };
+    if refused {
         return Err(Error::invalid_request(format!(
             "the row {key} of the table '{table}' has a key that starts with {SYSTEM_PREFIX:?}: only programs of the library write such rows"
         )));
     }
-    if manifest.other(OWNER_ROW).is_some() {
+    if operation.entity().is_some_and(|entity| !key.is_system() && entity.is_index_entry()) {
         return Err(Error::invalid_request(format!(
-            "the table '{table}' has the index entries of another table: write the entities, and the entries follow"
+            "the entity {key} has the property {INDEX_NAME} of an index entry: rename the property, or write the entity without it; the entries follow"
         )));
     }
     Ok(())
@@ -194,6 +264,9 @@ impl TableStore for ClientStore {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        if self.knowledge == Knowledge::Layouts {
+            return self.store.get(table, key, select).await;
+        }
         let found = self.store.get(table, key, with_index_name(select).as_ref()).await?;
         Ok(found.filter(|entity| !is_hidden(entity)).map(|mut entity| {
             without_index_name(select, &mut entity);
@@ -207,6 +280,9 @@ impl TableStore for ClientStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
+        if self.knowledge == Knowledge::Layouts {
+            return self.store.query(table, query, from).await;
+        }
         let inner = Query { select: with_index_name(query.select.as_ref()), ..query.clone() };
         let profile = self.profile();
         // A token belongs to one query. The client's token is of the query that it sent; the store's token is

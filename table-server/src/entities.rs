@@ -126,7 +126,8 @@ pub(crate) async fn write(
     body: &[u8],
 ) -> Result<Answer> {
     let write = Write::read(permit, request, resource, body)?;
-    let written = tenant.store.write(&write.table, write.operation.clone()).await?;
+    let written = tenant.store.write(&write.table, write.operation.clone()).await;
+    let written = written.map_err(|error| permit.failure(error))?;
     Ok(write.answer(tenant, request, &written).await)
 }
 

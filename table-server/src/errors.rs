@@ -144,6 +144,7 @@ impl Failure {
 
     /// An error of the store. Its cause is logged and not sent to the client.
     pub(crate) fn internal(cause: &dyn std::fmt::Display) -> Self {
+        let cause = without_signatures(&cause.to_string());
         tracing::error!(target: "table_server", %cause, "the store failed");
         let message = "The server encountered an internal error. Please retry the request.";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
@@ -156,8 +157,8 @@ impl Failure {
 
     /// Returns the response to a request that was refused as a whole.
     pub(crate) fn into_answer(self, format: ErrorFormat, request: &str) -> Answer {
-        let message =
-            format!("{}\nRequestId:{request}\nTime:{}", self.message, table_core::model::Ticks::now());
+        let message = without_signatures(&self.message);
+        let message = format!("{message}\nRequestId:{request}\nTime:{}", table_core::model::Ticks::now());
         let message = self.index.map_or(message.clone(), |index| format!("{index}:{message}"));
         let answer = Answer::new(self.status).with("x-ms-error-code", self.code);
         let answer = match self.retry_after {
@@ -175,6 +176,31 @@ impl Failure {
             ErrorFormat::Xml => answer.with_body("application/xml", xml(self.code, &message)),
         }
     }
+}
+
+/// Returns a text without the signatures in it.
+///
+/// Messages repeat names, keys and filters, and a client that joins a URL wrongly puts its signature into one of them.
+pub(crate) fn without_signatures(text: &str) -> String {
+    let ends_value = |c: char| !(c.is_ascii_alphanumeric() || "+/=%-_".contains(c));
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((start, length)) = first_signature(rest) {
+        let (before, value) = rest.split_at(start + length);
+        out.push_str(before);
+        out.push_str("(removed)");
+        rest = &value[value.find(ends_value).unwrap_or(value.len())..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Returns the position and the length of the first name of a signature in a text, up to its value.
+fn first_signature(text: &str) -> Option<(usize, usize)> {
+    // Lower case of ASCII keeps the positions.
+    let lower = text.to_ascii_lowercase();
+    let found =
+        ["sig=", "sig%3d", "sig%253d"].into_iter().filter_map(|name| Some((lower.find(name)?, name.len())));
+    found.min()
 }
 
 fn json(code: &str, message: &str) -> Vec<u8> {
@@ -252,6 +278,8 @@ impl Failure {
             ErrorKind::Throttled { retry_after } => Self::busy(*retry_after),
             ErrorKind::Timeout { .. } => Self::timed_out(),
             ErrorKind::Unsupported { .. } => Self::not_implemented(&text),
+            // A row of the client's table is damaged: the client can repair or delete it, if the message names it.
+            ErrorKind::Decode(_) => Self { message: text.clone().into(), ..Self::internal(&text) },
             _ => Self::internal(&text),
         }
     }
@@ -306,6 +334,20 @@ mod tests {
             let limit = ErrorKind::LimitExceeded { kind, quantity: "x".to_owned(), allowed: 1, actual: 2 };
             assert_eq!(of(limit), expected);
         }
+        let damaged = Error::decode(
+            "manifest",
+            table_core::model::Key::new("p", "r").unwrap(),
+            "Format",
+            "Edm.Int32",
+            "nothing",
+        );
+        let failure = Failure::from(damaged);
+        assert_eq!((failure.status.as_u16(), failure.code), (500, "InternalError"));
+        assert!(
+            failure.message.contains("('p', 'r')") && failure.message.contains("'Format'"),
+            "{}",
+            failure.message
+        );
         assert_eq!(of(ErrorKind::Throttled { retry_after: None }), (503, "ServerBusy"));
         assert_eq!(of(ErrorKind::Storage("secret path".to_owned())), (500, "InternalError"));
     }
@@ -344,6 +386,19 @@ mod tests {
             let failure = Failure::from(Error::new(kind).with_outcome(Outcome::Applied));
             assert_eq!(failure.status.as_u16(), 500);
             assert_eq!(failure.code, "InternalError");
+        }
+    }
+
+    #[test]
+    fn messages_do_not_repeat_signatures() {
+        for (text, expected) in [
+            ("a filter", "a filter"),
+            ("", ""),
+            ("'x?sv=1&sig=aB%2B/+=&se=2' é", "'x?sv=1&sig=(removed)&se=2' é"),
+            ("SIG=a sig%3Db \"sig%253Dc%3D\"", "SIG=(removed) sig%3D(removed) \"sig%253D(removed)\""),
+            ("sig=", "sig=(removed)"),
+        ] {
+            assert_eq!(without_signatures(text), expected);
         }
     }
 

@@ -136,6 +136,12 @@ async fn read(indexed: &IndexedEntities, operation: &Operation) -> Result<Option
 }
 
 fn change(table: &TableName, operation: &Operation, old: Option<Entity>, check: &Check) -> Result<Change> {
+    if old.as_ref().is_some_and(Entity::is_index_entry) {
+        return Err(Error::invalid_request(format!(
+            "the row {} of the table '{table}' is an index entry: write its entity, and the entry follows",
+            operation.key()
+        )));
+    }
     let (table, key) = (table.to_string(), operation.key().to_string());
     if let Operation::Replace(_, condition)
     | Operation::Merge(_, condition)

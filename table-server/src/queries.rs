@@ -1,5 +1,7 @@
 //! Reads: one entity, pages of entities, pages of tables, and continuation tokens.
 
+mod ranged;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
@@ -7,10 +9,9 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Filter, Page, Position, Query, Select};
 use table_core::store::{ErrorKind, limits};
 
-use crate::account::Account;
 use crate::address::Parameters;
 use crate::answer::Answer;
-use crate::authorize::{Action, KeyRange, Permit};
+use crate::authorize::{Action, Permit};
 use crate::errors::{Failure, Result};
 use crate::request::Request;
 use crate::tenant::Tenant;
@@ -27,8 +28,12 @@ pub(crate) async fn entity(
     permit.check(Action::Query, Some(table))?;
     check_options(&request.address.parameters, &["$select", "$format"])?;
     let select = select(&request.address.parameters)?;
-    let found = tenant.store.get(table, key, select.as_ref()).await?;
-    let found = found.filter(|_| permit.covers(key)).ok_or_else(Failure::resource_not_found)?;
+    // Before the read: a row that the signature does not show costs the same whether it exists or not.
+    if permit.range().is_some_and(|range| !ranged::shows(range, key)) {
+        return Err(Failure::resource_not_found());
+    }
+    let found =
+        tenant.store.get(table, key, select.as_ref()).await?.ok_or_else(Failure::resource_not_found)?;
     let body = wire::entity_document(request.format(), table, &found, select.as_ref());
     Ok(request.json(body)?.with_etag(found.etag()))
 }
@@ -48,51 +53,106 @@ pub(crate) async fn entities(
         tenant.require_table(table).await?;
         return request.json(wire::entities_page(request.format(), table, &[], query.select.as_ref()));
     }
-    let range = permit.range();
-    let query = range.map_or(query.clone(), |range| in_range(tenant, query, range));
-    // The next key can be outside the signature's range, so its holder gets it encrypted.
-    let sealed = range.map(|_| &tenant.account);
-    let key = |name| decode_token(parameters, name, sealed);
-    let from = match (key("NextPartitionKey")?, key("NextRowKey")?) {
-        (Some(first), second) => {
-            Some(Continuation::new(tenant.store.profile(), table, &query, Position { first, second }))
+    // Before the read: see `reserve_page`.
+    let (memory, items, next) = match permit.range() {
+        Some(range) => {
+            let token = SealedToken { tenant, permit, table, query: &query };
+            let range = match token.read(parameters)? {
+                Some(next) => range.starting_at(&next),
+                None => range.clone(),
+            };
+            let memory = request.answer_memory.reserve_page().await?;
+            let page = ranged::page(&*tenant.store, table, &query, &range).await;
+            let page = page.map_err(|error| permit.failure(error))?;
+            (memory, page.items, page.next.map(|next| (token.text(&next), None)))
         }
-        (None, None) => None,
-        (None, Some(_)) => {
-            return Err(Failure::invalid_parameter("NextRowKey", "NextPartitionKey is missing"));
+        None => {
+            let from = open_token(tenant, table, &query, parameters)?;
+            let memory = request.answer_memory.reserve_page().await?;
+            let Page { items, continuation } = tenant.store.query(table, &query, from.as_ref()).await?;
+            let position = continuation
+                .map(|next| next.position(tenant.store.profile(), table, &query).cloned())
+                .transpose()?;
+            let text = |key: String| encode_token(key.as_bytes());
+            (memory, items, position.map(|next| (text(next.first), next.second.map(text))))
         }
     };
-    // Before the read: see `reserve_page`.
-    let memory = request.answer_memory.reserve_page().await?;
-    let Page { mut items, continuation } = tenant.store.query(table, &query, from.as_ref()).await?;
-    // Also if the filter has the range: this check is the authorization, the filter saves reads.
-    items.retain(|entity: &Entity| permit.covers(entity.key()));
     let body = wire::entities_page(request.format(), table, &items, query.select.as_ref());
     let memory = request.answer_memory.resize(memory, body.len())?;
     let mut answer = Answer::new(StatusCode::OK).with_body(request.level.content_type(), body);
     answer.memory.push(memory);
-    if let Some(next) = continuation {
-        let Position { first, second } = next.position(tenant.store.profile(), table, &query)?;
-        let text = |key: &str| match sealed {
-            Some(account) => encode_token(&account.seal(key)),
-            None => encode_token(key.as_bytes()),
-        };
-        answer.set("x-ms-continuation-nextpartitionkey", &text(first));
+    if let Some((first, second)) = next {
+        answer.set("x-ms-continuation-nextpartitionkey", &first);
         if let Some(second) = second {
-            answer.set("x-ms-continuation-nextrowkey", &text(second));
+            answer.set("x-ms-continuation-nextrowkey", &second);
         }
     }
     Ok(answer)
 }
 
-/// Restricts the query to a signature's range, so that the store reads nothing else. If the filter has no
-/// capacity for more comparisons, the page is filtered afterwards.
-fn in_range(tenant: &Tenant, query: Query, range: &KeyRange) -> Query {
-    let Some(bounds) = range.filter() else { return query };
-    let comparisons = bounds.comparisons() + query.filter.as_ref().map_or(0, Filter::comparisons);
-    match tenant.store.profile().filter_comparisons {
-        Some(allowed) if comparisons > allowed => query,
-        _ => query.with_filter(bounds),
+/// The parameters of a continuation token for entities.
+const NEXT_PARTITION: &str = "NextPartitionKey";
+const NEXT_ROW: &str = "NextRowKey";
+
+/// Reads the continuation token of a credential that may read every row.
+fn open_token(
+    tenant: &Tenant,
+    table: &TableName,
+    query: &Query,
+    parameters: &Parameters,
+) -> Result<Option<Continuation>> {
+    match (decode_text(parameters, NEXT_PARTITION)?, decode_text(parameters, NEXT_ROW)?) {
+        (Some(first), second) => {
+            Ok(Some(Continuation::new(tenant.store.profile(), table, query, Position { first, second })))
+        }
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(Failure::invalid_parameter(NEXT_ROW, "NextPartitionKey is missing")),
+    }
+}
+
+/// The continuation token of a signature with a range: one encrypted parameter with both keys. It is valid for the query that it was
+/// returned to, and for the same signature.
+struct SealedToken<'a> {
+    tenant: &'a Tenant,
+    permit: &'a Permit,
+    table: &'a TableName,
+    query: &'a Query,
+}
+
+impl SealedToken<'_> {
+    /// Returns the text of the parameter [`NEXT_PARTITION`].
+    fn text(&self, next: &Key) -> String {
+        let keys = serde_json::json!([next.partition(), next.row()]).to_string();
+        encode_token(&self.tenant.account.seal(&keys, &self.context()))
+    }
+
+    fn read(&self, parameters: &Parameters) -> Result<Option<Key>> {
+        if parameters.get(NEXT_ROW)?.is_some() {
+            return Err(foreign_token(NEXT_ROW));
+        }
+        let Some(text) = parameters.get(NEXT_PARTITION)? else { return Ok(None) };
+        let read = || {
+            let keys = self.tenant.account.unseal(&decode_token(text)?, &self.context())?;
+            let (partition, row): (String, String) = serde_json::from_str(&keys).ok()?;
+            Key::new(partition, row).ok()
+        };
+        read().map(Some).ok_or_else(|| foreign_token(NEXT_PARTITION))
+    }
+
+    /// Everything that the token belongs to. Not `$top`, which may change from page to page: a client that wants 1,500 entities asks for 1,000
+    /// and for 500.
+    fn context(&self) -> String {
+        let Self { tenant, permit, table, query } = self;
+        let select = query.select.as_ref().map(|select| select.names().collect::<Vec<_>>());
+        serde_json::json!([
+            NEXT_PARTITION,
+            tenant.account.name(),
+            tenant.store.profile().table_identity(table),
+            query.filter.as_ref().map(ToString::to_string),
+            select,
+            permit.identity(),
+        ])
+        .to_string()
     }
 }
 
@@ -107,7 +167,7 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'
     }
     // A filter for one name, which clients send to ask whether a table exists, need not list all tables.
     let prefix = filter.as_ref().and_then(exact_name);
-    let (position, after) = match decode_token(parameters, "NextTableName", None)? {
+    let (position, after) = match decode_text(parameters, "NextTableName")? {
         None => (None, None),
         Some(next) => parse_listing_position(&next)?,
     };
@@ -208,23 +268,23 @@ fn encode_token(bytes: &[u8]) -> String {
     format!("1!{}!{encoded}", encoded.len())
 }
 
-/// Reads a part of a continuation token that [`encode_token`] has encoded. `sealed` is the account that encrypted the token; `None` for a
-/// plain token.
-fn decode_token(parameters: &Parameters, name: &str, sealed: Option<&Account>) -> Result<Option<String>> {
+/// Reads a part of a continuation token that [`encode_token`] has encoded.
+fn decode_token(text: &str) -> Option<Vec<u8>> {
+    let (length, encoded) = text.strip_prefix("1!")?.split_once('!')?;
+    // The form of the service's tokens. The length finds a token that was cut on its way.
+    let whole = length.parse() == Ok(encoded.len());
+    URL_SAFE_NO_PAD.decode(encoded).ok().filter(|_| whole)
+}
+
+/// Reads a part of a continuation token that is not encrypted.
+fn decode_text(parameters: &Parameters, name: &str) -> Result<Option<String>> {
     let Some(text) = parameters.get(name)? else { return Ok(None) };
-    let read = || {
-        let (length, encoded) = text.strip_prefix("1!")?.split_once('!')?;
-        // The form of the service's tokens. The length finds a token that was cut on its way.
-        let whole = length.parse() == Ok(encoded.len());
-        let bytes = URL_SAFE_NO_PAD.decode(encoded).ok().filter(|_| whole)?;
-        match sealed {
-            Some(account) => account.unseal(&bytes),
-            None => String::from_utf8(bytes).ok(),
-        }
-    };
-    let foreign =
-        || Failure::invalid_parameter(name, "it was not returned by this service for this credential");
-    read().map(Some).ok_or_else(foreign)
+    let text = decode_token(text).and_then(|bytes| String::from_utf8(bytes).ok());
+    text.map(Some).ok_or_else(|| foreign_token(name))
+}
+
+fn foreign_token(name: &str) -> Failure {
+    Failure::invalid_parameter(name, "it was not returned by this service for this query and this credential")
 }
 
 /// The position of a listing of tables: the store's position of a page, and the last table returned from it. The store chooses the size
@@ -259,7 +319,7 @@ mod tests {
         fn continuations_survive_a_round_trip(text in "\\PC{0,20}") {
             let query = format!("NextPartitionKey={}", encode_token(text.as_bytes()).replace('!', "%21"));
             let parameters = Parameters::parse(&query).unwrap();
-            prop_assert_eq!(decode_token(&parameters, "NextPartitionKey", None).unwrap(), Some(text.clone()));
+            prop_assert_eq!(decode_text(&parameters, "NextPartitionKey").unwrap(), Some(text.clone()));
             let position = Position { first: text.clone(), second: None };
             let placed = listing_position_text(Some(&position), Some(&text));
             prop_assert_eq!(parse_listing_position(&placed).unwrap(), (Some(position), Some(text)));
@@ -270,7 +330,7 @@ mod tests {
             let parameters = Parameters::parse(&format!("NextRowKey={text}")).unwrap_or_default();
             prop_assume!(!text.starts_with("1!"));
             if parameters.get("NextRowKey").is_ok_and(|value| value.is_some()) {
-                prop_assert!(decode_token(&parameters, "NextRowKey", None).is_err());
+                prop_assert!(decode_text(&parameters, "NextRowKey").is_err());
             }
             let _ = parse_listing_position(&text);
         }

@@ -15,7 +15,7 @@ use crate::address::{Address, Resource};
 use crate::answer::Answer;
 use crate::authorize::{Action, Credentials, Permit};
 use crate::entities::refuse_below_table;
-use crate::errors::{ErrorFormat, Failure, Result};
+use crate::errors::{ErrorFormat, Failure, Result, without_signatures};
 use crate::explorer::{self, ExplorerRequest};
 use crate::limits::{AnswerMemory, BodyMemory, Limits, Received, Upload};
 use crate::operators::{Finished, Metrics, Probe};
@@ -27,8 +27,8 @@ use crate::{acl, batch, browsers, cors, entities, properties, queries, tables};
 /// The version in responses to requests without a version.
 const VERSION: &str = "2020-12-06";
 
-/// The header of the programs of this library, which maintain indexes and layouts themselves: such a request sees and
-/// writes all rows. Its value has no meaning.
+/// The header of the programs of this library, which maintain indexes and layouts themselves: such a request sees all rows, and writes
+/// them if its credential has full rights. Its value has no meaning.
 const MANIFEST_AWARE: &str = "x-table-manifest-aware";
 
 /// The state that requests need.
@@ -131,12 +131,12 @@ impl Service {
             received,
             sent: answer.body.len() as u64,
         });
-        // The path identifies entities; the query may contain a signature, so it is never logged.
+        // The path identifies entities; the query may contain a signature, so it is never logged. A client may have put it into the path.
         tracing::info!(
             target: "table_server::access",
             peer = %peer.ip,
             method = %head.method,
-            path = head.uri.path(),
+            path = without_signatures(head.uri.path()),
             operation,
             status = answer.status.as_u16(),
             code = answer.headers.get("x-ms-error-code").and_then(|code| code.to_str().ok()),
@@ -165,13 +165,7 @@ impl Service {
             Err(failure) => return (failure.into_answer(ErrorFormat::Json, id), UNKNOWN),
         };
         let format = error_format(&head.headers, &address);
-        // The header gives no rights. The credential decides what the client may do; the header only says
-        // that the client maintains index entries and layouts, and wants to see their rows.
-        let tenant = match head.headers.contains_key(MANIFEST_AWARE) {
-            true => self.tenants.for_programs(&address.account),
-            false => self.tenants.for_clients(&address.account),
-        };
-        let Some(tenant) = tenant else {
+        let Some(tenant) = self.tenants.for_clients(&address.account) else {
             return (Failure::resource_not_found().into_answer(format, id), UNKNOWN);
         };
         let call = Call { service: self, tenant, address: &address, head, peer, id };
@@ -238,6 +232,7 @@ fn host(head: &Parts) -> &str {
 }
 
 /// A request to an account.
+#[derive(Clone, Copy)]
 struct Call<'a> {
     service: &'a Service,
     tenant: &'a Tenant,
@@ -273,6 +268,7 @@ impl Call<'_> {
             now: Utc::now(),
         };
         let permit = credentials.check(self.tenant).await?;
+        let call = Call { tenant: self.tenant_of(&permit), ..*self };
         let resource = self.address.resource()?;
         // Credential, then address, then body: a client without a valid credential costs no memory, and learns nothing of the resource. The
         // action is checked after the body, because the operations of a group are in it.
@@ -281,8 +277,8 @@ impl Call<'_> {
             _ => Received::default(),
         };
         let mut answer = match self.address.parameters.get("comp")? {
-            Some(comp) => self.run_component(verb, &permit, &resource, comp, &body.bytes).await?,
-            None => self.run_data(verb, &permit, &resource, &body.bytes).await?,
+            Some(comp) => call.run_component(verb, &permit, &resource, comp, &body.bytes).await?,
+            None => call.run_data(verb, &permit, &resource, &body.bytes).await?,
         };
         // A write cannot be refused once it is done. Its answer repeats at most its body, so it takes over the memory of the body.
         answer.memory.extend(body.memory);
@@ -318,6 +314,21 @@ impl Call<'_> {
             self.address.account
         );
         Err(Failure::unauthorized("AuthorizationFailure", &reason))
+    }
+
+    /// Returns the account as the request sees it. The header gives no right: it says that the client maintains index entries and layouts,
+    /// and wants to see their rows. The credential decides whether the client may.
+    fn tenant_of(&self, permit: &Permit) -> &'_ Tenant {
+        if !self.head.headers.contains_key(MANIFEST_AWARE) {
+            return self.tenant;
+        }
+        let (tenants, account) = (&self.service.tenants, &self.address.account);
+        let tenant = if permit.has_full_rights() {
+            tenants.for_programs(account)
+        } else {
+            tenants.for_guests(account)
+        };
+        tenant.unwrap_or(self.tenant)
     }
 
     /// Handles properties, statistics and policies.

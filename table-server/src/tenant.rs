@@ -77,11 +77,13 @@ pub(crate) struct Tenants {
     table_lock: Arc<Mutex<()>>,
 }
 
-/// The two views of an account.
+/// The views of an account.
 #[derive(Debug)]
 struct Views {
-    /// For programs of this library, which maintain indexes and layouts themselves: all rows.
+    /// For programs of this library with full rights, which maintain indexes and layouts themselves: all rows.
     programs: Tenant,
+    /// For programs of this library with less: the server maintains the indexes.
+    guests: Tenant,
     /// For other clients.
     others: Tenant,
 }
@@ -91,8 +93,10 @@ impl Tenants {
         self.views.retain(|views| views.programs.account.name() != account.name());
         let programs = Tenant::new(account, Arc::clone(&store), Arc::clone(&self.table_lock));
         let maintainer = maintainer(&store);
-        let others = programs.with_store(Arc::new(ClientStore::new(store, maintainer)));
-        self.views.push(Views { programs, others });
+        let clients = ClientStore::new(store, maintainer);
+        let guests = programs.with_store(Arc::new(clients.clone().for_programs()));
+        let others = programs.with_store(Arc::new(clients));
+        self.views.push(Views { programs, guests, others });
     }
 
     /// Returns an account as clients see it that know no manifests.
@@ -100,9 +104,15 @@ impl Tenants {
         self.views(account).map(|views| &views.others)
     }
 
-    /// Returns an account with all rows of its store, for programs of this library.
+    /// Returns an account with all rows of its store, for programs of this library with full rights.
     pub(crate) fn for_programs(&self, account: &str) -> Option<&Tenant> {
         self.views(account).map(|views| &views.programs)
+    }
+
+    /// Returns an account for programs of this library with less than full rights to a table. They do not write past the indexes: with the
+    /// right to add one row, a program could plant one that makes other programs write in its name.
+    pub(crate) fn for_guests(&self, account: &str) -> Option<&Tenant> {
+        self.views(account).map(|views| &views.guests)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -120,7 +130,9 @@ impl Tenants {
     /// Refuses writes to all accounts.
     pub(crate) fn set_read_only(&mut self) {
         for views in &mut self.views {
-            (views.programs.is_read_only, views.others.is_read_only) = (true, true);
+            for view in [&mut views.programs, &mut views.guests, &mut views.others] {
+                view.is_read_only = true;
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
 use table_azure::service::StoredPolicy;
-use table_core::model::TableName;
+use table_core::model::{Entity, TableName};
 
 use crate::support::{KEY, employees, fill, served, tables};
 
@@ -138,6 +138,21 @@ fn json_has_the_times() {
     let token = report["token"].as_str().unwrap();
     assert!(token.contains("sip=192%2E0%2E2%2E1%2D192%2E0%2E2%2E9") && token.contains("sp=ra"), "{token}");
     assert!(report["url"].as_str().unwrap().ends_with(token));
+}
+
+/// Programs act by the manifest, so a guest does not get it by an oversight.
+#[test]
+fn a_signature_covers_the_manifest_only_if_asked() {
+    let manifest = Entity::new("~~manifest", "type~x").unwrap();
+    let served = served([Entity::new("Sales", "1").unwrap(), manifest]);
+    let table = ["table", "azure", "Employees", "--permissions", "ra", "--expires", "1h"];
+    let guest = sign(&served.secret, &table);
+    assert!(guest.contains("epk=%7E%7E"), "{guest}");
+    with(&guest, &["get", "env:GUEST", "Employees", "Sales", "1"]).success();
+    with(&guest, &["get", "env:GUEST", "Employees", "~~manifest", "type~x"]).code(1);
+    let owner = sign(&served.secret, &[&table[..], &["--with-manifest"]].concat());
+    assert!(!owner.contains("epk"), "{owner}");
+    with(&owner, &["get", "env:GUEST", "Employees", "~~manifest", "type~x"]).success();
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod key_part;
 mod properties;
 pub(crate) mod property;
 mod property_dictionary;
+mod row_kind;
 mod serialize;
 mod shards;
 mod system;
@@ -37,12 +38,13 @@ pub use property::{Property, PropertySink, Text};
 pub(crate) use property_dictionary::split_row_value;
 #[doc(hidden)]
 pub use property_dictionary::{PackBuffer, PropertyDictionary};
+pub use row_kind::RowKind;
 pub(crate) use serialize::{as_text, names as serde_names};
 pub use shards::Shards;
 #[doc(hidden)]
-pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE};
+pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, entry_id, split_entry_id};
 pub use system::{MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY};
-pub use table_name::TableName;
+pub use table_name::{SERVER_TABLE, TableName};
 pub(crate) use ticks::PER_DAY as TICKS_PER_DAY;
 pub use ticks::Ticks;
 pub use value::{EdmType, EdmValue, ValueError, ValueRef};

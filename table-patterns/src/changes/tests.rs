@@ -297,3 +297,14 @@ async fn changes_become_messages() -> Result<()> {
     assert_eq!(found, [(&table, &1.into(), &kinds[0]), (&table, &2.into(), &kinds[1])], "{bodies:?}");
     Ok(())
 }
+
+/// A server asks by this for the rights that a row needs.
+#[test]
+fn the_rows_of_a_feed_are_parts_of_entities() -> Result<()> {
+    use table_core::model::{Key, RowKind};
+    let change = Key::new("ann", super::rows::change_row(1))?;
+    for key in [super::rows::counter_key(&ann())?, change, super::rows::cursor_key("consumer", &ann())?] {
+        assert_eq!(key.row_kind(), RowKind::Part, "{key}");
+    }
+    Ok(())
+}

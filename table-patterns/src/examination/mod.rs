@@ -56,7 +56,7 @@ use self::properties::Properties;
 use self::report::Findings;
 use self::times::Times;
 use crate::blobs::BlobStores;
-use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport};
+use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport, refused_rows};
 use crate::journal::{has_mark, is_journal_row, is_pending};
 
 pub use self::report::{
@@ -217,6 +217,7 @@ impl Examination {
             }
         }
         let (mut report, mut findings, sample) = pass.finish();
+        self.add_definitions(&manifest, &mut report, &mut findings);
         self.compare_entries(&manifest.indexes, sample, &mut report, &mut findings).await?;
         report.findings = findings.into_sorted();
         Ok(report)
@@ -231,6 +232,23 @@ impl Examination {
             findings.add(Problem::MissingBlob, "rows whose large values are missing", Some(row.key()));
         }
         Ok(())
+    }
+
+    /// Adds what the manifest says that needs a look: definitions that leave their table or partition, and rows that count for nothing.
+    fn add_definitions(&self, manifest: &Manifest, report: &mut TableExamination, findings: &mut Findings) {
+        let leaving = manifest.indexes.iter().filter(|index| index.leaves_partition());
+        report.leaving = leaving.map(|index| (index.id(), index.table.clone())).collect();
+        for index in &manifest.not_in_force {
+            let other = index.table.as_ref().map_or("", TableName::as_str);
+            findings.add(
+                Problem::NotInForce,
+                &format!("the index {}, with entries in {other}", index.id()),
+                None,
+            );
+        }
+        for row in refused_rows(manifest) {
+            findings.add(Problem::RefusedRow, &row.reason, Some(&row.key));
+        }
     }
 
     /// Compares entries with entities, index by index. An index that cannot be compared does not stop the others.

@@ -170,6 +170,8 @@ pub enum Due {
     Taken(usize),
     /// The number of entities with missing entries, from the last scrub, that also have an index that this process cannot maintain.
     NotRepaired(usize),
+    /// Expiries, as `Type=Property`, that the manifest has and [`Upkeep::trust_expiry`](super::Upkeep::trust_expiry) does not name.
+    UntrustedExpiry(Vec<String>),
     /// The work failed; the next round tries again.
     Failed(Error),
 }
@@ -205,6 +207,12 @@ impl fmt::Display for Due {
             Self::NotRepaired(entities) => write!(
                 f,
                 "{entities} entities are without entries, and have another index that cannot be maintained here: scrub it by a program that has both"
+            ),
+            Self::UntrustedExpiry(named) => write!(
+                f,
+                "no expired entity is removed by {}: whoever may add rows to the table can have added this to its manifest; if it is right, say so \
+                 by `tables upkeep --trust-expiry TYPE=PROPERTY` or `Upkeep::trust_expiry`",
+                named.join(", ")
             ),
             Self::Failed(error) => write!(f, "the work failed, and the next round tries again: {error}"),
         }

@@ -11,6 +11,8 @@ use chrono::{DateTime, Utc};
 use http::{HeaderMap, Method};
 
 pub(crate) use permit::{Action, Permit};
+#[cfg(test)]
+pub(crate) use range::Bound;
 pub(crate) use range::KeyRange;
 #[cfg(fuzzing)]
 pub(crate) use sas::string_to_sign;

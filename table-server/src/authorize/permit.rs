@@ -3,7 +3,9 @@
 //! <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#table-service>,
 //! <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#permissions-for-a-table>
 
-use table_core::model::{Key, TableName};
+use table_core::Error;
+use table_core::model::{Key, RowKind, TableName};
+use table_core::store::ErrorKind;
 
 use super::KeyRange;
 use crate::errors::{Failure, Result};
@@ -78,8 +80,17 @@ pub(crate) enum Permit {
     /// An account SAS.
     Account { permissions: String, resources: String },
     /// A table SAS.
-    Table { table: String, permissions: String, range: KeyRange },
+    Table {
+        table: String,
+        permissions: String,
+        range: KeyRange,
+        /// Tells one signature from another, and reveals none.
+        identity: [u8; 32],
+    },
 }
+
+/// The permissions by which a credential may do everything with the rows of a table.
+const FULL: &str = "raud";
 
 impl Permit {
     /// Refuses an action on a table or on the account that the credential does not allow.
@@ -107,20 +118,70 @@ impl Permit {
         }
     }
 
-    /// Refuses a write of an entity outside the signature's range.
+    /// Refuses a write of an entity outside the signature's range, and a control row without full rights.
     pub(crate) fn check_key(&self, key: &Key) -> Result<()> {
-        if self.covers(key) {
+        let reason = if !self.covers(key) {
+            "the entity is outside the signature's range of keys"
+        } else if key.row_kind() == RowKind::Control && !self.has_full_rights() {
+            "the row belongs to the manifest or to the protocol of index entries, and only an account key, or a signature with the \
+             permissions r, a, u and d on all rows, writes such rows"
+        } else {
             return Ok(());
+        };
+        Err(Failure::unauthorized("AuthorizationFailure", reason))
+    }
+
+    /// Whether the credential may do everything with every row of the tables that it is for.
+    ///
+    /// Only such a credential writes [control rows](table_core::model::RowKind::Control) and entities without their index entries: what a
+    /// program or the server does by such a row, it does with its own rights.
+    pub(crate) fn has_full_rights(&self) -> bool {
+        self.covers_all_rows(FULL)
+    }
+
+    /// Whether the credential may read every row of the tables that it is for.
+    pub(crate) fn reads_every_row(&self) -> bool {
+        self.covers_all_rows("r")
+    }
+
+    fn covers_all_rows(&self, needed: &str) -> bool {
+        let has = |permissions: &str| needed.chars().all(|letter| permissions.contains(letter));
+        match self {
+            Self::Owner => true,
+            Self::Account { permissions, resources } => resources.contains('o') && has(permissions),
+            Self::Table { permissions, range, .. } => range.is_all() && has(permissions),
         }
-        Err(Failure::unauthorized(
-            "AuthorizationFailure",
-            "the entity is outside the signature's range of keys",
-        ))
+    }
+
+    /// Returns the failure for the holder of this credential. The holder learns nothing of rows that the credential does not read.
+    pub(crate) fn failure(&self, error: Error) -> Failure {
+        let names_a_row = matches!(
+            error.root().kind(),
+            ErrorKind::UniqueViolation { .. } | ErrorKind::KeyCollision { .. } | ErrorKind::Decode(_)
+        );
+        let failure = Failure::from(error);
+        if self.reads_every_row() || !names_a_row {
+            return failure;
+        }
+        // The message of an outcome that is not known says nothing of rows.
+        match failure.code {
+            "EntityAlreadyExists" => Failure { message: TAKEN.into(), ..failure },
+            "InternalError" => Failure { message: DAMAGED.into(), ..failure },
+            _ => failure,
+        }
     }
 
     /// Whether the range of keys contains the key.
     pub(crate) fn covers(&self, key: &Key) -> bool {
         self.range().is_none_or(|range| range.contains(key))
+    }
+
+    /// Returns what distinguishes the credential from others of the account: nothing for the account's keys.
+    pub(crate) fn identity(&self) -> Option<&[u8; 32]> {
+        match self {
+            Self::Table { identity, .. } => Some(identity),
+            Self::Owner | Self::Account { .. } => None,
+        }
     }
 
     /// Returns the range of keys; `None` if it is unrestricted.
@@ -131,6 +192,11 @@ impl Permit {
         }
     }
 }
+
+/// The message of an error that does not say which row is damaged.
+const DAMAGED: &str = "A row that the operation needs is damaged. The log of the server names it.";
+/// The message of a conflict that does not say with which entity.
+const TAKEN: &str = "The value of an index that the entity would get is taken.";
 
 /// Checks that permissions have every letter of one of the sufficient sets. An action without a set is never permitted.
 fn check_permissions(permissions: &str, sufficient: &[&str]) -> Result<()> {
@@ -161,6 +227,7 @@ mod tests {
             table: "orders".to_owned(),
             permissions: permissions.to_owned(),
             range: KeyRange::default(),
+            identity: [0; 32],
         };
         assert_eq!(code(&permit("r"), Action::Query, "Orders"), Ok(()));
         assert_eq!(code(&permit("r"), Action::Query, "Other"), Err("AuthorizationFailure"));
@@ -202,6 +269,37 @@ mod tests {
             ("w", "s", Action::SetProperties, Ok(())),
         ] {
             assert_eq!(code(&permit(permissions, resources), action, "orders"), expected, "{action:?}");
+        }
+    }
+
+    #[test]
+    fn full_rights_are_every_permission_on_every_row() {
+        let range = |partition: &str| KeyRange {
+            start: super::super::range::Bound::of(partition, "").unwrap(),
+            end: None,
+        };
+        let table = |permissions: &str, range| Permit::Table {
+            table: "orders".to_owned(),
+            permissions: permissions.to_owned(),
+            range,
+            identity: [0; 32],
+        };
+        let account = |permissions: &str, resources: &str| Permit::Account {
+            permissions: permissions.to_owned(),
+            resources: resources.to_owned(),
+        };
+        for (permit, full, reads) in [
+            (Permit::Owner, true, true),
+            (account("rwdlacup", "sco"), true, true),
+            (account("raud", "o"), true, true),
+            (account("raud", "sc"), false, false),
+            (account("rwlcup", "sco"), false, true),
+            (table("raud", KeyRange::default()), true, true),
+            (table("raud", range("a")), false, false),
+            (table("rau", KeyRange::default()), false, true),
+            (table("aud", KeyRange::default()), false, false),
+        ] {
+            assert_eq!((permit.has_full_rights(), permit.reads_every_row()), (full, reads), "{permit:?}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Ranges of keys in signatures.
 
 use std::cmp::Ordering;
+use std::ops::Bound as End;
 
-use table_core::model::{Key, key_order};
-use table_core::query::Filter;
+use table_core::model::{Key, SYSTEM_PREFIX, key_order};
+use table_core::query::{KeyBounds, Range};
 
 /// The range of entities that a signature covers, with both ends included. An end without fields is unbounded.
 ///
@@ -37,6 +38,16 @@ impl Bound {
         }
     }
 
+    /// Returns the RowKeys from the bound on, in its partition.
+    fn rows_from(&self) -> Range {
+        self.row.clone().map_or(Range::ALL, |row| Range { from: End::Included(row), ..Range::ALL })
+    }
+
+    /// Returns the RowKeys up to the bound, in its partition.
+    fn rows_to(&self) -> Range {
+        self.row.clone().map_or(Range::ALL, |row| Range { to: End::Included(row), ..Range::ALL })
+    }
+
     /// Compares a key with the bound. A bound without a RowKey equals all rows of its partition.
     fn compare(&self, key: &Key) -> Ordering {
         let row = |row: &String| key_order::compare(key.row(), row);
@@ -50,46 +61,86 @@ impl KeyRange {
         self.start.is_none() && self.end.is_none()
     }
 
+    /// Whether the range contains the key. No range contains a partition of the library.
     pub(crate) fn contains(&self, key: &Key) -> bool {
-        self.start.as_ref().is_none_or(|start| start.compare(key).is_ge())
+        !key.partition().starts_with(SYSTEM_PREFIX)
+            && self.start.as_ref().is_none_or(|start| start.compare(key).is_ge())
             && self.end.as_ref().is_none_or(|end| end.compare(key).is_le())
     }
 
-    /// Returns the range as a filter with at most six comparisons.
-    pub(crate) fn filter(&self) -> Option<Filter> {
-        let (partition, row) = (Filter::PARTITION_KEY, Filter::ROW_KEY);
-        // In one partition two comparisons of rows are enough, and the store then reads a row range instead of scanning partitions.
-        if let (Some(start), Some(end)) = (&self.start, &self.end)
-            && start.partition == end.partition
-        {
-            let one = Filter::eq(partition, start.partition.as_str());
-            let from = start.row.as_deref().map(|text| Filter::ge(row, text));
-            let to = end.row.as_deref().map(|text| Filter::le(row, text));
-            return Filter::and_maybe(Some(one), Filter::and_maybe(from, to));
-        }
-        let from = self.start.as_ref().map(|start| {
-            let within = Filter::ge(partition, start.partition.as_str());
-            let after = Filter::gt(partition, start.partition.as_str());
-            start.row.as_deref().map_or(within.clone(), |text| within.and(after.or(Filter::ge(row, text))))
-        });
-        let to = self.end.as_ref().map(|end| {
-            let within = Filter::le(partition, end.partition.as_str());
-            let before = Filter::lt(partition, end.partition.as_str());
-            end.row.as_deref().map_or(within.clone(), |text| within.and(before.or(Filter::le(row, text))))
-        });
-        Filter::and_maybe(from, to)
+    /// Returns the same range without the keys before this one.
+    pub(crate) fn starting_at(&self, key: &Key) -> Self {
+        let (partition, row) = (key.partition().to_owned(), Some(key.row().to_owned()));
+        let later = self.start.as_ref().is_none_or(|start| start.compare(key).is_ge());
+        let start = if later { Some(Bound { partition, row }) } else { self.start.clone() };
+        Self { start, end: self.end.clone() }
     }
+
+    /// Returns the range as bounds that follow each other. A scan within one of them visits no key outside the range: a RowKey of the
+    /// range belongs to the partition of its end, so the first and the last partition have bounds of their own.
+    ///
+    /// No bound has a partition of the library. They are after the letters, so a range with an open end would contain them.
+    pub(crate) fn segments(&self) -> Vec<KeyBounds> {
+        let in_partition =
+            |partition: &str, row: Range| KeyBounds { partition: Range::single(partition), row };
+        if let (Some(start), Some(end)) = (&self.start, &self.end) {
+            match key_order::compare(&start.partition, &end.partition) {
+                Ordering::Less => {}
+                Ordering::Equal => {
+                    let rows = start.rows_from().intersect(end.rows_to());
+                    return without_system_partitions([in_partition(&start.partition, rows)]);
+                }
+                Ordering::Greater => return Vec::new(),
+            }
+        }
+        let (mut first, mut last, mut between) = (None, None, Range::ALL);
+        if let Some(start) = &self.start {
+            let partition = start.partition.clone();
+            if start.row.is_some() {
+                first = Some(in_partition(&partition, start.rows_from()));
+                between.from = End::Excluded(partition);
+            } else {
+                between.from = End::Included(partition);
+            }
+        }
+        if let Some(end) = &self.end {
+            let partition = end.partition.clone();
+            if end.row.is_some() {
+                last = Some(in_partition(&partition, end.rows_to()));
+                between.to = End::Excluded(partition);
+            } else {
+                between.to = End::Included(partition);
+            }
+        }
+        let between = KeyBounds { partition: between, row: Range::ALL };
+        without_system_partitions(first.into_iter().chain([between]).chain(last))
+    }
+}
+
+/// Returns what remains of the bounds without the partitions of the library.
+fn without_system_partitions(bounds: impl IntoIterator<Item = KeyBounds>) -> Vec<KeyBounds> {
+    let before = Range { to: End::Excluded(SYSTEM_PREFIX.to_owned()), ..Range::ALL };
+    // The prefix has an end, because it does not consist of the last character.
+    let end = key_order::key_prefix_end(SYSTEM_PREFIX).unwrap_or_default();
+    let after = Range { from: End::Included(end), ..Range::ALL };
+    let parts = bounds.into_iter().flat_map(|bounds| {
+        [&before, &after].map(|part| KeyBounds {
+            partition: bounds.partition.clone().intersect(part.clone()),
+            row: bounds.row.clone(),
+        })
+    });
+    parts.filter(|part| !part.is_empty()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use table_core::model::Entity;
 
     use super::*;
 
     fn text() -> impl Strategy<Value = String> {
-        prop::sample::select(vec!["", "a", "b", "ba", "c", "\u{E000}", "\u{1F600}"]).prop_map(str::to_owned)
+        let texts = vec!["", "a", "b", "ba", "c", "~", "~~", "~~m", "~\u{A1}", "\u{E000}", "\u{1F600}"];
+        prop::sample::select(texts).prop_map(str::to_owned)
     }
 
     fn bound() -> impl Strategy<Value = Option<Bound>> {
@@ -100,12 +151,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_filter_is_equivalent_to_the_range(start in bound(), end in bound(), partition in text(), row in text()) {
+        fn the_segments_are_equivalent_to_the_range(start in bound(), end in bound(), partition in text(), row in text()) {
             let range = KeyRange { start, end };
-            let entity = Entity::new(&partition, &row).unwrap();
-            let by_filter = range.filter().is_none_or(|filter| filter.matches(&entity));
-            prop_assert_eq!(range.contains(entity.key()), by_filter, "{:?}", range);
-            prop_assert!(range.filter().map_or(0, |filter| filter.comparisons()) <= 6);
+            let key = Key::new(&*partition, &*row).unwrap();
+            let found = range.segments().iter().filter(|bounds| bounds.contains(&key)).count();
+            prop_assert_eq!(usize::from(range.contains(&key)), found, "{:?}", range);
+        }
+
+        #[test]
+        fn segments_follow_each_other_and_a_scan_of_one_visits_its_keys_only(start in bound(), end in bound(), key in (text(), text()), other in (text(), text())) {
+            let range = KeyRange { start, end };
+            let (key, other) = (Key::new(&*key.0, &*key.1).unwrap(), Key::new(&*other.0, &*other.1).unwrap());
+            let segments = range.segments();
+            for bounds in &segments {
+                // A scan over several partitions reads all rows of each.
+                prop_assert!(bounds.partition.as_single().is_some() || bounds.row == Range::ALL, "{:?}", bounds);
+            }
+            let place = |key: &Key| segments.iter().position(|bounds| bounds.contains(key));
+            if let (Some(a), Some(b)) = (place(&key), place(&other)) {
+                prop_assert!(key > other || a <= b, "{:?}: {} {}", range, key, other);
+            }
+        }
+
+        #[test]
+        fn a_range_from_a_key_has_the_keys_of_the_range_from_it_on(start in bound(), end in bound(), from in (text(), text()), key in (text(), text())) {
+            let range = KeyRange { start, end };
+            let (from, key) = (Key::new(&*from.0, &*from.1).unwrap(), Key::new(&*key.0, &*key.1).unwrap());
+            prop_assert_eq!(range.starting_at(&from).contains(&key), range.contains(&key) && key >= from, "{:?} {}", range, key);
         }
     }
 
@@ -120,6 +192,7 @@ mod tests {
         }
         assert!(Bound::of("", "r").is_err(), "a RowKey needs its PartitionKey");
         assert_eq!(Bound::of("", "").unwrap(), None);
-        assert!(KeyRange::default().is_all() && KeyRange::default().filter().is_none());
+        assert!(KeyRange::default().is_all());
+        assert!(!KeyRange::default().contains(&Key::new("~~manifest", "table").unwrap()), "the end is open");
     }
 }

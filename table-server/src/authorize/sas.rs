@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use sha2::{Digest as _, Sha256};
 use table_core::model::TableName;
 
 use super::range::Bound;
@@ -41,6 +42,8 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
             table: signed.to_lowercase(),
             permissions: permissions.to_owned(),
             range: token.range()?,
+            // The signature says which fields were signed. Its hash does not say the signature.
+            identity: Sha256::digest(token.signature).into(),
         }),
         None if !token.services.contains('t') => {
             Err(Failure::unauthorized("AuthorizationServiceMismatch", "the signature's services lack 't'"))

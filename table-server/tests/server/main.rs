@@ -6,12 +6,15 @@ mod client;
 mod closing;
 mod explorer;
 mod groups;
+#[cfg(feature = "indexes")]
+mod guests;
 mod hostile;
 #[cfg(feature = "indexes")]
 mod indexes;
 mod lifecycle;
 mod policies;
 mod protocol;
+mod rights;
 mod sites;
 #[cfg(feature = "tls")]
 mod tls;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::model::Entity;
-use table_core::store::{Result, TableStore};
-use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, Shards, Trust};
+use table_core::model::{Entity, Key};
+use table_core::store::{Operation, Result, TableStore};
+use table_patterns::index::{
+    Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Shards, Trust,
+};
 
 use super::index_lists::options;
 use crate::Harness;
@@ -62,4 +64,86 @@ pub(crate) async fn merged_partitions_share_the_concurrency_limit(harness: &Harn
     assert_eq!(cities.len(), 24);
     assert!(cities.is_sorted());
     assert_eq!(in_flight.max_in_flight(), 3);
+}
+
+/// A row in the form of an entry that no write of the entity has made: a program that may write the table can plant one, and entries can be stale. A
+/// lookup does not return its content as the entity, as far as the content tells; it does not read the entity for that.
+pub(crate) async fn a_planted_entry_is_not_shown_as_its_entity(harness: &Harness) {
+    let remote =
+        || Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}").expect("a template");
+    let local =
+        || Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}").expect("a template");
+    let function = || {
+        Index::new("city", Placement::OtherPartition, "1", |entity| match entity.get("City") {
+            Some(table_core::model::ValueRef::String(city)) => {
+                Key::new(format!("city_{city}"), entity.key().row()).map(Some)
+            }
+            _ => Ok(None),
+        })
+    };
+    let full = Payload::Full;
+    let covering = || Payload::fields(["City", "Name"]);
+    for index in [
+        remote().with_payload(full.clone()),
+        remote().with_payload(covering()),
+        local().with_payload(full.clone()),
+        local().with_payload(covering()),
+        function().with_payload(full),
+    ] {
+        let (id, placement) = (index.id().to_owned(), index.placement().clone());
+        let partition = if placement == Placement::SamePartition { "p" } else { "city_oslo" };
+        let row = |row: &str| {
+            if placement == Placement::SamePartition { format!("city_oslo_{row}") } else { row.to_owned() }
+        };
+        let people = people(harness, harness.store().clone(), Ok(index), options()).await;
+        let entry = |at: &str, owner: (&str, &str), city: &str| {
+            let row = Entity::new(partition, row(at))
+                .expect("a legal key")
+                .with("City", city)
+                .with("Name", "planted");
+            row.with("IndexName", &*id).with("OwnerPartition", owner.0).with("OwnerRow", owner.1)
+        };
+        let planted = [
+            // The content of another entity, of another city, without a city, and of an entity in another partition.
+            entry("9001", ("p", "0002"), "oslo"),
+            entry("9002", ("p", "9002"), "bern"),
+            {
+                let mut entry = entry("9003", ("p", "9003"), "oslo");
+                entry.properties_mut().remove("City");
+                entry
+            },
+            entry(
+                "9004",
+                (if placement == Placement::SamePartition { "q" } else { "city_oslo" }, "9004"),
+                "oslo",
+            ),
+        ];
+        for entry in planted {
+            let key = entry.key().clone();
+            harness.store().write(people.table(), Operation::Insert(entry)).await.expect("a new row");
+            let found = people.find("city", &key, Trust::Entry).await.expect("a lookup");
+            assert_eq!(found, None, "{key}");
+        }
+        let query = IndexQuery::partition(partition).prefix(&row(""));
+        let all = people.all("city", &query, Trust::Entry).await.expect("entities");
+        assert_eq!(all.len(), 8, "{all:?}");
+        let merged =
+            people.all_merged("city", &[partition.to_owned()], &query, Trust::Entry).await.expect("entities");
+        assert_eq!(merged.len(), 8, "{merged:?}");
+        let own =
+            people.find("city", &Key::new(partition, row("0002")).expect("a legal key"), Trust::Entry).await;
+        assert_eq!(
+            own.expect("a lookup").map(|entity| entity.key().row().to_owned()).as_deref(),
+            Some("0002")
+        );
+    }
+    // The payload does not have what the key needs: the place of the owner is compared.
+    let index = local().with_payload(Payload::fields(["Name"]));
+    let id = index.id().to_owned();
+    let people = people(harness, harness.store().clone(), Ok(index), options()).await;
+    let entry = Entity::new("p", "city_oslo_1").expect("a legal key").with("IndexName", &*id);
+    let entry = entry.with("OwnerPartition", "q").with("OwnerRow", "1");
+    let key = entry.key().clone();
+    harness.store().write(people.table(), Operation::Insert(entry)).await.expect("a new row");
+    assert_eq!(people.find("city", &key, Trust::Entry).await.expect("a lookup"), None);
 }

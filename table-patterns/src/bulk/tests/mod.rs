@@ -50,3 +50,15 @@ impl Rig {
 fn reading(partition: &str, row: usize) -> Result<Entity> {
     Ok(Entity::new(partition, format!("{row:06}"))?.with("Celsius", 21.5))
 }
+
+/// A server asks by this for the rights that a row needs.
+#[tokio::test]
+async fn a_checkpoint_is_a_part_of_entities() -> Result<()> {
+    use table_core::model::RowKind;
+    use table_core::query::Query;
+    let rig = Rig::new().await?;
+    super::windows::Checkpoint::new(&*rig.store, &rig.table, "job".to_owned())?.save(|row| row).await?;
+    let rows = rig.store.query(&rig.table, &Query::new(), None).await?.items;
+    assert_eq!(rows.iter().map(|row| row.key().row_kind()).collect::<Vec<_>>(), [RowKind::Part]);
+    Ok(())
+}

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use table_core::limits;
 use table_core::manifest::{
     Discriminator, EntityType, Evaluator, IndexDefinition, KeyTemplate, Text, index_name,
 };
 pub use table_core::manifest::{Payload, Placement, Uniqueness};
-use table_core::model::{Entity, Key, Properties, TableName};
+use table_core::model::{Entity, Key, Properties, TableName, entry_id};
 use table_core::store::{Error, Result, TableStore};
 
 use super::row_properties::without_mark;
@@ -64,8 +65,8 @@ impl Index {
     /// times. A write whose entry collides with an entry of another entity fails with
     /// [`KeyCollision`](table_core::store::ErrorKind::KeyCollision). With a local entry, nothing is written.
     /// With a remote entry, the entity is written, its entry is not, and the outcome of the error is *applied*.
-    /// A table of entries serves the entities of one table: opening it for the entities of another table is
-    /// refused.
+    /// A table of entries may serve the entities of several tables: a row there names the table of its entity. It must exist, and
+    /// the program that declares the index gives its consent (`docs/manifest.md`).
     pub fn new(
         name: impl Into<String>,
         placement: Placement,
@@ -298,6 +299,20 @@ impl Index {
         }
     }
 
+    /// The other table of the entries of an index of the table `own`; `None` if they are in that table.
+    pub(crate) fn other_table(&self, own: &TableName) -> Option<&TableName> {
+        match self.placement() {
+            // Names that differ in case only are the same table in most stores.
+            Placement::OtherTable(other) if !other.as_str().eq_ignore_ascii_case(own.as_str()) => Some(other),
+            _ => None,
+        }
+    }
+
+    /// The text by which the rows of this index of the table `own` are known: see [`entry_id`].
+    pub(crate) fn entry_id(&self, own: &TableName) -> String {
+        entry_id(self.id(), self.other_table(own).map(|_| own))
+    }
+
     /// The content of the entries.
     pub const fn payload(&self) -> &Payload {
         &self.definition.payload
@@ -344,16 +359,19 @@ impl Index {
         if !in_blobs.is_empty() {
             self.check_in_row(entity, &self.definition.properties_read()?, &in_blobs)?;
         }
+        if !evaluator.admits(entity)? {
+            return Ok(Vec::new());
+        }
+        let payload = self.payload_of(entity)?;
+        self.check_bytes(entity, evaluator.most_entries(entity)?, &payload)?;
         let keys = match &self.function {
             None => evaluator.entry_keys(entity)?,
-            Some(keys) if evaluator.admits(entity)? => keys(entity)?,
-            Some(_) => Vec::new(),
+            Some(keys) => keys(entity)?,
         };
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let table = self.table(table);
-        let payload = self.payload_of(entity)?;
+        let (id, table) = (self.entry_id(table), self.table(table));
         if !in_blobs.is_empty() {
             let names: Vec<_> = payload.iter().map(|property| property.name().to_owned()).collect();
             self.check_in_row(entity, &names, &in_blobs)?;
@@ -364,12 +382,26 @@ impl Index {
                 location: Location { table: table.clone(), key },
                 owner: entity.key().clone(),
                 properties: payload.clone(),
-                index: self.id().to_owned(),
+                index: id.clone(),
                 unique: self.uniqueness() != Uniqueness::No,
                 shape: self.shape().clone(),
             })
         };
         keys.into_iter().map(entry).collect()
+    }
+
+    /// Refuses an entity whose entries would have too many bytes, before any of them exists: every entry of a list has the whole
+    /// payload.
+    fn check_bytes(&self, entity: &Entity, entries: usize, payload: &Properties) -> Result<()> {
+        let bytes = entries.saturating_mul(payload.as_packed().len());
+        if bytes <= limits::DERIVED_BYTES {
+            return Ok(());
+        }
+        let (index, key, most) = (self.name(), entity.key(), limits::DERIVED_BYTES);
+        Err(Error::invalid_request(format!(
+            "the index '{index}' has {entries} entries of {key} with {bytes} bytes of properties in all: at most {most} are allowed; give the \
+             index a smaller payload, or shorten the list in its keys"
+        )))
     }
 
     /// Refuses an entry of a value in a blob: only the entity's row names the current blob, and an entry would
@@ -419,6 +451,50 @@ impl Index {
             }
             _ => found,
         }
+    }
+
+    /// Whether the entry at a location may show this content: the key of its owner with the properties of its payload.
+    ///
+    /// Every program that writes the table can write a row like an entry, and the entry of another write can be stale. So the content must
+    /// have this entry, as far as it has what the keys need: the whole entity, or the properties that the keys read. Otherwise only the
+    /// owner's key is compared with the type and the place of the index.
+    pub(crate) fn may_show(&self, table: &TableName, shown: &Entity, at: &Location) -> Result<bool> {
+        let EntityType { partition_key, row_key, .. } = &self.definition.entity;
+        let fits = |template: &Option<KeyTemplate>, text| {
+            template.as_ref().is_none_or(|template| template.fits(text))
+        };
+        let has_key_of_type = self.definition.entity.admits(shown)
+            && fits(partition_key, shown.key().partition())
+            && fits(row_key, shown.key().row());
+        if !has_key_of_type || self.check_key(shown.key(), &at.key).is_err() {
+            return Ok(false);
+        }
+        let read = self.definition.properties_read()?;
+        // A full payload leaves out what copy indexes have written into the entity.
+        let reads_copies = read.iter().any(|name| self.foreign.contains(name))
+            || self.definition.is_opaque() && !self.foreign.is_empty();
+        let is_whole = *self.payload() == Payload::Full && !reads_copies && !shown.is_ciphertext();
+        if !is_whole && !self.payload_has(&read) {
+            return Ok(true);
+        }
+        if !self.definition.is_opaque() {
+            let stored = self.stored_entries(table, shown).unwrap_or_default();
+            if stored.iter().any(|entry| entry.location == *at) {
+                return Ok(true);
+            }
+        }
+        if is_whole && self.function.is_some() { self.has_entry_at(table, shown, at) } else { Ok(false) }
+    }
+
+    /// Whether the payload has all properties that the keys and the condition read.
+    fn payload_has(&self, read: &[String]) -> bool {
+        let Payload::Fields(names) = self.payload() else { return false };
+        let discriminator = self.discriminator().map(|(property, _)| property);
+        !self.definition.is_opaque()
+            && read.iter().all(|name| {
+                let is_copied = names.iter().any(|field| field == name) && !self.foreign.contains(name);
+                is_copied || discriminator == Some(name.as_str())
+            })
     }
 
     /// Whether an entity of `table` has an entry at a location.

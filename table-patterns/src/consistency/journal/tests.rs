@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, Properties, TableName, Ticks, ValueRef};
+use table_core::model::{Entity, Key, Properties, TableName, Ticks, ValueRef, entry_id};
 use table_core::query::Query;
 use table_core::queue::WorkQueue;
 use table_core::store::{Error, Operation, OperationKind, Result, TableStore, TableStoreExt};
@@ -44,8 +44,8 @@ impl Maintainer for People {
 }
 
 fn entry(entity: &Entity, table: &str, key: Key, index: &str, unique: bool) -> Result<Entry> {
-    let location = Location { table: TableName::new(table)?, key };
-    let (owner, index) = (entity.key().clone(), index.to_owned());
+    let (location, people) = (Location { table: TableName::new(table)?, key }, TableName::new("People")?);
+    let (owner, index) = (entity.key().clone(), entry_id(index, Some(&people).filter(|_| table != "People")));
     Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
 }
 
@@ -172,7 +172,8 @@ async fn a_sweep_continues_after_a_damaged_row() -> Result<()> {
     let world = world().await?;
     world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
     let (names, people) = (TableName::new("Names")?, world.journal.table().clone());
-    let bad_reservation = Entity::new("kay", "")?.with(Entry::INDEX, "name").with("OwnerPending", true);
+    let bad_reservation =
+        Entity::new("kay", "")?.with(Entry::INDEX, "name@people").with("OwnerPending", true);
     world.store.write(&names, Operation::Insert(bad_reservation)).await?;
     let bad_journal_row = Entity::new("p", "~~j_00000000000000000000000000000000")?;
     world.store.write(&people, Operation::Insert(bad_journal_row)).await?;
@@ -374,5 +375,13 @@ async fn a_sweep_releases_under_valid_states() -> Result<()> {
     let report = journal.sweep(&[names], Duration::from_secs(86_400)).await?;
     assert_eq!((report.released, report.left), (4, 0), "{report:?}");
     assert!(rows(&world, "Names").await?.is_empty());
+    Ok(())
+}
+
+/// A server asks by this for the rights that a row needs.
+#[test]
+fn journal_rows_are_control_rows() -> Result<()> {
+    let key = super::row::WriteId::from_uuid(uuid::Uuid::from_u128(1)).key("p")?;
+    assert_eq!(key.row_kind(), table_core::model::RowKind::Control);
     Ok(())
 }

@@ -336,3 +336,12 @@ async fn a_stopped_worker_finishes_its_transactions() -> Result<()> {
     assert_eq!(fixture.slow.counts(), (3, 3));
     Ok(())
 }
+
+/// A server asks by this for the rights that a row needs.
+#[test]
+fn the_record_of_a_transaction_is_a_control_row() -> Result<()> {
+    let id = TransactionId::from_uuid(uuid::Uuid::from_u128(1));
+    let key = Key::new(super::record::partition(id), "record")?;
+    assert_eq!(key.row_kind(), table_core::model::RowKind::Control);
+    Ok(())
+}

@@ -108,10 +108,10 @@ impl Lookups<'_> {
         let index = self.set.find(name)?;
         match self.set.state(index.id()) {
             IndexState::Readable => Ok(Readable { index, _permission: permission }),
-            state => Err(Error::invalid_request(format!(
+            state => Err(self.set.check_in_force(&index).err().unwrap_or_else(|| Error::invalid_request(format!(
                 "the index '{name}' of the table '{}' is {state}, not readable: call `build` and wait until the build has ended",
                 self.rows.table
-            ))),
+            )))),
         }
     }
 
@@ -122,7 +122,7 @@ impl Lookups<'_> {
         let reads_entity =
             *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
         if !reads_entity {
-            return payload(index, entry).map(Some);
+            return self.payload(index, entry);
         }
         let at = self.rows.location(index, entry.key());
         // During a move, the entry of a unique value names both the source and the moved entity (docs/protocol.md, *Moves*).
@@ -151,7 +151,14 @@ impl Lookups<'_> {
         if is_pending(&entry) {
             return self.resolve(index, entry, Trust::Entity).await;
         }
-        payload(index, entry).map(Some)
+        self.payload(index, entry)
+    }
+
+    /// The entity as its entry shows it; `None` if an entity with this content does not have the entry.
+    fn payload(&self, index: &Index, entry: Entity) -> Result<Option<Entity>> {
+        let at = self.rows.location(index, entry.key());
+        let shown = payload(index, entry)?;
+        Ok(index.may_show(self.rows.table, &shown, &at)?.then_some(shown))
     }
 
     /// A page of entries, with a list of the unreadable ones; all of them for a query that sorts on the client, in a store that does not sort.
@@ -162,7 +169,7 @@ impl Lookups<'_> {
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         let sorts = query.sorts() && !self.rows.is_sorted();
-        let rows = query.to_query(index);
+        let rows = query.to_query(index, self.rows.table);
         // Sorting needs every row, so the page size does not apply, and the answer is one page.
         let rows = if sorts { Query { top: None, ..rows } } else { rows };
         let (mut found, mut cycles) =
