@@ -98,7 +98,7 @@ impl ImportArgs {
         let reader = read.await.map_err(Failure::failed)??;
         if !self.long.quiet {
             reader.facts().remarks.iter().for_each(|text| remark(text));
-            let inferred = reader.facts().told_types();
+            let inferred = reader.facts().reported_types();
             if !inferred.is_empty() {
                 let types: Vec<_> =
                     inferred.iter().map(|(name, of)| format!("{name}={}", of.name())).collect();
@@ -148,7 +148,7 @@ impl ImportArgs {
         position: Option<FilePosition>,
     ) -> Result<()> {
         let table = &self.table;
-        let (inferred, left_out) = (reader.facts().told_types(), reader.left_out());
+        let (inferred, left_out) = (reader.facts().reported_types(), reader.left_out());
         // The names in the manifest and in the file of keys. A file of entities does not have them.
         let encrypted: Vec<_> = open.store.encrypted_names(table).in_every_row().map(str::to_owned).collect();
         if open.store.profile().encrypts && !self.long.quiet {

@@ -222,9 +222,9 @@ impl JsonReader {
         for (name, role) in json.names.into_iter().zip(decided) {
             if let Role::Property(property) = &role {
                 facts.add_column(name.clone(), property.clone());
-                if let Some((evidence, is_told)) = json.numbers.get(&name) {
-                    let is_told = *is_told || evidence.narrowest() == EdmType::String;
-                    facts.add_values(property, Some(*evidence), is_told);
+                if let Some((evidence, is_reported)) = json.numbers.get(&name) {
+                    let is_reported = *is_reported || evidence.narrowest() == EdmType::String;
+                    facts.add_values(property, Some(*evidence), is_reported);
                 }
             }
             if role == Role::Timestamp
@@ -483,21 +483,21 @@ mod tests {
             let (rows, facts) = read(&lines(values), true, &plain()).unwrap();
             let values: Vec<_> =
                 rows.into_iter().map(|row| row.unwrap().get("N").unwrap().to_owned()).collect();
-            (values, facts.told_types())
+            (values, facts.reported_types())
         };
-        let told = |of| vec![("N".to_owned(), of)];
+        let reported = |of| vec![("N".to_owned(), of)];
         assert_eq!(types(&["1", "2"]), (vec![EdmValue::Int32(1), EdmValue::Int32(2)], Vec::new()));
         assert_eq!(
             types(&["1", "3000000000"]),
-            (vec![EdmValue::Int64(1), EdmValue::Int64(3_000_000_000)], told(EdmType::Int64))
+            (vec![EdmValue::Int64(1), EdmValue::Int64(3_000_000_000)], reported(EdmType::Int64))
         );
         assert_eq!(
             types(&["1", "12e5"]),
-            (vec![EdmValue::Double(1.0), EdmValue::Double(12e5)], told(EdmType::Double))
+            (vec![EdmValue::Double(1.0), EdmValue::Double(12e5)], reported(EdmType::Double))
         );
         let texts = ["89310860123456789012", "89310860123456789013", "1e400", "5"];
         let kept = texts.iter().map(|text| EdmValue::String((*text).to_owned())).collect();
-        assert_eq!(types(&texts), (kept, told(EdmType::String)));
+        assert_eq!(types(&texts), (kept, reported(EdmType::String)));
         // Values with a type keep it: an export has a property of several types so.
         let (rows, facts) = read(
             &format!(
@@ -511,7 +511,7 @@ mod tests {
         .unwrap();
         let values: Vec<_> = rows.into_iter().map(|row| row.unwrap().get("N").unwrap().to_owned()).collect();
         assert_eq!(values, [EdmValue::Int32(1), EdmValue::String("one".to_owned()), EdmValue::Int64(7)]);
-        assert_eq!(facts.told_types(), []);
+        assert_eq!(facts.reported_types(), []);
     }
 
     #[test]

@@ -103,8 +103,8 @@ pub(crate) struct Facts {
 struct Inferred {
     /// `None` without a value.
     evidence: Option<Evidence>,
-    /// Whether a person is told: in CSV always, in JSON if numbers become another type than each has by itself.
-    is_told: bool,
+    /// Whether the import reports the type: in CSV always, in JSON if numbers become another type than each has by itself.
+    is_reported: bool,
 }
 
 impl Facts {
@@ -122,10 +122,10 @@ impl Facts {
     }
 
     /// Adds values of a property.
-    fn add_values(&mut self, property: &str, evidence: Option<Evidence>, is_told: bool) {
-        let new = Inferred { evidence, is_told };
+    fn add_values(&mut self, property: &str, evidence: Option<Evidence>, is_reported: bool) {
+        let new = Inferred { evidence, is_reported };
         let known = self.inferred.entry(property.to_owned()).or_insert(new);
-        known.is_told |= is_told;
+        known.is_reported |= is_reported;
         known.evidence = match (known.evidence, evidence) {
             (Some(known), Some(new)) => Some(known.and(new)),
             (known, new) => known.or(new),
@@ -137,10 +137,10 @@ impl Facts {
         Some(self.inferred.get(property)?.evidence.map_or(EdmType::String, Evidence::narrowest))
     }
 
-    /// The inferred types that a person is told.
-    pub(crate) fn told_types(&self) -> Vec<(String, EdmType)> {
-        let told = self.inferred.iter().filter(|(_, inferred)| inferred.is_told);
-        told.filter_map(|(name, _)| Some((name.clone(), self.type_of(name)?))).collect()
+    /// The inferred types that the import reports.
+    pub(crate) fn reported_types(&self) -> Vec<(String, EdmType)> {
+        let reported = self.inferred.iter().filter(|(_, inferred)| inferred.is_reported);
+        reported.filter_map(|(name, _)| Some((name.clone(), self.type_of(name)?))).collect()
     }
 
     /// Properties whose times have no zone, or no time of day, in the file.

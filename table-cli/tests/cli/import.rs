@@ -410,7 +410,7 @@ fn files_are_read_by_what_is_in_them() {
     let expected = [new("1").with("V", "a,b").with("W", "ü")];
     let line = "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"V\":\"a,b\",\"W\":\"ü\"}";
     let semicolons = "PartitionKey;RowKey;V;W\r\np;1;a,b;ü\r\n";
-    for (name, bytes, told) in [
+    for (name, bytes, reported) in [
         ("e.csv", semicolons.as_bytes().to_vec(), "separated by ';'"),
         ("e.tsv", "PartitionKey\tRowKey\tV\tW\np\t1\ta,b\tü\n".into(), "separated by tabs"),
         ("e.csv", format!("sep=;\r\n{semicolons}").into(), "separated by ';'"),
@@ -423,8 +423,8 @@ fn files_are_read_by_what_is_in_them() {
         ("e.json.zst", format!("[{line}]").into(), "not compressed"),
     ] {
         let place = Place::new(name, bytes);
-        place.import(&[]).success().stderr(contains(told));
-        assert_eq!(place.rows(), expected, "{name}: {told}");
+        place.import(&[]).success().stderr(contains(reported));
+        assert_eq!(place.rows(), expected, "{name}: {reported}");
     }
     let place = Place::new("e.json", "{\"items\": [], \"nextMarker\": {}}");
     place.import(&[]).success();
