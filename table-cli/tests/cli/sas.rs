@@ -32,7 +32,8 @@ fn a_signature_is_limited(secret: &str, enforces_ranges: bool) {
     let all = sign(secret, &table);
     with(&all, &["count", "env:GUEST", "Employees"]).success().stdout("3\n");
     let delete = ["delete", "env:GUEST", "Employees", "--partition", "Sales", "--yes"];
-    with(&all, &delete).code(3).stderr(contains("not allowed").and(contains("0 entities deleted")));
+    // A command that writes reads the manifest first, which the signature does not cover.
+    with(&all, &delete).code(1).stderr(contains("not allowed"));
     let sales = sign(secret, &[&table[..], &["--partition", "Sales"]].concat());
     let get =
         |url: &str, partition: &str, row: &str| with(url, &["get", "env:GUEST", "Employees", partition, row]);
@@ -107,7 +108,7 @@ fn a_policy_gives_and_revokes(secret: &str) {
         get(url).success().stdout(contains("Ken"));
     }
     let delete = ["delete", "env:GUEST", "Employees", "--partition", "Sales", "--yes"];
-    with(&by_policy, &delete).code(3).stderr(contains("0 entities deleted"));
+    with(&by_policy, &delete).code(1).stderr(contains("not allowed"));
     runtime.block_on(store.set_stored_policies(&table, &[])).unwrap();
     get(&by_policy).code(1);
 }
