@@ -64,6 +64,12 @@ pub(crate) fn accept_applied<T: Default>(answer: Result<T>) -> Result<T> {
     })
 }
 
+/// The result of a request that prepares a write. Whatever has become of that request, the write itself was not sent: an error is *not
+/// applied*.
+pub(crate) fn before_write<T>(prepared: Result<T>) -> Result<T> {
+    prepared.map_err(|error| error.with_outcome(Outcome::NotApplied))
+}
+
 /// Whether another writer has changed or deleted the row first, and nothing was written: the row must be read again.
 pub(crate) fn was_changed_by_another(error: &Error) -> bool {
     !error.is_ambiguous() && (error.is_precondition_failed() || error.is_entity_not_found())

@@ -12,6 +12,7 @@ use table_core::typed::{Expires, FromEntity, Table, TableEntity, Upgrade};
 use tokio::sync::OnceCell;
 
 use super::upgrade::SliceRows;
+use crate::rows::before_write;
 use super::{Keep, Slice, SliceQuery, Slicing};
 
 /// The default number of requests in flight.
@@ -456,7 +457,9 @@ impl<T: FromEntity> TimeSlices<T> {
     pub(super) async fn existing_table(&self, name: &str) -> Result<Slice> {
         let cell = self.known_cell(name);
         // After a failure the cell stays empty, and the next call tries again.
-        cell.get_or_try_init(|| self.find_or_create(name)).await.cloned()
+        let slice = cell.get_or_try_init(|| self.find_or_create(name)).await;
+        // The outcome of the creation of a table is not that of the write for which the table is created.
+        before_write(slice.cloned())
     }
 
     /// The cell of a slice among the known tables; empty if no table of the slice is known.

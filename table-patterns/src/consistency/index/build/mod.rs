@@ -33,7 +33,7 @@ use super::states::set::IndexSet;
 use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Index, Location, Maintainer as _, Placement, Shape, Uniqueness};
-use crate::journal::{Journal, Lease, Timing, before, violation};
+use crate::journal::{Journal, Lease, Timing, before, has_mark, violation};
 
 /// The number of groups of a window that are written at the same time.
 const IN_PARALLEL: usize = 16;
@@ -384,10 +384,11 @@ impl<'a> IndexBuild<'a> {
     /// Writes the entries of the entities of a window.
     async fn write_window(
         &mut self,
-        window: Window,
+        mut window: Window,
         from: Option<&Continuation>,
         stored: &mut StoredIndex,
     ) -> Result<()> {
+        window.entities = self.without_moves(window.entities, stored).await?;
         window.entities.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
             // By the journal: only reservations decide between two entities with one value.
@@ -415,6 +416,20 @@ impl<'a> IndexBuild<'a> {
         // such entities, and the journal writes their entries again.
         self.send(groups.into_iter().collect(), stored).await?;
         self.rewrite_changed(&window, from, stored).await
+    }
+
+    /// Ends the moves of the entities of a window. The source and the target of a committed move would otherwise claim the same entries.
+    async fn without_moves(&mut self, all: Vec<Entity>, stored: &mut StoredIndex) -> Result<Vec<Entity>> {
+        let mut entities = Vec::with_capacity(all.len());
+        for entity in all {
+            if has_mark(&entity) {
+                let journal = self.journal;
+                entities.extend(self.while_claimed(stored, journal.end_move(entity)).await?);
+            } else {
+                entities.push(entity);
+            }
+        }
+        Ok(entities)
     }
 
     /// Writes the entries of the entities of a window again that have changed since they were read: their writers may not have
