@@ -129,6 +129,11 @@ pub(crate) fn is_of_later_version(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::Decode(decode) if decode.property == Schema::VERSION_PROPERTY)
 }
 
+/// Whether a property holds the schema version of a row, or the versions that read it.
+pub(crate) fn is_version_property(name: &str) -> bool {
+    [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY].contains(&name)
+}
+
 /// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.
 pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
     let entity = |table: &String| (table.clone(), key.to_string());

@@ -334,6 +334,67 @@ async fn insert_with_an_existing_copy(omitted: Option<Invariant>) -> Wrong {
     Ok(boss.entity().get("OfAge").is_none().then(|| "the copy is missing".to_owned()))
 }
 
+fn city() -> Result<Index> {
+    Index::keyed("city", Placement::OtherPartition, "c_{City}", "{PartitionKey}_{RowKey}")
+}
+
+/// Two processes drop an index; the second one begins at the end of the first wait of the first one. A writer has read the state between both.
+async fn two_drops(omitted: Option<Invariant>) -> Wrong {
+    let processes = TwoProcesses::new(|| Ok(vec![city()?]), omitted).await?;
+    let writer = &processes.slow;
+    writer.insert(user(1).with("City", "rome")).await?;
+    let drop_after = async |seconds: u64| {
+        let store = HoldingStore::new(&processes.store);
+        let all = IndexedEntities::open_for_upkeep(store, table(), IndexOptions::default()).await?;
+        Ok::<_, table_core::store::Error>(tokio::spawn(async move {
+            sleep(Duration::from_secs(seconds)).await;
+            all.drop_index("city").await
+        }))
+    };
+    let (first, _second) = (drop_after(0).await?, drop_after(80).await?);
+    sleep(Duration::from_secs(79)).await;
+    writer.insert(user(2).with("City", "oslo")).await?;
+    first.await.unwrap()?;
+    writer.insert(user(3).with("City", "rome")).await?;
+    sleep(Duration::from_secs(600)).await;
+    let declared = writer.declared().await?.len();
+    let rows = processes.store.query_all(&table(), &Query::new()).await?;
+    let left = rows.iter().filter(|row| row.get("IndexName").is_some()).count();
+    Ok((declared == 0 && left > 0).then(|| format!("{left} entries of the dropped index are left")))
+}
+
+/// Two programs build two generations of an index whose entries could have the same rows. The first declares its generation after the
+/// second has built its own.
+async fn two_generations(omitted: Option<Invariant>) -> Wrong {
+    let processes = TwoProcesses::new(|| Ok(Vec::new()), omitted).await?;
+    processes.quick.insert(user(1).with("City", "rome")).await?;
+    let open = async |index: Index| {
+        let store = HoldingStore::new(&processes.store);
+        let opened = IndexedEntities::open(store.clone(), table(), vec![index], IndexOptions::local()).await?;
+        Ok::<_, table_core::store::Error>((store, opened))
+    };
+    let ((held, slow), (_, quick)) = (open(city()?).await?, open(city()?.with_payload(Payload::Full)).await?);
+    held.hold(|operation| operation.key().row().starts_with("index~"));
+    let late = {
+        let slow = slow.clone();
+        tokio::spawn(async move { slow.build("city")?.run().await })
+    };
+    held.held.notified().await;
+    quick.build("city")?.run().await?;
+    held.go.notify_one();
+    let refused = late.await.unwrap().is_err();
+    if omitted.is_none() {
+        assert!(refused);
+    }
+    for index in quick.declared().await? {
+        let report = quick.scrub(&index.id(), ScrubMode::Report).await?;
+        if report.missing + report.taken_keys > 0 {
+            return Ok(Some(format!("the index '{}': {report:?}", index.id())));
+        }
+    }
+    Ok(None)
+}
+
 /// A list in chunks of few references.
 fn chunked() -> Shape {
     Shape::List { bytes: 256, overflow: Overflow::Entities }
@@ -354,12 +415,14 @@ async fn play(schedule: &str, omitted: Option<Invariant>) -> Wrong {
         "insert into a chunk that has the reference" => {
             insert_into_a_list_that_has_the_reference(chunked(), omitted).await
         }
+        "two drops" => two_drops(omitted).await,
+        "two generations" => two_generations(omitted).await,
         _ => insert_with_an_existing_copy(omitted).await,
     }
 }
 
 /// The schedules, and the rule that each one needs.
-const SCHEDULES: [(&str, Invariant); 8] = [
+const SCHEDULES: [(&str, Invariant); 10] = [
     ("insert of an existing entity", Invariant::AbortBeforeSettling),
     ("upsert_after_a_read_without_entity", Invariant::AbortBeforeSettling),
     ("delete during a release", Invariant::AbortBeforeSettling),
@@ -368,6 +431,8 @@ const SCHEDULES: [(&str, Invariant); 8] = [
     ("insert into a blob that has the reference", Invariant::ConditionOnUnchanged),
     ("insert into a chunk that has the reference", Invariant::ConditionOnUnchanged),
     ("copied already", Invariant::ConditionOnUnchanged),
+    ("two drops", Invariant::WaitForFound),
+    ("two generations", Invariant::DeclareInVersion),
 ];
 
 #[tokio::test(start_paused = true)]

@@ -176,7 +176,7 @@ impl Opening<'_> {
         if indexes.is_empty() && types.is_empty() {
             return Ok(First::No);
         }
-        let registered = self.set.manifest().declare_first(&row, &types, &indexes).await?;
+        let registered = self.set.manifest().declare(&row, &types, &indexes).await?;
         Ok(if registered { First::Registered(row) } else { First::Lost })
     }
 

@@ -27,7 +27,7 @@ use self::window::{Window, Windows};
 use super::changes::EntityChanges;
 use super::rows::IndexedRows;
 use super::scrub::{Recount, Scrub, ScrubMode, ScrubReport};
-use super::states::manifest::Loaded;
+use super::states::manifest::{Loaded, ROUNDS, TableRow};
 use super::states::names::check_generations;
 use super::states::set::IndexSet;
 use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
@@ -569,17 +569,27 @@ async fn stored_of(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
     })
 }
 
-/// Adds an index to the manifest if it is absent. Returns whether programs may still write plain rows of its entities. 2 requests.
+/// Adds an index to the manifest if it is absent. Returns whether programs may still write plain rows of its entities. 2 requests, and 2 more
+/// for each conflict with another program.
+///
+/// # Errors
+/// The manifest has an index of the same name whose entries could have the same rows.
 async fn declare(set: &IndexSet, index: &Index) -> Result<bool> {
     let rows = set.manifest();
-    let known = rows.load().await?;
-    let may_have_plain_writers = may_have_plain_writers(&known, &index.definition().entity);
-    if known.index(index.id()).is_some() {
-        return Ok(may_have_plain_writers);
+    let declared = [StoredIndex::new(index.definition(), IndexState::DeleteOnly)];
+    for _ in 0..ROUNDS {
+        let known = rows.load().await?;
+        let may_have_plain_writers = may_have_plain_writers(&known, &index.definition().entity);
+        if known.index(index.id()).is_some() {
+            return Ok(may_have_plain_writers);
+        }
+        check_generations(index, &known, set.table())?;
+        // `DeclareInVersion`: another program may declare a colliding generation after this read.
+        if rows.declare(&known.table, &[], &declared).await? {
+            return Ok(may_have_plain_writers);
+        }
     }
-    check_generations(index, &known, set.table())?;
-    rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await?;
-    Ok(may_have_plain_writers)
+    Err(Error::precondition_failed(set.table(), TableRow::NAME))
 }
 
 /// Records in the manifest that a build has found a collision of entry keys, so that all writers of the table learn of it.

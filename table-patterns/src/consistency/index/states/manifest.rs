@@ -79,16 +79,17 @@ impl ManifestRows<'_> {
         Ok(page.items.is_empty() && page.continuation.is_none())
     }
 
-    /// Writes the table's row and the rows of types, and inserts indexes as readable, in one group. `false` if
-    /// another program wrote one of the rows first. 1 request.
-    pub(crate) async fn declare_first(
+    /// Writes the table's row and the rows of types, and inserts indexes, in one group. `false` if another program wrote one of the rows
+    /// first. 1 request.
+    pub(crate) async fn declare(
         &self,
         row: &TableRow,
         types: &[StoredType],
         indexes: &[StoredIndex],
     ) -> Result<bool> {
         let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
-        // Under the row's ETag: every program that opens the table writes this row, so one of two concurrent programs starts again.
+        // Under the row's ETag, also where the row stays the same: every program that opens the table for the first time or declares an index
+        // writes this row, so one of two concurrent programs starts again with what the other one has declared.
         group.push(row.operation()?)?;
         for entity in types {
             group.push(entity.operation()?)?;
@@ -99,15 +100,6 @@ impl ManifestRows<'_> {
         match self.store.transact(self.table, group).await {
             Err(e) if e.is_conflict() => Ok(false),
             other => other.map(|_| true),
-        }
-    }
-
-    /// Inserts an index in a state. 1 request.
-    pub(crate) async fn insert(&self, index: &StoredIndex) -> Result<()> {
-        match self.store.write(self.table, Operation::Insert(index.to_entity()?)).await {
-            // Another process has declared the index; the caller reads the row in the state that it has.
-            Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(()),
-            other => other.map(drop),
         }
     }
 
@@ -146,8 +138,8 @@ const COLLIDED: &str = "EntriesCollided";
 const ANY_TYPE: &str = "WrittenAsAnyType";
 const BLOBS: &str = "BlobFolder";
 
-/// Attempts to extend the row while other processes change it.
-const ROUNDS: usize = 16;
+/// Attempts to write the row while other processes change it.
+pub(crate) const ROUNDS: usize = 16;
 
 /// The table's row in its manifest. Its values only grow: a duration remains after its process has ended. It has the durations of
 /// processes that opened the table in a store which only they wrote. Those have no [row of their own](super::processes), and the same
