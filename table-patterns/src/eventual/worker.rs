@@ -15,7 +15,9 @@ use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::submit::{TransactionProgress, other_plan};
 use super::transaction_table::PlanRef;
-use crate::consistency::work::{Pace, WorkerSlots, poison_pause, send_again, with_housekeeping, work_through};
+use crate::consistency::work::{
+    Pace, WorkerSlots, poison_pause, send_again, with_housekeeping, work_through,
+};
 use crate::journal::Lease;
 
 /// The number of poison messages that one check reads.

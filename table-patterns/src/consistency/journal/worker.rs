@@ -15,8 +15,8 @@ use super::recover::RecoveryProgress;
 use super::row::WriteId;
 use super::ticket::Ticket;
 use crate::consistency::work::{
-    Pace, WorkerSlots, is_infrastructure_error, poison_pause, put_back, run_while_hidden, send_again, with_housekeeping,
-    work_through,
+    Pace, WorkerSlots, is_infrastructure_error, poison_pause, put_back, run_while_hidden, send_again,
+    with_housekeeping, work_through,
 };
 
 /// Failures of a ticket's work until the ticket is poisoned, unless set.

@@ -75,10 +75,8 @@ async fn the_message_of_a_poisoned_transaction_comes_back_after_pauses() -> Resu
     let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
     let options = QueueOptions { clock, max_dequeues: u32::MAX };
     let queue = TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "jobs", options).await?;
-    let fixture = Fixture {
-        queue: Arc::new(queue),
-        ..Fixture::open(SlowHandler::taking(Duration::ZERO)).await?
-    };
+    let fixture =
+        Fixture { queue: Arc::new(queue), ..Fixture::open(SlowHandler::taking(Duration::ZERO)).await? };
     let process = fixture.process().await?;
     let missing = TableName::new("Missing")?;
     let transaction = EventualTransaction::new().upsert("office", missing, Entity::new("p", "1")?);

@@ -12,8 +12,8 @@ use table_core::typed::{Expires, FromEntity, Table, TableEntity, Upgrade};
 use tokio::sync::OnceCell;
 
 use super::upgrade::SliceRows;
-use crate::rows::before_write;
 use super::{Keep, Slice, SliceQuery, Slicing};
+use crate::rows::before_write;
 
 /// The default number of requests in flight.
 const CONCURRENCY: usize = 8;

@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep};
 use super::world::text;
 use crate::clock::TokioClock;
 use crate::index::{
-    Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, IndexedTable, Payload, Placement, ScrubMode,
-    Trust,
+    Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, IndexedTable, Payload, Placement,
+    ScrubMode, Trust,
 };
 use crate::journal::{Change, Entries};
 use crate::queue::{QueueOptions, TableQueue};
@@ -312,13 +312,15 @@ async fn a_build_ends_the_move_of_a_process_that_died() -> Result<()> {
         for new in [zip(), unique(), local()] {
             let store = store().await?;
             let gate = Gate::around(&store);
-            let mover = IndexedEntities::open(gate.clone(), people(), vec![full()], IndexOptions::local()).await?;
+            let mover =
+                IndexedEntities::open(gate.clone(), people(), vec![full()], IndexOptions::local()).await?;
             mover.insert(person("1", "rome").with("Zip", "7").with("Name", "ken")).await?;
             let (from, to) = (Key::new("d", "1")?, Key::new("e", "1")?);
             let held = if is_committed { from.clone() } else { to.clone() };
             let deletes = is_committed;
             gate.hold(move |operation| {
-                *operation.key() == held && matches!(operation, Operation::Delete(..)) == deletes
+                *operation.key() == held
+                    && matches!(operation, Operation::Delete(..)) == deletes
                     && !matches!(operation, Operation::Merge(..))
                     && (deletes || matches!(operation, Operation::Insert(_)))
             });
@@ -480,7 +482,8 @@ async fn a_group_that_passes_a_value_on_fails_by_its_old_state() -> Result<()> {
         assert_eq!(error.to_string().contains("scrub"), is_damaged, "{error}");
         let again = all.get_existing(&Key::new("d", "1")?).await?;
         if !is_damaged {
-            let changes = [Change::replace(again.entity().clone(), with("1", "ken")), Change::insert(with("2", "new"))];
+            let changes =
+                [Change::replace(again.entity().clone(), with("1", "ken")), Change::insert(with("2", "new"))];
             assert_eq!(all.write(&changes).await?.entries, Entries::Applied);
         }
     }
