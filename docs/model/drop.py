@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Two processes that drop one index: its state goes down to delete-only, then its rows and its manifest row are removed.
 
-A dropper waits until every process knows the state that it has found in the manifest, whoever has written it. Then it sets the next lower
-state, under the version of the row that it has read. *Building* and *readable* ask a writer for no more than *write-only*, so the first step
+A dropper waits until every process knows the state that it has found in the manifest, also if another process has written it. Then it sets
+the next lower state, under the version of the row that it has read. *Building* and *readable* ask a writer for no more than *write-only*, so the first step
 needs no wait. Before the removal of the rows the dropper also waits for the lease of a builder, unless it has itself found the index readable.
 
 A writer and a reader read the state, and use it for CACHE ticks. A request of the writer takes effect within REQUEST ticks. A builder writes

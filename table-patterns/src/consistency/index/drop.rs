@@ -57,7 +57,7 @@ impl<'a> IndexDrop<'a, '_> {
     /// whether this process removed the row.
     ///
     /// Other processes may drop or build the same index. Each step is under the version of the row that this process has read, and no step
-    /// is taken before every process knows the state in that version, whoever has written it.
+    /// is taken before every process knows the state in that version, also if another process has written it.
     async fn remove(&mut self, id: &str, is_to_go: impl Fn(&StoredIndex) -> bool + Send) -> Result<bool> {
         let mut before = None;
         while let Some(mut stored) = self.set.manifest().index(id).await?.filter(|stored| is_to_go(stored)) {
