@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
-use table_core::store::{Error, ErrorKind, Result};
+use table_core::store::{Error, ErrorKind, Outcome, Result};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -108,7 +108,9 @@ impl DataKeys {
     /// Wraps a data key with the active key encryption key.
     pub(crate) async fn wrap(&self, secret: &Secret) -> Result<Wrapping> {
         let active = self.keys().active();
-        let wrapped = active.wrap_key(&secret.labelled()).await?;
+        let wrapped = active.wrap_key(&secret.labelled()).await;
+        // Whatever has become of the request to the key service, the row is not written yet.
+        let wrapped = wrapped.map_err(|error| error.with_outcome(Outcome::NotApplied))?;
         if wrapped.len() > usize::from(u16::MAX) {
             return Err(Error::limit("bytes of a wrapped key", usize::from(u16::MAX), wrapped.len()));
         }

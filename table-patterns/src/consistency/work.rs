@@ -20,6 +20,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The shortest pause after a failed receive; the pause doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
+/// A pause that doubles with each attempt: `first` after attempt 1, and `longest` at most.
+pub(crate) fn doubled(first: Duration, attempt: u32, longest: Duration) -> Duration {
+    first.saturating_mul(2u32.saturating_pow(attempt.saturating_sub(1))).min(longest)
+}
+
+/// The time for which a poisoned message is hidden after a receive: from 10 ms to a lease. A queue sets such a message aside after some
+/// receives, but it may allow many.
+pub(crate) fn poison_pause(receives: u32, lease: Duration) -> Duration {
+    doubled(Duration::from_millis(10), receives, lease)
+}
+
 /// Whether an error is that of the infrastructure and not of the work: the store is unavailable, denies access, or its answer was lost.
 /// Waiting can repair such an error.
 pub(crate) fn is_infrastructure_error(error: &Error) -> bool {
@@ -181,8 +192,8 @@ pub(crate) async fn put_back(queue: &dyn WorkQueue, message: &Message) -> Result
 /// Waits until the next receive: until the pause ends or, if the queue is available, until a message is finished.
 async fn wait<W: Future<Output = ()>>(under_way: &mut FuturesUnordered<W>, idle: Duration, failures: u32) {
     if failures > 0 {
-        let doubled = idle.max(FIRST_PAUSE).saturating_mul(1 << failures.min(16));
-        alongside(under_way, sleep(doubled.min(LONGEST_PAUSE))).await;
+        let pause = doubled(idle.max(FIRST_PAUSE), failures.saturating_add(1), LONGEST_PAUSE);
+        alongside(under_way, sleep(pause)).await;
     } else if under_way.is_empty() {
         sleep(idle).await;
     } else {

@@ -15,7 +15,7 @@ use super::status::TransactionStatus;
 use super::status::{TransactionEvent, TransactionEventKind};
 use super::table_checks::Manifests;
 use super::transaction_table::TransactionTable;
-use crate::consistency::work::run_while_hidden;
+use crate::consistency::work::{doubled, run_while_hidden};
 use crate::journal::Timing;
 
 type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
@@ -175,8 +175,7 @@ impl Coordinator {
     pub(super) fn delay(&self, failures: u32) -> Duration {
         // After a lease the message of a dead worker is visible again. A step that failed waits no longer
         // than that.
-        let doubled = self.retry.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
-        doubled.min(self.timing.lease())
+        doubled(self.retry, failures, self.timing.lease())
     }
 
     /// Runs work, and renews the visibility of its message during the work, so that other workers do not receive it.

@@ -15,7 +15,9 @@ use super::record::{State, TransactionRecord};
 use super::status::TransactionEventKind;
 use super::submit::{TransactionProgress, other_plan};
 use super::transaction_table::PlanRef;
-use crate::consistency::work::{Pace, WorkerSlots, send_again, with_housekeeping, work_through};
+use crate::consistency::work::{
+    Pace, WorkerSlots, poison_pause, send_again, with_housekeeping, work_through,
+};
 use crate::journal::Lease;
 
 /// The number of poison messages that one check reads.
@@ -36,7 +38,8 @@ impl Coordinator {
     /// Failures are traced and reported to the [listener](Self::on_event). A step is tried again until it has
     /// failed as often as [`with_attempts`](Self::with_attempts) says; then its transaction is poisoned. Waiting
     /// for an unavailable store or for another worker never poisons a transaction, and neither do workers that
-    /// die. The queue may set such messages aside: [`run`](Self::run) puts them back. Without `run`, call
+    /// die. The message of a poisoned transaction comes back until the queue sets it aside, after pauses that
+    /// grow to a lease. The queue may set such messages aside: [`run`](Self::run) puts them back. Without `run`, call
     /// [`poison`](Self::poison) regularly.
     ///
     /// # Errors
@@ -102,7 +105,9 @@ impl Coordinator {
         let WorkFailure { error, counts, recorded } = failure;
         tracing::warn!(%error, message = %message.id, "a transaction was not finished");
         match recorded {
-            Some(Recorded::Poisoned) => MessageFate::Hide(Duration::ZERO),
+            Some(Recorded::Poisoned) => {
+                MessageFate::Hide(poison_pause(message.dequeue_count, self.timing.lease()))
+            }
             _ if error.is_ambiguous() => MessageFate::SendAgain(self.timing.lease()),
             Some(Recorded::Failed(failures)) => MessageFate::SendAgain(self.delay(*failures)),
             None if *counts => MessageFate::Hide(self.delay(message.dequeue_count)),
@@ -157,8 +162,9 @@ impl Coordinator {
     ) -> Result<MessageFate, WorkFailure> {
         let plan = plan_message.plan_ref();
         match (record.state, plan_message) {
-            // After some receives the queue sets the message of a poisoned transaction aside.
-            (State::Poisoned, _) if record.plan_hash == plan.hash => Ok(MessageFate::Hide(Duration::ZERO)),
+            (State::Poisoned, _) if record.plan_hash == plan.hash => {
+                Ok(MessageFate::Hide(poison_pause(dequeues, self.timing.lease())))
+            }
             (State::Running, _) if record.plan_hash == plan.hash => {
                 self.take_over(plan_message, record).await
             }

@@ -64,6 +64,12 @@ pub(crate) fn accept_applied<T: Default>(answer: Result<T>) -> Result<T> {
     })
 }
 
+/// The result of a request that prepares a write. Whatever has become of that request, the write itself was not sent: an error is *not
+/// applied*.
+pub(crate) fn before_write<T>(prepared: Result<T>) -> Result<T> {
+    prepared.map_err(|error| error.with_outcome(Outcome::NotApplied))
+}
+
 /// Whether another writer has changed or deleted the row first, and nothing was written: the row must be read again.
 pub(crate) fn was_changed_by_another(error: &Error) -> bool {
     !error.is_ambiguous() && (error.is_precondition_failed() || error.is_entity_not_found())
@@ -121,6 +127,11 @@ where
 /// Whether an entity cannot be read because of its schema version: it is stored in a later version than this program knows.
 pub(crate) fn is_of_later_version(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::Decode(decode) if decode.property == Schema::VERSION_PROPERTY)
+}
+
+/// Whether a property holds the schema version of a row, or the versions that read it.
+pub(crate) fn is_version_property(name: &str) -> bool {
+    [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY].contains(&name)
 }
 
 /// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.

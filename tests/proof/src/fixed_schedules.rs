@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::Invariant;
 use super::omission::omit;
 use crate::patterns::index::{
-    Index, IndexOptions, IndexedEntities, Overflow, Payload, Placement, ScrubMode, Shape,
+    Index, IndexOptions, IndexQuery, IndexedEntities, Overflow, Payload, Placement, ScrubMode, Shape, Trust,
 };
 use crate::patterns::journal::Entries;
 
@@ -334,6 +334,69 @@ async fn insert_with_an_existing_copy(omitted: Option<Invariant>) -> Wrong {
     Ok(boss.entity().get("OfAge").is_none().then(|| "the copy is missing".to_owned()))
 }
 
+fn city() -> Result<Index> {
+    Index::keyed("city", Placement::OtherPartition, "c_{City}", "{PartitionKey}_{RowKey}")
+}
+
+/// Two processes drop an index, the second one while the first one waits for the readers of the state before. Another program inserts, and a
+/// program that still knows the index as readable looks up.
+async fn two_drops(omitted: Option<Invariant>) -> Wrong {
+    let processes = TwoProcesses::new(|| Ok(vec![city()?]), omitted).await?;
+    let reader = &processes.slow;
+    reader.insert(user(1).with("City", "rome")).await?;
+    let open_for_upkeep = || {
+        IndexedEntities::open_for_upkeep(
+            HoldingStore::new(&processes.store),
+            table(),
+            IndexOptions::default(),
+        )
+    };
+    let (first, second) = (open_for_upkeep().await?, open_for_upkeep().await?);
+    reader.refresh().await?;
+    let _first = tokio::spawn(async move { first.drop_index("city").await });
+    sleep(Duration::from_secs(1)).await;
+    let _second = tokio::spawn(async move { second.drop_index("city").await });
+    sleep(Duration::from_secs(1)).await;
+    let store = HoldingStore::new(&processes.store);
+    let other = IndexedEntities::open(store, table(), Vec::new(), IndexOptions::default()).await?;
+    other.insert(user(2).with("City", "rome")).await?;
+    let found = reader.all("city", &IndexQuery::partition("c_rome"), Trust::Entity).await?.len();
+    Ok((found < 2).then(|| format!("a lookup by a readable index finds {found} of 2 entities")))
+}
+
+/// Two programs build two generations of an index whose entries could have the same rows. The first declares its generation after the
+/// second has built its own.
+async fn two_generations(omitted: Option<Invariant>) -> Wrong {
+    let processes = TwoProcesses::new(|| Ok(Vec::new()), omitted).await?;
+    processes.quick.insert(user(1).with("City", "rome")).await?;
+    let open = async |index: Index| {
+        let store = HoldingStore::new(&processes.store);
+        let opened =
+            IndexedEntities::open(store.clone(), table(), vec![index], IndexOptions::local()).await?;
+        Ok::<_, table_core::store::Error>((store, opened))
+    };
+    let ((held, slow), (_, quick)) = (open(city()?).await?, open(city()?.with_payload(Payload::Full)).await?);
+    held.hold(|operation| operation.key().row().starts_with("index~"));
+    let late = {
+        let slow = slow.clone();
+        tokio::spawn(async move { slow.build("city")?.run().await })
+    };
+    held.held.notified().await;
+    quick.build("city")?.run().await?;
+    held.go.notify_one();
+    let refused = late.await.unwrap().is_err();
+    if omitted.is_none() {
+        assert!(refused);
+    }
+    for index in quick.declared().await? {
+        let report = quick.scrub(&index.id(), ScrubMode::Report).await?;
+        if report.missing + report.taken_keys > 0 {
+            return Ok(Some(format!("the index '{}': {report:?}", index.id())));
+        }
+    }
+    Ok(None)
+}
+
 /// A list in chunks of few references.
 fn chunked() -> Shape {
     Shape::List { bytes: 256, overflow: Overflow::Entities }
@@ -354,12 +417,14 @@ async fn play(schedule: &str, omitted: Option<Invariant>) -> Wrong {
         "insert into a chunk that has the reference" => {
             insert_into_a_list_that_has_the_reference(chunked(), omitted).await
         }
+        "two drops" => two_drops(omitted).await,
+        "two generations" => two_generations(omitted).await,
         _ => insert_with_an_existing_copy(omitted).await,
     }
 }
 
 /// The schedules, and the rule that each one needs.
-const SCHEDULES: [(&str, Invariant); 8] = [
+const SCHEDULES: [(&str, Invariant); 10] = [
     ("insert of an existing entity", Invariant::AbortBeforeSettling),
     ("upsert_after_a_read_without_entity", Invariant::AbortBeforeSettling),
     ("delete during a release", Invariant::AbortBeforeSettling),
@@ -368,6 +433,8 @@ const SCHEDULES: [(&str, Invariant); 8] = [
     ("insert into a blob that has the reference", Invariant::ConditionOnUnchanged),
     ("insert into a chunk that has the reference", Invariant::ConditionOnUnchanged),
     ("copied already", Invariant::ConditionOnUnchanged),
+    ("two drops", Invariant::WaitForFound),
+    ("two generations", Invariant::DeclareInVersion),
 ];
 
 #[tokio::test(start_paused = true)]

@@ -40,8 +40,15 @@ impl Consent {
     /// # Errors
     /// Never fails for the values of a stored definition.
     pub fn key(&self, profile: &ServiceProfile) -> Result<Key> {
-        let row = format!("{}{}", rows_of(profile, &self.source), self.definition);
-        Key::new(MANIFEST_PARTITION, row)
+        Self::key_of(&self.source, &self.definition, profile)
+    }
+
+    /// Returns the key of the consent to a definition of a table. `definition` is its SHA-256, as 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// Never fails for the values of a stored definition.
+    pub fn key_of(source: &TableName, definition: &str, profile: &ServiceProfile) -> Result<Key> {
+        Key::new(MANIFEST_PARTITION, format!("{}{definition}", rows_of(profile, source)))
     }
 
     /// Converts to the row of the other table's manifest.

@@ -84,13 +84,7 @@ fn payload(entity: &Entity<'_>, payload: &PayloadAttr) -> TokenStream {
                 let name = &property.name;
                 quote!(#text(#name))
             });
-            // A projection checks the schema version and its readers, so an entry with fields holds both properties. READER_PROPERTY is
-            // listed even if the type has no `min_reader`, so that a later version with one has the same definition. A type of version 1
-            // stores neither property.
-            let schema = quote!(#krate::typed::Schema);
-            let versions =
-                [quote!(#text(#schema::VERSION_PROPERTY)), quote!(#text(#schema::READER_PROPERTY))];
-            let names = names.chain(versions.into_iter().filter(|_| entity.version > 1));
+            // Without the properties of the schema version, which every entry holds: the definition is the same in each version of the type.
             quote! {
                 Fields({
                     const __NAMES: &[#manifest::Text] = &[#(#names),*];

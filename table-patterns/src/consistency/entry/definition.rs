@@ -16,6 +16,7 @@ use super::shared::{contribution, without_copies};
 use super::{Entry, Location, Shape};
 use crate::blobs::names_in_blobs;
 use crate::rows::encrypted::marked;
+use crate::rows::{is_of_later_version, is_version_property};
 
 /// Derives the keys of an entity's entries.
 type KeysOf = Arc<dyn Fn(&Entity) -> Result<Vec<Key>> + Send + Sync>;
@@ -364,10 +365,7 @@ impl Index {
         }
         let payload = self.payload_of(entity)?;
         self.check_bytes(entity, evaluator.most_entries(entity)?, &payload)?;
-        let keys = match &self.function {
-            None => evaluator.entry_keys(entity)?,
-            Some(keys) => keys(entity)?,
-        };
+        let keys = self.keys_of(entity, evaluator)?;
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -404,6 +402,20 @@ impl Index {
         )))
     }
 
+    /// The keys of the entries of an entity.
+    fn keys_of(&self, entity: &Entity, evaluator: &Evaluator) -> Result<Vec<Key>> {
+        let Some(keys) = &self.function else { return evaluator.entry_keys(entity) };
+        if !evaluator.admits(entity)? {
+            return Ok(Vec::new());
+        }
+        match keys(entity) {
+            // The Rust type cannot read the entity, but its definition can: a program of the later version stores the same properties from which
+            // it derives the keys.
+            Err(error) if is_of_later_version(&error) => evaluator.entry_keys(entity).map_err(|_| error),
+            keys => keys,
+        }
+    }
+
     /// Refuses an entry of a value in a blob: only the entity's row names the current blob, and an entry would
     /// name a deleted blob.
     fn check_in_row(&self, entity: &Entity, names: &[String], in_blobs: &[String]) -> Result<()> {
@@ -420,9 +432,11 @@ impl Index {
     /// differ for an older row that a type converts: programs that know only the definition maintain the entry
     /// of the stored properties.
     pub(crate) fn derives_stored_keys(&self, entity: &Entity) -> bool {
-        let Some(keys) = &self.function else { return true };
-        let stored = self.evaluator().and_then(|evaluator| evaluator.entry_keys(entity));
-        let (Ok(mut stored), Ok(mut derived)) = (stored, keys(entity)) else { return false };
+        if self.function.is_none() {
+            return true;
+        }
+        let keys = self.evaluator().and_then(|of| Ok((of.entry_keys(entity)?, self.keys_of(entity, of)?)));
+        let Ok((mut stored, mut derived)) = keys else { return false };
         stored.sort();
         derived.sort();
         // `entry_keys` returns each key once. Rust code may return a key twice.
@@ -543,7 +557,11 @@ impl Index {
         without_copies(&mut copy, &self.foreign);
         match self.payload() {
             Payload::Full => {}
-            Payload::Fields(names) => copy.retain(|p| names.iter().any(|n| n == p.name())),
+            // An entry is read as its entity is, so it holds the schema version of the entity. The definition does not list these properties: it
+            // would then change with the version of the type, and the index would become another generation.
+            Payload::Fields(names) => {
+                copy.retain(|p| is_version_property(p.name()) || names.iter().any(|n| n == p.name()));
+            }
             Payload::Reference => copy.clear(),
         }
         // So no query for the type finds the entry: see `with_discriminator`.

@@ -124,6 +124,9 @@ impl EntityChanges<'_> {
     pub(super) async fn rewrite(&self, mut entity: Entity) -> Result<bool> {
         let mut conflicts = Conflicts::new(self.attempts + 1);
         loop {
+            // A writer leaves the source of a committed move to the process that moves it, which may have died.
+            let Some(unmarked) = self.journal.end_move(entity).await? else { return Ok(false) };
+            entity = unmarked;
             let change = Change::rewrite(entity.clone());
             let lost = match self.journal.write(&[change], Acknowledge::Applied).await {
                 Ok(done) if done.entries == Entries::Applied => return Ok(true),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use table_core::manifest::{Consent, Manifest, StoredIndex};
-use table_core::model::{IfMatch, MANIFEST_PARTITION, PartitionKey, TableName};
+use table_core::model::{IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use table_core::store::{Error, GroupTransaction, Operation, Result};
 use uuid::Uuid;
 
@@ -83,27 +83,44 @@ async fn pairing_of(set: &IndexSet, manifest: &Manifest) -> Result<Uuid> {
 /// Brings a definition of the manifest into force: sets its state to delete-only, as that of a new definition, and gives the consent.
 /// The state comes first: in any other one, programs would take the index for one that every earlier write has maintained. Row
 /// and consent have an id of this act, so that a program which reads one before the act and the other after it sees no consent. Then the
-/// index must be [built](super::IndexedEntities::build). 2 requests, and 1 more if the table has no pairing id.
-pub(super) async fn bring_into_force(set: &IndexSet, loaded: &Loaded, index: &StoredIndex) -> Result<()> {
+/// index must be [built](super::IndexedEntities::build). `false` if another program has declared an index since the manifest was read.
+/// 2 requests, and 1 more if the table has no pairing id.
+pub(super) async fn bring_into_force(set: &IndexSet, loaded: &Loaded, index: &StoredIndex) -> Result<bool> {
     let mut index = index.clone();
-    set.manifest().renew(&mut index, Uuid::new_v4()).await?;
+    if !set.manifest().renew(&loaded.table, &mut index, Uuid::new_v4()).await? {
+        return Ok(false);
+    }
     give(set, loaded, std::slice::from_ref(&index)).await?;
     drop(set.announce_change());
-    set.refresh().await
+    set.refresh().await?;
+    Ok(true)
 }
 
-/// Takes the consent to a dropped definition back. 1 request.
-pub(super) async fn take_back(set: &IndexSet, manifest: &Manifest, index: &StoredIndex) -> Result<()> {
-    let (Some(other), Some(pairing)) = (&index.table, manifest.pairing()) else { return Ok(()) };
-    let consent = Consent {
-        source: set.table().clone(),
-        pairing,
-        definition: index.definition_sha256().to_owned(),
-        renewal: None,
+/// A row of consent in the version that was read.
+pub(super) struct GivenConsent {
+    table: TableName,
+    key: Key,
+    version: IfMatch,
+}
+
+/// Reads the consent to an index whose entries are in another table. 1 request for such an index.
+pub(super) async fn of_index(set: &IndexSet, index: &StoredIndex) -> Result<Option<GivenConsent>> {
+    let Some(table) = &index.table else { return Ok(None) };
+    let key = Consent::key_of(set.table(), index.definition_sha256(), set.store().profile())?;
+    let row = match set.store().get(table, &key, None).await {
+        Err(error) if error.is_table_not_found() => None,
+        other => other?,
     };
-    let delete = Operation::Delete(consent.key(set.store().profile())?, IfMatch::Any);
-    match set.store().write(other, delete).await {
-        Err(error) if error.is_gone() || error.is_table_not_found() => Ok(()),
+    let version = row.as_ref().and_then(|row| row.etag()).map(IfMatch::from);
+    Ok(version.map(|version| GivenConsent { table: table.clone(), key, version }))
+}
+
+/// Takes the consent to a dropped definition back, in the version from before the definition was removed: a program that declares the
+/// definition again gives the consent again, and keeps it. 1 request.
+pub(super) async fn take_back(set: &IndexSet, consent: GivenConsent) -> Result<()> {
+    let delete = Operation::Delete(consent.key, consent.version);
+    match set.store().write(&consent.table, delete).await {
+        Err(error) if error.is_conflict() || error.is_gone() || error.is_table_not_found() => Ok(()),
         other => other.map(drop),
     }
 }

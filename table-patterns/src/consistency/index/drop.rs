@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{IndexState, StoredIndex};
-use table_core::model::{Entity, Key, PartitionKey};
+use table_core::model::{ETag, Entity, Key, PartitionKey};
 use table_core::query::Continuation;
 use table_core::store::{CycleDetector, Error, LocalPermit, Operation, Result};
 use tokio::time::Instant;
@@ -64,55 +64,68 @@ impl<'a> IndexDrop<'a, '_> {
 
     /// Drops a generation of an index by its row in the manifest, while `is_to_go` holds for the row. Returns
     /// whether this process removed the row.
+    ///
+    /// Other processes may drop or build the same index. Each step is under the version of the row that this process has read, and no step
+    /// is taken before every process knows the state in that version, also if another process has written it.
     async fn remove(&mut self, id: &str, is_to_go: impl Fn(&StoredIndex) -> bool + Send) -> Result<bool> {
-        let mut settled = false;
+        let mut before = None;
         while let Some(mut stored) = self.set.manifest().index(id).await?.filter(|stored| is_to_go(stored)) {
+            let mut seen = Seen::of(&stored, before.take());
+            // `WaitForFound`: another process may have set the state a moment ago, and others may still use the state before it.
+            if !seen.is_settled {
+                self.waits.until_states_known(WaitingFor::State(stored.state)).await?;
+                before = Some(Seen { is_settled: true, ..seen });
+                continue;
+            }
             // An index that a build left delete-only is marked as leaving, too: no builder continues the build.
             let unmarked = (!stored.is_dropping()).then_some(IndexState::DeleteOnly);
             if let Some(next) = lower_state(stored.state).or(unmarked) {
-                settled = self.step_down(&mut stored, next).await?;
+                before = self.step_down(&mut stored, next, seen).await?;
                 continue;
             }
-            if !settled {
-                // The process that set the state may have died before all writers knew the state.
-                self.waits.until_states_known(WaitingFor::State(stored.state)).await?;
-                settled = true;
+            // The builder may still write entries within its lease. It meets the changed row at its next claim.
+            if let Some(since) = seen.may_be_written_since.take() {
+                let lease = self.set.slowest().durations.lease;
+                self.waits.until_builder_ends(id, lease.saturating_sub(since.elapsed())).await;
+                before = Some(seen);
                 continue;
             }
             // The rows before the row of the manifest: while that is there, an interrupted drop is found and
             // continued.
             self.remove_rows(&stored).await?;
+            let consent = consent::of_index(self.set, &stored).await?;
             match self.set.manifest().remove(&stored).await {
                 // Another process has changed the row, and may have removed it: read it again.
-                Err(error) if error.is_conflict() => {}
+                Err(error) if error.is_conflict() => continue,
                 other => other?,
             }
             // Last: until the definition is gone, it needs the consent.
-            if stored.table.is_some() {
-                let manifest = self.set.manifest().load().await?.manifest;
-                consent::take_back(self.set, &manifest, &stored).await?;
+            if let Some(consent) = consent {
+                consent::take_back(self.set, consent).await?;
             }
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// Sets the next state and waits until every writer knows it; `false` if another process changed the row
+    /// Sets the next state and waits until every process knows it; `None` if another process changed the row
     /// first.
-    async fn step_down(&mut self, stored: &mut StoredIndex, next: IndexState) -> Result<bool> {
+    async fn step_down(
+        &mut self,
+        stored: &mut StoredIndex,
+        next: IndexState,
+        seen: Seen,
+    ) -> Result<Option<Seen>> {
         let was_building = stored.state == IndexState::Building;
         let leaving = Some(StoredIndex::DROPPING.to_owned());
         match self.set.manifest().advance(stored, next, leaving).await {
-            Err(error) if error.is_conflict() => return Ok(false),
+            Err(error) if error.is_conflict() => return Ok(None),
             other => other?,
         }
+        let may_be_written_since =
+            if was_building { Some(Instant::now()) } else { seen.may_be_written_since };
         self.waits.until_states_known(WaitingFor::State(next)).await?;
-        if was_building {
-            // The builder may still write entries within its lease. It meets the changed row at its next claim.
-            let lease = self.set.slowest().durations.lease;
-            self.waits.until_builder_ends(&stored.id(), lease).await;
-        }
-        Ok(true)
+        Ok(Some(Seen { version: stored.etag.clone(), is_settled: true, may_be_written_since }))
     }
 
     async fn remove_rows(&mut self, stored: &StoredIndex) -> Result<()> {
@@ -154,6 +167,31 @@ fn row_without_entries(loaded: &Loaded, name: &str) -> Result<Option<Key>> {
     }
     let refused = &loaded.manifest.refused;
     Ok(refused.iter().find(|row| row.key.row() == name).map(|row| row.key.clone()))
+}
+
+/// What a drop knows of the index's row in the manifest.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// The version of the row that this process has read or written.
+    version: Option<ETag>,
+    /// Whether every process knows the state in this version, or a state that asks the same of a writer.
+    is_settled: bool,
+    /// A builder that works on the index writes nothing more when a lease has passed since this time. `None`: no builder writes entries.
+    may_be_written_since: Option<Instant>,
+}
+
+impl Seen {
+    /// The knowledge of a row that was read now. `before` counts if the row is still in the same version.
+    fn of(stored: &StoredIndex, before: Option<Self>) -> Self {
+        let is_same = |before: &Self| before.version.is_some() && before.version == stored.etag;
+        before.filter(is_same).unwrap_or_else(|| Self {
+            version: stored.etag.clone(),
+            // In these states a writer does the same as in the state write-only, to which the first step leads.
+            is_settled: matches!(stored.state, IndexState::Readable | IndexState::Building),
+            // The builder of a readable index has ended.
+            may_be_written_since: (stored.state != IndexState::Readable).then(Instant::now),
+        })
+    }
 }
 
 /// Deletes blobs of an index that no row names; returns their number.

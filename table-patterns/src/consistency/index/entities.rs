@@ -6,7 +6,7 @@ use futures_util::{Stream, TryStreamExt as _};
 use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page};
-use table_core::store::{BulkOutcome, CycleDetector, Result, TableStore, TableStoreExt as _};
+use table_core::store::{BulkOutcome, CycleDetector, Error, Result, TableStore, TableStoreExt as _};
 
 use super::build::IndexBuild;
 use super::bulk::{BulkInsert, GroupedInserts};
@@ -18,6 +18,7 @@ use super::open::{open_to_read, open_to_write};
 use super::options::IndexOptions;
 use super::rows::IndexedRows;
 use super::scrub::{Scrub, ScrubCursor, ScrubMode, ScrubReport, check_complete};
+use super::states::manifest::{ROUNDS, TableRow};
 use super::states::names::check_generations;
 use super::states::set::{EntityScope, IndexSet};
 use super::states::waiting::{Waiting, Waits};
@@ -189,15 +190,20 @@ impl IndexedEntities {
     /// There is no such definition; its entries could have the rows of another index; the other table does not exist.
     pub async fn trust_index(&self, index: &str) -> Result<()> {
         self.set.check_writes()?;
-        let loaded = self.set.manifest().load().await?;
-        let Some(stored) = loaded.not_in_force(index) else {
-            self.set.refresh().await?;
-            return self.set.find(index).map(drop);
-        };
-        if let Some(definition) = &stored.definition {
-            check_generations(definition, &loaded, self.table())?;
+        for _ in 0..ROUNDS {
+            let loaded = self.set.manifest().load().await?;
+            let Some(stored) = loaded.not_in_force(index) else {
+                self.set.refresh().await?;
+                return self.set.find(index).map(drop);
+            };
+            if let Some(definition) = &stored.definition {
+                check_generations(definition, &loaded, self.table())?;
+            }
+            if consent::bring_into_force(&self.set, &loaded, stored).await? {
+                return Ok(());
+            }
         }
-        consent::bring_into_force(&self.set, &loaded, stored).await
+        Err(Error::precondition_failed(self.table(), TableRow::NAME))
     }
 }
 

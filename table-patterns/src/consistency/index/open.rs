@@ -178,7 +178,7 @@ impl Opening<'_> {
         }
         // First the consents of the other tables: a definition without them is not in force.
         consent::give(self.set, loaded, &indexes).await?;
-        let registered = self.set.manifest().declare_first(&row, &types, &indexes).await?;
+        let registered = self.set.manifest().declare(&row, &types, &indexes).await?;
         Ok(if registered { First::Registered(row) } else { First::Lost })
     }
 

@@ -11,6 +11,7 @@ use table_core::store::{Result, TableStore};
 use crate::entry::row_properties::without_mark;
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Maintainer, Permission, Shape};
+use crate::rows::before_write;
 use crate::rows::encrypted::marked;
 
 /// The table of the entities, with the indexes of the entities.
@@ -33,7 +34,9 @@ impl EntityTable {
     pub(super) async fn prepare(&self) -> Result<Permission> {
         self.store.profile().check_reads("a journal")?;
         // `FreshStates`: by older states the write could miss an index that was declared since.
-        self.maintainer.prepare().await
+        let prepared = self.maintainer.prepare().await;
+        // The maintainer may have written the registration of this process.
+        before_write(prepared)
     }
 
     /// Whether an index of this table has written a row, and not one of another table.

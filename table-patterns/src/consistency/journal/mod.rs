@@ -135,7 +135,7 @@ use std::time::Duration;
 
 #[cfg(feature = "blobs")]
 use object_store::ObjectStore;
-use table_core::model::TableName;
+use table_core::model::{Entity, TableName};
 use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 
@@ -315,6 +315,11 @@ impl Journal {
         let unfinished = self.unfinished();
         let UnfinishedWrites { entities, rows, unique, moves, timing, .. } = unfinished;
         Sweep { entities, rows, unique, moves, unfinished, timing }.run(unique_tables, keep_aborts).await
+    }
+
+    /// Ends the move of an entity that was read, if it has a mark. See [`UnfinishedWrites::end_move`].
+    pub(crate) async fn end_move(&self, entity: Entity) -> Result<Option<Entity>> {
+        self.unfinished().end_move(entity).await
     }
 
     /// The rows that hold the entries of several entities.

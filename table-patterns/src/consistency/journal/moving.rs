@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use table_core::model::{Entity, Key};
-use table_core::store::{Conflicts, Error, Operation, Outcome, Result};
+use table_core::store::{Conflicts, Error, Operation, Result};
 
 use super::apply::Entries;
 use super::change::Change;
@@ -19,7 +19,7 @@ use super::row::{Evidence, JournalRow, JournalRows, WriteId};
 use super::write::{Acknowledge, Attempt, MAX_WRITE_ATTEMPTS, Writer};
 use crate::blobs::check_no_blob;
 use crate::entry::row_properties::without_mark;
-use crate::rows::accept_applied;
+use crate::rows::{accept_applied, before_write};
 
 /// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) enum MoveAttempt {
 }
 
 /// Attempts with a source that other writers change.
-const ROUNDS: usize = 16;
+pub(super) const ROUNDS: usize = 16;
 
 /// Moves entities.
 #[derive(Clone, Copy, Debug)]
@@ -111,9 +111,9 @@ impl Mover<'_> {
         if let Some(there) = &there {
             check_target(&mark::as_read(there.clone()))?;
         }
-        let source = self.moves.without_move(source).await?;
+        let source = before_write(self.moves.without_move(source).await)?;
         let there = match there {
-            Some(there) => Some(self.moves.without_move(there).await?),
+            Some(there) => Some(before_write(self.moves.without_move(there).await)?),
             None => None,
         };
         Ok(Some((source, there)))
@@ -213,12 +213,11 @@ impl Moves<'_> {
     /// # Errors
     /// The move is committed, so the old state is out of date. This deletes the source, as the move would.
     async fn give_up_move(&self, mark: &Mark, entity: &Entity) -> Result<()> {
-        let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
-        match self.rows.abort(mark.write, &mark.partition).await.map_err(not_applied)? {
+        match self.rows.abort(mark.write, &mark.partition).await? {
             Some(Evidence::Abort) => return Ok(()),
             Some(Evidence::Journal(row)) => {
                 let lease = Lease::start(self.timing);
-                let (removal, uncovered) = self.plan_removal(&row, entity).await.map_err(not_applied)?;
+                let (removal, uncovered) = self.plan_removal(&row, entity).await?;
                 // With uncovered entries the deletion is left to the applier, which first adds them to the
                 // journal row. A crash after a deletion here would leave them without evidence.
                 if uncovered.is_empty()
@@ -289,7 +288,7 @@ impl Moves<'_> {
     }
 
     /// The error after another writer has changed the entity.
-    fn contended(&self, key: &Key) -> Error {
+    pub(super) fn contended(&self, key: &Key) -> Error {
         Error::precondition_failed(&self.entities.name, key)
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::change::Change;
 use super::entity_table::EntityTable;
+use super::mark::Mark;
 use super::row::AffectedKey;
 use super::row::WriteId;
 use super::unique;
@@ -59,6 +60,17 @@ impl Plan {
     /// Whether steps are left after the group; the journal row lists them.
     pub(super) fn has_journal(&self) -> bool {
         !self.affected.is_empty() || self.source.is_some()
+    }
+
+    /// Whether an entity of the write, as it is stored now, is in the version that the write has read; the source of a move: whether it has
+    /// the mark of this move.
+    pub(super) fn is_as_read(&self, now: &Entity) -> bool {
+        if self.source.as_ref().is_some_and(|source| source.key() == now.key()) {
+            return Mark::of(now).is_some_and(|mark| mark.write == self.id);
+        }
+        let operation = self.operations.iter().find(|operation| operation.key() == now.key());
+        let condition = operation.and_then(Operation::if_match);
+        matches!(condition, Some(IfMatch::Exactly(version)) if now.etag() == Some(version))
     }
 
     /// The entities with which the entries must agree.

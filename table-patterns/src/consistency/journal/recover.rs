@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
-use table_core::model::TableName;
+use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
 use tokio::time::sleep;
 
 use super::apply::{Applier, Entries, Known};
 use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing};
-use super::moving::Moves;
+use super::mark::separate_mark;
+use super::moving::{Moves, ROUNDS};
 use super::row::{Evidence, JournalRow, JournalRows, owners};
 use super::ticket::{Ticket, Tickets};
 use super::unique::{By, UniqueKeys};
@@ -146,6 +147,27 @@ impl UnfinishedWrites<'_> {
             Entries::Applied => Ok(RecoveryProgress::Done),
             Entries::Pending => Ok(self.later()),
         }
+    }
+
+    /// Ends the move of an entity that was read with a mark. Gives the move up if it is not committed; otherwise waits for the lease of its
+    /// last applier and finishes it. Returns the entity without a mark, or `None` if it is gone.
+    ///
+    /// No request without a mark; 4 for a move that is given up.
+    pub(super) async fn end_move(&self, mut entity: Entity) -> Result<Option<Entity>> {
+        for _ in 0..ROUNDS {
+            let Some((_, mark)) = separate_mark(&entity) else { return Ok(Some(entity)) };
+            match self.rows.abort(mark.write, &mark.partition).await? {
+                Some(Evidence::Abort) => drop(self.moves.unmark(entity.key(), mark.write).await?),
+                Some(Evidence::Journal(row)) => drop(self.take_over_row(row, None).await?),
+                // The move was applied, and its journal row was deleted in between: the source is gone.
+                None => {}
+            }
+            match self.entities.get(entity.key()).await? {
+                Some(now) => entity = now,
+                None => return Ok(None),
+            }
+        }
+        Err(self.moves.contended(entity.key()))
     }
 
     const fn later(&self) -> RecoveryProgress {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use table_core::model::{Entity, Key, TableName};
 use table_core::queue::{MESSAGE_BYTES, Receipt, WorkQueue};
-use table_core::store::{Error, Outcome, Result};
+use table_core::store::{Error, Result};
 use uuid::Uuid;
 
 use super::plan::Plan;
@@ -46,8 +46,7 @@ impl Tickets {
             error: None,
         };
         // If the queue fails, nothing is applied: there is no reservation yet.
-        let sent = queue.send(&ticket.to_text()?, lease).await;
-        sent.map(Some).map_err(|e| e.with_outcome(Outcome::NotApplied))
+        queue.send(&ticket.to_text()?, lease).await.map(Some)
     }
 
     /// Deletes the ticket. If that fails, a worker finds that the write is finished.

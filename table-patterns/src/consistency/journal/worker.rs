@@ -15,8 +15,8 @@ use super::recover::RecoveryProgress;
 use super::row::WriteId;
 use super::ticket::Ticket;
 use crate::consistency::work::{
-    Pace, WorkerSlots, is_infrastructure_error, put_back, run_while_hidden, send_again, with_housekeeping,
-    work_through,
+    Pace, WorkerSlots, is_infrastructure_error, poison_pause, put_back, run_while_hidden, send_again,
+    with_housekeeping, work_through,
 };
 
 /// Failures of a ticket's work until the ticket is poisoned, unless set.
@@ -29,7 +29,7 @@ pub(crate) const SET_ASIDE: usize = 32;
 /// # Poison
 /// Only failures of its work poison a ticket. A worker counts its failure in the ticket and sends the ticket again as a new message.
 /// After [`with_attempts`](Self::with_attempts) failures, 5 unless set, no worker works on the ticket. The queue then sets the message
-/// aside after some receives, and [`poison`](Self::poison) lists it. The write stays committed with its journal row, and a
+/// aside after some receives, with pauses between them that grow to a lease, and [`poison`](Self::poison) lists it. The write stays committed with its journal row, and a
 /// [`sweep`](Journal::sweep) still finds it.
 ///
 /// Waiting is not a failure. If another applier has the write, or the store is unavailable, the ticket is sent again as a new message,
@@ -193,8 +193,8 @@ impl<'a> Recovery<'a> {
         let ticket = Ticket::parse(&message.body)?;
         let Some(mut receipt) = message.receipt.clone() else { return Ok(()) };
         if self.is_poisoned(&ticket) {
-            // After some receives the queue sets the message aside.
-            return self.queue.renew(&receipt, Duration::ZERO).await.map(drop);
+            let pause = poison_pause(message.dequeue_count, self.lease());
+            return self.queue.renew(&receipt, pause).await.map(drop);
         }
         let Some(journal) = self.journals.iter().find(|j| j.unfinished().owns_ticket(&ticket)) else {
             let (store, table) = (&ticket.store, &ticket.table);

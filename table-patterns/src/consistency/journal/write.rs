@@ -23,7 +23,7 @@ use super::row::{JournalRow, JournalRows};
 use super::ticket::Tickets;
 use super::unique::{By, Reservation, UniqueKeys};
 use crate::entry::{Entry, Location};
-use crate::rows::random_pause;
+use crate::rows::{before_write, random_pause};
 
 /// Attempts of a write that other processes give up.
 pub(super) const MAX_WRITE_ATTEMPTS: u32 = 10;
@@ -184,12 +184,12 @@ impl Writer<'_> {
     pub(super) async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
         // A marked entity is the source of a move. The move ends first: committed after this write, it would
         // bring the entity as it was before the write to its target (docs/protocol.md, *Moves*).
-        let changes = self.moves.without_moves(changes).await?;
+        let changes = before_write(self.moves.without_moves(changes).await)?;
         let mut attempt = 0;
         loop {
             // Each attempt has a write id of its own. The abort row of an attempt that was given up stays, so
             // the insert of its journal row can never succeed again.
-            let (plan, lock) = self.plan_with_lock(&changes).await?;
+            let (plan, lock) = before_write(self.plan_with_lock(&changes).await)?;
             match self.attempt(&plan, lock, &changes, acknowledge).await? {
                 Attempt::Committed(committed) => return Ok(committed),
                 Attempt::StartOver(cause) if attempt + 1 == MAX_WRITE_ATTEMPTS => {
@@ -229,7 +229,7 @@ impl Writer<'_> {
         // moment on: no worker receives the ticket within this lease.
         let lease = Lease::start(self.timing);
         // The ticket comes first: whatever the write leaves behind when it dies, a worker finds it.
-        let ticket = self.tickets.send(&self.entities.name, plan, self.timing.lease()).await?;
+        let ticket = before_write(self.tickets.send(&self.entities.name, plan, self.timing.lease()).await)?;
         let reserved = match self.reserve_in_lease(plan, lease).await {
             Ok(Some(reserved)) => reserved,
             Ok(None) => {
@@ -340,10 +340,14 @@ impl Writer<'_> {
             return Ok(Preparation::NotSent);
         }
         let (entry, reservation) = match key {
-            UniqueKey::Pair(entry, heir) => {
-                let paired = self.unique.pair(entry, heir, plan.id).await?;
-                (entry, paired.ok_or_else(|| without_row(entry))?)
-            }
+            UniqueKey::Pair(entry, heir) => match self.unique.pair(entry, heir, plan.id).await? {
+                Some(Reservation::Mine(version)) => return Ok(Preparation::of(&entry.location, version)),
+                // The owner had the value when the write read it, and has no row of it: the owner has changed since, or the index is damaged.
+                not_owned => {
+                    self.check_unchanged(plan, entry).await?;
+                    (entry, not_owned.ok_or_else(|| without_row(entry))?)
+                }
+            },
             UniqueKey::Gain(entry) => (entry, self.unique.reserve(entry, plan.id).await?),
             UniqueKey::Read(at) => {
                 let row = self.unique.settled_row(at).await?;
@@ -357,6 +361,18 @@ impl Writer<'_> {
             Reservation::Taken(owner) => Err(violation(entry, &owner)),
             Reservation::Mine(version) => Ok(Preparation::of(&entry.location, version)),
         }
+    }
+
+    /// Checks that the owner of an entry is as the write has read it. 1 request.
+    ///
+    /// # Errors
+    /// A conflict: another writer has changed the owner, or has given the move up.
+    async fn check_unchanged(&self, plan: &Plan, entry: &Entry) -> Result<()> {
+        let now = self.entities.get(&entry.owner).await?;
+        if now.is_some_and(|now| plan.is_as_read(&now)) {
+            return Ok(());
+        }
+        Err(Error::precondition_failed(&self.entities.name, &entry.owner))
     }
 
     /// Releases the mark and the reservations of a write that was never committed, and returns its error. After an

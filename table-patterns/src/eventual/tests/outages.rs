@@ -69,6 +69,28 @@ async fn a_failing_step_poisons_its_transaction() -> Result<()> {
     Ok(())
 }
 
+/// The queue never sets a message aside. The message of a poisoned transaction is received again after pauses that grow to a lease.
+#[tokio::test(start_paused = true)]
+async fn the_message_of_a_poisoned_transaction_comes_back_after_pauses() -> Result<()> {
+    let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+    let options = QueueOptions { clock, max_dequeues: u32::MAX };
+    let queue = TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "jobs", options).await?;
+    let fixture =
+        Fixture { queue: Arc::new(queue), ..Fixture::open(SlowHandler::taking(Duration::ZERO)).await? };
+    let process = fixture.process().await?;
+    let missing = TableName::new("Missing")?;
+    let transaction = EventualTransaction::new().upsert("office", missing, Entity::new("p", "1")?);
+    process.submit(&transaction, Acknowledge::Committed).await?;
+    let leases = 100;
+    process.run(1, Duration::from_secs(1), sleep(LEASE * leases)).await?;
+    let status = process.status(transaction.id()).await?;
+    assert!(matches!(status, TransactionStatus::Poisoned { .. }), "{status:?}");
+    sleep(LEASE).await;
+    let received = fixture.queue.receive(1, LEASE).await?[0].dequeue_count;
+    assert!((leases / 2..leases + 10).contains(&received), "{received} receives");
+    Ok(())
+}
+
 /// Workers that die, and lost answers, raise the queue's count of receives. They do not poison the transaction.
 #[tokio::test(start_paused = true)]
 async fn receives_without_a_failed_step_do_not_poison() -> Result<()> {

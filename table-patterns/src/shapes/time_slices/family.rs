@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use super::upgrade::SliceRows;
 use super::{Keep, Slice, SliceQuery, Slicing};
+use crate::rows::before_write;
 
 /// The default number of requests in flight.
 const CONCURRENCY: usize = 8;
@@ -456,7 +457,9 @@ impl<T: FromEntity> TimeSlices<T> {
     pub(super) async fn existing_table(&self, name: &str) -> Result<Slice> {
         let cell = self.known_cell(name);
         // After a failure the cell stays empty, and the next call tries again.
-        cell.get_or_try_init(|| self.find_or_create(name)).await.cloned()
+        let slice = cell.get_or_try_init(|| self.find_or_create(name)).await;
+        // The outcome of the creation of a table is not that of the write for which the table is created.
+        before_write(slice.cloned())
     }
 
     /// The cell of a slice among the known tables; empty if no table of the slice is known.
@@ -565,5 +568,40 @@ impl<T: FromEntity> TimeSlices<T> {
             }
         };
         stream::iter(slices).map(drop).buffered(self.shared.concurrency).try_collect().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+    use table_core::memory::MemoryStore;
+    use table_core::prelude::TableEntity;
+    use table_core::store::{OperationKind, Outcome};
+
+    use super::*;
+    use crate::time_slices::Every;
+
+    #[derive(Debug, TableEntity)]
+    #[entity(crate = table_core, type = "Login", rename_all = "PascalCase")]
+    struct Login {
+        #[partition_key]
+        user: String,
+        #[row_key]
+        at: Ticks,
+    }
+
+    /// The table may be there afterwards. The entity is not.
+    #[tokio::test]
+    async fn the_outcome_of_the_creation_of_a_table_is_not_that_of_the_write() {
+        for fault in [Fault::LoseRequest, Fault::LoseAnswer, Fault::BreakAnswer] {
+            let faults = FaultInjector::new(1);
+            let store = Faulty::new(MemoryStore::new(), faults.clone());
+            let logins = TimeSlices::<Login>::new(store, "Logins", Every::Day, |login| login.at).unwrap();
+            let login = Login { user: "ken".to_owned(), at: Ticks::now() };
+            // Also the repetition of the creation.
+            faults.add(FaultRule::new(fault).on(OperationKind::CreateTable));
+            let error = logins.insert(&login).await.unwrap_err();
+            assert_eq!(error.outcome(), Outcome::NotApplied, "{fault:?}: {error}");
+        }
     }
 }

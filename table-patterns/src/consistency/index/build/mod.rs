@@ -28,13 +28,13 @@ use super::changes::EntityChanges;
 use super::consent;
 use super::rows::IndexedRows;
 use super::scrub::{Recount, Scrub, ScrubMode, ScrubReport};
-use super::states::manifest::Loaded;
+use super::states::manifest::{Loaded, ROUNDS, TableRow};
 use super::states::names::check_generations;
 use super::states::set::IndexSet;
 use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Index, Location, Placement, Shape, Uniqueness};
-use crate::journal::{Journal, Lease, Timing, before, violation};
+use crate::journal::{Journal, Lease, Timing, before, has_mark, violation};
 
 /// The number of groups of a window that are written at the same time.
 const IN_PARALLEL: usize = 16;
@@ -382,10 +382,11 @@ impl<'a> IndexBuild<'a> {
     /// Writes the entries of the entities of a window.
     async fn write_window(
         &mut self,
-        window: Window,
+        mut window: Window,
         from: Option<&Continuation>,
         stored: &mut StoredIndex,
     ) -> Result<()> {
+        window.entities = self.without_moves(window.entities, stored).await?;
         window.entities.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
             // By the journal: only reservations decide between two entities with one value.
@@ -413,6 +414,20 @@ impl<'a> IndexBuild<'a> {
         // such entities, and the journal writes their entries again.
         self.send(groups.into_iter().collect(), stored).await?;
         self.rewrite_changed(&window, from, stored).await
+    }
+
+    /// Ends the moves of the entities of a window. The source and the target of a committed move would otherwise claim the same entries.
+    async fn without_moves(&mut self, all: Vec<Entity>, stored: &mut StoredIndex) -> Result<Vec<Entity>> {
+        let mut entities = Vec::with_capacity(all.len());
+        for entity in all {
+            if has_mark(&entity) {
+                let journal = self.journal;
+                entities.extend(self.while_claimed(stored, journal.end_move(entity)).await?);
+            } else {
+                entities.push(entity);
+            }
+        }
+        Ok(entities)
     }
 
     /// Writes the entries of the entities of a window again that have changed since they were read: their writers may not have
@@ -553,25 +568,35 @@ async fn stored_of(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
 }
 
 /// Adds an index to the manifest if it is absent, with the consent of another table that its entries need. Returns whether programs may
-/// still write plain rows of its entities. 2 requests, and 2 more for an index whose entries are in another table.
+/// still write plain rows of its entities. 2 requests, and 2 more for an index whose entries are in another table; again for each conflict
+/// with another program.
+///
+/// # Errors
+/// The manifest has an index of the same name whose entries could have the same rows.
 async fn declare(set: &IndexSet, index: &Index) -> Result<bool> {
     let rows = set.manifest();
-    let known = rows.load().await?;
-    let may_have_plain_writers = may_have_plain_writers(&known, &index.definition().entity);
-    if known.index(index.id()).is_some() {
-        return Ok(may_have_plain_writers);
-    }
-    check_generations(index.definition(), &known, set.table())?;
-    match known.not_in_force(index.id()) {
-        // The program defines the index: with that it consents.
-        Some(stored) => consent::bring_into_force(set, &known, stored).await?,
-        None => {
-            let stored = StoredIndex::new(index.definition(), IndexState::DeleteOnly);
-            consent::give(set, &known, std::slice::from_ref(&stored)).await?;
-            rows.insert(&stored).await?;
+    let declared = [StoredIndex::new(index.definition(), IndexState::DeleteOnly)];
+    for _ in 0..ROUNDS {
+        let known = rows.load().await?;
+        let may_have_plain_writers = may_have_plain_writers(&known, &index.definition().entity);
+        if known.index(index.id()).is_some() {
+            return Ok(may_have_plain_writers);
+        }
+        check_generations(index.definition(), &known, set.table())?;
+        let is_declared = match known.not_in_force(index.id()) {
+            // The program defines the index: with that it consents.
+            Some(stored) => consent::bring_into_force(set, &known, stored).await?,
+            None => {
+                consent::give(set, &known, &declared).await?;
+                // `DeclareInVersion`: another program may declare a colliding generation after this read.
+                rows.declare(&known.table, &[], &declared).await?
+            }
+        };
+        if is_declared {
+            return Ok(may_have_plain_writers);
         }
     }
-    Ok(may_have_plain_writers)
+    Err(Error::precondition_failed(set.table(), TableRow::NAME))
 }
 
 /// Removes entries of older states of entities, which a crash or a race may have left. A readable index must have none.

@@ -24,7 +24,7 @@ use super::changes::EntityChanges;
 use super::rows::{IndexedRows, is_entity, written_by};
 use crate::entry::row_properties::{holders, is_pending, is_unique_row_property};
 use crate::entry::{Entry, Index, Shape};
-use crate::journal::Timing;
+use crate::journal::{Timing, as_read};
 
 /// Compares one index with its entities.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,8 @@ impl<'a> Scrub<'a> {
 
     /// Checks rows that were read for missing entries, if they are entities.
     async fn entities(&self, rows: Vec<Entity>, report: &mut ScrubReport) -> Result<()> {
-        let mut entities: Vec<_> = rows.into_iter().filter(is_entity).collect();
+        // As readers get them, because their versions are compared with those of later reads.
+        let mut entities: Vec<_> = rows.into_iter().filter(is_entity).map(as_read).collect();
         report.entities += entities.len();
         if self.index.shape().is_list() {
             entities = self.shared.not_listed(entities).await?;
@@ -198,7 +199,12 @@ impl<'a> Scrub<'a> {
         }
         match (is_taken, is_missing) {
             // The journal writes all entries of an entity or reports the collision: the missing ones wait until the taken key is free.
-            (true, _) => Ok(EntryCheck::Taken),
+            // But an entity that was changed, moved or deleted since it was read has lost the key rightly.
+            (true, _) => {
+                let again = rows.entity(entity.key()).await?;
+                let is_unchanged = again.is_some_and(|again| again.etag() == entity.etag());
+                Ok(if is_unchanged { EntryCheck::Taken } else { EntryCheck::InStep })
+            }
             (false, true) => self.add_missing(entity).await,
             (false, false) => Ok(EntryCheck::InStep),
         }
@@ -213,7 +219,9 @@ impl<'a> Scrub<'a> {
             return Ok(EntryCheck::Missing);
         }
         match self.changes.rewrite(again).await {
-            Ok(_) => Ok(EntryCheck::Missing),
+            Ok(true) => Ok(EntryCheck::Missing),
+            // The entity was deleted or moved away.
+            Ok(false) => Ok(EntryCheck::InStep),
             Err(e) if e.is_unique_violation() || e.is_key_collision() => Ok(EntryCheck::Taken),
             Err(e) => Err(e),
         }

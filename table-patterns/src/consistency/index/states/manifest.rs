@@ -91,16 +91,17 @@ impl ManifestRows<'_> {
         Ok(page.items.is_empty() && page.continuation.is_none())
     }
 
-    /// Writes the table's row and the rows of types, and inserts indexes as readable, in one group. `false` if
-    /// another program wrote one of the rows first. 1 request.
-    pub(crate) async fn declare_first(
+    /// Writes the table's row and the rows of types, and inserts indexes, in one group. `false` if another program wrote one of the rows
+    /// first. 1 request.
+    pub(crate) async fn declare(
         &self,
         row: &TableRow,
         types: &[StoredType],
         indexes: &[StoredIndex],
     ) -> Result<bool> {
         let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
-        // Under the row's ETag: every program that opens the table writes this row, so one of two concurrent programs starts again.
+        // Under the row's ETag, also where the row stays the same: every program that opens the table for the first time or declares an index
+        // writes this row, so one of two concurrent programs starts again with what the other one has declared.
         group.push(row.operation()?)?;
         for entity in types {
             group.push(entity.operation()?)?;
@@ -111,15 +112,6 @@ impl ManifestRows<'_> {
         match self.store.transact(self.table, group).await {
             Err(e) if e.is_conflict() => Ok(false),
             other => other.map(|_| true),
-        }
-    }
-
-    /// Inserts an index in a state. 1 request.
-    pub(crate) async fn insert(&self, index: &StoredIndex) -> Result<()> {
-        match self.store.write(self.table, Operation::Insert(index.to_entity()?)).await {
-            // Another process has declared the index; the caller reads the row in the state that it has.
-            Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(()),
-            other => other.map(drop),
         }
     }
 
@@ -137,12 +129,19 @@ impl ManifestRows<'_> {
         Ok(())
     }
 
-    /// Makes a definition a new one, in the version that was read: delete-only, with this id. 1 request.
-    pub(crate) async fn renew(&self, index: &mut StoredIndex, renewal: Uuid) -> Result<()> {
-        let merge = Operation::Merge(index.renewal_patch(renewal)?, condition(index)?);
-        index.etag = self.store.write(self.table, merge).await?.etag;
+    /// Makes a definition a new one: delete-only, with this id. Writes the table's row too, as [`declare`](Self::declare) does. `false` if
+    /// another program wrote one of the two rows first. 1 request.
+    pub(crate) async fn renew(&self, row: &TableRow, index: &mut StoredIndex, renewal: Uuid) -> Result<bool> {
+        let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
+        group.push(row.operation()?)?;
+        group.push(Operation::Merge(index.renewal_patch(renewal)?, condition(index)?))?;
+        let written = match self.store.transact(self.table, group).await {
+            Err(e) if e.is_conflict() => return Ok(false),
+            other => other?,
+        };
+        index.etag = written.into_iter().nth(1).and_then(|written| written.etag);
         (index.state, index.progress, index.renewal) = (IndexState::DeleteOnly, None, Some(renewal));
-        Ok(())
+        Ok(true)
     }
 
     /// Deletes a row, unless it is gone. 1 request.
@@ -173,8 +172,8 @@ const DURATIONS: [&str; 3] = ["LongestCache", "LongestRequest", "LongestLease"];
 const ANY_TYPE: &str = "WrittenAsAnyType";
 const BLOBS: &str = "BlobFolder";
 
-/// Attempts to extend the row while other processes change it.
-const ROUNDS: usize = 16;
+/// Attempts to write the row while other processes change it.
+pub(crate) const ROUNDS: usize = 16;
 
 /// The table's row in its manifest. Its values only grow: a duration remains after its process has ended. It has the durations of
 /// processes that opened the table in a store which only they wrote. Those have no [row of their own](super::processes), and the same

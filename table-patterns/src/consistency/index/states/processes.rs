@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::clock::{after, millis};
-use crate::rows::fresh_id;
+use crate::rows::{accept_applied, fresh_id};
 
 const ROWS: &str = "process~";
 const DURATIONS: [&str; 3] = ["Cache", "Request", "Lease"];
@@ -253,7 +253,8 @@ impl Registration {
                 Some(before) => Operation::Replace(row, IfMatch::from(&before.etag)),
                 None => Operation::Insert(row),
             };
-            match store.write(table, operation).await {
+            match accept_applied(store.write(table, operation).await) {
+                // Without an ETag the row cannot be renewed: the next round inserts another one.
                 Ok(written) => *self.row() = written.etag.map(|etag| Registered { id, etag, sent }),
                 // An observer has removed the row, or a delayed request of this process has changed it:
                 // register under a new id.

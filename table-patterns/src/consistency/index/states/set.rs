@@ -19,6 +19,7 @@ use super::view::{DeclaredIndex, ManifestView, NotInForce, ReadTime, Unmaintaina
 use crate::entry::{Entry, Index, Location, Maintainer, Permission, Shape, Uniqueness};
 use crate::index::exposure::{check_and_declare_copies, first_revealed};
 use crate::journal::Timing;
+use crate::rows::before_write;
 use crate::rows::encrypted::marked;
 
 /// Rows of ended processes that a build, a drop or an upkeep removes in one round.
@@ -234,7 +235,9 @@ impl IndexSet {
     /// either waits for the permit, or is part of what is read.
     pub(crate) async fn permission(&self) -> Result<Permission> {
         let permit = self.permit();
-        Ok(Permission { valid_until: self.refresh_if_old().await?, permit })
+        // The refresh may write the registration of this process.
+        let valid_until = before_write(self.refresh_if_old().await)?;
+        Ok(Permission { valid_until, permit })
     }
 
     /// The right to write by the known states.

@@ -216,7 +216,8 @@ async fn a_drop_waits_for_a_running_builder() -> Result<()> {
     for (_, index) in placements() {
         let store = five().await?;
         let (first, faults) = paused_at(&store, &index, u64::MAX).await?;
-        let held = || FaultRule::new(Fault::Delay(PAUSE)).on(OperationKind::Transact).nth(1);
+        // The first group declares the index.
+        let held = || FaultRule::new(Fault::Delay(PAUSE)).on(OperationKind::Transact).nth(2);
         faults.add(held());
         let gone = timeout(Duration::from_secs(1), first.build("city")?.run()).await;
         assert!(gone.is_err() && first.state("city") == IndexState::Building, "it was in the middle of it");

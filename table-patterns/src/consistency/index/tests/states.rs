@@ -74,7 +74,8 @@ async fn a_delayed_group_of_a_build_is_dropped_at_the_end_of_its_lease() -> Resu
     }
     let faults = FaultInjector::new(1);
     let builder = open(Arc::new(Faulty::new(store.clone(), faults.clone()))).await?;
-    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(10))).on(OperationKind::Transact).nth(1));
+    // The first group declares the index.
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(10))).on(OperationKind::Transact).nth(2));
     let error = builder.build("name")?.run().await.unwrap_err();
     assert!(error.is_ambiguous(), "{error}");
     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -8,12 +8,12 @@ use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{CycleDetector, Error, Result};
-use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, Schema};
+use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry};
 
 use super::lookup::sealed::{Decode, Followed};
 use super::table::IndexedTable;
 use crate::index::{IndexQuery, IndexedEntities, Stored, Trust};
-use crate::rows::{readable, stream_readable};
+use crate::rows::{is_version_property, readable, stream_readable};
 
 /// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
 /// run, as often as needed. Running reports a key part that cannot be encoded.
@@ -419,9 +419,8 @@ fn schema_of<T: IndexedEntity>(index: &str) -> Option<&'static IndexDefinition> 
 /// Whether a projection needs only these properties.
 fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
     let is_discriminator = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
-    let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
     let known = |name: &str| {
-        names.iter().any(|held| held == name) || is_discriminator(name) || versions.contains(&name)
+        names.iter().any(|held| held == name) || is_discriminator(name) || is_version_property(name)
     };
     R::needs().is_some_and(|select| select.names().all(known))
 }

@@ -99,6 +99,26 @@ async fn failures_of_its_work_poison_a_ticket() -> Result<()> {
     Ok(())
 }
 
+/// The queue never sets a message aside. A poisoned ticket is received again after pauses that grow to a lease.
+#[tokio::test(start_paused = true)]
+async fn a_poisoned_ticket_comes_back_after_pauses() -> Result<()> {
+    let world = world().await?;
+    let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+    let options = QueueOptions { clock, max_dequeues: u32::MAX };
+    let queue =
+        Arc::new(TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?);
+    let journal = world.journal.clone().with_queue(queue.clone());
+    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    damage(&world).await?;
+    let worker = Recovery::new(&*queue, vec![&journal]).with_attempts(1);
+    let (lease, leases) = (Timing::default().lease(), 100);
+    worker.run(4, Duration::from_secs(1), tokio::time::sleep(lease * leases)).await?;
+    tokio::time::sleep(lease * 3).await;
+    let received = queue.receive(1, lease).await?[0].dequeue_count;
+    assert!((leases / 2..leases + 20).contains(&received), "{received} receives");
+    Ok(())
+}
+
 /// Failures before and after the death of workers add up. A requeued ticket has all its attempts again.
 #[tokio::test(start_paused = true)]
 async fn failures_are_counted_across_workers_that_die() -> Result<()> {

@@ -18,7 +18,8 @@ async fn a_delayed_answer_does_not_replace_later_states() -> Result<()> {
     let store = MemoryStore::new();
     let set = set(Arc::new(store.clone())).await?;
     let rows = ManifestRows { store: &store, table: &set.table };
-    rows.insert(&StoredIndex::new(set.own[0].definition(), IndexState::DeleteOnly)).await?;
+    let index = StoredIndex::new(set.own[0].definition(), IndexState::DeleteOnly);
+    assert!(rows.declare(&rows.load().await?.table, &[], &[index]).await?);
     let (asked, slow) = (set.read_time_now(), rows.load().await?);
     let mut stored = rows.index(set.own[0].id()).await?.unwrap();
     rows.advance(&mut stored, IndexState::WriteOnly, None).await?;
