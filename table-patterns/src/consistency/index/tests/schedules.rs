@@ -73,7 +73,7 @@ impl Gate {
     }
 
     async fn pass(&self, operations: &[Operation]) {
-        let is_held = |held: &mut IsHeld| operations.iter().any(|operation| held(operation));
+        let is_held = |held: &mut IsHeld| operations.iter().any(held);
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_held);
         if held.is_some() {
             self.stop().await;
