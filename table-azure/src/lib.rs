@@ -48,3 +48,5 @@ pub use options::AzureTableStoreOptions;
 pub use response::{ResponseHook, ResponseInfo, collect_responses};
 pub use rest::client_error;
 pub use store::AzureTableStore;
+#[cfg(feature = "reqwest_rustls")]
+pub use transport::transport;

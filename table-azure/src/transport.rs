@@ -1,5 +1,5 @@
 //! HTTP/1.1 transport, used if the caller sets no transport: the pooled client of `hyper-util`, or `reqwest` where the environment names a
-//! proxy.
+//! proxy. Requests to this machine never use a proxy: over plain http, it would receive the signature of the request.
 //!
 //! `reqwest` everywhere would be less code, and a third more instructions for a get: it converts each request and parses its URL again.
 //! Connections of our own, which the request on them polled, took 6 % fewer than this pool: not worth 400 lines
@@ -24,10 +24,13 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use tower_service::Service;
+
+use crate::endpoint::is_loopback;
+use crate::rest::PROXY;
 
 /// Maximum time to connect to a server: the host name's address, TCP and TLS together.
 const MAX_CONNECT: Duration = Duration::from_secs(20);
@@ -40,18 +43,108 @@ const IDLE: Duration = Duration::from_secs(90);
 /// close is ambiguous, and a new connection to this machine costs little.
 const IDLE_LOCAL: Duration = Duration::from_secs(2);
 
-/// Returns the transport for this endpoint. Returns `None` if TLS is not available; then `azure_core` uses its own transport.
+/// Maximum time of a request of another client, of whose requests the library does not limit the time.
+const MAX_EXCHANGE: Duration = Duration::from_secs(60);
+
+/// Returns the transport for these endpoints of one account. Returns `None` if TLS is not available; then `azure_core` uses its own transport.
 ///
 /// A connect takes at most half of `request_timeout`: a request whose whole time has passed may have been sent, and one without a
 /// connection was not.
-pub(crate) fn for_endpoint(endpoint: &Url, request_timeout: Duration) -> Option<Transport> {
+pub(crate) fn for_endpoints<'a>(
+    endpoints: impl IntoIterator<Item = &'a Url>,
+    request_timeout: Duration,
+) -> Option<Transport> {
     let limit = MAX_CONNECT.min(request_timeout / 2);
-    let idle = if crate::endpoint::is_loopback(endpoint) { IDLE_LOCAL } else { IDLE };
-    let client: Arc<dyn HttpClient> = match Matcher::from_system().intercept(&uri(endpoint).ok()?) {
-        Some(_) => Arc::new(Proxied::new(idle, limit)?),
-        None => Arc::new(Pooled::new(idle, limit)?),
-    };
-    Some(Transport::new(client))
+    let matcher = Matcher::from_system();
+    let mut idle = IDLE_LOCAL;
+    let mut is_proxied = false;
+    for endpoint in endpoints {
+        if is_loopback(endpoint) {
+            continue;
+        }
+        idle = IDLE;
+        is_proxied |= matcher.intercept(&uri(endpoint).ok()?).is_some();
+    }
+    let proxies =
+        if is_proxied { Some(Proxies { matcher, client: Proxied::new(idle, limit)? }) } else { None };
+    Some(Transport::new(Arc::new(Http { direct: Pooled::new(idle, limit)?, proxies })))
+}
+
+/// Returns an HTTP transport for other clients of the Azure SDK, such as key vaults and credentials. Pass it in their `ClientOptions`.
+///
+/// Requests to this machine never use a proxy, unlike those of the transport of `azure_core`: a credential that asks the managed identity
+/// endpoint of an app service (`http://127.0.0.1:…`) sends it a secret. Other requests use the proxies that the environment names. A request
+/// takes at most 60 seconds. Returns `None` if TLS is not available.
+pub fn transport() -> Option<Transport> {
+    let proxies = Proxies { matcher: Matcher::from_system(), client: Proxied::new(IDLE, MAX_CONNECT)? };
+    let http = Http { direct: Pooled::new(IDLE, MAX_CONNECT)?, proxies: Some(proxies) };
+    Some(Transport::new(Arc::new(Whole(http))))
+}
+
+/// Sends each request to its server, or through a proxy that the environment names for it.
+#[derive(Debug)]
+struct Http {
+    direct: Pooled,
+    /// `None` if no endpoint has a proxy.
+    proxies: Option<Proxies>,
+}
+
+/// The proxies that the environment names.
+#[derive(Debug)]
+struct Proxies {
+    matcher: Matcher,
+    client: Proxied,
+}
+
+impl Proxies {
+    /// Returns the proxy of a request; `None` if the environment names none, or if the request goes to this machine.
+    fn proxy_of(&self, url: &Url) -> Result<Option<Intercept>> {
+        if is_loopback(url) {
+            return Ok(None);
+        }
+        Ok(self.matcher.intercept(&uri(url)?))
+    }
+}
+
+#[async_trait]
+impl HttpClient for Http {
+    async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
+        let Some(proxies) = &self.proxies else { return self.direct.execute_request(request).await };
+        match proxies.proxy_of(request.url())? {
+            Some(proxy) => proxies.client.execute_through(&shown(proxy.uri()), request).await,
+            None => self.direct.execute_request(request).await,
+        }
+    }
+}
+
+/// Receives whole answers, and limits the time of a request.
+#[derive(Debug)]
+struct Whole(Http);
+
+#[async_trait]
+impl HttpClient for Whole {
+    async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
+        let exchange = async {
+            let (status, headers, body) = self.0.execute_request(request).await?.deconstruct();
+            Ok(AsyncRawResponse::from_bytes(status, headers, body.collect().await?))
+        };
+        match tokio::time::timeout(MAX_EXCHANGE, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let reason = format!("no whole answer within {} seconds", MAX_EXCHANGE.as_secs());
+                Err(Error::with_message(ErrorKind::Io, reason))
+            }
+        }
+    }
+}
+
+/// The text of a proxy for errors: host and port, without a user name.
+fn shown(proxy: &Uri) -> String {
+    let host = proxy.host().unwrap_or_default();
+    match proxy.port_u16() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
 }
 
 /// Sends requests on connections to the server itself.
@@ -125,11 +218,12 @@ impl HttpClient for Pooled {
         *message.uri_mut() = uri(request.url())?;
         *message.headers_mut() = sent_headers(request)?;
         let answer = self.0.request(message).await;
-        let (head, body) =
-            answer.map_err(|error| exchange_error(error.is_connect(), error, request.url()))?.into_parts();
+        let (head, body) = answer
+            .map_err(|error| exchange_error(error.is_connect(), error, request.url(), None))?
+            .into_parts();
         // The request was sent, so an error of the body is never a failure to connect.
         let url = request.url().clone();
-        let body = body.into_data_stream().map_err(move |error| exchange_error(false, error, &url));
+        let body = body.into_data_stream().map_err(move |error| exchange_error(false, error, &url, None));
         Ok(AsyncRawResponse::new(
             head.status.as_u16().into(),
             received_headers(&head.headers),
@@ -153,22 +247,22 @@ impl Proxied {
             .redirect(reqwest::redirect::Policy::none());
         builder.build().ok().map(Self)
     }
-}
 
-#[async_trait]
-impl HttpClient for Proxied {
-    async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
+    /// Sends a request. `proxy` is the name of the proxy, for errors.
+    async fn execute_through(&self, proxy: &str, request: &Request) -> Result<AsyncRawResponse> {
         let method = request.method().as_str().parse().map_err(malformed)?;
         let mut message = reqwest::Request::new(method, request.url().clone());
         *message.headers_mut() = sent_headers(request)?;
         *message.body_mut() = Some(whole_body(request.body()).await?.into());
-        let answer = self.0.execute(message).await;
-        let answer =
-            answer.map_err(|error| exchange_error(error.is_connect(), error.without_url(), request.url()))?;
-        let (status, headers) = (answer.status().as_u16().into(), received_headers(answer.headers()));
-        let url = request.url().clone();
-        let body =
-            answer.bytes_stream().map_err(move |error| exchange_error(false, error.without_url(), &url));
+        let answer = self.0.execute(message).await.map_err(|error| {
+            exchange_error(error.is_connect(), error.without_url(), request.url(), Some(proxy))
+        })?;
+        let (status, mut headers) = (answer.status().as_u16().into(), received_headers(answer.headers()));
+        headers.insert(PROXY, proxy.to_owned());
+        let (url, proxy) = (request.url().clone(), proxy.to_owned());
+        let body = answer
+            .bytes_stream()
+            .map_err(move |error| exchange_error(false, error.without_url(), &url, Some(&proxy)));
         Ok(AsyncRawResponse::new(status, headers, Box::pin(body)))
     }
 }
@@ -211,6 +305,10 @@ fn sent_name(name: &str) -> Result<http::HeaderName> {
 fn received_headers(answer: &HeaderMap) -> Headers {
     let mut headers = HashMap::with_capacity(answer.len());
     for (name, value) in answer {
+        // Only this transport says which proxy an answer came through.
+        if name.as_str() == PROXY.as_str() {
+            continue;
+        }
         // U+FFFD replaces bytes that are not UTF-8.
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         headers.insert(received_name(name.as_str()), HeaderValue::from(value));
@@ -261,20 +359,24 @@ fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
 }
 
-/// Converts the error of an exchange. The message shows at most host and port: a URL contains keys and may contain a signature.
+/// Converts the error of an exchange. The message shows at most host and port, of the server and of the proxy: a URL contains keys and may
+/// contain a signature.
 ///
 /// Only a failure to connect is known to come before the first byte of the request: then the request is not applied.
 fn exchange_error(
     to_connect: bool,
     error: impl std::error::Error + Send + Sync + 'static,
     url: &Url,
+    proxy: Option<&str>,
 ) -> Error {
+    let through = proxy.map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
     if to_connect {
         let (host, port) =
             (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
-        return Error::with_error(ErrorKind::Connection, error, format!("cannot connect to {host}:{port}"));
+        let text = format!("cannot connect to {host}:{port}{through}");
+        return Error::with_error(ErrorKind::Connection, error, text);
     }
-    Error::with_error(ErrorKind::Io, error, "the connection broke during the exchange")
+    Error::with_error(ErrorKind::Io, error, format!("the connection{through} broke during the exchange"))
 }
 
 #[cfg(test)]
@@ -297,8 +399,19 @@ mod tests {
         String::from_utf8(asked).unwrap()
     }
 
+    /// Sends every request by the client for proxies.
+    #[derive(Debug)]
+    struct Always(Proxied);
+
+    #[async_trait]
+    impl HttpClient for Always {
+        async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
+            self.0.execute_through("proxy.example:8080", request).await
+        }
+    }
+
     fn clients_within(limit: Duration) -> [Box<dyn HttpClient>; 2] {
-        [Box::new(Pooled::new(IDLE, limit).unwrap()), Box::new(Proxied::new(IDLE, limit).unwrap())]
+        [Box::new(Pooled::new(IDLE, limit).unwrap()), Box::new(Always(Proxied::new(IDLE, limit).unwrap()))]
     }
 
     /// The client for direct connections and the one for proxies; without a proxy, both connect to the server.

@@ -1,16 +1,21 @@
 //! Blobs of large entities, in directories of this machine and in containers; backups in directories.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path as FilePath, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use clap::Args;
-use object_store::ObjectStore;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
+use object_store::{ClientOptions, ObjectStore};
 
 use crate::failure::{Failure, Result};
 use crate::store::{StoreName, has_secret};
@@ -112,9 +117,48 @@ impl BlobPlace {
             ),
         };
         // The errors of the builder name settings, and no values.
-        let store = builder.build().map_err(|error| failed(&error))?;
+        let store = builder.with_http_connector(WithoutLocalProxy).build().map_err(|error| failed(&error))?;
         Ok(Arc::new(PrefixStore::new(store, root.as_str())))
     }
+}
+
+/// Connects requests to this machine directly: a proxy that the environment names would receive their signature over plain http.
+#[derive(Debug)]
+struct WithoutLocalProxy;
+
+/// The hosts of this machine in the form of `NO_PROXY`.
+const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
+
+impl HttpConnector for WithoutLocalProxy {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let connector = ReqwestConnector::default();
+        // The library of the blobs cannot ignore the proxies of the environment. A proxy of its own takes their place, and the list of
+        // exceptions has every host that `direct` is used for.
+        let without = options.clone().with_proxy_url("http://localhost:9").with_proxy_excludes(THIS_MACHINE);
+        let (direct, other) = (connector.connect(&without)?, connector.connect(options)?);
+        Ok(HttpClient::new(ByHost { direct, other }))
+    }
+}
+
+#[derive(Debug)]
+struct ByHost {
+    /// For requests to this machine.
+    direct: HttpClient,
+    other: HttpClient,
+}
+
+#[async_trait]
+impl HttpService for ByHost {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_local = request.uri().host().is_some_and(is_this_machine);
+        if is_local { self.direct.execute(request).await } else { self.other.execute(request).await }
+    }
+}
+
+/// Whether a host of a URL is this machine.
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// A managed identity signs in if `AZURE_TOKEN_CREDENTIALS` says so, as for the endpoint of a table.
@@ -126,6 +170,10 @@ fn uses_azure_cli() -> bool {
 /// The blobs of the account of a connection string. No error repeats a part of it.
 /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
 fn builder_of_account(text: &str) -> Result<MicrosoftAzureBuilder, &'static str> {
+    // As the library of the tables: blanks, and quotes of shells and settings files around the whole text, are not a part of it.
+    let text = text.trim();
+    let unquoted = ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote));
+    let text = unquoted.unwrap_or(text);
     let settings: Vec<_> = text.split(';').filter_map(|setting| setting.split_once('=')).collect();
     let get = |name: &str| {
         let found = settings.iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
@@ -139,7 +187,7 @@ fn builder_of_account(text: &str) -> Result<MicrosoftAzureBuilder, &'static str>
     }
     let name = get("AccountName").ok_or("the connection string has no AccountName")?;
     let protocol = get("DefaultEndpointsProtocol").unwrap_or("https");
-    let suffix = get("EndpointSuffix").unwrap_or("core.windows.net");
+    let suffix = get("EndpointSuffix").unwrap_or("core.windows.net").trim_start_matches('.');
     // A named endpoint goes before one that is composed of the account: an emulator and a custom domain have
     // only the former.
     let endpoint = get("BlobEndpoint").map(|endpoint| endpoint.trim_end_matches('/').to_owned());
@@ -211,6 +259,7 @@ mod tests {
         for text in [
             "UseDevelopmentStorage=true",
             "AccountName=a;AccountKey=c2U3ZW4=",
+            "\"AccountName=a;AccountKey=c2U3ZW4=;EndpointSuffix=.core.windows.net\"",
             "AccountName=a;SharedAccessSignature=?sv=1&sig=se7en;BlobEndpoint=http://127.0.0.1:10000/a/",
         ] {
             let built = builder_of_account(text).unwrap().with_container_name("blobs").build();

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
-use azure_identity::{DeveloperToolsCredential, ManagedIdentityCredential, WorkloadIdentityCredential};
+use azure_identity::{
+    DeveloperToolsCredential, ManagedIdentityCredential, ManagedIdentityCredentialOptions,
+    WorkloadIdentityCredential, WorkloadIdentityCredentialOptions,
+};
 use table_azure::AzureTableStore;
 use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
 use table_core::manifest::Manifest;
@@ -396,13 +399,20 @@ fn emulator_listens() -> bool {
 /// Returns the credential for an endpoint without a SAS.
 pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
     let kind = std::env::var(CREDENTIALS_VARIABLE).unwrap_or_default();
+    // A managed identity has its endpoint on this machine, and a secret for it: no proxy may see either.
+    let (mut managed, mut workload) =
+        (ManagedIdentityCredentialOptions::default(), WorkloadIdentityCredentialOptions::default());
+    managed.client_options.transport = table_azure::transport();
+    workload.credential_options.client_options.transport = table_azure::transport();
     let credential: azure_core::Result<Arc<dyn TokenCredential>> = match &*kind {
         // In Kubernetes a pod with a workload identity has this variable.
         "prod" if std::env::var_os("AZURE_FEDERATED_TOKEN_FILE").is_some() => {
-            WorkloadIdentityCredential::new(None).map(|it| it as _)
+            WorkloadIdentityCredential::new(Some(workload)).map(|it| it as _)
         }
-        "prod" | "ManagedIdentityCredential" => ManagedIdentityCredential::new(None).map(|it| it as _),
-        "WorkloadIdentityCredential" => WorkloadIdentityCredential::new(None).map(|it| it as _),
+        "prod" | "ManagedIdentityCredential" => {
+            ManagedIdentityCredential::new(Some(managed)).map(|it| it as _)
+        }
+        "WorkloadIdentityCredential" => WorkloadIdentityCredential::new(Some(workload)).map(|it| it as _),
         "" | "dev" | "AzureCliCredential" => DeveloperToolsCredential::new(None).map(|it| it as _),
         _ => {
             return Err(Failure::misuse(format!(

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use azure_core::http::{StatusCode, Url};
-use azure_security_keyvault_keys::KeyClient;
 use azure_security_keyvault_keys::models::{
     EncryptionAlgorithm, KeyClientWrapKeyOptions, KeyOperationParameters,
 };
+use azure_security_keyvault_keys::{KeyClient, KeyClientOptions};
 use table_azure::client_error;
 use table_core::store::{Error, ErrorKind, Result};
 use table_encryption::{KeyBytes, KeyWrap};
@@ -52,8 +52,10 @@ impl VaultKey {
             Some(port) => format!("https://{host}:{port}"),
             None => format!("https://{host}"),
         };
-        let client =
-            KeyClient::new(&vault, Arc::clone(&credential), None).map_err(|error| error.to_string())?;
+        let mut options = KeyClientOptions::default();
+        options.client_options.transport = table_azure::transport();
+        let client = KeyClient::new(&vault, Arc::clone(&credential), Some(options))
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             client,
             // Not the text of the caller: host names ignore case, and the same key must have one id.
@@ -130,7 +132,6 @@ mod tests {
     use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
     use azure_core::http::headers::Headers;
     use azure_core::http::{AsyncRawResponse, HttpClient, Request, RetryOptions, Transport};
-    use azure_security_keyvault_keys::KeyClientOptions;
 
     use super::*;
 

@@ -184,7 +184,7 @@ impl Questions {
     /// No key starts with the day or the airport, so the store reads every flight. It compares the day and
     /// the delay; the client compares the airport at the end of the RowKey.
     async fn delayed_lga(&self) -> Result<Answer> {
-        let january = RowPrefix::new("2013-01-");
+        let january = RowPrefix::escaped("2013-01-");
         let late = self.flights.table().query().rows(january).filter(Flight::ARR_DELAY.gt(120));
         let late = late.project::<FlightOrigin>().all().await?;
         let flights = late.iter().filter(|flight| flight.origin == "LGA").count() as u64;

@@ -20,7 +20,7 @@ pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
         return Err("the flights by manufacturer differ from the files".into());
     }
     let flights_of_plane = Relation::many(fleet.legs.clone(), |plane: &Plane| {
-        Ok((Leg::partition(&plane.tail_number)?, Some(RowPrefix::new("plane_"))))
+        Ok((Leg::partition(&plane.tail_number)?, Some(RowPrefix::escaped("plane_"))))
     });
     let planes = fleet.planes.query().all().await?;
     let flights_of_plane = &flights_of_plane;

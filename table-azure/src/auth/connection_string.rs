@@ -44,12 +44,12 @@ impl Connection {
     ///
     /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
     pub(crate) fn parse(text: &str, service: &'static str) -> Result<Self> {
-        if ["http://", "https://"].iter().any(|scheme| text.trim_start().starts_with(scheme)) {
+        if ["http://", "https://"].iter().any(|scheme| unquoted(text).starts_with(scheme)) {
             return Err(Error::invalid_request(
                 "this is a URL, not a connection string; use `with_sas`, `with_shared_key` or `new` with it",
             ));
         }
-        let settings = Settings::parse(text, service)?;
+        let settings = Settings::parse(unquoted(text), service)?;
         if settings.get("UseDevelopmentStorage").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
             return emulator(
                 settings.get("DevelopmentStorageProxyUri").unwrap_or("http://127.0.0.1"),
@@ -58,7 +58,7 @@ impl Connection {
         }
         Ok(Self {
             endpoint: settings.endpoint()?,
-            secondary: settings.secondary_endpoint(),
+            secondary: settings.secondary_endpoint()?,
             secret: settings.secret()?,
         })
     }
@@ -85,6 +85,16 @@ fn without_port(proxy: &str) -> Result<String> {
     Ok(format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
+/// Quotation marks that shells and settings files write around a value.
+const QUOTES: [char; 2] = ['"', '\''];
+
+/// Returns the text without the blanks and the pair of quotes around it.
+fn unquoted(text: &str) -> &str {
+    let text = text.trim();
+    let within = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    QUOTES.into_iter().find_map(within).map_or(text, str::trim)
+}
+
 /// Settings in the form `Name=value;…`. Names are compared without case.
 struct Settings<'a> {
     pairs: Vec<(&'a str, &'a str)>,
@@ -96,7 +106,12 @@ impl<'a> Settings<'a> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         // Split at the first `=`: base64 keys and signatures contain further `=`.
         let pairs = parts.map(|part| part.split_once('=').ok_or_else(malformed));
-        Ok(Self { pairs: pairs.collect::<Result<_>>()?, service })
+        let pairs: Vec<(&str, &str)> = pairs.collect::<Result<_>>()?;
+        // A setting behind a quote would be ignored, and its default would take its place.
+        if pairs.iter().any(|(name, _)| name.contains(QUOTES)) {
+            return Err(malformed());
+        }
+        Ok(Self { pairs, service })
     }
 
     /// Returns the value of a setting; `None` if it is missing or empty.
@@ -108,26 +123,44 @@ impl<'a> Settings<'a> {
     fn endpoint(&self) -> Result<String> {
         let name = format!("{}Endpoint", self.service);
         let given = self.get(&name).map(str::to_owned);
-        given.or_else(|| self.account_host("")).ok_or_else(|| missing(&format!("{name} or AccountName")))
+        let given = given.map_or_else(|| self.account_host(""), |given| Ok(Some(given)))?;
+        given.ok_or_else(|| missing(&format!("{name} or AccountName")))
     }
 
-    fn secondary_endpoint(&self) -> Option<String> {
+    fn secondary_endpoint(&self) -> Result<Option<String>> {
         if self.service != "Table" {
-            return None;
+            return Ok(None);
         }
-        let given = self.get("TableSecondaryEndpoint").map(str::to_owned);
-        let derived =
-            // The name of the secondary endpoint follows from the account's name only for the standard domains.
-            || self.get("TableEndpoint").is_none().then(|| self.account_host("-secondary")).flatten();
-        given.or_else(derived)
+        if let Some(given) = self.get("TableSecondaryEndpoint") {
+            return Ok(Some(given.to_owned()));
+        }
+        // The name of the secondary endpoint follows from the account's name only for the standard domains.
+        if self.get("TableEndpoint").is_some() { Ok(None) } else { self.account_host("-secondary") }
     }
 
     /// Returns the URL of the account in the standard domains. `suffix` follows the account name.
-    fn account_host(&self, suffix: &str) -> Option<String> {
+    ///
+    /// # Errors
+    /// Fails if a setting cannot be a part of this URL, which would then lead to another host.
+    fn account_host(&self, suffix: &str) -> Result<Option<String>> {
+        let Some(account) = self.get("AccountName") else { return Ok(None) };
         let protocol = self.get("DefaultEndpointsProtocol").unwrap_or("https");
-        let domain = self.get("EndpointSuffix").unwrap_or("core.windows.net");
+        let domain = self.get("EndpointSuffix").unwrap_or("core.windows.net").trim_start_matches('.');
+        let is_label =
+            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        for (name, is_usable) in [
+            ("AccountName", is_label(account)),
+            ("EndpointSuffix", domain.split('.').all(is_label)),
+            ("DefaultEndpointsProtocol", ["http", "https"].iter().any(|p| protocol.eq_ignore_ascii_case(p))),
+        ] {
+            if !is_usable {
+                return Err(Error::invalid_request(format!(
+                    "the {name} of the connection string cannot be a part of the account's URL; copy the whole string, as the portal shows it"
+                )));
+            }
+        }
         let service = self.service.to_lowercase();
-        self.get("AccountName").map(|account| format!("{protocol}://{account}{suffix}.{service}.{domain}"))
+        Ok(Some(format!("{protocol}://{account}{suffix}.{service}.{domain}")))
     }
 
     fn secret(&self) -> Result<Secret> {
@@ -171,6 +204,28 @@ mod tests {
         assert_eq!(c.secondary.as_deref(), Some("https://acc-secondary.table.core.chinacloudapi.cn"));
         assert!(matches!(c.secret, Secret::Key(key) if key.account() == "acc"));
         assert_eq!(parse("accountname=acc;accountkey=a2V5").endpoint, "https://acc.table.core.windows.net");
+    }
+
+    #[test]
+    fn quotes_and_dots_lead_to_the_same_account() {
+        let text = "AccountName=acc;AccountKey=a2V5;EndpointSuffix=.core.windows.net";
+        for text in [text.to_owned(), format!("\"{text}\""), format!(" '{text};' \n")] {
+            let c = parse(&text);
+            assert_eq!(c.endpoint, "https://acc.table.core.windows.net", "{text}");
+            assert_eq!(c.secondary.as_deref(), Some("https://acc-secondary.table.core.windows.net"));
+        }
+        for (text, name) in [
+            ("\"AccountName=acc;AccountKey=a2V5", "Name=value"),
+            ("'DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5", "Name=value"),
+            ("AccountName=\"acc\";AccountKey=a2V5", "AccountName"),
+            ("AccountName=acc.evil.example/;AccountKey=a2V5", "AccountName"),
+            ("AccountName=acc;AccountKey=a2V5;EndpointSuffix=core..net", "EndpointSuffix"),
+            ("AccountName=acc;AccountKey=a2V5;EndpointSuffix=core.windows.net/x", "EndpointSuffix"),
+            ("DefaultEndpointsProtocol=ftp;AccountName=acc;AccountKey=a2V5", "DefaultEndpointsProtocol"),
+        ] {
+            let error = Connection::parse(text, "Table").unwrap_err().to_string();
+            assert!(error.contains(name), "{text}: {error}");
+        }
     }
 
     #[test]

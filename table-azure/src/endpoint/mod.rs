@@ -65,6 +65,13 @@ impl Endpoint {
         if url.query().is_some() {
             return Err(invalid(primary, "the URL has a query; pass a URL with a SAS to `with_sas`"));
         }
+        if is_service_domain(&url) && url.path() != "/" {
+            return Err(invalid(
+                primary,
+                "the URL of an account at this host has no path; leave out the table, which each request names",
+            ));
+        }
+        let sas = sas.map(|sas| checked_sas(&sas, primary)).transpose()?;
         let host = url.host_str().unwrap_or_default();
         let is_cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
             || (is_loopback(&url) && url.port() == Some(COSMOS_EMULATOR_PORT));
@@ -87,14 +94,7 @@ impl Endpoint {
     pub(crate) fn from_sas_url(url: &str) -> Result<Self> {
         let (address, sas) =
             url.split_once('?').ok_or_else(|| invalid(url, "the URL has no SAS after a '?'"))?;
-        let mut address = parse_address(address, url)?;
-        let table = query_pairs(sas).find(|(name, _)| name == "tn").map(|(_, value)| value);
-        let last = address.path_segments().and_then(|mut segments| segments.next_back());
-        // The portal and other tools give the URL of the table. Requests need that of the account, to which they
-        // append the table.
-        if table.is_some_and(|table| last.is_some_and(|last| last.eq_ignore_ascii_case(&table))) {
-            address.path_segments_mut().map_err(|()| invalid(url, "the URL has no path"))?.pop();
-        }
+        let address = account_url(parse_address(address, url)?, &checked_sas(sas, url)?, url)?;
         Self::new(address.as_str(), Some(sas.to_owned()))
     }
 
@@ -149,6 +149,14 @@ impl Endpoint {
         self.hides_manifest
     }
 
+    /// Returns the URLs that requests may go to. The secondary endpoint is missing if none can be derived.
+    #[cfg(feature = "reqwest_rustls")]
+    pub(crate) fn all_urls(&self) -> Vec<Url> {
+        let mut urls = vec![self.primary.clone(), self.reads.clone()];
+        urls.extend(self.secondary_url());
+        urls
+    }
+
     /// Returns the root of the secondary endpoint, independent of where reads go.
     pub(crate) fn secondary(&self) -> Result<Address<'_>> {
         self.secondary_url().map(|base| Address::new(&base, "", self.sas.as_deref()))
@@ -188,6 +196,52 @@ impl fmt::Debug for Endpoint {
             .field("reads", &self.reads.as_str())
             .finish_non_exhaustive()
     }
+}
+
+/// Whether the host is an account in a domain of the services, such as `acc.table.core.windows.net`: then the path names no account.
+fn is_service_domain(url: &Url) -> bool {
+    url.domain().is_some_and(|domain| domain.contains(".table."))
+}
+
+/// Returns the SAS without the `?` with which the portal shows it. Errors show `url`, without its query.
+///
+/// # Errors
+/// Fails if the text has no signature.
+pub(crate) fn checked_sas(sas: &str, url: &str) -> Result<String> {
+    let sas = sas.trim().trim_start_matches('?');
+    if query_pairs(sas).any(|(name, value)| name == "sig" && !value.is_empty()) {
+        return Ok(sas.to_owned());
+    }
+    Err(invalid(url, "the shared access signature has no `sig`; copy the whole text, as the portal shows it"))
+}
+
+/// Returns the URL of the account for a URL of the account or of a table. The portal and other tools give the URL of the table; requests
+/// append the table to the URL of the account. Errors show `shown`.
+///
+/// A service's own domain has the account in the host name. At an address such as 127.0.0.1, the account is the first part of the path.
+/// Elsewhere only a SAS for a table says what the last part of the path is.
+fn account_url(mut url: Url, sas: &str, shown: &str) -> Result<Url> {
+    let parts: Vec<_> = url.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let table = query_pairs(sas).find(|(name, _)| name == "tn").map(|(_, value)| value);
+    let is_address = url.domain().is_none_or(|domain| domain.eq_ignore_ascii_case("localhost"));
+    let account_parts = if is_service_domain(&url) {
+        0
+    } else if is_address {
+        parts.len().min(1)
+    } else {
+        let last = parts.last().map(|last| last.trim_end_matches("()"));
+        let names_table =
+            last.zip(table.as_deref()).is_some_and(|(last, table)| last.eq_ignore_ascii_case(table));
+        parts.len() - usize::from(names_table)
+    };
+    if parts.len() > account_parts + 1 {
+        return Err(invalid(
+            shown,
+            "its path has more than a table; pass the URL of the account or of a table",
+        ));
+    }
+    url.set_path(&parts[..account_parts].join("/"));
+    Ok(url)
 }
 
 /// The port of Table requests to the emulator of Azure Cosmos DB

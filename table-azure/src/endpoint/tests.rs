@@ -37,6 +37,59 @@ fn a_table_sas_url_gives_the_accounts_endpoint() {
     assert_eq!(endpoint.write_to("T").into_url().as_str(), "http://127.0.0.1:1/acc/T?tn=orders&sig=x");
 }
 
+/// Each URL names the account `acc`, by one SAS or another.
+#[test]
+fn urls_of_accounts_and_tables_with_a_sas_give_the_accounts_endpoint() {
+    let (account, table) = ("ss=t&srt=sco&sig=x", "tn=demo&sig=x");
+    for (url, sas) in [
+        ("https://acc.table.core.windows.net", account),
+        ("https://acc.table.core.windows.net/", account),
+        ("https://acc.table.core.windows.net/Demo", account),
+        ("https://acc.table.core.windows.net/Demo/", table),
+        ("https://acc.table.core.windows.net/Demo()", table),
+        ("http://127.0.0.1:1/acc", account),
+        ("http://127.0.0.1:1/acc/Demo", account),
+        ("http://127.0.0.1:1/acc/Demo/", table),
+        ("http://[::1]:1/acc/demo", table),
+        ("http://localhost:1/acc/Demo/", account),
+        ("https://azurite.local/acc", account),
+        ("https://azurite.local/acc/Demo/", table),
+        ("https://tables.example/Demo", table),
+    ] {
+        for question in ["?", "??"] {
+            let endpoint = Endpoint::from_sas_url(&format!("{url}{question}{sas}")).unwrap();
+            let sent = endpoint.write_to("Demo()").into_url().to_string();
+            let path =
+                if url.contains("/acc.") || url.contains(".example") { "/Demo()" } else { "/acc/Demo()" };
+            assert!(sent.ends_with(&format!("{path}?{sas}")), "{url}{question}{sas}: {sent}");
+            assert_eq!(sent.matches("Demo").count(), 1, "{sent}");
+        }
+    }
+    // An emulator's account that is called as the table.
+    let same = Endpoint::from_sas_url("http://127.0.0.1:1/demo?tn=demo&sig=x").unwrap();
+    assert_eq!(same.write_to("Demo").into_url().path(), "/demo/Demo");
+}
+
+#[test]
+fn a_url_that_names_no_account_or_no_signature_is_refused() {
+    for (url, reason) in [
+        ("https://acc.table.core.windows.net/?", "no `sig`"),
+        ("https://acc.table.core.windows.net/??", "no `sig`"),
+        ("https://acc.table.core.windows.net/?sv=1&se=2&sig=", "no `sig`"),
+        ("https://acc.table.core.windows.net/?se7en", "no `sig`"),
+        ("https://acc.table.core.windows.net/a/b?sig=se7en", "more than a table"),
+        ("http://127.0.0.1:1/acc/a/b?sig=se7en", "more than a table"),
+        ("https://acc.table.core.windows.net", "no SAS"),
+    ] {
+        let error = Endpoint::from_sas_url(url).unwrap_err().to_string();
+        assert!(error.contains(reason) && !error.contains("se7en"), "{url}: {error}");
+    }
+    for url in ["https://acc.table.core.windows.net/Demo", "https://a.table.cosmos.azure.com:443/Demo/"] {
+        let error = Endpoint::new(url, None).unwrap_err().to_string();
+        assert!(error.contains("has no path"), "{url}: {error}");
+    }
+}
+
 #[test]
 fn reads_can_go_to_the_secondary() {
     for (primary, expected) in [

@@ -16,7 +16,7 @@ use super::queue_api::{
 };
 use crate::SharedKey;
 use crate::auth::{Connection, Secret};
-use crate::endpoint::{check_plain_http, parse_url};
+use crate::endpoint::{check_plain_http, checked_sas, parse_url};
 use crate::rest::{bounded, wrap_tracer};
 
 /// A [`WorkQueue`] in Azure Queue Storage.
@@ -105,7 +105,11 @@ impl AzureWorkQueue {
     /// Fails if the text is not a URL, or is a plain `http` URL of another machine (see
     /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)). Fails if the queue's name has more than 56 characters.
     pub fn with_sas(queue_url: &str, options: Option<AzureWorkQueueOptions>) -> Result<Self> {
-        Self::build(queue_url, None, options.unwrap_or_default(), true)
+        // Before anything else, because an error must not show a password.
+        parse_url(queue_url)?;
+        let (address, sas) = queue_url.split_once('?').unwrap_or((queue_url, ""));
+        let sas = checked_sas(sas, queue_url)?;
+        Self::build(&format!("{address}?{sas}"), None, options.unwrap_or_default(), true)
     }
 
     /// Creates a client of the named queue in the account of a connection string.
@@ -161,7 +165,7 @@ impl AzureWorkQueue {
         #[cfg(feature = "reqwest_rustls")]
         if options.client_options.transport.is_none() {
             options.client_options.transport =
-                crate::transport::for_endpoint(&url, super::queue_api::TIMEOUT);
+                crate::transport::for_endpoints([&url], super::queue_api::TIMEOUT);
         }
         options.client_options.transport = Some(bounded(options.client_options.transport));
         let poison = QueueApi::new(poison_url, credential.clone(), options.clone())

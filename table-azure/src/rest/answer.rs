@@ -17,9 +17,17 @@ pub(crate) struct Answer {
 
 const ETAG: HeaderName = HeaderName::from_static("etag");
 
+/// The header that the transport adds to an answer through a proxy: host and port of the proxy, for errors. No server can send it.
+pub(crate) const PROXY: HeaderName = HeaderName::from_static("x-table-through-proxy");
+
 impl Answer {
     pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
         text(&self.headers, &HeaderName::from_static(name))
+    }
+
+    /// Returns the proxy that the answer came through.
+    pub(super) fn proxy(&self) -> Option<&str> {
+        text(&self.headers, &PROXY)
     }
 
     /// Returns one header of the continuation token. An unreadable header is an error: ignoring it would end
@@ -76,11 +84,13 @@ pub(crate) fn outermost(xml: &[u8]) -> Option<&[u8]> {
 /// Maximum number of characters of a header shown in errors.
 const SHOWN: usize = 80;
 
-/// Describes an answer for error messages: status, content type and size, never the content.
+/// Describes an answer for error messages: status, content type, size and proxy, never the content.
 pub(super) fn received(status: StatusCode, headers: &Headers, bytes: usize) -> String {
     let content_type = text(headers, &CONTENT_TYPE).unwrap_or("no content type");
     let content_type: String = content_type.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
-    format!("status {}, {content_type}, {bytes} bytes", u16::from(status))
+    let through =
+        text(headers, &PROXY).map_or_else(String::new, |proxy| format!(", through the proxy {proxy}"));
+    format!("status {}, {content_type}, {bytes} bytes{through}", u16::from(status))
 }
 
 impl Answer {

@@ -31,6 +31,8 @@ pub(crate) struct Failure {
     elapsed: Duration,
     /// Describes the answer, if it is not in the service's format.
     received: Option<String>,
+    /// The proxy that the answer came through, if the answer is not in the service's format: it may be the proxy's own.
+    proxy: Option<String>,
 }
 
 /// Maximum number of characters kept of the service's code and message. Both are at most a sentence.
@@ -46,7 +48,10 @@ impl Failure {
         let mut failure = Self::of_body(u16::from(answer.status), &answer.body);
         failure.code =
             answer.header("x-ms-error-code").map(|code| at_most(code, CODE_CHARS)).or(failure.code);
-        failure.received = failure.code.is_none().then(|| answer.received());
+        if failure.code.is_none() {
+            failure.received = Some(answer.received());
+            failure.proxy = answer.proxy().map(str::to_owned);
+        }
         failure.request_id = answer.header("x-ms-request-id").map(str::to_owned);
         failure.retry_after = retry_after(answer);
         failure.skew = answer.header("date").and_then(skew);
@@ -66,6 +71,7 @@ impl Failure {
             skew: None,
             elapsed: Duration::ZERO,
             received: None,
+            proxy: None,
         }
     }
 
@@ -213,6 +219,9 @@ impl Failure {
         let message = self.message.lines().next().unwrap_or_default().trim();
         let mut text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         text.push_str(self.advice());
+        if let Some(proxy) = &self.proxy {
+            text.push_str(&format!(" (an answer through the proxy {proxy})"));
+        }
         if let Some(skew) = self.skew.filter(|_| self.status == 403 || self.status == 401) {
             text.push_str(&format!(
                 " (this machine's clock differs by {} minutes from the service's; at most 15 are allowed: set the clock)",

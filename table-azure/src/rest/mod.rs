@@ -10,6 +10,8 @@ mod hide_keys;
 mod token;
 mod tracer;
 
+#[cfg(feature = "reqwest_rustls")]
+pub(crate) use answer::PROXY;
 pub(crate) use answer::{Answer, no_etag, outermost, text};
 pub(crate) use bounded::bounded;
 pub use client::client_error;

@@ -638,7 +638,7 @@ impl TableSas {
 /// The RowKeys with the row prefix of `T`; every RowKey if `T` has no row prefix.
 fn all_rows<T: TableEntity>() -> Result<Range> {
     match &T::SCHEMA.discriminator {
-        Discriminator::RowPrefix(prefix) => RowPrefix::<T>::new(&**prefix).into_range(),
+        Discriminator::RowPrefix(prefix) => RowPrefix::<T>::escaped(&**prefix).into_range(),
         _ => Ok(Range::ALL),
     }
 }

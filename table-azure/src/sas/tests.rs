@@ -166,11 +166,11 @@ struct Order {
 }
 
 fn first() -> RowPrefix<Order> {
-    RowPrefix::new("order_03")
+    RowPrefix::escaped("order_03")
 }
 
 fn last() -> RowPrefix<Order> {
-    RowPrefix::new("order_07")
+    RowPrefix::escaped("order_07")
 }
 
 /// Returns the first and the last RowKey that a signature over these rows allows.
@@ -197,8 +197,8 @@ fn open_ranges_cover_only_rows_of_the_type() {
         (ends(..=last()), (from, "order_07\u{FFFF}")),
         (ends(first()..), ("order_03", to)),
         // Ranges that exceed the type's rows.
-        (ends(RowPrefix::new("a")..RowPrefix::new("z")), (from, to)),
-        (ends(RowPrefix::new("")), (from, to)),
+        (ends(RowPrefix::escaped("a")..RowPrefix::escaped("z")), (from, to)),
+        (ends(RowPrefix::escaped("")), (from, to)),
     ] {
         let (srk, erk) = found.unwrap();
         assert_eq!((srk.as_str(), erk.as_str()), expected);
@@ -208,9 +208,9 @@ fn open_ranges_cover_only_rows_of_the_type() {
 #[test]
 fn ranges_without_rows_of_the_type_are_refused() {
     assert!(ends(last()..first()).is_err());
-    assert!(ends(RowPrefix::new("invoice_")).is_err());
-    assert!(ends(RowPrefix::new("p")..).is_err());
-    assert!(ends(..RowPrefix::new("order_")).is_err());
+    assert!(ends(RowPrefix::escaped("invoice_")).is_err());
+    assert!(ends(RowPrefix::escaped("p")..).is_err());
+    assert!(ends(..RowPrefix::escaped("order_")).is_err());
 }
 
 #[derive(TableEntity)]

@@ -159,10 +159,12 @@ impl AzureTableStore {
             // The last policy: all policies of the caller and the signature see the real URL.
             client_options.per_try_policies.push(Arc::new(HideKeys));
         }
+        let endpoint = endpoint.with_reads_from(options.read_from, options.secondary_endpoint.as_deref())?;
+        endpoint.check_http(&options.plain_http_hosts)?;
         #[cfg(feature = "reqwest_rustls")]
         if client_options.transport.is_none() {
             client_options.transport =
-                crate::transport::for_endpoint(endpoint.root(), options.request_timeout);
+                crate::transport::for_endpoints(&endpoint.all_urls(), options.request_timeout);
         }
         client_options.transport = Some(bounded(client_options.transport));
         let traced = client_options.instrumentation.tracer_provider.is_some();
@@ -172,8 +174,6 @@ impl AzureTableStore {
             Authorization::Signature(policy) => (vec![policy], None),
             Authorization::Token(tokens) => (Vec::new(), Some(tokens)),
         };
-        let endpoint = endpoint.with_reads_from(options.read_from, options.secondary_endpoint.as_deref())?;
-        endpoint.check_http(&options.plain_http_hosts)?;
         let client = Client {
             pipeline: Pipeline::new(name.0, name.1, client_options, Vec::new(), policies, None),
             endpoint,

@@ -127,7 +127,7 @@ impl Client {
         key: &Key,
         select: Option<&Select>,
     ) -> Result<Option<Entity>> {
-        let select = select.map(select_list);
+        let select = select.and_then(select_list);
         let address = self.endpoint.read_partition(&entity_path(table, key), Some(key.partition()));
         let url = address.with_optional("$select", select.as_deref());
         let subject = Subject::Entity(table, key);
@@ -157,7 +157,7 @@ impl Client {
             .endpoint
             .read_partition(&format!("{table}()"), query.bounds().partition.as_single())
             .with_optional("$filter", filter.as_deref())
-            .with_optional("$select", query.select.as_ref().map(select_list).as_deref())
+            .with_optional("$select", query.select.as_ref().and_then(select_list).as_deref())
             .with_optional("$top", top.as_deref())
             .with_optional("NextPartitionKey", position.map(|p| p.first.as_str()))
             .with_optional("NextRowKey", position.and_then(|p| p.second.as_deref()));
@@ -173,12 +173,15 @@ impl Client {
     }
 }
 
-/// Returns the selected names, with the properties that every answer needs.
-fn select_list(select: &Select) -> String {
+/// Returns the selected names, with the properties that every answer needs; `None` for all properties, which an answer has without `$select`.
+fn select_list(select: &Select) -> Option<String> {
+    if select.is_all() {
+        return None;
+    }
     // `$select` leaves out the keys too, and an entity without keys cannot be read. The ETag is an annotation and is
     // always there.
     let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(select.names()).collect();
-    Select::new(names).names().collect::<Vec<_>>().join(",")
+    Some(Select::new(names).names().collect::<Vec<_>>().join(","))
 }
 
 /// Returns where the next page begins; `None` after the last page. The service may omit the RowKey

@@ -6,6 +6,7 @@ mod client_options;
 mod cosmos;
 mod credentials;
 mod hostile;
+mod proxy;
 #[cfg(feature = "queue")]
 mod queue;
 mod refusals;

@@ -26,6 +26,8 @@ pub(crate) fn tables() -> Command {
     ] {
         command.env_remove(name);
     }
+    // Nothing listens there: a request to a server of this machine fails if it uses a proxy.
+    command.env("HTTP_PROXY", "http://127.0.0.1:1").env("ALL_PROXY", "http://127.0.0.1:1");
     command
 }
 

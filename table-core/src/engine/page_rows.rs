@@ -109,6 +109,9 @@ impl PageRows {
 
 /// Appends the packed properties that are selected.
 fn push_selected(out: &mut Vec<u8>, packed: &[u8], select: &Select) {
+    if select.is_all() {
+        return out.extend_from_slice(packed);
+    }
     let mut rest = packed;
     while let Some(property) = PackedProperty::split(&mut rest) {
         if select.names().any(|name| name.as_bytes() == property.name) {

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::Key;
 use super::chunk::{ChunkText, Span, Texts};
+use crate::error::{Error, Result};
 
 /// The version of an entity. The store assigns it, and ETags are compared exactly.
 ///
@@ -39,6 +41,15 @@ impl ETag {
         }
     }
 
+    /// Whether the text has the form of an ETag in HTTP: in quotes, after `W/` if it is weak
+    /// (<https://www.rfc-editor.org/rfc/rfc9110#field.etag>).
+    fn is_well_formed(&self) -> bool {
+        let Repr::Text(text) = &self.0 else { return true };
+        let opaque = text.strip_prefix("W/").unwrap_or(text);
+        let opaque = opaque.strip_prefix('"').and_then(|opaque| opaque.strip_suffix('"'));
+        opaque.is_some_and(|opaque| !opaque.contains(|c: char| c == '"' || c.is_control()))
+    }
+
     /// Creates an ETag whose text is in a chunk.
     #[inline]
     pub(super) fn in_chunk(texts: &Texts, span: Span) -> Self {
@@ -64,7 +75,7 @@ impl From<&str> for ETag {
 impl FromStr for ETag {
     type Err = std::convert::Infallible;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> Result<Self, std::convert::Infallible> {
         Ok(Self::from(text))
     }
 }
@@ -91,6 +102,24 @@ pub enum IfMatch {
     Exactly(ETag),
     /// Any version, if the entity exists (`If-Match: *`): the last writer wins.
     Any,
+}
+
+impl IfMatch {
+    /// Refuses an ETag that is not quoted text, as the service does: no entity ever has it, so *another writer has changed the entity* would
+    /// be a wrong answer.
+    ///
+    /// # Errors
+    /// Fails if the ETag is malformed. The error names the entity with this key.
+    #[doc(hidden)]
+    pub fn check_form(&self, key: &Key) -> Result<()> {
+        match self {
+            Self::Exactly(etag) if !etag.is_well_formed() => Err(Error::invalid_request(format!(
+                "the ETag {:?} of {key} is malformed: an ETag is quoted text such as W/\"…\"; pass the ETag that was read, unchanged",
+                etag.to_string()
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl From<ETag> for IfMatch {

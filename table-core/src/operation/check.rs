@@ -7,50 +7,102 @@ use crate::operation::{GroupTransaction, Operation};
 use crate::profile::ServiceProfile;
 use crate::query::{Filter, Query, identifier_problem};
 
-/// Refuses an operation that the service would refuse, or that would store a marked property in plaintext.
+/// Refuses an operation that the service would refuse, or that would store a marked property in plaintext or a property name twice.
 ///
 /// # Errors
 /// Names the violated limit, name, value or mark.
 pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Result<()> {
-    check_with(profile, operation, |_, property| is_ordinary_name(profile, property))
+    check_with(profile, operation, &mut CheckedNames::default())
 }
 
-/// Like [`check_operation`]. `is_ordinary` says whether the name of the property at a position is certainly allowed.
+/// Like [`check_operation`]. `names` are the names of the entities that were checked before.
 fn check_with<'a>(
     profile: &ServiceProfile,
     operation: &'a Operation,
-    mut is_ordinary: impl FnMut(usize, &PackedProperty<'a>) -> bool,
+    names: &mut CheckedNames<'a>,
 ) -> Result<()> {
     check_key(profile, operation.key())?;
+    if let Some(version) = operation.if_match() {
+        version.check_form(operation.key())?;
+    }
     let Some(entity) = operation.entity() else { return Ok(()) };
+    let (mut count, mut are_known, mut are_ordinary) = (0, true, true);
     for (place, property) in entity.properties().packed_properties().enumerate() {
-        check_packed(profile, &property, is_ordinary(place, &property))?;
+        let name = names.check(profile, place, &property);
+        are_known &= name == CheckedName::Known;
+        are_ordinary &= name != CheckedName::Unusual;
+        check_packed(profile, &property, name != CheckedName::Unusual)?;
+        count = place + 1;
+    }
+    if !are_known {
+        check_distinct(entity)?;
+        if are_ordinary {
+            names.add_distinct(count);
+        }
     }
     check_size(profile, entity.key(), entity.properties())
+}
+
+/// Refuses an entity that has a property name twice: which of the values counts would depend on the reader.
+fn check_distinct(entity: &Entity) -> Result<()> {
+    let Some(name) = entity.properties().repeated_name() else { return Ok(()) };
+    let key = entity.key();
+    Err(Error::invalid_request(format!(
+        "the property '{name}' of {key} occurs twice, and an entity has each property once: remove one of the values"
+    )))
 }
 
 /// Type, mark and name of properties that were checked, by their position. The entities of a group mostly have the same properties,
 /// so most names are compared with one name and not checked again.
 #[derive(Default)]
-struct CheckedNames<'a>(Vec<&'a [u8]>);
+struct CheckedNames<'a> {
+    names: Vec<&'a [u8]>,
+    /// The first names of which no two are equal.
+    distinct: usize,
+    /// Whether further entities are checked. Otherwise no name is kept.
+    is_group: bool,
+}
+
+/// What is known of a property name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CheckedName {
+    /// It is the allowed name at this position of an earlier entity, and the names up to there differ from each other.
+    Known,
+    /// It is certainly allowed.
+    Ordinary,
+    Unusual,
+}
 
 impl<'a> CheckedNames<'a> {
     #[inline]
-    fn is_ordinary(&mut self, profile: &ServiceProfile, place: usize, property: &PackedProperty<'a>) -> bool {
+    fn check(
+        &mut self,
+        profile: &ServiceProfile,
+        place: usize,
+        property: &PackedProperty<'a>,
+    ) -> CheckedName {
         let prefix = property.prefix();
-        if self.0.get(place) == Some(&prefix) {
-            return true;
+        if self.names.get(place) == Some(&prefix) {
+            return if place < self.distinct { CheckedName::Known } else { CheckedName::Ordinary };
         }
-        let ordinary = is_ordinary_name(profile, property);
-        if ordinary {
+        if !is_ordinary_name(profile, property) {
+            return CheckedName::Unusual;
+        }
+        if self.is_group {
             // From this position on, the entity differs from the one before, so the names that follow are not known
             // to be allowed.
-            self.0.truncate(place);
-            if place == self.0.len() {
-                self.0.push(prefix);
+            self.names.truncate(place);
+            self.distinct = self.distinct.min(place);
+            if place == self.names.len() {
+                self.names.push(prefix);
             }
         }
-        ordinary
+        CheckedName::Ordinary
+    }
+
+    /// Notes that the first `count` names differ from each other: those of an entity whose names are all ordinary.
+    fn add_distinct(&mut self, count: usize) {
+        self.distinct = self.distinct.max(count.min(self.names.len()));
     }
 }
 
@@ -98,14 +150,13 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
             group.len(),
         ));
     }
-    let (mut seen, mut names) = (HashSet::new(), CheckedNames::default());
+    let (mut seen, mut names) = (HashSet::new(), CheckedNames { is_group: true, ..CheckedNames::default() });
     for (index, operation) in group.operations().iter().enumerate() {
         // `push` has checked these rules; only an adapter that changed operations can have broken them.
         let member =
             if group.is_unchanged() { Ok(()) } else { check_member(group.partition(), operation, &mut seen) };
-        let is_ordinary = |place, property: &_| names.is_ordinary(profile, place, property);
         member
-            .and_then(|()| check_with(profile, operation, is_ordinary))
+            .and_then(|()| check_with(profile, operation, &mut names))
             .map_err(|e| Error::in_transaction(index, e))?;
     }
     let bytes = group.payload_within(profile.group_bytes);
@@ -401,6 +452,55 @@ mod tests {
 
     use super::*;
     use crate::model::Ticks;
+
+    /// Names that share a hash (length, first and last eight bytes) are told apart.
+    #[test]
+    fn a_repeated_name_is_found_among_similar_names() {
+        let name = |n: usize| format!("Property{n:04}Of_Sensor");
+        let mut properties = Properties::new();
+        for n in 0..252 {
+            properties.push(&name(n), ValueRef::Int32(1), false);
+        }
+        assert_eq!(properties.repeated_name(), None);
+        for n in [0, 17, 251] {
+            let mut twice = properties.clone();
+            twice.push(&name(n), ValueRef::String("x"), true);
+            assert_eq!(twice.repeated_name(), Some(&*name(n)));
+            assert!(Properties::from_packed(twice.into_packed()).is_err());
+        }
+    }
+
+    /// A name that was known from the entity before is compared with the other names of its own entity.
+    #[test]
+    fn names_of_a_group_are_compared_within_each_entity() {
+        let profile = ServiceProfile::LOCAL;
+        let entity = |row: &str, names: &[&str]| {
+            let mut properties = Properties::new();
+            names.iter().for_each(|name| properties.push(name, ValueRef::Int32(1), false));
+            Operation::Insert(Entity::from_parts(Key::new("p", row).unwrap(), properties))
+        };
+        let wrong = [
+            vec![vec!["A", "A"]],
+            vec![vec!["A", "B", "C"], vec!["A", "B", "A"]],
+            vec![vec!["A", "B", "C"], vec!["A", "é", "C", "A"]],
+            vec![vec!["A", "é", "C"], vec!["A", "B", "C", "B"]],
+            vec![vec!["A", "B", "C"], vec!["A"], vec!["C", "B", "C"]],
+        ];
+        for entities in wrong {
+            let partition = PartitionKey::new("p").unwrap();
+            let mut group = GroupTransaction::new(partition, &profile);
+            for (n, names) in entities.iter().enumerate() {
+                group.push(entity(&n.to_string(), names)).unwrap();
+            }
+            let error = check_group(&profile, &group).unwrap_err();
+            assert_eq!(error.failed_index(), Some(entities.len() - 1), "{entities:?}: {error}");
+        }
+        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), &profile);
+        for (n, names) in [vec!["A", "B"], vec!["A", "B", "C"], vec!["B", "A"], vec![]].iter().enumerate() {
+            group.push(entity(&n.to_string(), names)).unwrap();
+        }
+        check_group(&profile, &group).unwrap();
+    }
 
     #[test]
     fn upper_bounds_hold_for_every_type() {

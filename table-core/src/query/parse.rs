@@ -420,13 +420,12 @@ pub(super) fn typed(prefix: &str, text: &str) -> Result<EdmValue, String> {
 /// Parses ISO 8601 with up to 7 decimals. The default time zone is UTC.
 fn datetime(text: &str) -> Result<Ticks, String> {
     let decimals = text.split_once('.').map_or(0, |(_, t)| t.bytes().take_while(u8::is_ascii_digit).count());
-    let zoned = match text.len() {
-        // `2013-01-01T05:15`, without seconds.
-        16 => format!("{text}:00Z"),
-        _ if text.get(10..).is_some_and(|time| time.contains(['Z', '+', '-'])) => text.to_owned(),
-        _ => format!("{text}Z"),
-    };
-    Some(zoned)
+    // The date has hyphens too, so the zone is looked for behind it.
+    let zone = text.get(10..).and_then(|time| time.find(['Z', '+', '-'])).map(|at| 10 + at);
+    let (time, zone) = zone.map_or((text, "Z"), |at| text.split_at(at));
+    // `2013-01-01T05:15`, without seconds.
+    let seconds = if time.len() == 16 { ":00" } else { "" };
+    Some(format!("{time}{seconds}{zone}"))
         .filter(|zoned| decimals <= 7 && zoned.as_bytes().get(10) == Some(&b'T'))
         .and_then(|zoned| zoned.parse().ok())
         .ok_or_else(|| format!("'{text}' is not a DateTime; write for example 2013-01-01T05:15:00.1234567Z"))

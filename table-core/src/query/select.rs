@@ -1,14 +1,27 @@
 use super::Filter;
 
-/// The properties that a query returns. Keys, ETag and Timestamp are always returned.
+/// The properties that a query returns. Keys, ETag and Timestamp are always returned. The name `*` selects all properties, as in the
+/// service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Select(Box<[Box<str>]>);
 
 impl Select {
-    /// Creates a projection on these properties, in this order, without duplicates.
+    /// The name that selects all properties.
+    const ALL: &'static str = "*";
+
+    /// Creates a projection on these properties, in this order, without duplicates. With the name `*`, it is a projection on all properties.
+    ///
+    /// ```
+    /// use table_core::query::Select;
+    /// assert!(Select::new(["*"]).contains("Age"));
+    /// assert_eq!(Select::new(["Name", "*"]), Select::new(["*"]));
+    /// ```
     pub fn new<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
         let mut unique: Vec<Box<str>> = Vec::new();
         for name in names {
+            if name.as_ref() == Self::ALL {
+                return Self([Self::ALL.into()].into());
+            }
             if !unique.iter().any(|u| **u == *name.as_ref()) {
                 unique.push(name.as_ref().into());
             }
@@ -16,14 +29,19 @@ impl Select {
         Self(unique.into())
     }
 
-    /// Returns the names.
+    /// Whether all properties are selected, by the name `*`.
+    pub fn is_all(&self) -> bool {
+        self.0.first().is_some_and(|name| **name == *Self::ALL)
+    }
+
+    /// Returns the names; `*` for all.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|n| &**n)
     }
 
     /// Whether the property is selected.
     pub fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|n| **n == *name)
+        self.is_all() || self.0.iter().any(|n| **n == *name)
     }
 
     /// Returns a projection on both sets.

@@ -11,6 +11,8 @@ pub(crate) struct RowFilter {
     pub(crate) removes_system_rows: bool,
     /// Whether to remove index entries; see [`Entity::is_index_entry`].
     pub(crate) removes_index_entries: bool,
+    /// The property that only rows of other types have. Rows with it are removed.
+    pub(crate) other_type: Option<&'static str>,
     /// The types whose hidden rows to remove, and the time by which they are hidden.
     pub(crate) hidden: Option<(Expiries, Ticks)>,
     /// The properties that are read only for the filter, and must not be returned to the caller.
@@ -31,7 +33,7 @@ impl RowFilter {
     pub(crate) fn needed(&self) -> impl Iterator<Item = &str> {
         let index_name = self.removes_index_entries.then_some(INDEX_NAME);
         let hidden = self.hidden.iter().flat_map(|(expiries, _)| expiries.names());
-        index_name.into_iter().chain(hidden)
+        index_name.into_iter().chain(self.other_type).chain(hidden)
     }
 
     /// Filters a page. Returns the number of removed rows.
@@ -57,9 +59,11 @@ impl RowFilter {
         if self.added.is_empty() { requested.clone() } else { requested.union(&self.added) }
     }
 
-    fn removes(&self, entity: &Entity) -> bool {
+    /// Whether reads leave the row out.
+    pub(crate) fn removes(&self, entity: &Entity) -> bool {
         (self.removes_system_rows && entity.key().is_system())
             || (self.removes_index_entries && entity.is_index_entry())
+            || self.other_type.is_some_and(|name| entity.properties().find(name).is_some())
             || self.hides(entity)
     }
 

@@ -41,7 +41,7 @@
 /// | `partition_key = "…"`, `row_key = "…"` | key template, see below | the field with `#[partition_key]`, `#[row_key]` |
 /// | `rename_all = "PascalCase"` | derives property names from field names: `lowercase`, `UPPERCASE`, `PascalCase`, `camelCase`, `snake_case`, … | field names as in Rust |
 /// | `discriminator = "Kind"` | property that stores the `type` | `EntityType` |
-/// | `discriminator(row_prefix)`, `discriminator(partition_prefix)` | the literal start of the key identifies the type, without a property | |
+/// | `discriminator(row_prefix)`, `discriminator(partition_prefix)` | the literal start of the key identifies the type, without a property: letters and digits and then one other character, as in `empid_` | |
 /// | `discriminator(none)` | the table holds only this type, although it has a `type` | |
 /// | `version = 2, previous = EmployeeV1` | reads older rows as `EmployeeV1` and converts them by `From` | 1 |
 /// | `min_reader = 2` | programs of version 2 and later read the rows of this version as their own | the version |
@@ -98,7 +98,8 @@
 ///
 /// # Generated items
 /// - `T::key(…)` and `T::partition(…)`: typed keys from the fields of the templates.
-/// - `T::row_prefix().a(…).b(…)`: typed prefixes and ranges of RowKeys, with a step per part.
+/// - `T::row_prefix().a(…).b(…)`: typed prefixes and ranges of RowKeys, with a step per part; `T::partition_prefix()` the same of
+///   PartitionKeys.
 /// - a constant per field, such as `T::LAST_NAME`, for filters and selections.
 /// - `T::patch()` and `TPatch`: a partial update, without the fields of keys and of indexes.
 ///

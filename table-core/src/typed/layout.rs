@@ -135,6 +135,15 @@ impl Manifest {
             return Ok(());
         }
         let entity = schema.entity_type();
+        let is_nested =
+            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.is_nested_with(&entity));
+        if let Some(other) = self.types.iter().find(is_nested) {
+            let (own, name) = (schema.rust_name, other.name());
+            return Err(Error::invalid_request(format!(
+                "the manifest of the table '{table}' has {name}, whose keys begin like those of {own}: queries and deletions of one type would \
+                 find the entities of the other; give both a `type`, or store one of them in another table"
+            )));
+        }
         if let Some(stored) = self.type_of(&entity) {
             stored.check_layout(table, schema)?;
             stored.check_encrypted(table, schema)?;

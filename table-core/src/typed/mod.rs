@@ -32,7 +32,7 @@ pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, P
 pub use record::Record;
 #[doc(hidden)]
 pub use registration::permit_registered;
-pub use row_prefix::RowPrefix;
+pub use row_prefix::{PartitionPrefix, RowPrefix};
 #[doc(hidden)]
 pub use schema::Requirements;
 pub use schema::{PropertySchema, Schema, Spread};

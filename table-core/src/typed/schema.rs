@@ -245,7 +245,7 @@ impl Schema {
     }
 
     /// Whether rows of this version or of an earlier one have a property of the type under this name.
-    fn has_known_name(&self, name: &str) -> bool {
+    pub(super) fn has_known_name(&self, name: &str) -> bool {
         [Self::VERSION_PROPERTY, Self::READER_PROPERTY].contains(&name)
             || self.discriminator.property() == Some(name)
             || self.properties.iter().any(|property| property.has_name(name))

@@ -48,15 +48,24 @@ pub(super) fn discriminator(
     }
     let prefix = |template: &Option<Template>, which: &str| {
         let template = template.as_ref()?;
-        let prefix = template.prefix().map(str::to_owned);
-        if prefix.is_none() {
-            let remedy = "start it with text, as in `\"empid_{id:06}\"`";
-            errors.push(
+        match template.prefix() {
+            None => {
+                let remedy = "start it with text, as in `\"empid_{id:06}\"`";
+                errors.push(
+                    &template.text,
+                    format!("the {which} starts with a field, so its start cannot identify the type: {remedy}"),
+                );
+            }
+            Some(text) if !ends_itself(text) => errors.push(
                 &template.text,
-                format!("the {which} starts with a field, so its start cannot identify the type: {remedy}"),
-            );
+                format!(
+                    "the start `{text}` of the {which} cannot identify the type, because it can be the start of another type's keys: write letters \
+                     and digits and then one other character, as in `empid_`, or give the type a `type`"
+                ),
+            ),
+            Some(_) => {}
         }
-        prefix
+        template.prefix().map(str::to_owned)
     };
     Some(match container.discriminator.as_ref().map(|(_, attr)| attr) {
         None if container.type_name.is_none() => Discriminator::None,
@@ -68,6 +77,13 @@ pub(super) fn discriminator(
             Discriminator::PartitionPrefix(prefix(partition, "partition key")?)
         }
     })
+}
+
+/// Whether a text has letters and digits and then one other character, at its end. No such text is the start of another one: that one
+/// would have the other character within. So rows of two types with such starts can be told apart, whatever follows the start.
+fn ends_itself(text: &str) -> bool {
+    let mut chars = text.chars().rev();
+    chars.next().is_some_and(|last| !last.is_alphanumeric()) && chars.all(char::is_alphanumeric)
 }
 
 /// Returns the name of the property that stores the type, and reports a name that it cannot have.

@@ -55,7 +55,7 @@ fn option(value: Option<impl ToTokens>) -> TokenStream {
 
 fn expand(entity: &Entity<'_>) -> TokenStream {
     let patch = patch::definition(entity);
-    let prefix = prefix::definition(entity);
+    let prefixes = prefix::Which::BOTH.map(|which| prefix::definition(entity, which));
     let lookups = index::definition(entity);
     let inner = [
         checks::expand(entity),
@@ -63,14 +63,15 @@ fn expand(entity: &Entity<'_>) -> TokenStream {
         codec::expand(entity),
         constants::expand(entity),
         patch::expand(entity),
-        prefix::expand(entity),
+        prefix::expand(entity, prefix::Which::Partition),
+        prefix::expand(entity, prefix::Which::Row),
         index::expand(entity),
     ];
     quote! {
         // The types are outside of the constant, so that the program can name them. The rest is inside, where its
         // helpers cannot meet names of the program.
         #patch
-        #prefix
+        #(#prefixes)*
         #lookups
         #[allow(deprecated)]
         const _: () = {

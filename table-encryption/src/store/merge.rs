@@ -52,6 +52,9 @@ impl<S: TableStore> EncryptedStore<S> {
         let key = patch.key().clone();
         self.shared.rules.mark(id, &key, patch.properties_mut());
         self.check_marks(id, &patch)?;
+        if let Some(version) = &version {
+            version.check_form(patch.key())?;
+        }
         let Some(read) = self.read_for(table, id, &patch).await? else {
             if version.is_some() {
                 return Err(Error::entity_not_found(table, patch.key()));

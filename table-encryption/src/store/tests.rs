@@ -116,7 +116,7 @@ async fn merges_read_only_what_they_need() {
     expected.properties().iter().for_each(|p| assert_eq!(read.properties().find(p.name()), Some(p)));
 
     rig.meter.reset();
-    let stale = Operation::Merge(bare().with("Age", 1), IfMatch::Exactly("other".into()));
+    let stale = Operation::Merge(bare().with("Age", 1), IfMatch::Exactly("W/\"other\"".into()));
     assert!(rig.store.write(&people(), stale).await.unwrap_err().is_precondition_failed());
     assert_eq!(rig.meter.total(), 1);
     let uncovers = rig.store.write(&people(), patch(bare().with("Iban", "CH93"))).await.unwrap_err();

@@ -355,6 +355,13 @@ impl<'a> Pass<'a> {
             self.times.add(time);
         }
         self.check_unfinished(row);
+        if let Some(name) = row.properties().repeated_name() {
+            self.findings.add(
+                Problem::RepeatedProperty,
+                &format!("rows with '{name}' twice"),
+                Some(row.key()),
+            );
+        }
         let names = || self.examination.encrypted_names.as_ref().map(|names| names(row)).unwrap_or_default();
         if row.key().is_system() && !crate::wide::is_wide_row(row) {
             self.report.system_rows += 1;

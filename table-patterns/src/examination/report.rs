@@ -109,6 +109,8 @@ pub struct TypeRows {
 pub enum Problem {
     /// Rows that the store cannot read or decrypt.
     Unreadable,
+    /// Rows that have a property name twice. Stores refuse to write them, so an earlier release has written them.
+    RepeatedProperty,
     /// Plaintext of a property that the manifest or other rows have encrypted.
     Plaintext,
     /// Blobs of large values that are missing.
@@ -156,6 +158,7 @@ impl Problem {
     pub const fn severity(self) -> Severity {
         match self {
             Self::Unreadable
+            | Self::RepeatedProperty
             | Self::Plaintext
             | Self::MissingBlob
             | Self::DanglingEntries
@@ -178,6 +181,9 @@ impl Problem {
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Unreadable => "restore the rows from a backup, or give the keys that encrypted them",
+            Self::RepeatedProperty => {
+                "write the entities again with one value of the property: readers take the first, and no store accepts both"
+            }
             Self::Plaintext => "encrypt the values by a migration, and look for the program that wrote them",
             Self::MissingBlob => "restore the blobs from a backup",
             Self::DanglingEntries | Self::MissingEntries => "repair the index by a scrub",
@@ -205,6 +211,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreadable => "unreadable rows",
+            Self::RepeatedProperty => "a property twice",
             Self::Plaintext => "plaintext of an encrypted property",
             Self::MissingBlob => "missing blobs",
             Self::DanglingEntries => "dangling entries",

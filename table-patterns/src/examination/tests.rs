@@ -1,8 +1,11 @@
 //! What an examination finds, and what it reads.
 
+use async_trait::async_trait;
 use table_core::adapter::{Metered, RequestMeter};
+use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
+use table_core::query::{Continuation, Page};
 use table_core::store::{GroupTransaction, Operation, TableStoreExt as _};
 
 use super::*;
@@ -194,6 +197,41 @@ async fn unfinished_writes_and_poison_are_found() {
     // A young write may be in progress.
     let young = Examination::new(store, table()).run().await.unwrap();
     assert_eq!((young.unfinished, problems(&young).len()), (1, 2));
+}
+
+/// A store with a row that an earlier release has written: each row has its last property twice.
+#[derive(Debug)]
+struct Repeating(MemoryStore);
+
+#[async_trait]
+impl TableStore for Repeating {
+    forward_to_store!(self => self.0;
+        profile, create_table, delete_table, list_tables, get, write, transact, manifests);
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let mut page = self.0.query(table, query, from).await?;
+        for row in &mut page.items {
+            if let Some(last) = row.clone().properties().iter().last() {
+                row.properties_mut().push(last.name(), last.value(), false);
+            }
+        }
+        Ok(page)
+    }
+}
+
+#[tokio::test]
+async fn a_property_that_a_row_has_twice_is_named() {
+    let store =
+        filled([person("1").with("Name", "Ken").with("Age", 41), person("2"), person("3").with("Age", 7)]);
+    let found = Examination::new(Repeating(store.await), table()).run().await.unwrap();
+    assert_eq!(problems(&found), [(Problem::RepeatedProperty, "rows with 'Age' twice", 2)]);
+    assert_eq!(found.findings[0].examples, [person("1").key().clone(), person("3").key().clone()]);
+    assert!(found.is_damaged());
 }
 
 #[tokio::test]

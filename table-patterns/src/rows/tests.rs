@@ -59,7 +59,7 @@ async fn a_row_without_an_etag_is_not_written_in_any_version() -> Result<()> {
     let refused = |error: Error| assert!(error.to_string().contains("without an ETag"), "{error}");
     let set = |_: &Entity| Ok(Properties::from_iter([("H01", 2)]));
     refused(modify(&table, &key, set).await.unwrap_err());
-    let all = Compound::<Entity>::under(&table, PartitionKey::new("p")?, RowPrefix::<Entity>::new("r"))?;
+    let all = Compound::<Entity>::under(&table, PartitionKey::new("p")?, RowPrefix::<Entity>::escaped("r"))?;
     refused(all.delete().await.unwrap_err());
     let hours = DataSeries::<Hours, i32>::new(store.clone(), name.clone(), Hours)?;
     refused(hours.add(&key, 1, 1).await.unwrap_err());

@@ -134,7 +134,7 @@ impl<R: FromEntity> Compound<R> {
                 schema.row_key, schema.rust_name
             )));
         }
-        Self::under(table, key.partition_key(), RowPrefix::new(key.row()))
+        Self::under(table, key.partition_key(), RowPrefix::escaped(key.row()))
     }
 
     /// All rows of a partition whose row keys start with a prefix. No request.
@@ -154,7 +154,7 @@ impl<R: FromEntity> Compound<R> {
 
     /// A query for all rows, which the caller can narrow. No request.
     pub fn query(&self) -> TableQuery<R> {
-        self.table.query().partition(&self.partition).rows(RowPrefix::new(&self.prefix))
+        self.table.query().partition(&self.partition).rows(RowPrefix::escaped(&self.prefix))
     }
 
     /// Reads all rows in the order of keys. 1 request per page.
@@ -171,7 +171,7 @@ impl<R: FromEntity> Compound<R> {
     /// `T` has encrypted properties and the store does not encrypt.
     pub fn of<T: FromEntity>(&self) -> Result<TableQuery<T>> {
         let table = self.table.view::<T>()?;
-        Ok(table.query().partition(&self.partition).rows(RowPrefix::new(&self.prefix)))
+        Ok(table.query().partition(&self.partition).rows(RowPrefix::escaped(&self.prefix)))
     }
 
     /// A query for the rows of one type under a longer prefix, or in a range of prefixes. No request.
@@ -187,7 +187,7 @@ impl<R: FromEntity> Compound<R> {
     /// # Errors
     /// `T` has encrypted properties and the store does not encrypt.
     pub fn between<T: FromEntity>(&self, from: impl KeyOf<T>, to: impl KeyOf<T>) -> Result<TableQuery<T>> {
-        let prefix = |key: Key| RowPrefix::<T>::new(key.row());
+        let prefix = |key: Key| RowPrefix::<T>::escaped(key.row());
         self.rows(prefix(from.into_key())..=prefix(to.into_key()))
     }
 

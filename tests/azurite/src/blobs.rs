@@ -65,7 +65,13 @@ impl Account {
     }
 
     fn client(&self) -> ClientOptions {
-        ClientOptions::new().with_allow_http(self.endpoint.starts_with("http://"))
+        let options = ClientOptions::new().with_allow_http(self.endpoint.starts_with("http://"));
+        if !self.endpoint.starts_with("http://127.0.0.1:") {
+            return options;
+        }
+        // The emulator is on this machine. The proxies of the environment cannot be ignored otherwise: a proxy of its own takes their place,
+        // and is used for no host of this machine.
+        options.with_proxy_url("http://localhost:9").with_proxy_excludes("localhost,127.0.0.0/8")
     }
 
     /// <https://learn.microsoft.com/en-us/rest/api/storageservices/create-container>

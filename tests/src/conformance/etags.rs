@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use table_core::model::{ETag, IfMatch};
 use table_core::query::{Filter, Query};
-use table_core::store::Operation;
+use table_core::store::{ErrorKind, Operation};
 
 use super::Harness;
 use super::table::{entity, key, refused};
@@ -80,6 +80,29 @@ pub(crate) async fn are_compared_exactly(h: &Harness) {
         refused(table.write(attempt).await);
         assert!(table.get(&key("p", "r")).await.is_some(), "{wrong} was taken for {etag}");
     }
+}
+
+/// A text that is no ETag is refused as such: the answer *another writer has changed the entity* would be wrong.
+pub(crate) async fn malformed_texts_are_refused(h: &Harness) {
+    let table = h.table().await;
+    let before = table.insert(entity("p", "r").with("A", 1)).await;
+    for text in ["", "*", "W/", "\"", "W/\"", "no quotes", "W/\"a\"b\"", "W/\"a\nb\"", "\"a\" ", "W/'a'"] {
+        let wrong = || IfMatch::Exactly(ETag::from(text));
+        for operation in [
+            Operation::Replace(entity("p", "r").with("A", 2), wrong()),
+            Operation::Merge(entity("p", "r").with("A", 2), wrong()),
+            Operation::Delete(key("p", "r"), wrong()),
+            // The form of the request comes before the entity.
+            Operation::Delete(key("p", "missing"), wrong()),
+        ] {
+            let group = table.transact("p", vec![operation.clone()]);
+            for error in [refused(table.write(operation.clone()).await), refused(group.await)] {
+                let is_invalid = matches!(error.root().kind(), ErrorKind::InvalidRequest(_));
+                assert!(is_invalid && error.to_string().contains("ETag"), "{text:?}: {error}");
+            }
+        }
+    }
+    assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&before));
 }
 
 /// `*` as the text of an ETag does not mean "any version": only `IfMatch::Any` does.

@@ -1,10 +1,10 @@
 //! Limits: the maximum is accepted; one more is refused and changes nothing.
 
 use table_core::engine::entity_size;
-use table_core::model::{Entity, IfMatch, Ticks};
+use table_core::model::{Entity, IfMatch, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::store::limits::BINARY_BYTES;
-use table_core::store::{ErrorKind, Operation};
+use table_core::store::{ErrorKind, Operation, Outcome};
 
 use super::table::{assert_same, entity, key, refused};
 use super::{Deviation, Harness, TestTable};
@@ -49,6 +49,28 @@ pub(crate) async fn property_names(h: &Harness) {
     }
     let error = refuses(&table, entity("p", "r").with(&"n".repeat(256), 1)).await;
     assert!(error.is_limit_exceeded(), "{error}");
+}
+
+/// An entity has a property name once, wherever the second one is, and whatever its value.
+pub(crate) async fn property_names_occur_once(h: &Harness) {
+    let table = h.table().await;
+    let most = h.profile().custom_properties;
+    let unlike = || entity("p", "r").with("Name", "Ken").with("name", "Lee").with("Größe", 1);
+    takes(&table, unlike()).await;
+    for (mut wrong, name) in [(unlike(), "Name"), (unlike(), "Größe"), (many(most - 1), "P0")] {
+        wrong.properties_mut().push(name, ValueRef::Int32(2), false);
+        let error = refuses(&table, wrong.clone()).await;
+        assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)), "{error}");
+        assert!(error.to_string().contains(&format!("'{name}' of")), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied);
+        // Entities of a group are compared with the entity before them.
+        let others = [unlike(), unlike(), many(most), wrong].into_iter().enumerate();
+        let group = others.map(|(n, one)| Operation::Insert(one.with_key(key("p", &format!("n{n}")))));
+        let before = table.all(&Query::new()).await;
+        let error = refused(table.transact("p", group.collect()).await);
+        assert_eq!(error.failed_index(), Some(3), "{error}");
+        assert!(table.all(&Query::new()).await == before, "{error}");
+    }
 }
 
 /// A property name that exceeds the storage format does not hide the properties after it.

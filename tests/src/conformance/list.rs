@@ -81,6 +81,7 @@ macro_rules! conformance_behaviours {
                 do_not_change_without_a_write
                 are_compared_exactly
                 an_asterisk_is_not_any_version
+                malformed_texts_are_refused
                 can_be_printed_and_parsed
                 are_equal_in_every_answer
             }
@@ -112,6 +113,7 @@ macro_rules! conformance_behaviours {
                 top_limits_pages_and_streams
                 top_returns_the_first_entities_of_a_partition
                 projections
+                projection_of_everything
                 returns_the_same_entities_as_a_get
                 empty_result
             }
@@ -169,6 +171,7 @@ macro_rules! conformance_behaviours {
                 number_of_properties
                 number_of_properties_after_a_merge
                 property_names
+                property_names_occur_once
                 very_long_property_names
                 string_values
                 binary_values

@@ -195,6 +195,23 @@ pub(crate) async fn projections(h: &Harness) {
     assert!(found.iter().all(|e| e.etag().is_some() && e.timestamp().is_some()));
 }
 
+/// The name `*` selects all properties, alone and among others, in queries and gets.
+pub(crate) async fn projection_of_everything(h: &Harness) {
+    let table = h.table().await;
+    table.insert(entity("p", "1").with("A", 1).with("B", "x")).await;
+    table.insert(entity("p", "2").with("C", 2)).await;
+    let whole = table.all(&Query::new()).await;
+    for names in [vec!["*"], vec!["A", "*"], vec!["*", "Missing"]] {
+        let select = Select::new(&names);
+        for filter in [partition_is("p"), partition_is("p").and(Filter::lt("A", 5)).or(Filter::ge("C", 1))] {
+            let query = Query::new().with_filter(filter).with_select(select.clone());
+            assert_eq!(table.all(&query).await, whole, "{names:?}");
+        }
+        let read = table.store().get(table.name(), &key("p", "1"), Some(&select)).await.expect("an answer");
+        assert_eq!(read.as_ref(), Some(&whole[0]), "{names:?}");
+    }
+}
+
 /// A query returns the same entities as a get.
 pub(crate) async fn returns_the_same_entities_as_a_get(h: &Harness) {
     let table = grid(h).await;

@@ -93,7 +93,7 @@ pub(crate) async fn a_row_of_another_key_is_refused(harness: &Harness) {
     {
         for operation in [
             Operation::Merge(patch.clone(), IfMatch::Any),
-            Operation::Merge(patch.clone(), IfMatch::Exactly("of alice".into())),
+            Operation::Merge(patch.clone(), IfMatch::Exactly("W/\"of alice\"".into())),
             Operation::InsertOrMerge(patch.clone()),
         ] {
             refused(store.write(name, operation.clone()).await);

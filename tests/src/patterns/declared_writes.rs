@@ -78,7 +78,11 @@ pub(crate) async fn entries_of_undeclared_properties_follow_the_entity(h: &Harne
     let key = |id: u32| Note::key("b", id).expect("a legal key");
     let read = notes.get_existing(key(1)).await.expect("the note");
     assert_eq!(read.entity().get("Tag"), Some(ValueRef::String("red")));
-    notes.replace_stored(&read, &Note { title: "u".to_owned(), ..note(1) }).await.expect("no other writer");
+    // `replace_stored` keeps the property, as a change of what was read; `replace_if` removes it.
+    let new = Note { title: "u".to_owned(), ..note(1) };
+    notes.replace_stored(&read, &new).await.expect("no other writer");
+    assert_eq!((tagged("beside", "b").await, tagged("tags", "tags").await), (2, 2));
+    notes.replace_if(&new, IfMatch::Any).await.expect("the note");
     notes.delete_stored(&notes.get_existing(key(2)).await.expect("the note")).await.expect("a removal");
     assert_eq!(tagged("beside", "b").await, 0);
     assert_eq!(tagged("tags", "tags").await, 0);

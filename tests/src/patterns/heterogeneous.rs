@@ -138,3 +138,70 @@ pub(crate) async fn a_change_without_the_type_is_refused_in_an_indexed_table(har
     assert_eq!(rows.get_existing(&key).await.expect("a department"), Row::Department(sales()));
     modify(&rows.unmanaged(), &key, one_more).await.expect("nothing is checked");
 }
+
+/// A type whose RowKeys begin like those of other rows of its table, and which can be read from any of them.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(
+    discriminator(row_prefix),
+    rename_all = "PascalCase",
+    partition_key = "{shelf}",
+    row_key = "doc_{name}"
+)]
+struct Doc {
+    shelf: String,
+    name: String,
+    pages: Option<i32>,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(
+    discriminator(row_prefix),
+    rename_all = "PascalCase",
+    partition_key = "{shelf}",
+    row_key = "docMeta_{name}"
+)]
+struct DocMeta {
+    shelf: String,
+    name: String,
+    pages: Option<i32>,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Sheet", rename_all = "PascalCase", partition_key = "{shelf}", row_key = "doc_sheet_{name}")]
+struct Sheet {
+    shelf: String,
+    name: String,
+    pages: Option<i32>,
+}
+
+/// Queries, counts and set operations of a type that the start of a key identifies leave the rows of other types, and index entries, alone.
+pub(super) async fn rows_whose_keys_begin_alike_are_told_apart(harness: &Harness) {
+    let table = harness.table().await;
+    let (shelf, pages) = ("a".to_owned(), Some(7));
+    let docs = Table::<Doc>::new(harness.store().clone(), table.name().clone()).expect("a table");
+    let (metas, sheets) = (docs.view::<DocMeta>().expect("a view"), docs.view::<Sheet>().expect("a view"));
+    let doc = |name: &str| Doc { shelf: shelf.clone(), name: name.to_owned(), pages };
+    for name in ["Meta_7", "eta", "meta_7"] {
+        docs.insert(&doc(name)).await.expect("a new row");
+    }
+    metas.insert(&DocMeta { shelf: shelf.clone(), name: "7".into(), pages }).await.expect("a new row");
+    sheets.insert(&Sheet { shelf: shelf.clone(), name: "7".into(), pages }).await.expect("a new row");
+    let entry = Entity::new("a", "doc_entry").expect("a legal key").with("IndexName", "doc.1f0c77aa");
+    table.put(Operation::Insert(entry.clone())).await;
+
+    let names = |found: Vec<Doc>| found.into_iter().map(|doc| doc.name).collect::<Vec<_>>();
+    assert_eq!(names(docs.query().all().await.expect("rows")), ["Meta_7", "eta", "meta_7"]);
+    assert_eq!(docs.query().count().await.expect("a count"), 3);
+    let of_any = docs.view::<Entity>().expect("a view");
+    assert_eq!(names(of_any.query().project::<Doc>().all().await.expect("rows")).len(), 3);
+    assert_eq!(docs.query().rows(Doc::row_prefix().name_starting("meta")).count().await.expect("a count"), 1);
+    assert_eq!(docs.get(Doc::key("a", "sheet_7").expect("a key")).await.expect("an answer"), None);
+    assert_eq!(metas.query().count().await.expect("a count"), 1);
+    assert_eq!(sheets.query().count().await.expect("a count"), 1);
+
+    let deleted = docs.query().delete().await.expect("a summary");
+    assert_eq!((deleted.written, deleted.failed), (3, 0), "{:?}", deleted.failures);
+    assert_eq!(metas.query().delete().await.expect("a summary").written, 1);
+    assert_eq!(sheets.query().count().await.expect("a count"), 1);
+    assert!(table.get(entry.key()).await.is_some(), "the index entry");
+}

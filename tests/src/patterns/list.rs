@@ -165,6 +165,7 @@ macro_rules! pattern_behaviours {
                 rows_are_read_by_closures
                 an_entity_is_changed_without_its_type
                 a_change_without_the_type_is_refused_in_an_indexed_table
+                rows_whose_keys_begin_alike_are_told_apart
             }
             compound {
                 one_request_reads_rows_of_all_types

@@ -80,7 +80,7 @@ pub(crate) async fn a_logical_partition_has_several_buckets(harness: &Harness) {
     let all: Vec<_> =
         events.query().partition(day()).narrow(move |rows| rows.page_size(3)).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..80));
-    let range = || RowPrefix::new("e_0030")..RowPrefix::new("e_0040");
+    let range = || RowPrefix::escaped("e_0030")..RowPrefix::escaped("e_0040");
     let first = events
         .query()
         .partition(day())

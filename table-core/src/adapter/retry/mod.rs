@@ -450,10 +450,18 @@ impl<'a> Attempts<'a> {
         timeout_at(end, request).await.unwrap_or_else(|_| Err(cut_off(is_read, end - start)))
     }
 
+    /// Whether only the deadline bounds the attempts: the service refuses everything for at least 40 seconds after it has deleted the table
+    /// (<https://learn.microsoft.com/rest/api/storageservices/delete-table>), and then accepts the request. A policy that never repeats, or
+    /// without a deadline, keeps its number of attempts.
+    fn waits_for_deletion(&self, failure: &Error) -> bool {
+        let is_being_deleted = matches!(failure.root().kind(), ErrorKind::TableBeingDeleted { .. });
+        is_being_deleted && self.policy.max_attempts > 1 && self.deadline.is_some()
+    }
+
     /// Waits until the next attempt is due. Returns `false` if no attempt or no time is left, or if the service asks for a longer delay than
     /// the policy waits for.
     pub(in crate::adapter) async fn wait_for_attempt(&mut self, failure: &Error) -> bool {
-        if self.made >= self.policy.max_attempts {
+        if self.made >= self.policy.max_attempts && !self.waits_for_deletion(failure) {
             return false;
         }
         let retry_after = retry_after(failure);

@@ -64,7 +64,9 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// Sets the maximum number of attempts; 1 never repeats. Reads that resolve an ambiguous write are
-    /// additional; see [`with_write_ids`](Self::with_write_ids).
+    /// additional; see [`with_write_ids`](Self::with_write_ids). While a table is being deleted
+    /// ([`TableBeingDeleted`](crate::store::ErrorKind::TableBeingDeleted)), which takes the service 40 seconds or more, attempts are
+    /// bounded by the [deadline](Self::with_deadline) alone, if there is one.
     #[must_use]
     pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;

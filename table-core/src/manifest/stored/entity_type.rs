@@ -164,6 +164,18 @@ impl EntityType {
         }
     }
 
+    /// Whether the keys of one type begin with the start by which the other is identified, so that a query of that one also finds the rows of
+    /// this one. The derive macros refuse such starts; programs without them can declare them.
+    pub(crate) fn is_nested_with(&self, other: &Self) -> bool {
+        match (&self.discriminator, &other.discriminator) {
+            (Discriminator::RowPrefix(a), Discriminator::RowPrefix(b))
+            | (Discriminator::PartitionPrefix(a), Discriminator::PartitionPrefix(b)) => {
+                a != b && (a.starts_with(&**b) || b.starts_with(&**a))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether type name and discriminator are equal, so that both types have the same rows.
     pub fn has_same_rows(&self, other: &Self) -> bool {
         self.name == other.name && self.discriminator == other.discriminator

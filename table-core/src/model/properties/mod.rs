@@ -1,4 +1,5 @@
 mod packed;
+mod repeated;
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,12 +60,16 @@ impl Properties {
     /// Creates properties from their packed form.
     ///
     /// # Errors
-    /// Fails if the bytes are damaged. The error names the offset.
+    /// Fails if the bytes are damaged, or if a name occurs twice. The error has the offset or the name.
     pub fn from_packed(packed: Vec<u8>) -> Result<Self> {
         if let Some(offset) = packed::first_invalid_offset(&packed) {
             return Err(Error::corrupt(format!("properties are damaged before byte {offset}")));
         }
-        Ok(Self { packed: ChunkBytes::Own(packed) })
+        let properties = Self { packed: ChunkBytes::Own(packed) };
+        match properties.repeated_name() {
+            Some(name) => Err(Error::corrupt(format!("the property '{name}' occurs twice"))),
+            None => Ok(properties),
+        }
     }
 
     /// Creates properties from a packed form that is known to be valid: this type wrote it, and its storage
@@ -184,10 +189,26 @@ impl Properties {
         packed.extend_from_slice(&tail);
     }
 
-    /// Appends a new property. The caller must ensure that the name does not exist yet.
+    /// Appends a new property, without a search for the name: the caller must ensure that it does not exist yet. Stores refuse
+    /// properties in which a name occurs twice ([`repeated_name`](Self::repeated_name)).
     #[inline]
     pub fn push(&mut self, name: &str, value: ValueRef<'_>, encrypt: bool) {
         packed::push(self.packed.to_mut(), name, value, encrypt);
+    }
+
+    /// Returns a name that occurs twice: in a row of an earlier release, which did not check this, or after a wrong
+    /// [`push`](Self::push). Readers take the first value.
+    ///
+    /// ```
+    /// use table_core::model::{Properties, ValueRef};
+    /// let mut properties = Properties::new();
+    /// properties.push("Age", ValueRef::Int32(41), false);
+    /// assert_eq!(properties.repeated_name(), None);
+    /// properties.push("Age", ValueRef::Int32(42), false);
+    /// assert_eq!(properties.repeated_name(), Some("Age"));
+    /// ```
+    pub fn repeated_name(&self) -> Option<&str> {
+        std::str::from_utf8(repeated::repeated_name(&self.packed)?).ok()
     }
 
     /// Removes a property. Returns whether it existed.

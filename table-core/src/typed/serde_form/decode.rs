@@ -5,15 +5,56 @@ use serde::de::value::{BorrowedStrDeserializer, SeqDeserializer, StrDeserializer
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-use crate::model::{Entity, PropertiesIter, Ticks, ValueRef, serde_names};
+use crate::model::{EdmValue, Entity, PropertiesIter, PropertyRef, Ticks, ValueRef, serde_names};
 use crate::store::{Error, Result};
 
 /// Deserializes a value from an entity: from its keys, ETag, Timestamp and properties.
 pub(in crate::typed) fn decode<T: DeserializeOwned>(entity: &Entity) -> Result<T> {
-    T::deserialize(EntityDeserializer(entity)).map_err(|problem| {
-        let property = problem.property.unwrap_or_else(|| "PartitionKey".to_owned());
-        Error::decode(type_name::<T>(), entity.key(), property, "a value of the type", problem.message)
+    T::deserialize(EntityDeserializer(entity)).map_err(|mut problem| {
+        let property = problem.property.take().or_else(|| property_of::<T>(entity, &problem.message));
+        let is_secret = |p: PropertyRef<'_>| p.is_encrypted();
+        // serde's messages contain the value, which may be of any property if none is known.
+        let has_secret = match &property {
+            Some(name) => entity.properties().find(name).is_some_and(is_secret),
+            None => entity.properties().iter().any(is_secret),
+        };
+        let found = if has_secret { "another value (secret)".to_owned() } else { problem.message };
+        let property = property.as_deref().unwrap_or(UNKNOWN);
+        Error::decode(type_name::<T>(), entity.key(), property, "a value of the type", found)
     })
+}
+
+/// Stands for the property of a problem that may be of several.
+const UNKNOWN: &str = "?";
+
+/// Returns the property that a problem is about, if serde does not say it: it reads the values of a `#[serde(flatten)]` struct before it
+/// converts them. Each value is changed in turn, because the messages of serde contain the value.
+fn property_of<T: DeserializeOwned>(entity: &Entity, message: &str) -> Option<String> {
+    let mut changed = entity.clone();
+    for property in entity.properties() {
+        let name = property.name();
+        let other = match property.value() {
+            ValueRef::Binary(v) => EdmValue::Binary([v, b"x"].concat()),
+            ValueRef::Boolean(v) => EdmValue::Boolean(!v),
+            ValueRef::Double(v) => EdmValue::Double(v + 1.5),
+            ValueRef::Int32(v) => EdmValue::Int32(v ^ 1),
+            ValueRef::Int64(v) => EdmValue::Int64(v ^ 1),
+            ValueRef::String(v) => EdmValue::String(format!("{v}x")),
+            // Read as text, which is in the message.
+            ValueRef::DateTime(v) => EdmValue::String(format!("{v}x")),
+            ValueRef::Guid(v) => EdmValue::String(format!("{v}x")),
+        };
+        changed.properties_mut().set(name, other);
+        let is_other = match T::deserialize(EntityDeserializer(&changed)) {
+            Err(problem) => problem.property.is_none() && problem.message != message,
+            Ok(_) => true,
+        };
+        if is_other {
+            return Some(name.to_owned());
+        }
+        changed.properties_mut().set(name, property.value().to_owned());
+    }
+    None
 }
 
 #[derive(Debug)]

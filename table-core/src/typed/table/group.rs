@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -40,7 +41,20 @@ pub struct TableGroup<T> {
     types: Vec<Option<&'static Schema>>,
     /// Checks of stored entities before the commit.
     checks: Vec<Check>,
+    /// Writes that are made of stored entities before the commit. Until then a merge of no properties has their place in the group.
+    /// Never locked: closures need not be `Sync`, and the group is with the mutex.
+    updates: Mutex<Vec<Update>>,
 }
+
+/// A write that is made of the stored entity.
+struct Update {
+    /// The index of the write.
+    index: usize,
+    make: Make,
+}
+
+/// Makes the write of the stored entity.
+type Make = Box<dyn FnOnce(&Shared, Option<Entity>) -> Result<Operation> + Send>;
 
 /// A check that the stored entity of a write has a schema that the write may change or replace.
 #[derive(Clone, Copy)]
@@ -84,7 +98,13 @@ impl<T: FromEntity> Table<T> {
     pub fn group(&self, partition: impl PartitionIn<T>) -> TableGroup<T> {
         let partition = partition.partition_key().clone();
         let group = GroupTransaction::new(partition, self.store().profile());
-        TableGroup { table: self.clone(), group, types: Vec::new(), checks: Vec::new() }
+        TableGroup {
+            table: self.clone(),
+            group,
+            types: Vec::new(),
+            checks: Vec::new(),
+            updates: Mutex::default(),
+        }
     }
 }
 
@@ -166,6 +186,32 @@ impl<T: FromEntity> TableGroup<T> {
         Ok(self)
     }
 
+    /// Adds an [`update`](Table::update): `commit` reads the entity, calls `change`, and replaces the entity in the version that it has
+    /// read. Keeps the properties that the type does not have. `commit` sends 1 more request, and makes one attempt.
+    ///
+    /// # Errors
+    /// Returns the errors of [`insert`](Self::insert). `commit` fails if the entity does not exist, if `change` fails or changes the key, or
+    /// if another writer changes the entity in between.
+    pub fn update<E: TableEntity>(
+        &mut self,
+        key: impl KeyOf<E>,
+        change: impl FnOnce(&mut E) -> Result<()> + Send + 'static,
+    ) -> Result<&mut Self> {
+        let (index, key) = (self.len(), key.into_key());
+        let placeholder =
+            E::SCHEMA.check_one_row().map(|()| Operation::Merge(key.clone().into(), IfMatch::Any));
+        self.add_typed::<E>(placeholder)?;
+        let make: Make = Box::new(move |shared, row| {
+            let row = row.filter(|row| !shared.hides_row_of(E::SCHEMA, row));
+            let row = row.ok_or_else(|| shared.not_found(&key))?;
+            let mut value = E::from_entity(row.clone())?;
+            change(&mut value)?;
+            Ok(Operation::Replace(E::SCHEMA.updated(&row, value.to_entity()?)?, row.version()?))
+        });
+        self.updates.get_mut().unwrap_or_else(PoisonError::into_inner).push(Update { index, make });
+        Ok(self)
+    }
+
     /// Adds a [`delete`](Table::delete) of an entity of any type.
     ///
     /// # Errors
@@ -205,6 +251,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// 1 request, and before it 1 request for each of the following writes. They read the stored entities, at most
     /// [`with_concurrency`](Table::with_concurrency) at once. The writes are then conditional on the versions read.
     ///
+    /// - An [`update`](Self::update).
     /// - A merge of a type in schema version 2 or later.
     /// - An unconditional write of a type with a `type` or a `version`.
     /// - An [`insert_or_merge`](Self::insert_or_merge) of a type with a split field.
@@ -226,6 +273,7 @@ impl<T: FromEntity> TableGroup<T> {
             self.check_stored(plain).await?;
         }
         self.check_schemas().await?;
+        self.make_updates().await?;
         self.table.store().transact(self.table.name(), self.group).await
     }
 
@@ -268,6 +316,23 @@ impl<T: FromEntity> TableGroup<T> {
                 CheckedWrite::IfVersion(etag) => self.make_conditional(index, replaces, etag),
                 CheckedWrite::As(operation) => self.group.operations_mut()[index] = operation,
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the entities of updates, and makes the writes.
+    async fn make_updates(&mut self) -> Result<()> {
+        let updates = self.updates.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let updates = std::mem::take(updates);
+        let (shared, operations) = (self.table.shared(), self.group.operations());
+        let reads = stream::iter(updates).map(|Update { index, make }| async move {
+            let row = shared.store.get(&shared.name, operations[index].key(), None).await;
+            let made = row.and_then(|row| make(shared, row));
+            made.map(|made| (index, made)).map_err(|error| Error::in_transaction(index, error))
+        });
+        let made: Vec<_> = reads.buffered(shared.concurrency).try_collect().await?;
+        for (index, operation) in made {
+            self.group.operations_mut()[index] = operation;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::manifest::{Expiries, IndexDefinition, Manifest, WriteTarget};
 use crate::model::{Key, TableName, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt};
-use crate::typed::{FromEntity, Schema, TableEntity, permit_registered};
+use crate::typed::{FromEntity, Requirements, Schema, TableEntity, permit_registered};
 
 /// Default of [`Table::with_concurrency`].
 const CONCURRENCY: usize = 16;
@@ -91,6 +91,8 @@ pub(super) struct Shared {
     pub(super) expiries: Expiries,
     /// Whether `T` is read from any entity, so that only the result type of a read says what expires.
     pub(super) is_untyped: bool,
+    /// How rows show that they have the type `T`.
+    pub(super) evidence: TypeEvidence,
 }
 
 /// The kinds of rows that reads return in addition to entities.
@@ -99,6 +101,32 @@ pub(super) struct ExtraRows {
     pub(super) index_entries: bool,
     pub(super) system_rows: bool,
     pub(super) hidden: bool,
+}
+
+/// How rows show that they have the type of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TypeEvidence {
+    /// They do not show it.
+    None,
+    /// The start of a key shows it. Index entries and entities of a type that a property identifies can have such keys too. The property is
+    /// the one that only these entities have; `None` if the type has a property of this name.
+    Key(Option<&'static str>),
+    /// A property shows it, which index entries do not have.
+    Property,
+}
+
+impl TypeEvidence {
+    fn of<R: FromEntity>(required: &Requirements) -> Self {
+        if R::type_filter().is_none() {
+            return Self::None;
+        }
+        if required.schemas.iter().all(|schema| schema.discriminator.property().is_some()) {
+            return Self::Property;
+        }
+        let name = Schema::TYPE_PROPERTY;
+        let has_name = |schema: &&'static Schema| schema.keeps_rest || schema.has_known_name(name);
+        Self::Key(if required.schemas.iter().any(has_name) { None } else { Some(name) })
+    }
 }
 
 impl<T: FromEntity> Table<T> {
@@ -132,6 +160,7 @@ impl<T: FromEntity> Table<T> {
             extra_rows: ExtraRows::default(),
             expiries: Expiries::default(),
             is_untyped: true,
+            evidence: TypeEvidence::None,
         })
     }
 
@@ -169,8 +198,15 @@ impl<T: FromEntity> Table<T> {
             )));
         }
         let (expiries, is_untyped) = (required.expiries(), required.schemas.is_empty());
-        let shared =
-            Shared { select: T::select(), type_filter: T::type_filter(), expiries, is_untyped, ..shared };
+        let evidence = TypeEvidence::of::<T>(&required);
+        let shared = Shared {
+            select: T::select(),
+            type_filter: T::type_filter(),
+            expiries,
+            is_untyped,
+            evidence,
+            ..shared
+        };
         Ok(Self { shared: Arc::new(shared), of: PhantomData })
     }
 
@@ -247,7 +283,7 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// Returns the errors of the store. On Azure a table cannot be created for 40 seconds or more after its deletion;
-    /// a [`RetryPolicy`](crate::adapter::RetryPolicy) with longer delays waits for it.
+    /// a [`RetryPolicy`](crate::adapter::RetryPolicy) waits for it until its deadline, 2 minutes unless set.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.store().create_table_if_missing(self.name()).await
     }
@@ -281,15 +317,20 @@ impl Shared {
         Error::entity_not_found(&self.name, key)
     }
 
-    /// Returns the rows that a read of this table as `R` removes. If a discriminator selects the type, the service returns
-    /// no index entries, because entries do not have the discriminator.
+    /// Returns the rows that a read of this table as `R` removes. If a property selects the type, the service returns
+    /// no index entries, because entries do not have the property.
     pub(super) fn row_filter<R: FromEntity>(&self, extra: ExtraRows, select: Option<&Select>) -> RowFilter {
         // Otherwise each page is filtered here. For that the reads must select the property that marks entries, which
         // the caller may not have selected.
-        let has_discriminator = self.type_filter.is_some() || R::type_filter().is_some();
+        let evidence = match self.evidence {
+            TypeEvidence::None => TypeEvidence::of::<R>(&R::requirements()),
+            of_table => of_table,
+        };
+        let other_type = if let TypeEvidence::Key(name) = evidence { name } else { None };
         let filter = RowFilter {
             removes_system_rows: !extra.system_rows,
-            removes_index_entries: !has_discriminator && !extra.index_entries,
+            removes_index_entries: evidence != TypeEvidence::Property && !extra.index_entries,
+            other_type,
             hidden: self.hidden::<R>(extra),
             added: Vec::new(),
         };

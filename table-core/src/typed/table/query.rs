@@ -11,7 +11,7 @@ use crate::query::{
     AccessPath, Comparison, Explanation, Filter, FilterNode, KeyBounds, Query, Range, Select,
 };
 use crate::store::{Error, KeyOrder, Result, RowFilter, TableStore};
-use crate::typed::{Condition, FromEntity};
+use crate::typed::{Condition, FromEntity, PartitionPrefix};
 
 /// A query of a table of `T` that returns `R`. [`Table::query`] creates it. Add conditions and options, then run it; it can
 /// be run several times.
@@ -27,7 +27,7 @@ use crate::typed::{Condition, FromEntity};
 /// use table_core::typed::{RowPrefix, Table};
 /// # fn main() -> table_core::Result<()> {
 /// let employees = Table::<Entity>::new(MemoryStore::new(), "Employees")?;
-/// let query = employees.query().partition(PartitionKey::new("Sales")?).rows(RowPrefix::new("empid_"));
+/// let query = employees.query().partition(PartitionKey::new("Sales")?).rows(RowPrefix::escaped("empid_"));
 /// assert_eq!(query.access_path()?, AccessPath::RowRange);
 /// # Ok(())
 /// # }
@@ -96,10 +96,33 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self.and(|conditions| conditions.partitions(range))
     }
 
-    /// Restricts the query to partitions whose keys start with this text.
-    pub fn partition_prefix(self, prefix: &str) -> Self {
-        let range = Range { from: Bound::Included(prefix.to_owned()), to: end_of(prefix) };
-        self.and(|conditions| conditions.partitions(range))
+    /// Restricts the query to partitions whose keys start with a prefix. `T::partition_prefix()` builds one from values.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::typed::{PartitionPrefix, Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(partition_key = "{tenant}_{region}", row_key = "{id}")]
+    /// # struct Order { tenant: String, region: String, id: u32 }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let orders = Table::<Order>::new(MemoryStore::new(), "Orders")?;
+    /// # orders.create_if_missing().await?;
+    /// # for tenant in ["a/b", "a"] { orders.insert(&Order { tenant: tenant.into(), region: "north".into(), id: 1 }).await?; }
+    /// // The `/` is stored as `~2F`.
+    /// assert_eq!(orders.query().partition_prefix(Order::partition_prefix().tenant("a/b")).count().await?, 1);
+    /// assert_eq!(orders.query().partition_prefix(Order::partition_prefix().tenant_starting("a")).count().await?, 2);
+    /// assert_eq!(orders.query().partition_prefix(PartitionPrefix::escaped("a~2Fb_")).count().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn partition_prefix(self, prefix: impl Into<PartitionPrefix<T>>) -> Self {
+        self.try_and(|conditions| {
+            let text = prefix.into().into_text()?;
+            let to = end_of(&text);
+            conditions.partitions(Range { from: Bound::Included(text), to });
+            Ok(())
+        })
     }
 
     /// Restricts the query to a range of RowKeys: a [`RowPrefix`](crate::typed::RowPrefix), or a Rust range of prefixes.

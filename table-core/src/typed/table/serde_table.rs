@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
 
 use super::{KeyOf, Table, TableQuery};
 use crate::manifest::WriteTarget;
@@ -33,7 +34,8 @@ type Keys<T> = Arc<dyn Fn(&T) -> Result<Key> + Send + Sync>;
 /// # Limits
 /// A serde type has no typed filters (use [`TableQuery::raw_filter`] with stored names), key templates, discriminator, schema versions, patches,
 /// encryption marks, indexes or other layouts. The table must hold no other type. Types such as `Uuid` and `DateTime` are stored as the text that serde
-/// gives. Values in a `#[serde(flatten)]` struct must not have parts. A map
+/// gives. Values in a `#[serde(flatten)]` struct must not have parts. A write refuses a value that would be read back as another one, such as
+/// a list in a `serde_json::Value` or in an `#[serde(untagged)]` enum. A map
 /// or a `#[serde(flatten)]` map also gets the system members `PartitionKey`, `RowKey`, `odata.etag` and `Timestamp` as text. A derived type has none of these limits.
 ///
 /// ```
@@ -140,13 +142,48 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         let key = self.key_of_encoded(value, &encoded)?;
         let entity = Entity::from_parts(key, encoded.properties).with_system(encoded.etag, None);
         // A type may serialize to a form that it cannot deserialize. After the write, the program no longer has the value.
-        decode::<T>(&entity).map_err(|error| {
-            let name = std::any::type_name::<T>();
+        let name = std::any::type_name::<T>();
+        let read = decode::<T>(&entity).map_err(|error| {
             Error::invalid_request(format!(
                 "the {name} cannot be stored, because it could not be read back: {error}"
             ))
         })?;
-        Ok(entity)
+        match changed_member(value, &read, &entity) {
+            None => Ok(entity),
+            Some(member) => Err(Error::invalid_request(format!(
+                "the {name} cannot be stored, because the property '{member}' would be read back as another value: a list, a map or a variant \
+                 with fields is stored as JSON text, which `serde_json::Value`, `#[serde(untagged)]` and `#[serde(flatten)]` read as text; give the \
+                 member a type that says what it is"
+            ))),
+        }
+    }
+}
+
+/// Returns the name of a property whose value differs in the value that was read back. Compares the JSON, because the types need no `PartialEq`.
+fn changed_member<T: Serialize>(value: &T, read: &T, entity: &Entity) -> Option<String> {
+    // A value that this JSON cannot hold, such as a large `u128` in a list, is not compared.
+    let (Ok(before), Ok(after)) = (serde_json::to_value(value), serde_json::to_value(read)) else {
+        return None;
+    };
+    let names = entity.properties().iter().map(|property| property.name().to_owned());
+    names.into_iter().find(|name| !is_same(before.get(name), after.get(name)))
+}
+
+/// Whether two values are equal. The order of a list does not count: sets have none, and the stored text keeps that of a list.
+fn is_same(a: Option<&Json>, b: Option<&Json>) -> bool {
+    match (a, b) {
+        (Some(Json::Array(a)), Some(Json::Array(b))) if a != b => {
+            let sorted = |list: &[Json]| {
+                let mut texts: Vec<_> = list.iter().map(Json::to_string).collect();
+                texts.sort_unstable();
+                texts
+            };
+            sorted(a) == sorted(b)
+        }
+        (Some(Json::Object(a)), Some(Json::Object(b))) => {
+            a.len() == b.len() && a.iter().all(|(name, value)| is_same(Some(value), b.get(name)))
+        }
+        _ => a == b,
     }
 }
 

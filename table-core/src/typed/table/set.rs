@@ -509,7 +509,7 @@ impl<T: TableEntity> TableQuery<T> {
             writer: &**writer,
             decide: |row| ready(decide(row)).boxed(),
             is_in_set: |row: &Entity| {
-                !row_filter.hides(row) && filter.as_ref().is_none_or(|filter: &Filter| filter.matches(row))
+                !row_filter.removes(row) && filter.as_ref().is_none_or(|filter: &Filter| filter.matches(row))
             },
             concurrency: shared.concurrency,
             attempts: shared.attempts,

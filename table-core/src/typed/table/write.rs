@@ -334,6 +334,7 @@ impl Shared {
         key: &Key,
         version: &IfMatch,
     ) -> Result<ETag> {
+        version.check_form(key)?;
         let entity = self.store.get(&self.name, key, Some(&discriminating(schema))).await?;
         let entity = entity.filter(|row| !self.hides_row_of(schema, row));
         let entity = entity.ok_or_else(|| self.not_found(key))?;

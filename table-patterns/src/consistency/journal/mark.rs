@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::row::WriteId;
 use crate::entry::row_properties::{MOVE_TO, MOVE_WRITE, without_mark};
 
-const PREFIX: &str = "moving-";
+/// How an ETag with a mark begins. It ends with a quote, so that it has the form of an ETag.
+const PREFIX: &str = "W/\"moving-";
 
 /// The move whose source an entity is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +47,10 @@ impl Mark {
 
     /// An ETag that contains the mark.
     fn in_version(&self, etag: &ETag) -> ETag {
-        // As digits: a PartitionKey may have the separator, and characters that a header must not have.
-        let partition: String = self.partition.bytes().map(|byte| format!("{byte:02x}")).collect();
-        ETag::from(format!("{PREFIX}{}-{partition}-{etag}", self.write.uuid().simple()).as_str())
+        // As digits: a PartitionKey may have the separator, and characters that a header must not have; an ETag has quotes.
+        let digits = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let (partition, etag) = (digits(&self.partition), digits(&etag.to_string()));
+        ETag::from(format!("{PREFIX}{}-{partition}-{etag}\"", self.write.uuid().simple()).as_str())
     }
 
     /// The mark in an ETag, and the ETag of the stored entity.
@@ -58,13 +60,15 @@ impl Mark {
             return None;
         }
         let text = etag.to_string();
-        // The ETag of the stored entity comes last, because it may contain the separator.
-        let mut parts = text.strip_prefix(PREFIX)?.splitn(3, '-');
+        let mut parts = text.strip_prefix(PREFIX)?.strip_suffix('"')?.splitn(3, '-');
         let write = Uuid::try_parse(parts.next()?).ok()?;
-        let digits = parts.next()?;
-        let bytes = (0..digits.len()).step_by(2).map(|n| u8::from_str_radix(digits.get(n..n + 2)?, 16).ok());
-        let partition = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
-        Some((Self { write: WriteId::from_uuid(write), partition }, ETag::from(parts.next()?)))
+        let mut text = || {
+            let digits = parts.next()?;
+            let byte = |n: usize| u8::from_str_radix(digits.get(n..n + 2)?, 16).ok();
+            String::from_utf8((0..digits.len()).step_by(2).map(byte).collect::<Option<_>>()?).ok()
+        };
+        let (partition, etag) = (text()?, text()?);
+        Some((Self { write: WriteId::from_uuid(write), partition }, ETag::from(&*etag)))
     }
 }
 
@@ -119,7 +123,7 @@ mod tests {
 
     #[test]
     fn versions_of_stores_are_no_marks() {
-        for etag in ["W/\"datetime'2026-11-22'\"", "moving", "moving-", "moving-x-y-z", ""] {
+        for etag in ["W/\"datetime'2026-11-22'\"", "moving", "W/\"moving-\"", "W/\"moving-x-y-z\"", ""] {
             let entity = Entity::new("p", "r").unwrap().with_system(Some(ETag::from(etag)), None);
             assert_eq!(separate_mark(&entity), None, "{etag}");
         }

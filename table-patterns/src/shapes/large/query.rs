@@ -11,8 +11,8 @@ use table_core::query::{
 };
 use table_core::store::{Error, Result};
 use table_core::typed::{
-    Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn, RowBounds,
-    TableEntity, TableQuery,
+    Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn, PartitionPrefix,
+    RowBounds, TableEntity, TableQuery,
 };
 
 use super::read::large_names;
@@ -86,8 +86,8 @@ impl<T: TableEntity> LargeQuery<T> {
     }
 
     /// Selects entities in partitions that start with this text.
-    pub fn partition_prefix(self, prefix: &str) -> Self {
-        self.and(|rows| rows.partition_prefix(prefix))
+    pub fn partition_prefix(self, prefix: impl Into<PartitionPrefix<T>>) -> Self {
+        self.and(|rows| rows.partition_prefix(prefix.into().cast::<LargeRow<T>>()))
     }
 
     /// Selects entities with these row keys: see [`TableQuery::rows`].

@@ -569,6 +569,7 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// Refuses a row in another version than the wanted one.
     pub(super) fn check_version(&self, row: &Entity, wanted: &IfMatch) -> Result<()> {
+        wanted.check_form(row.key())?;
         match wanted {
             IfMatch::Exactly(etag) if row.etag() != Some(etag) => {
                 Err(Error::precondition_failed(self.name(), row.key()))

@@ -236,6 +236,7 @@ impl WideEntities {
 
     /// Reads the rows of an entity, which must exist and have this version.
     async fn existing_version(&self, key: &Key, version: &IfMatch) -> Result<StoredWide> {
+        version.check_form(key)?;
         let old = self.existing(key).await?;
         match version {
             IfMatch::Exactly(wanted) if old.etag.as_ref() != Some(wanted) => {

@@ -255,12 +255,14 @@ impl<T: TableEntity> WideTable<T> {
         self.entities.write_over(&key, merge).await?.map(T::from_entity)
     }
 
-    /// Replaces the entity in the version that was read. 1 request, which writes only the rows that change.
+    /// Replaces the entity in the version that was read. Keeps the properties that `T` does not have, as
+    /// [`update`](Self::update) does. 1 request, which writes only the rows that change.
     ///
     /// # Errors
     /// As [`WideEntities::replace_stored`]; a value that cannot be stored.
     pub async fn replace_stored(&self, read: &Wide<T>, value: &T) -> Result<Wide<T>> {
-        self.entities.replace_stored(read, &value.to_logical()?).await?.map(T::from_entity)
+        let new = T::SCHEMA.updated(&read.stored.to_entity(), value.to_logical()?)?;
+        self.entities.replace_stored(read, &new).await?.map(T::from_entity)
     }
 
     /// Inserts or replaces the entity. 2 requests, and again after a conflict.

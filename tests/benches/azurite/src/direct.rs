@@ -34,7 +34,7 @@ impl Direct {
     pub(crate) fn new(endpoint: &str, (account, key): (&'static str, &str), table: &str) -> Self {
         let key = STANDARD.decode(key).unwrap();
         Self {
-            client: Client::new(),
+            client: Client::builder().no_proxy().build().expect("a client"),
             endpoint: endpoint.to_owned(),
             table: table.to_owned(),
             account,

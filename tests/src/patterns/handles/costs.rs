@@ -112,7 +112,6 @@ pub(super) const LARGE: Cells =
 /// A group reads nothing for its caller and returns only versions.
 pub(super) const fn of_group(cells: Cells) -> Cells {
     Cells {
-        update: NO_READS,
         delete_if_exists: NO_READS,
         get: NO_READS,
         move_to: NO_READS,

@@ -1,5 +1,7 @@
 //! Groups of one operation, as handles.
 
+use std::sync::{Arc, Mutex};
+
 use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Page};
 use table_core::store::{BulkSummary, Result};
@@ -44,10 +46,19 @@ macro_rules! grouped {
 
         async fn update(
             &self,
-            _: u32,
-            _: impl FnMut(&mut Self::Of) -> Result<()> + Send,
+            number: u32,
+            mut change: impl FnMut(&mut Self::Of) -> Result<()> + Send + 'static,
         ) -> Result<Self::Of> {
-            unreachable!("a group has no `update`")
+            let seen = Arc::new(Mutex::new(None));
+            let changed = Arc::clone(&seen);
+            let change = move |note: &mut Self::Of| {
+                change(note)?;
+                *changed.lock().expect("no panic") = Some(note.clone());
+                Ok(())
+            };
+            let version = self.of(|group| group.update(Self::Of::key_of(number), change).map(drop)).await?;
+            let note = seen.lock().expect("no panic").take().expect("a committed change");
+            Ok(note.with_etag(version))
         }
 
         async fn delete(&self, number: u32, version: IfMatch) -> Result<()> {
@@ -102,7 +113,7 @@ macro_rules! grouped {
         }
 
         fn with_attempts(self, _: u32) -> Self {
-            unreachable!("a group has no `update`")
+            unreachable!("a group makes one attempt")
         }
 
         async fn remove(&self, number: u32) {
@@ -134,6 +145,7 @@ impl Verbs for Group {
     type Of = Typed;
     const NAME: &'static str = "`TableGroup`, a type with `type` or `version`";
     const CELLS: Cells = of_group(<Table<Typed> as Verbs>::CELLS);
+    const REPEATS_UPDATES: bool = false;
 
     async fn open(world: &World) -> Self {
         Self(<Table<Typed> as Verbs>::open(world).await)
@@ -161,6 +173,7 @@ impl Verbs for WithEntries {
     const NAME: &'static str = "`IndexedGroup`, entries in the partition";
     const CELLS: Cells =
         of_group(Cells { merge: n(2), merge_any: n(2), ..<IndexedTable<Indexed> as Verbs>::CELLS });
+    const REPEATS_UPDATES: bool = false;
 
     async fn open(world: &World) -> Self {
         Self(<IndexedTable<Indexed> as Verbs>::open(world).await)

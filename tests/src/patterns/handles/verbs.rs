@@ -103,6 +103,8 @@ pub(crate) trait Verbs: Send + Sync + 'static {
     type Of: Note;
     const NAME: &'static str;
     const CELLS: Cells;
+    /// Whether an update makes another attempt after a conflict.
+    const REPEATS_UPDATES: bool = true;
 
     async fn open(world: &World) -> Self;
     async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>>;
@@ -119,7 +121,7 @@ pub(crate) trait Verbs: Send + Sync + 'static {
     async fn update(
         &self,
         number: u32,
-        change: impl FnMut(&mut Self::Of) -> Result<()> + Send,
+        change: impl FnMut(&mut Self::Of) -> Result<()> + Send + 'static,
     ) -> Result<Self::Of>;
     async fn delete(&self, number: u32, version: IfMatch) -> Result<()>;
     async fn delete_if_exists(&self, number: u32) -> Result<bool>;
@@ -232,7 +234,7 @@ macro_rules! common {
         async fn update(
             &self,
             $number: u32,
-            change: impl FnMut(&mut Self::Of) -> Result<()> + Send,
+            change: impl FnMut(&mut Self::Of) -> Result<()> + Send + 'static,
         ) -> Result<Self::Of> {
             Ok(self.update($($key),+, change).await?.value())
         }

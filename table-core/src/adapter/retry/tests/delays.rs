@@ -42,6 +42,37 @@ async fn one_attempt_repeats_nothing() {
     assert_eq!(rig.below.faults().requests(), 1);
 }
 
+/// The service deletes a table for 40 seconds or more. Five attempts with the default delays end after 3 seconds.
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_being_deleted_is_waited_for() {
+    let being_deleted = |rig: &Rig, times| {
+        rig.below.faults().add(FaultRule::new(Fault::TableBeingDeleted).times(times));
+    };
+    let default = RetryPolicy::default().with_jitter(0.0);
+    let rig = Rig::new(default.clone()).await;
+    being_deleted(&rig, 10);
+    let start = Instant::now();
+    rig.store.write(&table(), insert()).await.unwrap();
+    // 0.2, 0.4, 0.8, 1.6, 3.2, 6.4 seconds, and then the longest delay four times.
+    assert_eq!(start.elapsed(), Duration::from_millis(52_600));
+    assert_eq!(rig.below.faults().requests(), 11);
+
+    // At most until the deadline, and without one as often as any other request. One attempt stays one.
+    for (policy, requests, seconds) in [
+        (default.clone(), 17, 112),
+        (default.clone().with_deadline(None), 5, 3),
+        (default.with_max_attempts(1), 1, 0),
+    ] {
+        let rig = Rig::new(policy).await;
+        being_deleted(&rig, u64::MAX);
+        let start = Instant::now();
+        let error = rig.store.write(&table(), insert()).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied);
+        assert_eq!((rig.below.faults().requests(), start.elapsed().as_secs()), (requests, seconds));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_respected() {
     let rig = Rig::new(policy()).await;

@@ -11,7 +11,9 @@ use tokio::sync::Notify;
 
 use crate::adapter::{Metered, RequestMeter};
 use crate::forward_to_store;
-use crate::manifest::{EntityType, IndexDefinition, IndexState, Manifest, Placement, StoredIndex};
+use crate::manifest::{
+    EntityType, IndexDefinition, IndexState, Manifest, Placement, StoredIndex, StoredType,
+};
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use crate::query::{Continuation, Page, Query};
@@ -244,6 +246,38 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
     customers.insert(&customer(1)).await?;
     Table::<Note>::new(store.clone(), "Shop")?.insert(&Note { shop: "s".into(), number: 1 }).await?;
     assert_refused(Table::<Order>::new(store, "Shop")?.insert(&order(1)).await, &index);
+    Ok(())
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(crate = crate, discriminator(row_prefix), partition_key = "s", row_key = "memo_{number:04}")]
+struct Memo {
+    number: u32,
+}
+
+/// Another program, which the derive macros do not check, has a type whose keys begin like those of this program's type.
+#[tokio::test]
+async fn types_whose_keys_begin_alike_do_not_share_a_table() -> Result<()> {
+    for (start, is_refused) in [("memo", true), ("memo_old_", true), ("memo_", false), ("memos_", false)] {
+        let (store, _) = metered().await?;
+        let stored = StoredType {
+            entity: Some(EntityType {
+                name: "Other".into(),
+                discriminator: Discriminator::RowPrefix(start.into()),
+                ..EntityType::ANY
+            }),
+            ..StoredType::from_schema(Memo::SCHEMA)
+        };
+        store.write(&shop(), stored.operation()?).await?;
+        let memos = Table::<Memo>::new(store, "Shop")?;
+        match memos.insert(&Memo { number: 1 }).await {
+            Err(error) if is_refused => {
+                let text = error.to_string();
+                assert!(text.contains("has Other, whose keys begin like those of Memo"), "{text}");
+            }
+            done => assert!(done.is_ok() && !is_refused, "{start}: {done:?}"),
+        }
+    }
     Ok(())
 }
 

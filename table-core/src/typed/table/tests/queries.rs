@@ -4,12 +4,14 @@ use super::*;
 use crate::model::{Entity, PartitionKey};
 use crate::query::{AccessPath, Filter, Plan};
 use crate::store::{ErrorKind, OperationKind};
-use crate::typed::{Condition, Field, PartitionOf, RowPrefix, Schema, Table, TableEntity, TableQuery};
+use crate::typed::{
+    Condition, Field, PartitionOf, PartitionPrefix, RowPrefix, Schema, Table, TableEntity, TableQuery,
+};
 
 const NAME: Field<Employee, String> = Field::new("Name");
 
 fn rows(text: &str) -> RowPrefix<Employee> {
-    RowPrefix::new(text)
+    RowPrefix::escaped(text)
 }
 
 fn filter<T: crate::typed::FromEntity, R: crate::typed::FromEntity>(query: &TableQuery<T, R>) -> String {
@@ -53,8 +55,8 @@ async fn partitions_are_one_a_range_or_a_prefix() {
     assert_eq!(names(table.query().partition_range(of("B2")..)).await, "B2C");
     let after = (Bound::Excluded(of("A")), Bound::Included(of("B2")));
     assert_eq!(names(table.query().partition_range(after)).await, "B1B2");
-    assert_eq!(names(table.query().partition_prefix("B")).await, "B1B2");
-    let path = table.query().partition_prefix("B").access_path().unwrap();
+    assert_eq!(names(table.query().partition_prefix(PartitionPrefix::escaped("B"))).await, "B1B2");
+    let path = table.query().partition_prefix(PartitionPrefix::escaped("B")).access_path().unwrap();
     assert_eq!(path, AccessPath::PartitionRange);
 }
 
@@ -79,12 +81,12 @@ fn a_discriminator_in_the_row_key_narrows_the_range_at_no_comparison() {
     let query = badges.query().partition(sales());
     assert_eq!(filter(&query), "PartitionKey eq 'Sales' and (RowKey ge 'badge_' and RowKey lt 'badge`')",);
     assert_eq!(query.access_path().unwrap(), AccessPath::RowRange);
-    let within = query.rows(RowPrefix::new("badge_0000"));
+    let within = query.rows(RowPrefix::escaped("badge_0000"));
     assert_eq!(
         filter(&within),
         "PartitionKey eq 'Sales' and (RowKey ge 'badge_0000' and RowKey lt 'badge_0001')",
     );
-    let open = badges.query().partition(sales()).rows(RowPrefix::new("badge_5")..);
+    let open = badges.query().partition(sales()).rows(RowPrefix::escaped("badge_5")..);
     assert_eq!(filter(&open), "PartitionKey eq 'Sales' and (RowKey ge 'badge_5' and RowKey lt 'badge`')");
 }
 

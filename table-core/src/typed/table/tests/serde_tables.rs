@@ -197,6 +197,90 @@ async fn values_that_could_not_be_read_back_are_refused() {
     assert!(error.contains("the member 'PartitionKey'") && error.contains("{id:06}"), "{error}");
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Number(i64),
+    Text(String),
+    List(Vec<i64>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Form {
+    title: String,
+    answer: Answer,
+    #[serde(default)]
+    any: serde_json::Value,
+    tags: std::collections::HashSet<String>,
+    map: BTreeMap<String, serde_json::Value>,
+}
+
+/// Values with parts are stored as text. Where the type does not say what it is, the text would be read back as text.
+#[tokio::test]
+async fn values_that_would_be_read_back_as_others_are_refused() {
+    let forms = SerdeTable::with_keys(MemoryStore::new(), "Forms", |_: &Form| Key::new("p", "r")).unwrap();
+    forms.create_if_missing().await.unwrap();
+    let right = Form {
+        title: "[1]".into(),
+        answer: Answer::Number(1),
+        any: json!("text"),
+        // A set has no order, so its list may be read back in another one.
+        tags: (0..40).map(|n| n.to_string()).collect(),
+        map: [("list".to_owned(), json!([1, {"a": [2]}]))].into(),
+    };
+    forms.upsert(&right).await.unwrap();
+    assert_eq!(forms.get_existing(Key::new("p", "r").unwrap()).await.unwrap(), right);
+    forms.upsert(&Form { answer: Answer::Text("[1]".into()), ..right.clone() }).await.unwrap();
+    for (wrong, name) in [
+        (Form { answer: Answer::List(vec![1]), ..right.clone() }, "answer"),
+        (Form { any: json!([1]), ..right.clone() }, "any"),
+        (Form { any: json!({"a": 1}), ..right.clone() }, "any"),
+    ] {
+        let error = forms.upsert(&wrong).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("the property '{name}' would be read back")), "{error}");
+    }
+    let update = forms.update(Key::new("p", "r").unwrap(), |form| {
+        form.answer = Answer::List(vec![]);
+        Ok(())
+    });
+    assert!(update.await.unwrap_err().to_string().contains("'answer'"));
+    type Any = BTreeMap<String, serde_json::Value>;
+    let rows = SerdeTable::with_keys(MemoryStore::new(), "Rows", |_: &Any| Key::new("p", "r")).unwrap();
+    rows.create_if_missing().await.unwrap();
+    let error = rows.insert(&[("list".to_owned(), json!([1]))].into()).await.unwrap_err().to_string();
+    assert!(error.contains("the property 'list'"), "{error}");
+    rows.insert(&[("text".to_owned(), json!("[1]"))].into()).await.unwrap();
+}
+
+#[derive(Debug, Deserialize)]
+struct Outer {
+    #[allow(dead_code)]
+    id: u32,
+    #[serde(flatten)]
+    _inner: Inner,
+}
+
+#[derive(Debug, Deserialize)]
+struct Inner {
+    #[allow(dead_code)]
+    name: String,
+    #[allow(dead_code)]
+    count: u32,
+}
+
+/// serde reads the members of a flattened struct before it converts them, and does not say which one is wrong.
+#[test]
+fn a_wrong_member_of_a_flattened_struct_is_named() {
+    let row = Entity::new("p", "r").unwrap().with("id", 7).with("name", "Ken");
+    let read = |row: Entity| Serde::<Outer>::from_entity(row).unwrap_err().to_string();
+    let error = read(row.clone().with("count", "many"));
+    assert!(error.contains("property 'count'") && error.contains("many"), "{error}");
+    let error = read(row.clone().with("count", 3).with("name", true));
+    assert!(error.contains("property 'name'"), "{error}");
+    let error = read(row.with_encrypted("count", "many"));
+    assert!(error.contains("property 'count'") && !error.contains("many"), "{error}");
+}
+
 #[test]
 fn a_row_that_does_not_fit_names_the_property() {
     let row = || Entity::new("s1", "0007").unwrap().with("sensor", "s1").with("number", 7);

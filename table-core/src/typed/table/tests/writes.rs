@@ -192,6 +192,6 @@ async fn a_merge_writes_nothing_but_the_patch() {
 fn keys_and_prefixes_can_be_claimed_for_another_type() {
     let cast = key(1).cast::<Named>();
     assert_eq!(Key::from(&cast), Key::new("Sales", "empid_000001").unwrap());
-    let prefix = RowPrefix::<Employee>::new("empid_").cast::<Named>();
+    let prefix = RowPrefix::<Employee>::escaped("empid_").cast::<Named>();
     assert_eq!(prefix.into_text().unwrap(), "empid_");
 }

@@ -74,8 +74,12 @@ enum GroupChange {
 enum Make {
     Replaced(&'static Schema, Entity),
     Merged(&'static Schema, Entity),
+    Updated(&'static Schema, ChangeOf),
     Removed,
 }
+
+/// Changes the row of an entity.
+type ChangeOf = Box<dyn FnOnce(&Entity) -> Result<Entity> + Send>;
 
 impl<T: IndexedEntity> IndexedTable<T> {
     /// Creates an empty group of changes in a partition. No request.
@@ -226,6 +230,21 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         self.add(|group| group.merge(key, patch, version).map(drop))
     }
 
+    /// Adds an [`update`](IndexedTable::update): `commit` reads the entity, calls `change`, and replaces the entity in
+    /// the version that it has read. Properties that `T` does not know stay. `commit` costs 1 request more, and makes one
+    /// attempt.
+    ///
+    /// # Errors
+    /// The entity is in another partition. `commit` fails if the entity does not exist, or if `change` fails or changes
+    /// the key.
+    pub fn update(
+        &mut self,
+        key: impl KeyOf<T>,
+        change: impl FnOnce(&mut T) -> Result<()> + Send + 'static,
+    ) -> Result<&mut Self> {
+        self.add(|group| group.update(key, change).map(drop))
+    }
+
     /// Adds a [`delete`](IndexedTable::delete). `commit` costs 1 request more.
     ///
     /// # Errors
@@ -234,7 +253,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         self.add(|group| group.delete(key, version).map(drop))
     }
 
-    /// Adds the replacement of an entity that was read, in that version.
+    /// Adds the replacement of an entity that was read, in that version. Properties that `T` does not know stay.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -345,6 +364,28 @@ impl<U: TableEntity> GroupOf<'_, U> {
         self.add_read(patch.to_entity(key.into_key())?, Some(version.into()), Make::Merged)
     }
 
+    /// Adds a change of the stored entity. Properties that `U` does not know stay. `commit` costs 1 request more, and makes
+    /// one attempt.
+    ///
+    /// # Errors
+    /// The entity is in another partition. `commit` fails if the entity does not exist, or if `change` fails or changes
+    /// the key.
+    pub fn update(
+        &mut self,
+        key: impl KeyOf<U>,
+        change: impl FnOnce(&mut U) -> Result<()> + Send + 'static,
+    ) -> Result<&mut Self> {
+        let key = key.into_key();
+        self.check(&key)?;
+        let change: ChangeOf = Box::new(move |old| {
+            let mut value = U::from_entity(old.clone())?;
+            change(&mut value)?;
+            U::SCHEMA.updated(old, value.to_entity()?)
+        });
+        let make = Make::Updated(U::SCHEMA, change);
+        Ok(self.add(GroupChange::Read(key, Some(IfMatch::Any), make)))
+    }
+
     /// Adds a removal in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more.
     ///
     /// # Errors
@@ -356,13 +397,14 @@ impl<U: TableEntity> GroupOf<'_, U> {
     }
 
     /// Adds the replacement of an entity that was read, in that version: by its own handle, or by
-    /// [`IndexedTable::get_plain`].
+    /// [`IndexedTable::get_plain`]. Properties that `U` does not know stay.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn replace_stored(&mut self, old: &Stored<U>, new: &U) -> Result<&mut Self> {
         self.check(old.key())?;
-        Ok(self.add(GroupChange::Known(Change::replace(old.entity().clone(), new.to_entity()?))))
+        let new = U::SCHEMA.updated(old.entity(), new.to_entity()?)?;
+        Ok(self.add(GroupChange::Known(Change::replace(old.entity().clone(), new))))
     }
 
     /// Adds the removal of an entity that was read, in that version.
@@ -452,10 +494,18 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 let new = schema.merged(&old, &over)?;
                 Ok(Change::replace(old, new))
             }
+            (Some(old), Make::Updated(schema, change)) => {
+                let now = self.table().store().now();
+                if !self.table().shows_hidden() && schema.hides(&old, now) {
+                    return Err(self.missing(&key));
+                }
+                let new = change(&old)?;
+                Ok(Change::replace(old, new))
+            }
             (Some(old), Make::Removed) => Ok(Change::delete(old)),
             // No version is wanted here: `wanted` has refused a missing entity otherwise.
             (None, Make::Replaced(_, new) | Make::Merged(_, new)) => Ok(Change::insert(new)),
-            (None, Make::Removed) => Err(self.missing(&key)),
+            (None, Make::Updated(..) | Make::Removed) => Err(self.missing(&key)),
         }
     }
 }

@@ -85,14 +85,14 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .await
     }
 
-    /// Replaces an entity that was read, in that version: the old value decides which entries to remove. No
-    /// request more than a write.
+    /// Replaces an entity that was read, in that version: the old value decides which entries to remove. Keeps the
+    /// properties that `T` does not have, as [`update`](Self::update) does. No request more than a write.
     ///
     /// # Errors
     /// Another writer changed the entity since the read; a unique value is taken; the keys differ.
     pub async fn replace_stored(&self, old: &Stored<T>, new: &T) -> Result<Committed> {
-        let change = Change::replace(old.entity().clone(), new.to_entity()?);
-        self.entities.write(&[change]).await
+        let new = T::SCHEMA.updated(old.entity(), new.to_entity()?)?;
+        self.entities.write(&[Change::replace(old.entity().clone(), new)]).await
     }
 
     /// Changes an entity that was read, in that version, and updates `stored` to the new version: a task that
@@ -317,6 +317,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         old: Option<&'e Entity>,
         version: &IfMatch,
     ) -> Result<&'e Entity> {
+        version.check_form(key)?;
         let old = old.ok_or_else(|| self.missing(key))?;
         match version {
             IfMatch::Exactly(wanted) if Some(wanted) != old.etag() => Err(self.changed(key)),

@@ -59,7 +59,7 @@ async fn rows_are_spread_and_read_in_order() -> Result<()> {
     assert!(first.iter().map(|event| event.number).eq(0..10));
     assert_eq!(rig.meter.total(), 8);
 
-    let range = || RowPrefix::new("000050")..RowPrefix::new("000060");
+    let range = || RowPrefix::escaped("000050")..RowPrefix::escaped("000060");
     let some: Vec<_> =
         events.query().partition(Event::partition("1")?).narrow(move |rows| rows.rows(range())).all().await?;
     assert!(some.iter().map(|event| event.number).eq(50..60));

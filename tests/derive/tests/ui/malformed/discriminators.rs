@@ -29,4 +29,32 @@ struct Unknown {
     b: String,
 }
 
+#[derive(TableEntity)]
+#[entity(discriminator(row_prefix), partition_key = "{a}", row_key = "doc_meta_{b}")]
+struct TwoEnds {
+    a: String,
+    b: String,
+}
+
+#[derive(TableEntity)]
+#[entity(discriminator(row_prefix), partition_key = "{a}", row_key = "doc{b}")]
+struct NoEnd {
+    a: String,
+    b: String,
+}
+
+#[derive(TableEntity)]
+#[entity(discriminator(partition_prefix), partition_key = "north-west-{a}", row_key = "{b}")]
+struct Partition {
+    a: String,
+    b: String,
+}
+
+#[derive(TableEntity)]
+#[entity(discriminator(row_prefix), partition_key = "{a}", row_key = "größe9.{b}")]
+struct Right {
+    a: String,
+    b: String,
+}
+
 fn main() {}
