@@ -10,7 +10,7 @@ use table_core::typed::Schema;
 use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape};
 
 use crate::failure::{Failure, Result};
-use crate::output::{OutputArgs, print, print_json, remark};
+use crate::output::{OutputArgs, one_line, print, print_json, remark};
 use crate::progress::{Progress, SharedProgress};
 use crate::store::{OpenStore, manifest};
 
@@ -86,6 +86,7 @@ impl AddArgs {
             });
             return print_json(&report);
         }
+        let id = one_line(id);
         print(&format!("{id} is {state}: {entities} entities, {entries} entries written\n"))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use table_core::model::TableName;
-use table_core::store::{TableStore, TableStoreExt as _};
+use table_core::store::TableStore;
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Timing;
 use table_patterns::large::LargeOptions;
@@ -16,7 +16,7 @@ use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
 use crate::blobs::{BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
-use crate::output::{print, remark};
+use crate::output::{print, print_json, remark};
 use crate::pace::stopped;
 use crate::pace::{Pace, at_least_one};
 use crate::store::{Access, OpenStore, StoreName};
@@ -62,10 +62,7 @@ impl UpkeepArgs {
     }
 
     async fn keep(&self, open: &mut OpenStore) -> Result<()> {
-        let tables = match self.tables.is_empty() {
-            true => open.store.all_tables(None).await?,
-            false => self.tables.clone(),
-        };
+        let tables = open.tables(&self.tables).await?;
         if tables.is_empty() {
             remark("the store has no table");
             return Ok(());
@@ -136,10 +133,12 @@ impl Rounds {
             if kept.rounds > *printed {
                 *printed = kept.rounds;
                 let due = report.due().filter(|(of, ..)| *of == table).count();
-                let line = if self.is_json { json_line(table, kept, due) } else { line(table, kept, due) };
                 // The upkeep goes on if standard output is closed: its work does not depend on a reader.
                 if self.end.is_ok() && !self.is_quiet {
-                    self.end = print(&line);
+                    self.end = match self.is_json {
+                        true => print_json(&json_report(table, kept, due)),
+                        false => print(&line(table, kept, due)),
+                    };
                 }
             }
         }
@@ -209,17 +208,16 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     format!("{table}: round {}: {health}{end}\n", kept.rounds)
 }
 
-fn json_line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
+fn json_report(table: &TableName, kept: &TableUpkeep, due: usize) -> serde_json::Value {
     let swept = &kept.swept;
     let [built, dropped, entries, dangling, missing] = sums(kept);
     let [expiry_sweeps, expired, not_removed] = expired(kept);
-    let line = json!({
+    json!({
         "table": table.as_str(), "round": kept.rounds, "has_manifest": kept.has_manifest, "failed": kept.error.is_some(), "due": due,
         "finished": swept.applied, "left": swept.left, "released": swept.released, "moves_given_up": swept.moves_given_up,
         "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing, "blobs": blobs(kept),
         "expiry_sweeps": expiry_sweeps, "expired": expired, "not_removed": not_removed,
-    });
-    format!("{line}\n")
+    })
 }
 
 /// Names what needs an operator after the last round, on standard error. The failure has the exit code.

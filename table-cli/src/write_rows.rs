@@ -72,7 +72,7 @@ impl RowWriter<'_> {
         let writer = BulkWriter::with_options(Arc::clone(store), options);
         let mut outcomes = std::pin::pin!(writer.outcomes(operations));
         while let Some(outcome) = outcomes.try_next().await? {
-            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
             progress.add(1);
         }
         Ok(())
@@ -92,7 +92,7 @@ impl RowWriter<'_> {
             let options = BulkInsert::default().with_concurrency(self.concurrency);
             let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
             while let Some(outcome) = outcomes.try_next().await? {
-                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
                 progress.add(1);
             }
             return Ok(());
@@ -105,7 +105,7 @@ impl RowWriter<'_> {
         };
         let mut outcomes = std::pin::pin!(rows.map_ok(write).try_buffer_unordered(self.concurrency.max(1)));
         while let Some((key, error)) = outcomes.try_next().await? {
-            locked(report, |report| report.add(&key.to_string(), error.as_ref()));
+            locked(report, |report| report.add(&key.to_string(), error.as_ref()))?;
             progress.add(1);
         }
         Ok(())
