@@ -9,7 +9,7 @@ use serde_json::json;
 use table_azure::wire::{EntityEncoder, decode_entity};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName, Ticks};
-use table_core::store::Error;
+use table_core::store::{Error, ErrorKind};
 use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
 
 use crate::blobs::{BlobArgs, BlobPlace, root};
@@ -100,8 +100,9 @@ impl BackupArgs {
             }
         }
         let names = open.tables(&tables.iter().cloned().collect::<Vec<_>>()).await?;
+        let files = self.directory.open(true)?;
         self.directory.check_files()?;
-        let directory = BackupDirectory::new(self.directory.open(true)?, root(), JsonLines);
+        let directory = BackupDirectory::new(files, root(), JsonLines);
         // A time selects rows, and nothing tells how many.
         let read = self.since.is_none().then_some(&*names);
         let progress = SharedProgress::new(open.progress_of(read, "backed up", self.long.quiet).await);
@@ -185,7 +186,13 @@ impl RestoreArgs {
         // `RestoreJob` needs a store to read a backup. Memory serves, so that a backup that cannot be restored creates no directory of an
         // embedded store.
         let check = async {
-            let job = RestoreJob::open(directory.clone(), Arc::new(MemoryStore::new())).await?;
+            let job = RestoreJob::open(directory.clone(), Arc::new(MemoryStore::new())).await;
+            let job = job.map_err(|error| match error.root().kind() {
+                ErrorKind::Storage(_) => {
+                    Failure::Damaged(format!("{}: nothing was restored", Failure::from(error)))
+                }
+                _ => error.into(),
+            })?;
             let job = self.of_tables(job);
             // Every file is compared before the target is opened: a damaged backup must not be restored in part.
             match job.first_fault().await? {

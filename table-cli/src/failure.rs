@@ -55,7 +55,9 @@ impl Failure {
     /// Says how to go on after a failure in the middle of the work.
     pub(crate) fn with_resume(self, resume: &str) -> Self {
         match self {
-            Self::Failed(text) if !text.contains(resume) => Self::Failed(format!("{text}: {resume}")),
+            Self::Failed(text) if !text.contains(resume) => {
+                Self::Failed(format!("{text}: when this is mended, {resume}"))
+            }
             failure => failure,
         }
     }

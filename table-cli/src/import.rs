@@ -68,7 +68,7 @@ fn column_type(text: &str) -> Result<(String, EdmType), String> {
 }
 
 impl ImportArgs {
-    /// Writes the entities of a file. 1 request for each group of up to 100 rows of a partition, and 1 for the manifest; 3 more if the table is
+    /// Writes the entities of a file. 1 request for each group of up to 100 rows of a partition, and 1 for the manifest; 1 more if the table is
     /// missing. The requests of indexes in addition.
     pub(crate) async fn run(&self) -> Result<()> {
         let ring = self.keys.read()?;

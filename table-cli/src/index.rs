@@ -115,12 +115,10 @@ impl IndexArgs {
         let table = &self.table;
         match &self.command {
             IndexCommand::Add(index) => index.run(open, table, self.options()).await,
-            IndexCommand::List { json } => {
-                declared.iter().try_for_each(|index| match json {
-                    true => print_json(&index_json(index)),
-                    false => print(&index_line(index)),
-                })
-            }
+            IndexCommand::List { json } => declared.iter().try_for_each(|index| match json {
+                true => print_json(&index_json(index)),
+                false => print(&index_line(index)),
+            }),
             IndexCommand::Build { index, output } => {
                 let index = find(declared, table, index)?;
                 build(open, table, self.options(), index, *output).await

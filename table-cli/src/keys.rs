@@ -207,7 +207,8 @@ fn read(path: &Path) -> Result<Zeroizing<String>> {
     text.map_err(|error| {
         let name = path.display().to_string();
         // The text of the keys in place of the name of their file.
-        let name = if name.contains('{') || may_be_secret(&name) { "the file of keys".to_owned() } else { name };
+        let name =
+            if name.contains('{') || may_be_secret(&name) { "the file of keys".to_owned() } else { name };
         Failure::misuse(format!("{name} cannot be read: {error}"))
     })
 }

@@ -88,7 +88,13 @@ pub(crate) fn remark(text: &str) {
 
 /// The lines of a remark. Those after the first are indented: a line end within foreign text begins no remark of the program.
 fn indented(text: &str) -> String {
-    escaped(text, &LAYOUT).trim_end_matches('\n').replace('\n', "\n  ")
+    let text = escaped(text, &LAYOUT);
+    let lines = text.trim_end_matches('\n').split('\n').enumerate();
+    let lines = lines.map(|(number, line)| match number == 0 || line.is_empty() {
+        true => line.to_owned(),
+        false => format!("  {line}"),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Asks a person, who answers on standard input. No answer is no.
@@ -189,16 +195,13 @@ mod tests {
     #[test]
     fn foreign_text_is_one_line_of_visible_characters() {
         let shown = one_line(FOREIGN);
-        assert_eq!(
-            shown,
-            r"a\u001b[2Jb\u009bc\u007f\u000d\u000a\u202ed\u2066\u061cé\u001b]0;t\u0007"
-        );
+        assert_eq!(shown, r"a\u001b[2Jb\u009bc\u007f\u000d\u000a\u202ed\u2066\u061cé\u001b]0;t\u0007");
         assert!(matches!(one_line("Grüße, 世界 \u{1f600}"), Cow::Borrowed(_)));
     }
 
     #[test]
     fn a_line_end_in_foreign_text_begins_no_remark() {
-        assert_eq!(indented("error: no\nerror: \u{1b}yes\n"), "error: no\n  error: \\u001byes");
+        assert_eq!(indented("error: no\n\nerror: \u{1b}yes\n"), "error: no\n\n  error: \\u001byes");
     }
 
     #[test]

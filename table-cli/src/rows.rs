@@ -76,7 +76,9 @@ impl Printer {
 
 fn text_table(columns: &[String], entities: &[Entity]) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY).set_header(header(columns, Types::Omitted).iter().map(|name| one_line(name)));
+    table
+        .load_style(comfy_table::presets::UTF8_BORDERS_ONLY)
+        .set_header(header(columns, Types::Omitted).iter().map(|name| one_line(name)));
     for entity in entities {
         table.add_row(cells(entity, columns, Types::Omitted).iter().map(|cell| shown(cell)));
     }

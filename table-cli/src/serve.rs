@@ -290,7 +290,10 @@ fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
         let of = || format!("the --account {}", number + 1);
         let key = match place.split_once(':').ok_or_else(form)? {
             ("env", variable) => std::env::var(variable).map_err(|_| {
-                Failure::misuse(format!("{} names an environment variable that is not set: set it to the key", of()))
+                Failure::misuse(format!(
+                    "{} names an environment variable that is not set: set it to the key",
+                    of()
+                ))
             })?,
             ("file", path) => fs::read_to_string(path).map_err(|error| {
                 Failure::misuse(format!("{} names a file that cannot be read: {error}", of()))

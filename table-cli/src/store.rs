@@ -284,7 +284,8 @@ impl OpenStore {
             return Ok(named.to_vec());
         }
         self.store.all_tables(None).await.map_err(|error| {
-            let is_refused = matches!(error.root().kind(), ErrorKind::Forbidden(_));
+            let kind = error.root().kind();
+            let is_refused = matches!(kind, ErrorKind::Forbidden(_) | ErrorKind::Unauthorized(_));
             match Failure::from(error) {
                 Failure::Failed(text) if is_refused => Failure::failed(format!(
                     "{text}: a signature for one table cannot list tables: name the table"
@@ -349,7 +350,9 @@ pub(crate) async fn manifest(store: &dyn TableStore, table: &TableName) -> Resul
 /// create tables writes into a table that exists.
 pub(crate) async fn create_if_missing(store: &dyn TableStore, table: &TableName) -> Result<()> {
     match manifest(store, table).await {
-        Err(error) if error.is_table_not_found() => Ok(store.create_table_if_missing(table).await.map(drop)?),
+        Err(error) if error.is_table_not_found() => {
+            Ok(store.create_table_if_missing(table).await.map(drop)?)
+        }
         read => Ok(read.map(drop)?),
     }
 }
@@ -369,7 +372,8 @@ fn read_variable(name: &str) -> Result<String> {
 /// base64, or one that ends as base64 does. Errors do not repeat such a text.
 pub(crate) fn may_be_secret(text: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-%".contains(c);
-    has_secret(text) || text.chars().all(is_base64) && (text.ends_with('=') || text.len() >= 40 && !text.contains('/'))
+    has_secret(text)
+        || text.chars().all(is_base64) && (text.ends_with('=') || text.len() >= 40 && !text.contains('/'))
 }
 
 /// Whether an emulator listens at its default address.
@@ -413,15 +417,27 @@ mod tests {
             "file:a?sig=c2VjcmV0",
         ];
         assert!(secrets.iter().all(|text| has_secret(text)));
-        let others =
-            ["azure", "https://a.table.core.windows.net", "sig eq 'a?sig='", "UseDevelopmentStorage=true", "sig=String"];
+        let others = [
+            "azure",
+            "https://a.table.core.windows.net",
+            "sig eq 'a?sig='",
+            "UseDevelopmentStorage=true",
+            "sig=String",
+        ];
         assert!(!others.iter().any(|text| has_secret(text)));
         // A key of an account has 64 bytes.
         let key = format!("{}==", "c2VjcmV0".repeat(11));
         assert!([&key, "c2VjcmV0a2V5MTI=", key.trim_end_matches('=')].iter().all(|text| may_be_secret(text)));
-        assert!(!["AZURE_STORAGE_CONNECTION_STRING", "keys/absent", "absent.json", "/a/long/path/of/directories/to/a/file/of/a/secret"]
+        assert!(
+            ![
+                "AZURE_STORAGE_CONNECTION_STRING",
+                "keys/absent",
+                "absent.json",
+                "/a/long/path/of/directories/to/a/file/of/a/secret"
+            ]
             .iter()
-            .any(|text| may_be_secret(text)));
+            .any(|text| may_be_secret(text))
+        );
     }
 
     #[tokio::test]

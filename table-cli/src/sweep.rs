@@ -208,7 +208,8 @@ impl SweepArgs {
             return print_json(&report);
         }
         named.iter().for_each(|row| remark(&format!("skipped: {}: {}", row.key, row.error)));
-        let keys: Vec<_> = found.keys.iter().map(|(id, rows)| format!("{rows} under {}", one_line(id))).collect();
+        let keys: Vec<_> =
+            found.keys.iter().map(|(id, rows)| format!("{rows} under {}", one_line(id))).collect();
         let keys = if keys.is_empty() { String::new() } else { format!("; {}", keys.join(", ")) };
         let SweepProgress { read, changed, skipped, .. } = found;
         print(&format!("{table}: {read} rows read, {changed} {verb}, {skipped} skipped{keys}\n"))

@@ -434,7 +434,10 @@ impl CopyJob {
 /// Creates a table if it is missing. A credential that may not create tables writes into a table that exists. 1 request; then 1 more.
 pub(super) async fn create_if_permitted(store: &dyn TableStore, table: &TableName) -> Result<()> {
     let error = match store.create_table_if_missing(table).await {
-        Err(error) if matches!(error.root().kind(), ErrorKind::Forbidden(_)) => error,
+        // A service may say that it does not accept the signature at all, although it accepts it for the table.
+        Err(error) if matches!(error.root().kind(), ErrorKind::Forbidden(_) | ErrorKind::Unauthorized(_)) => {
+            error
+        }
         created => return created.map(drop),
     };
     match store.query(table, &Query::new().with_top(1), None).await {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::manifest::IndexState;
 use table_core::model::{Entity, INDEX_NAME, Key, Properties, TableName, ValueRef};
-use table_core::store::{Error, LocalPermit, Result};
+use table_core::store::{Error, LocalPermit, LocalWriters, Result};
 use tokio::time::Instant;
 
 use super::Shape;
@@ -203,6 +203,12 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// The manifest cannot be written.
     async fn record_collision(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The register of this process's writers, if no other process may have a write under way: only this process writes the store, and no
+    /// process is registered that wrote through a server before.
+    fn lone_writers(&self) -> Option<Arc<LocalWriters>> {
+        None
     }
 
     /// The longest lease of all known processes that write with this maintainer.
